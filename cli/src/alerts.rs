@@ -10,19 +10,20 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use crds::notification::{Alert, Provider};
 use notify::{
-    DeliveryResult, Event, HttpStep, NatsMessage, ObjectReference, ProviderRequest, Response,
+    DeliveryResult, FluxEvent, HttpResponse, HttpStep, NatsMessage, ObjectReference,
+    ProviderRequest,
 };
-use objects::Masking;
+use objects::SecretMasking;
 use serde::Serialize;
 use serde_json::json;
-use sources::http::{Clients, Egress};
+use sources::http::{EgressRules, HttpClients};
 
-use super::kind;
+use super::command_scope::{ClusterScope, CommandScope};
+use super::kind_argument;
 use super::output::{ReportFormat, report};
-use super::scope::{ClusterScope, Site};
-use notification_controller::delivery::attempt::{begin, secrets};
-use notification_controller::delivery::transport::{Sender, TransportMessage};
-use windlass_cli_runtime::connection::{Mark, print, say};
+use notification_controller::delivery::delivery_attempt::{begin, secrets};
+use notification_controller::delivery::transport::{NotificationSender, TransportMessage};
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean_line;
 use windlass_runtime::provider_secrets::masking;
@@ -40,19 +41,19 @@ enum AlertCommand {
     ///
     /// The request goes out from this machine. Values of the Provider's Secrets are shown as ****.
     #[command(after_help = EXAMPLES)]
-    Test(Test),
+    Test(AlertTestArgs),
 }
 
 #[derive(Debug, Clone, ClapArgs)]
-struct Test {
+struct AlertTestArgs {
     /// Name of the Provider
     #[arg(value_name = "PROVIDER")]
     provider: String,
     #[command(flatten)]
     place: ClusterScope,
     /// Severity of the event
-    #[arg(long, value_enum, default_value_t = Severity::Info)]
-    severity: Severity,
+    #[arg(long, value_enum, default_value_t = EventSeverity::Info)]
+    severity: EventSeverity,
     /// Metadata of the event, such as commit=0123abc; may be repeated
     #[arg(long = "metadata", value_name = "KEY=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
@@ -72,14 +73,14 @@ const EXAMPLES: &str = "Examples:
 Exit status: 0; 2 if the Provider cannot be read, or the service did not accept the event; 3 if the cluster cannot be reached.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Severity {
+enum EventSeverity {
     Info,
     Error,
 }
 
 /// A request and what came of it, without credentials.
 #[derive(Debug, Serialize)]
-struct Exchange {
+struct RequestAndResponse {
     method: String,
     url: String,
     headers: BTreeMap<String, String>,
@@ -122,10 +123,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.place.run(async |site| test(&site, args).await)
 }
 
-async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
+async fn test(site: &CommandScope, args: &AlertTestArgs) -> anyhow::Result<ExitCode> {
     let name = args.provider.rsplit('/').next().unwrap_or_default();
-    let target = kind::one(&site.cluster, &["provider".to_owned(), name.to_owned()]).await?;
-    let provider = kind::read(site, &target).await?;
+    let target =
+        kind_argument::one(&site.cluster, &["provider".to_owned(), name.to_owned()]).await?;
+    let provider = kind_argument::read(site, &target).await?;
     let namespace = provider.namespace().to_owned();
     let provider: Provider =
         serde_json::from_value(provider.into_value()).context("the Provider cannot be read")?;
@@ -134,8 +136,8 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
     let event = sample(&namespace, args);
     let dispatch = begin(event, &provider, &alert(&namespace, name)?, &secrets);
     let mut dispatch = dispatch.map_err(|error| anyhow!(error))?;
-    let clients = Clients::within(Egress::with_loopback());
-    let sender = Sender { clients: &clients, lends_identity: true };
+    let clients = HttpClients::within(EgressRules::with_loopback());
+    let sender = NotificationSender { clients: &clients, lends_identity: true };
     let mut said = Vec::new();
     let mut step = dispatch.delivery.start();
     let failure = loop {
@@ -175,21 +177,21 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
     match failure {
         Some(why) => {
             let why = clean_line(&masks.mask(&why));
-            say(Mark::Failure, &format!("{subject}: {why}"));
+            say(ProgressGlyph::Failure, &format!("{subject}: {why}"));
             Ok(ExitCode::Failed)
         }
         None if args.dry_run => {
-            say(Mark::Action, &format!("{subject}: nothing was sent"));
+            say(ProgressGlyph::Action, &format!("{subject}: nothing was sent"));
             Ok(ExitCode::Success)
         }
         None if said.is_empty() => {
             let why =
                 "this event needs no request; services for commits need --metadata revision=…";
-            say(Mark::Warning, &format!("{subject}: {why}"));
+            say(ProgressGlyph::Warning, &format!("{subject}: {why}"));
             Ok(ExitCode::Failed)
         }
         None => {
-            say(Mark::Success, &format!("{subject}: the service accepted the event"));
+            say(ProgressGlyph::Success, &format!("{subject}: the service accepted the event"));
             Ok(ExitCode::Success)
         }
     }
@@ -207,10 +209,10 @@ fn alert(namespace: &str, provider: &str) -> anyhow::Result<Alert> {
 }
 
 /// A sample event; its message says that nothing has happened.
-fn sample(namespace: &str, args: &Test) -> Event {
+fn sample(namespace: &str, args: &AlertTestArgs) -> FluxEvent {
     let (severity, reason) = match args.severity {
-        Severity::Info => ("info", "ReconciliationSucceeded"),
-        Severity::Error => ("error", "ReconciliationFailed"),
+        EventSeverity::Info => ("info", "ReconciliationSucceeded"),
+        EventSeverity::Error => ("error", "ReconciliationFailed"),
     };
     let object = ObjectReference {
         kind: "Kustomization".to_owned(),
@@ -225,7 +227,7 @@ fn sample(namespace: &str, args: &Test) -> Event {
         (key, value.clone())
     });
     let metadata = metadata.collect();
-    Event {
+    FluxEvent {
         severity: severity.to_owned(),
         reason: reason.to_owned(),
         timestamp: Some(jiff::Timestamp::now().as_second()),
@@ -235,17 +237,17 @@ fn sample(namespace: &str, args: &Test) -> Event {
         reporting_controller: "windlass".to_owned(),
         reporting_instance: "windlass-cli".to_owned(),
         object,
-        ..Event::default()
+        ..FluxEvent::default()
     }
 }
 
 /// A request without what the Secrets hold.
-fn shown(request: &ProviderRequest, masks: &Masking) -> Exchange {
+fn shown(request: &ProviderRequest, masks: &SecretMasking) -> RequestAndResponse {
     let headers = request.headers.iter().map(|(name, value)| {
         let is_plain = PLAIN.contains(&name.to_lowercase().as_str());
         (name.clone(), if is_plain { masks.mask(value) } else { "****".to_owned() })
     });
-    Exchange {
+    RequestAndResponse {
         method: request.method.to_owned(),
         url: masks.mask(&request.url),
         headers: headers.collect(),
@@ -255,8 +257,8 @@ fn shown(request: &ProviderRequest, masks: &Masking) -> Exchange {
 }
 
 /// A message for NATS in the same form: its subject in place of a URL.
-fn published(message: &NatsMessage, masks: &Masking) -> Exchange {
-    Exchange {
+fn published(message: &NatsMessage, masks: &SecretMasking) -> RequestAndResponse {
+    RequestAndResponse {
         method: "PUB".to_owned(),
         url: masks.mask(&message.subject),
         headers: BTreeMap::new(),
@@ -265,9 +267,9 @@ fn published(message: &NatsMessage, masks: &Masking) -> Exchange {
     }
 }
 
-fn answered(outcome: &DeliveryResult, masks: &Masking, milliseconds: u128) -> AlertResponse {
+fn answered(outcome: &DeliveryResult, masks: &SecretMasking, milliseconds: u128) -> AlertResponse {
     match outcome {
-        Ok(Response { status, body: text, .. }) => {
+        Ok(HttpResponse { status, body: text, .. }) => {
             AlertResponse::Response { status: *status, body: body(text, masks), milliseconds }
         }
         Err((error, _)) => AlertResponse::Error { error: masks.mask(error) },
@@ -275,7 +277,7 @@ fn answered(outcome: &DeliveryResult, masks: &Masking, milliseconds: u128) -> Al
 }
 
 /// The beginning of a body.
-fn body(bytes: &[u8], masks: &Masking) -> String {
+fn body(bytes: &[u8], masks: &SecretMasking) -> String {
     let text = masks.mask(&String::from_utf8_lossy(bytes));
     match text.len() > MAX_SHOWN_BODY_BYTES {
         true => format!("{}…", &text[..text.floor_char_boundary(MAX_SHOWN_BODY_BYTES)]),
@@ -284,7 +286,7 @@ fn body(bytes: &[u8], masks: &Masking) -> String {
 }
 
 /// What an answer says against the event, where the engine does not mind.
-fn fault(last: &Exchange) -> Option<String> {
+fn fault(last: &RequestAndResponse) -> Option<String> {
     match last.answer.as_ref()? {
         AlertResponse::Error { error } => Some(error.clone()),
         AlertResponse::Response { status, .. } if *status >= 400 => {
@@ -295,7 +297,7 @@ fn fault(last: &Exchange) -> Option<String> {
 }
 
 /// The conversation for people: what was sent with `>`, what came with `<`.
-fn text(one: &Exchange) -> String {
+fn text(one: &RequestAndResponse) -> String {
     let mut lines = vec![format!("> {} {}", one.method, one.url)];
     lines.extend(one.headers.iter().map(|(name, value)| format!("> {name}: {value}")));
     lines.extend(one.body.lines().map(|line| format!("> {line}")));
@@ -318,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_has_no_credentials() {
-        let secret = notify::Secret {
+        let secret = notify::SecretData {
             name: "apps/s".to_owned(),
             data: [("token", "hunter2-token"), ("address", "https://hooks.example.com/T0/hunter3")]
                 .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
@@ -330,8 +332,8 @@ mod tests {
             "metadata": {"name": "p", "namespace": "apps"},
             "spec": {"type": "slack", "channel": "ops", "secretRef": {"name": "s"}}}))
         .unwrap();
-        let args = Test {
-            severity: Severity::Error,
+        let args = AlertTestArgs {
+            severity: EventSeverity::Error,
             metadata: vec![("revision".to_owned(), "main@sha1:abc hunter2-token".to_owned())],
             ..parsed()
         };
@@ -343,10 +345,10 @@ mod tests {
         assert!(request.url.contains("hunter3"), "{}", request.url);
         let mut one = shown(&request, &masks);
         one.answer = Some(answered(
-            &Ok(Response {
+            &Ok(HttpResponse {
                 status: 403,
                 body: b"invalid hunter2-token".to_vec(),
-                ..Response::default()
+                ..HttpResponse::default()
             }),
             &masks,
             12,
@@ -357,14 +359,14 @@ mod tests {
         assert_eq!(fault(&one).as_deref(), Some("the service answered with status 403"));
     }
 
-    fn parsed() -> Test {
+    fn parsed() -> AlertTestArgs {
         use clap::{CommandFactory as _, FromArgMatches as _, Parser};
         #[derive(Parser)]
-        struct Whole {
+        struct AlertTestCommand {
             #[command(flatten)]
-            args: Test,
+            args: AlertTestArgs,
         }
-        let matches = Whole::command().try_get_matches_from(["test", "p"]).unwrap();
-        Whole::from_arg_matches(&matches).unwrap().args
+        let matches = AlertTestCommand::command().try_get_matches_from(["test", "p"]).unwrap();
+        AlertTestCommand::from_arg_matches(&matches).unwrap().args
     }
 }

@@ -9,13 +9,13 @@ use crds::lifecycle::{LifecycleApproval, LifecycleEvent, LifecycleEventStatus, L
 use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
-use super::kind::{self, ResourceArgument};
-use super::scope::{ClusterScope, Site, say_left_out};
+use super::command_scope::{ClusterScope, CommandScope, say_left_out};
+use super::kind_argument::{self, ResourceArgument};
 use super::suspend::MANAGER;
-use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_runtime::lifecycle::table::resource;
+use windlass_runtime::lifecycle::object_table::resource;
 
 /// How often an approval is repeated that another change of the event overtook.
 const MAX_APPROVAL_ATTEMPTS: usize = 5;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let event = chosen(&site, &args.what).await?;
             match write(&site, args, &user, &event).await {
                 Ok(said) => {
-                    say(Mark::Success, &clean(&said));
+                    say(ProgressGlyph::Success, &clean(&said));
                     break;
                 }
                 Err(error) if error.is_conflict() && attempt < MAX_APPROVAL_ATTEMPTS => {}
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The event that is meant.
-async fn chosen(site: &Site, what: &str) -> anyhow::Result<LifecycleEvent> {
+async fn chosen(site: &CommandScope, what: &str) -> anyhow::Result<LifecycleEvent> {
     let target =
         ResourceArgument { resource: resource::<LifecycleEvent>(), namespace: None, name: None };
     let mut found = Vec::new();
@@ -100,9 +100,9 @@ fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEven
     };
     let word = kind.to_lowercase();
     let is_kind = |event: &LifecycleEvent| {
-        let EventKind { group, kind } = EventKind::of(event);
+        let ApprovalSubjectKind { group, kind } = ApprovalSubjectKind::of(event);
         let mut names = crds::names().filter(|it| it.group == group && it.kind == kind);
-        names.any(|it| kind::words(it).any(|known| known == word))
+        names.any(|it| kind_argument::words(it).any(|known| known == word))
     };
     let is_its = |event: &LifecycleEvent| event.spec.subject.name == name && is_kind(event);
     let mut waiting: Vec<LifecycleEvent> =
@@ -122,12 +122,12 @@ fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEven
 }
 
 /// Group and kind of the object that waits.
-struct EventKind<'e> {
+struct ApprovalSubjectKind<'e> {
     group: &'e str,
     kind: &'e str,
 }
 
-impl<'e> EventKind<'e> {
+impl<'e> ApprovalSubjectKind<'e> {
     fn of(event: &'e LifecycleEvent) -> Self {
         Self { group: &event.spec.subject.group, kind: &event.spec.subject.kind }
     }
@@ -140,7 +140,7 @@ fn is_open(event: &LifecycleEvent) -> bool {
 
 /// Writes the answer, only if the event is still as it was read; gives what is said of it.
 async fn write(
-    site: &Site,
+    site: &CommandScope,
     args: &Args,
     user: &str,
     event: &LifecycleEvent,

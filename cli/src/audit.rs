@@ -11,11 +11,11 @@ use kube_core::Resource as _;
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use super::kind::ResourceArgument;
-use super::scope::{NamespaceScope, say_left_out};
-use windlass_cli_runtime::connection::{Mark, print, say};
+use super::command_scope::{NamespaceScope, say_left_out};
+use super::kind_argument::ResourceArgument;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Cell, Colour, Screen, Table};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour};
 use windlass_runtime::audit::resource;
 use windlass_serve::settings::parse_duration;
 
@@ -112,7 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !audits.is_empty() || args.output != AuditFormat::Table {
         print(&shown(&audits, args.output, args.scope.all_namespaces)?)?;
     } else if left_out.is_empty() {
-        say(Mark::Action, &nothing(args));
+        say(ProgressGlyph::Action, &nothing(args));
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
@@ -170,7 +170,7 @@ fn shown(
         }))
     };
     Ok(match format {
-        AuditFormat::Table => table(audits, with_namespace, Screen::of_stdout()),
+        AuditFormat::Table => table(audits, with_namespace, TerminalScreen::of_stdout()),
         AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
         AuditFormat::Yaml => goyaml::emit(&list()?)?,
         AuditFormat::Jsonl => {
@@ -184,7 +184,7 @@ fn shown(
     })
 }
 
-fn table(audits: &[ReleaseAudit], with_namespace: bool, on: Screen) -> String {
+fn table(audits: &[ReleaseAudit], with_namespace: bool, on: TerminalScreen) -> String {
     let titles = [
         "NAMESPACE",
         "ENDED",
@@ -198,12 +198,12 @@ fn table(audits: &[ReleaseAudit], with_namespace: bool, on: Screen) -> String {
         "DURATION",
     ];
     let skipped = usize::from(!with_namespace);
-    let rows: Vec<Vec<Cell>> =
+    let rows: Vec<Vec<TableCell>> =
         audits.iter().map(|audit| row(audit).into_iter().skip(skipped).collect()).collect();
-    Table::new(&titles[skipped..], on).page(&rows)
+    PagedTable::new(&titles[skipped..], on).page(&rows)
 }
 
-fn row(audit: &ReleaseAudit) -> [Cell; 10] {
+fn row(audit: &ReleaseAudit) -> [TableCell; 10] {
     let spec = &audit.spec;
     let release = spec.subject.release.as_ref();
     let release = release.map(|it| match it.kube_context.as_str() {
@@ -215,25 +215,25 @@ fn row(audit: &ReleaseAudit) -> [Cell; 10] {
     let causes: Vec<String> = spec.causes.iter().map(cause).collect();
     let at = ended(audit).map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     [
-        Cell::new(audit.metadata.namespace.as_deref().unwrap_or_default()),
-        Cell::new(&at.unwrap_or_default()),
-        Cell::new(&format!("{}/{}{release}", spec.subject.kind, spec.subject.name)),
-        Cell::new(&spec.operation.to_string()),
+        TableCell::new(audit.metadata.namespace.as_deref().unwrap_or_default()),
+        TableCell::new(&at.unwrap_or_default()),
+        TableCell::new(&format!("{}/{}{release}", spec.subject.kind, spec.subject.name)),
+        TableCell::new(&spec.operation.to_string()),
         // Before what is long: a narrow terminal cuts lines.
-        Cell::coloured(&spec.outcome.to_string(), colour(spec.outcome)),
-        Cell::new(&changes(&spec.changes)),
-        Cell::new(&state(spec.from.as_ref())),
-        Cell::new(&state(spec.to.as_ref())),
-        Cell::new(&causes.join(",")),
-        Cell::new(spec.duration.as_deref().unwrap_or_default()),
+        TableCell::coloured(&spec.outcome.to_string(), colour(spec.outcome)),
+        TableCell::new(&changes(&spec.changes)),
+        TableCell::new(&state(spec.from.as_ref())),
+        TableCell::new(&state(spec.to.as_ref())),
+        TableCell::new(&causes.join(",")),
+        TableCell::new(spec.duration.as_deref().unwrap_or_default()),
     ]
 }
 
-fn colour(outcome: AuditOutcome) -> Option<Colour> {
+fn colour(outcome: AuditOutcome) -> Option<TextColour> {
     match outcome {
-        AuditOutcome::Succeeded => Some(Colour::Good),
-        AuditOutcome::Failed => Some(Colour::Bad),
-        _ => Some(Colour::Busy),
+        AuditOutcome::Succeeded => Some(TextColour::Good),
+        AuditOutcome::Failed => Some(TextColour::Bad),
+        _ => Some(TextColour::Busy),
     }
 }
 

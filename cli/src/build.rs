@@ -2,7 +2,7 @@
 //! object of the cluster.
 //!
 //! Below: charts (`build/charts.rs`), objects of the cluster (`build/object.rs`). Elsewhere: building (`kustomize`), reading
-//! the disk (`sources::disk`).
+//! the disk (`sources::local_disk`).
 
 mod charts;
 mod object;
@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use clap::Args as ClapArgs;
-use golang::meter::{Allowance, Meter, Stop};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use kustomize::{
-    BuildBudget, HelmOptions, KustomizeBuildOutput, Object, Options, Order, Restriction, Warning,
+    BuildBudget, BuiltObject, HelmOptions, KustomizeBuildOptions, KustomizeBuildOutput,
+    KustomizeBuildWarning, LoadRestriction, ObjectOrder,
 };
-use sources::disk::{self, Disk};
+use sources::local_disk::{self, LocalDisk};
 
 use super::complete;
 use windlass_cli_runtime::connection::print;
@@ -75,9 +76,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = time_limit::parse)]
     time_limit: Duration,
     #[command(flatten)]
-    functions: Functions,
+    functions: KustomizeFunctionFlags,
     #[command(flatten)]
-    object: object::Flags,
+    object: object::BuildObjectFlags,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -95,7 +96,7 @@ Exit status: that of `kustomize build`; of an object, 2 if it cannot be built, 3
 
 /// Flags for functions in containers, which have no effect as none are run.
 #[derive(Debug, PartialEq, Eq, ClapArgs)]
-struct Functions {
+struct KustomizeFunctionFlags {
     /// No effect: functions are not run
     #[arg(long)]
     enable_exec: bool,
@@ -144,17 +145,17 @@ fn build(args: &mut Args) -> anyhow::Result<()> {
         _ => bail!("specify one path to kustomization.yaml"),
     };
     let mut warnings = Vec::new();
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     let limit = TimeLimit::start(args.time_limit, &stop);
     let command = args.helm_command.as_str();
-    let disk = Disk::default();
-    let files = charts::WithCharts { command, disk, limit: &limit, stop: stop.clone() };
+    let disk = LocalDisk::default();
+    let files = charts::ChartBuildFiles { command, disk, limit: &limit, stop: stop.clone() };
     // With another time limit the limit of steps does not apply either: it stands for a time on any machine.
     let allowance = match args.time_limit == TIME_LIMIT {
         true => kustomize::ALLOWED,
-        false => Allowance { steps: u64::MAX, ..kustomize::ALLOWED },
+        false => WorkAllowance { steps: u64::MAX, ..kustomize::ALLOWED },
     };
-    let budget = BuildBudget::new(Meter::new(allowance, stop));
+    let budget = BuildBudget::new(WorkMeter::new(allowance, stop));
     let built = kustomize::build(&files, path, &options, &budget, &mut warnings);
     warnings.iter().for_each(warn);
     write(built.map_err(with_flag)?, &args.output)
@@ -168,10 +169,10 @@ fn with_flag(error: kustomize::Error) -> anyhow::Error {
     error.into()
 }
 
-fn options(args: &mut Args) -> anyhow::Result<Options> {
+fn options(args: &mut Args) -> anyhow::Result<KustomizeBuildOptions> {
     let restriction = match args.load_restrictor.as_str() {
-        "" | ROOT_ONLY => Restriction::RootOnly,
-        "LoadRestrictionsNone" => Restriction::None,
+        "" | ROOT_ONLY => LoadRestriction::RootOnly,
+        "LoadRestrictionsNone" => LoadRestriction::None,
         other => bail!(
             "illegal flag value --load-restrictor {other}; legal values: [LoadRestrictionsRootOnly \
              LoadRestrictionsNone]"
@@ -188,13 +189,13 @@ fn options(args: &mut Args) -> anyhow::Result<Options> {
         );
     }
     let order = match args.reorder.as_deref() {
-        None | Some("legacy") => Order::Legacy,
-        Some("none") => Order::AsRead,
+        None | Some("legacy") => ObjectOrder::Legacy,
+        Some("none") => ObjectOrder::AsRead,
         Some(other) => bail!("illegal flag value --reorder {other}; legal values: [legacy none]"),
     };
     let is_labelled_by_default =
         std::env::var("KUSTOMIZE_ENABLE_MANAGEDBY_LABEL").is_ok_and(|value| value == "on");
-    Ok(Options {
+    Ok(KustomizeBuildOptions {
         restriction,
         order,
         is_order_explicit: args.reorder.is_some(),
@@ -216,11 +217,11 @@ fn deprecated(flag: &str, advice: &str) {
 }
 
 #[expect(clippy::print_stderr, reason = "warnings go where kustomize prints them")]
-fn warn(warning: &Warning) {
+fn warn(warning: &KustomizeBuildWarning) {
     match warning {
-        Warning::Advice(text) => eprintln!("{text}"),
-        Warning::Lost(text) => eprintln!("# Warning: {text}"),
-        Warning::Log(line) => {
+        KustomizeBuildWarning::Advice(text) => eprintln!("{text}"),
+        KustomizeBuildWarning::Lost(text) => eprintln!("# Warning: {text}"),
+        KustomizeBuildWarning::Log(line) => {
             let now = jiff::Zoned::now().strftime("%Y/%m/%d %H:%M:%S").to_string();
             eprintln!("{now} {line}");
         }
@@ -243,14 +244,15 @@ fn put(text: &str, output: &str) -> anyhow::Result<()> {
     if output.is_empty() {
         return print(text);
     }
-    std::fs::write(output, text).map_err(|error| anyhow!("open {output}: {}", disk::reason(&error)))
+    std::fs::write(output, text)
+        .map_err(|error| anyhow!("open {output}: {}", local_disk::reason(&error)))
 }
 
-fn write_each(objects: &[Object], dir: &Path) -> anyhow::Result<()> {
+fn write_each(objects: &[BuiltObject], dir: &Path) -> anyhow::Result<()> {
     let namespaced = objects.iter().filter(|object| !object.id.is_cluster_scoped);
     let namespaces: BTreeSet<&str> =
         namespaced.map(|object| object.id.effective_namespace()).collect();
-    for Object { id, value } in objects {
+    for BuiltObject { id, value } in objects {
         let kind = id.gvk.without_empty_parts().to_lowercase();
         let mut name = format!("{kind}_{}.yaml", id.name.to_lowercase());
         if namespaces.len() > 1 && !id.is_cluster_scoped {
@@ -259,7 +261,7 @@ fn write_each(objects: &[Object], dir: &Path) -> anyhow::Result<()> {
         let path = dir.join(name);
         let text = goyaml::emit::emit(value).map_err(|error| anyhow!("{error}"))?;
         std::fs::write(&path, text)
-            .map_err(|error| anyhow!("open {}: {}", path.display(), disk::reason(&error)))?;
+            .map_err(|error| anyhow!("open {}: {}", path.display(), local_disk::reason(&error)))?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Command lines as `flux` and `kubectl` have them: understood, or answered with the command that does it.
 //!
 //! Here: what stands before the verb, sources by their type, verbs that windlass does not have. Below: flags that it
-//! does not have (`command_syntax/flags.rs`). Elsewhere: other names of kinds (`kind.rs`), flags with the same meaning
-//! (beside each command).
+//! does not have (`command_syntax/flags.rs`). Elsewhere: other names of kinds (`kind_argument.rs`), flags with the same
+//! meaning (beside each command).
 
 mod flags;
 

@@ -14,8 +14,8 @@ use clap_complete::engine::{
 };
 use objects::{Gvk, Object};
 
-use super::kind;
-use super::scope::{ClusterScope, Site};
+use super::command_scope::{ClusterScope, CommandScope};
+use super::kind_argument;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// How long a person waits for names.
@@ -104,7 +104,7 @@ fn kinds(current: &str) -> Vec<String> {
     let mut found: Vec<String> = CATEGORIES.iter().map(|it| (*it).to_owned()).collect();
     for names in crds::names() {
         found.push(names.kind.to_lowercase());
-        found.extend(kind::words(names).filter(|word| word == current));
+        found.extend(kind_argument::words(names).filter(|word| word == current));
     }
     found.sort();
     found.dedup();
@@ -112,14 +112,14 @@ fn kinds(current: &str) -> Vec<String> {
 }
 
 fn is_kind(word: &str) -> bool {
-    crds::names().flat_map(kind::words).any(|it| it == word.to_lowercase())
+    crds::names().flat_map(kind_argument::words).any(|it| it == word.to_lowercase())
 }
 
 /// The names of the objects of a kind in the namespace of the command line.
 fn names(kind: &str, words: &[String]) -> Vec<String> {
     let kind = vec![kind.to_owned()];
     asked(words, async |site| {
-        let targets = kind::targets(&site.cluster, &kind).await?;
+        let targets = kind_argument::targets(&site.cluster, &kind).await?;
         let [target] = targets.as_slice() else { bail!("that are several kinds") };
         let namespace = site.namespace_of(target);
         let query = ObjectQuery { namespace, ..ObjectQuery::all(&target.resource) };
@@ -132,7 +132,7 @@ fn names(kind: &str, words: &[String]) -> Vec<String> {
 /// command line.
 fn asked(
     words: &[String],
-    work: impl AsyncFnOnce(Site) -> anyhow::Result<Vec<String>>,
+    work: impl AsyncFnOnce(CommandScope) -> anyhow::Result<Vec<String>>,
 ) -> Vec<String> {
     let Some(mut place) = place(words) else { return Vec::new() };
     place.timeout = Some(COMPLETION_TIMEOUT);

@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand};
-use crdguard::{ChangeVerdict, Definition};
+use crdguard::{ChangeVerdict, CrdDefinition};
 use objects::{Gvk, Object, manifest};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::version::VersionFormat;
-use windlass_cli_runtime::connection::{Connection, block_on, print};
+use windlass_cli_runtime::connection::{WindlassConnectionFlags, block_on, print};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Cell, Screen, Table};
-use windlass_cluster::decode::DepthLimitedObject;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::pager::ObjectProjection;
-use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::crd_guard::{claims, object_check};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::list_pager::ObjectProjection;
+use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::crd_guard::{crd_owners, object_check};
 
 /// Most objects that are counted.
 const MAX_COUNTED_OBJECTS: u64 = 100_000;
@@ -67,7 +67,7 @@ enum CrdCommand {
         #[command(flatten)]
         shown: CrdCommonArgs,
         #[command(flatten)]
-        how: restore::How,
+        how: restore::CrdRestoreOptions,
     },
 }
 
@@ -80,7 +80,7 @@ struct CrdCommonArgs {
     #[arg(short, long, value_enum, default_value_t = VersionFormat::Text, hide_default_value = true)]
     output: VersionFormat,
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
 }
 
 /// Prints who uses a definition, or what another one would do.
@@ -91,8 +91,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         None => block_on(async {
             let (cluster, live) = args.shown.open().await?;
-            let usage = Usage::of(&cluster, &live).await?;
-            args.shown.print(&usage, || usage.text(Screen::of_stdout()))?;
+            let usage = CrdUsage::of(&cluster, &live).await?;
+            args.shown.print(&usage, || usage.text(TerminalScreen::of_stdout()))?;
             Ok(ExitCode::Success)
         }),
         Some(CrdCommand::Diff { file, shown }) => block_on(async {
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let old = live.into_value();
             let new = new.into_value();
             let verdict = object_check::survey(&cluster, "", old, new).await?;
-            shown.print(&verdict, || text(&verdict, Screen::of_stdout()))?;
+            shown.print(&verdict, || text(&verdict, TerminalScreen::of_stdout()))?;
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::Success } else { ExitCode::ProblemsFound })
         }),
@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The resource of definitions.
-async fn definitions(cluster: &Cluster) -> Result<Resource, ClusterError> {
+async fn definitions(cluster: &ClusterConnection) -> Result<ApiResourceLocation, ClusterError> {
     cluster.resource(&Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition")).await
 }
 
@@ -119,7 +119,7 @@ impl CrdCommonArgs {
         self.name.as_deref().unwrap_or_default()
     }
 
-    async fn open(&self) -> anyhow::Result<(Cluster, Object)> {
+    async fn open(&self) -> anyhow::Result<(ClusterConnection, Object)> {
         let name = self.name();
         let (cluster, _) = self.connection.open().await?;
         let resource = definitions(&cluster).await?;
@@ -155,7 +155,7 @@ fn read(path: &Path, name: &str) -> anyhow::Result<Object> {
     }
 }
 
-fn text(verdict: &ChangeVerdict, on: Screen) -> String {
+fn text(verdict: &ChangeVerdict, on: TerminalScreen) -> String {
     let mut text = String::new();
     for line in verdict.lines(true) {
         let words = line.trim_start();
@@ -170,13 +170,13 @@ fn text(verdict: &ChangeVerdict, on: Screen) -> String {
 
 /// Who uses a definition.
 #[derive(Debug, Serialize)]
-struct Usage {
+struct CrdUsage {
     name: String,
     kind: String,
     scope: &'static str,
     /// Kustomizations, releases and field managers that have it.
     owners: Vec<String>,
-    versions: Vec<Version>,
+    versions: Vec<CrdVersionUsage>,
     /// How many objects there are, by namespace.
     objects: BTreeMap<String, u64>,
     /// There are more, or they could not be counted.
@@ -184,7 +184,7 @@ struct Usage {
 }
 
 #[derive(Debug, Serialize)]
-struct Version {
+struct CrdVersionUsage {
     name: String,
     served: bool,
     storage: bool,
@@ -194,10 +194,10 @@ struct Version {
     managers: BTreeSet<String>,
 }
 
-impl Usage {
-    async fn of(cluster: &Cluster, live: &Object) -> anyhow::Result<Self> {
-        let definition = Definition::read(&Value::Object(live.fields().clone()))?;
-        let versions = definition.versions.iter().map(|it| Version {
+impl CrdUsage {
+    async fn of(cluster: &ClusterConnection, live: &Object) -> anyhow::Result<Self> {
+        let definition = CrdDefinition::read(&Value::Object(live.fields().clone()))?;
+        let versions = definition.versions.iter().map(|it| CrdVersionUsage {
             name: it.name.clone(),
             served: it.is_served,
             storage: it.is_storage,
@@ -208,7 +208,7 @@ impl Usage {
             name: definition.name.clone(),
             kind: definition.kind.clone(),
             scope: if definition.is_namespaced { "Namespaced" } else { "Cluster" },
-            owners: claims::of(live, "", &[]),
+            owners: crd_owners::of(live, "", &[]),
             versions: versions.collect(),
             objects: BTreeMap::new(),
             is_partial: false,
@@ -244,7 +244,7 @@ impl Usage {
         }
     }
 
-    fn text(&self, on: Screen) -> String {
+    fn text(&self, on: TerminalScreen) -> String {
         let owners =
             if self.owners.is_empty() { "none".to_owned() } else { self.owners.join(", ") };
         let head = [
@@ -253,15 +253,21 @@ impl Usage {
             format!("owners: {owners}"),
         ];
         let mut text: String = head.map(|line| format!("{}\n", on.wrapped(&line, 2))).concat();
-        let yes = |is: bool| Cell::new(if is { "yes" } else { "no" });
+        let yes = |is: bool| TableCell::new(if is { "yes" } else { "no" });
         let versions = self.versions.iter().map(|it| {
             let managers: Vec<&str> = it.managers.iter().map(String::as_str).collect();
-            let managers = Cell::new(&managers.join(", ")).vital();
-            vec![Cell::new(&it.name), yes(it.served), yes(it.storage), yes(it.stored), managers]
+            let managers = TableCell::new(&managers.join(", ")).vital();
+            vec![
+                TableCell::new(&it.name),
+                yes(it.served),
+                yes(it.storage),
+                yes(it.stored),
+                managers,
+            ]
         });
         let titles = ["VERSION", "SERVED", "STORAGE", "STORED", "WRITTEN BY"];
         text.push('\n');
-        text.push_str(&Table::new(&titles, on).page(&versions.collect::<Vec<_>>()));
+        text.push_str(&PagedTable::new(&titles, on).page(&versions.collect::<Vec<_>>()));
         let total: u64 = self.objects.values().sum();
         let is_served = self.versions.iter().any(|it| it.served);
         text.push_str(&match (is_served, self.is_partial) {
@@ -270,10 +276,11 @@ impl Usage {
             (true, false) => format!("\nobjects: {total}\n"),
         });
         let namespaces = self.objects.iter().filter(|it| !it.0.is_empty());
-        let namespaces = namespaces
-            .map(|(namespace, count)| vec![Cell::new(namespace), Cell::new(&count.to_string())]);
+        let namespaces = namespaces.map(|(namespace, count)| {
+            vec![TableCell::new(namespace), TableCell::new(&count.to_string())]
+        });
         text.push_str(
-            &Table::new(&["NAMESPACE", "OBJECTS"], on).page(&namespaces.collect::<Vec<_>>()),
+            &PagedTable::new(&["NAMESPACE", "OBJECTS"], on).page(&namespaces.collect::<Vec<_>>()),
         );
         text
     }
@@ -283,13 +290,13 @@ impl Usage {
 mod tests {
     use super::*;
     use crate::goldens::at_both_widths;
-    use crdguard::{Finding, Key};
+    use crdguard::{CrdChangeFinding, GuardedObjectKey};
     use expect_test::expect_file;
     use serde_json::json;
 
     #[test]
     fn objects_of_which_no_version_is_served_are_not_said_to_be_none() {
-        let usage = Usage {
+        let usage = CrdUsage {
             name: "widgets.acme.io".to_owned(),
             kind: "Widget".to_owned(),
             scope: "Cluster",
@@ -298,20 +305,20 @@ mod tests {
             objects: BTreeMap::new(),
             is_partial: true,
         };
-        let text = usage.text(Screen { width: None, is_coloured: false });
+        let text = usage.text(TerminalScreen { width: None, is_coloured: false });
         assert!(text.contains("not counted") && !text.contains("objects: 0"), "{text}");
     }
 
     #[test]
     fn usage_says_who_writes_which_version_and_where_objects_are() {
-        let version = |name: &str, storage: bool| Version {
+        let version = |name: &str, storage: bool| CrdVersionUsage {
             name: name.to_owned(),
             served: true,
             storage,
             stored: true,
             managers: BTreeSet::new(),
         };
-        let mut usage = Usage {
+        let mut usage = CrdUsage {
             name: "widgets.acme.io".to_owned(),
             kind: "Widget".to_owned(),
             scope: "Namespaced",
@@ -323,14 +330,17 @@ mod tests {
         let by = |manager: &str, version: &str| json!({"manager": manager, "apiVersion": format!("acme.io/{version}")});
         usage.add(&json!({"namespace": "shop", "managedFields": [by("kubectl", "v1alpha1")]}));
         usage.add(&json!({"namespace": "shop", "managedFields": [by("helm", "v1")]}));
-        let finding = Finding {
-            problem: crdguard::Problem::Invalid,
+        let finding = CrdChangeFinding {
+            problem: crdguard::CrdChangeProblem::Invalid,
             version: "v1".to_owned(),
             path: "spec.size".to_owned(),
             why: "must be at most 10".to_owned(),
             objects: 7,
             examples: ["a-long-name", "another-long-name", "b"]
-                .map(|name| Key { namespace: "shop".to_owned(), name: name.to_owned() })
+                .map(|name| GuardedObjectKey {
+                    namespace: "shop".to_owned(),
+                    name: name.to_owned(),
+                })
                 .into(),
         };
         let findings = vec![finding];

@@ -1,19 +1,19 @@
 //! `windlass describe`: an object with its conditions, sources, dependencies, what it applied, and its last events.
 
-use cause::{Why, hold, last_seen, object_references};
+use cause::{StateExplanation, hold, last_seen, object_references};
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
+use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
-use super::kind;
-use super::row::{Row, time};
-use super::scope::{ClusterScope, Site};
+use super::kind_argument;
+use super::object_row::{ObjectRow, time};
 use super::why;
-use windlass_cli_installation::operators;
+use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::print;
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Colour, Screen, age, clean, cut};
+use windlass_cli_runtime::table::{TerminalScreen, TextColour, age, clean, cut};
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// The flags of `windlass describe`.
@@ -43,21 +43,21 @@ const MAX_SHOWN_ENTRIES: usize = 20;
 /// It cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = args.place.run(async |site| {
-        let target = kind::one(&site.cluster, &args.what).await?;
-        let object = kind::read(&site, &target).await?;
+        let target = kind_argument::one(&site.cluster, &args.what).await?;
+        let object = kind_argument::read(&site, &target).await?;
         let now = jiff::Timestamp::now();
         let mut why = why::of(&site, &object.id()).await?;
         if object_references::is_reconciled(&object.id()) {
-            why.remarks.extend(operators::remark(&site.cluster, now).await);
+            why.remarks.extend(cluster_operators::remark(&site.cluster, now).await);
         }
         let events = events(&site, &object.id()).await;
-        anyhow::Ok(text(&object, &why, events, Screen::of_stdout(), now))
+        anyhow::Ok(text(&object, &why, events, TerminalScreen::of_stdout(), now))
     })?;
     print(&text)?;
     Ok(ExitCode::Success)
 }
 
-async fn events(site: &Site, id: &ObjectId) -> Result<Vec<Object>, String> {
+async fn events(site: &CommandScope, id: &ObjectId) -> Result<Vec<Object>, String> {
     let found = async {
         let resource = site.cluster.resource(&Gvk::new("v1", "Event")).await?;
         let fields = format!("involvedObject.kind={},involvedObject.name={}", id.kind, id.name);
@@ -73,12 +73,12 @@ async fn events(site: &Site, id: &ObjectId) -> Result<Vec<Object>, String> {
 
 fn text(
     object: &Object,
-    why: &Why,
+    why: &StateExplanation,
     events: Result<Vec<Object>, String>,
-    on: Screen,
+    on: TerminalScreen,
     now: reconcile::Time,
 ) -> String {
-    let row = Row::of(object, now);
+    let row = ObjectRow::of(object, now);
     let mut out = format!("{}\n", on.wrapped(&clean(&why.line()), 0));
     let mut line = |title: &str, text: &str| {
         if !text.is_empty() {
@@ -136,7 +136,7 @@ fn text(
     out
 }
 
-fn conditions(object: &Object, on: Screen, now: reconcile::Time) -> String {
+fn conditions(object: &Object, on: TerminalScreen, now: reconcile::Time) -> String {
     let conditions = object.get("status").and_then(|it| it["conditions"].as_array());
     let mut out = String::new();
     for (at, condition) in conditions.into_iter().flatten().enumerate() {
@@ -146,7 +146,7 @@ fn conditions(object: &Object, on: Screen, now: reconcile::Time) -> String {
         let text = |key: &str| clean(condition[key].as_str().unwrap_or_default());
         let status = text("status");
         let status =
-            on.paint(&status, Colour::of_ready(&status).filter(|_| text("type") == "Ready"));
+            on.paint(&status, TextColour::of_ready(&status).filter(|_| text("type") == "Ready"));
         let since = age(time(condition.get("lastTransitionTime")), now);
         let line =
             format!("{}={status} {} ({since}): {}", text("type"), text("reason"), text("message"));
@@ -183,9 +183,9 @@ mod tests {
             "type": "Warning", "reason": "HealthCheckFailed", "lastTimestamp": "2026-11-24T11:58:00Z",
             "message": "timeout waiting for Deployment/apps/web \u{1b}[2J"}))
         .unwrap();
-        let why = Why {
+        let why = StateExplanation {
             object: object.id(),
-            state: cause::State::NotReady,
+            state: cause::ExaminedObjectState::NotReady,
             message: "Pod/apps/web-1: container 'app' CrashLoopBackOff".to_owned(),
             cause: None,
             path: Vec::new(),

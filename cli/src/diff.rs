@@ -16,17 +16,17 @@ use anyhow::ensure;
 use clap::Args as ClapArgs;
 use objects::Object;
 
-use self::change::Difference;
+use self::change::DiffReport;
+use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
-use super::kind;
+use super::kind_argument;
 use super::output::{ReportFormat, report};
 use super::render::{self, ArtifactOrigin, BuildableKind, say_suspended};
-use super::scope::{ClusterScope, Site};
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::serve_flags::settings;
-use windlass_cli_runtime::table::{Screen, clean};
-use windlass_serve::settings::Settings;
+use windlass_cli_runtime::table::{TerminalScreen, clean};
+use windlass_serve::settings::OperatorSettings;
 
 /// The flags of `windlass diff`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -88,8 +88,8 @@ const MAX_NAMED_PROBLEMS: usize = 20;
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = settings(&args.flags)?;
     let (difference, keeps_drift) = args.place.run(async |site| {
-        let target = kind::one(&site.cluster, &args.what).await?;
-        let object = kind::read(&site, &target).await?;
+        let target = kind_argument::one(&site.cluster, &args.what).await?;
+        let object = kind_argument::read(&site, &target).await?;
         let local = match BuildableKind::of(&object)? {
             BuildableKind::Kustomization => {
                 ensure!(args.chart.is_none(), "--chart is for HelmReleases; use --path");
@@ -103,14 +103,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         say_suspended(object.get("spec").is_some_and(|spec| spec["suspend"] == true));
         // Of a source that fails, it is the last artifact that is compared.
         if let Some(said) = cause::condition(&object, "Ready").filter(|it| it.status == "False") {
-            say(Mark::Warning, &clean(&format!("it is not ready: {}", said.message)));
+            say(ProgressGlyph::Warning, &clean(&format!("it is not ready: {}", said.message)));
         }
         let keeps_drift = local.is_none() && keeps_drift(&object);
         anyhow::Ok((predict(&site, object, local, settings).await?, keeps_drift))
     })?;
     let found = tell(&difference, args.output)?;
     if found == ExitCode::ProblemsFound && keeps_drift {
-        say(Mark::Warning, KEPT);
+        say(ProgressGlyph::Warning, KEPT);
     }
     Ok(found)
 }
@@ -130,18 +130,18 @@ const KEPT: &str = "without spec.driftDetection.mode `enabled`, what differs onl
 /// # Errors
 /// It cannot be built or compared.
 pub(super) async fn predict(
-    site: &Site,
+    site: &CommandScope,
     object: Object,
     local: Option<&PathBuf>,
-    settings: Settings,
-) -> anyhow::Result<Difference> {
+    settings: OperatorSettings,
+) -> anyhow::Result<DiffReport> {
     let given = ArtifactOrigin::of(local, &object)?;
     let cluster = &site.cluster;
     match BuildableKind::of(&object)? {
         BuildableKind::Kustomization => {
             let built = render::kustomization::build(cluster, object, &given, settings).await?;
             for warning in &built.desired_kustomization.warnings {
-                say(Mark::Warning, &clean(warning));
+                say(ProgressGlyph::Warning, &clean(warning));
             }
             kustomization::diff(cluster, &built).await
         }
@@ -157,17 +157,17 @@ pub(super) async fn predict(
 ///
 /// # Errors
 /// The reader is gone.
-pub(super) fn tell(difference: &Difference, format: ReportFormat) -> anyhow::Result<ExitCode> {
+pub(super) fn tell(difference: &DiffReport, format: ReportFormat) -> anyhow::Result<ExitCode> {
     for problem in difference.problems.iter().take(MAX_NAMED_PROBLEMS) {
-        say(Mark::Failure, &clean(problem));
+        say(ProgressGlyph::Failure, &clean(problem));
     }
     if let Some(more) =
         difference.problems.len().checked_sub(MAX_NAMED_PROBLEMS).filter(|more| *more > 0)
     {
-        say(Mark::Failure, &format!("{more} more objects cannot be compared"));
+        say(ProgressGlyph::Failure, &format!("{more} more objects cannot be compared"));
     }
     if report(&difference.changes, format)?.is_none() {
-        print(&format::text(difference, Screen::of_stdout()))?;
+        print(&format::text(difference, TerminalScreen::of_stdout()))?;
     }
     Ok(match (difference.problems.is_empty(), difference.changes.is_empty()) {
         (false, _) => ExitCode::Failed,

@@ -7,13 +7,13 @@ use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
+use super::command_scope::{CommandScope, NamespaceScope, say_left_out, shown};
 use super::complete;
-use super::kind;
+use super::kind_argument;
 use super::output::{ReportFormat, report};
-use super::scope::{NamespaceScope, Site, say_left_out, shown};
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Cell, Colour, Screen, Table, age};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age};
 
 /// The flags of `windlass events`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -64,9 +64,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let values: Vec<Value> = events.iter().map(|it| shown(it.clone()).into_value()).collect();
     if report(&values, args.output)?.is_none() {
-        print(&table(&events, Screen::of_stdout(), jiff::Timestamp::now()))?;
+        print(&table(&events, TerminalScreen::of_stdout(), jiff::Timestamp::now()))?;
         if events.is_empty() && left_out.is_empty() {
-            say(Mark::Action, "no events; the API server keeps them for an hour by default");
+            say(
+                ProgressGlyph::Action,
+                "no events; the API server keeps them for an hour by default",
+            );
         }
     }
     say_left_out(&left_out);
@@ -74,45 +77,48 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What events are wanted of.
-struct About {
+struct EventFilter {
     objects: BTreeSet<ObjectId>,
     /// Where their events are; that of the command if there is none.
     namespaces: Vec<Option<String>>,
 }
 
 /// The object that events are wanted of and its sources, or the objects that labels select; and what could not be listed.
-async fn about(site: &Site, args: &Args) -> anyhow::Result<(Option<About>, Vec<String>)> {
+async fn about(
+    site: &CommandScope,
+    args: &Args,
+) -> anyhow::Result<(Option<EventFilter>, Vec<String>)> {
     let labels = args.scope.labels.as_str();
     let mut objects = BTreeSet::new();
     let words = args.about.as_ref().map_or_else(|| args.what.clone(), |word| vec![word.clone()]);
     if !words.is_empty() {
-        let target = kind::one(&site.cluster, &words).await?;
+        let target = kind_argument::one(&site.cluster, &words).await?;
         args.scope.check(std::slice::from_ref(&target))?;
-        let object = kind::read(site, &target).await?;
+        let object = kind_argument::read(site, &target).await?;
         objects.insert(object.id());
         objects.extend(object_references::sources(&object));
         let namespaces: BTreeSet<String> = objects.iter().map(|id| id.namespace.clone()).collect();
         let namespaces = namespaces.into_iter().map(Some).collect();
-        return Ok((Some(About { objects, namespaces }), Vec::new()));
+        return Ok((Some(EventFilter { objects, namespaces }), Vec::new()));
     }
     if labels.is_empty() {
         return Ok((None, Vec::new()));
     }
     let mut left_out = Vec::new();
-    for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
+    for target in kind_argument::targets(&site.cluster, &["all".to_owned()]).await? {
         let refused = site.list(&target, labels, |found| {
             objects.extend(found.iter().map(Object::id));
             Ok(())
         });
         left_out.extend(refused.await?);
     }
-    Ok((Some(About { objects, namespaces: vec![None] }), left_out))
+    Ok((Some(EventFilter { objects, namespaces: vec![None] }), left_out))
 }
 
 async fn gather(
-    site: &Site,
+    site: &CommandScope,
     args: &Args,
-    about: Option<&About>,
+    about: Option<&EventFilter>,
 ) -> anyhow::Result<(Vec<Object>, Vec<String>)> {
     let gvk = Gvk::new("v1", "Event");
     let resource = site.cluster.resource(&gvk).await?;
@@ -120,7 +126,8 @@ async fn gather(
     let mut left_out = Vec::new();
     let namespaces = about.map_or_else(|| vec![None], |it| it.namespaces.clone());
     for namespace in namespaces {
-        let target = kind::ResourceArgument { resource: resource.clone(), namespace, name: None };
+        let target =
+            kind_argument::ResourceArgument { resource: resource.clone(), namespace, name: None };
         let refused = site.list(&target, "", |events| {
             let wanted = events.into_iter().filter(|it| {
                 let is_it = |kind: &String| field(it, "type").eq_ignore_ascii_case(kind);
@@ -152,21 +159,21 @@ fn object_of(event: &Object) -> ObjectId {
     ObjectId::new(&text("namespace"), &text("name"), &group, &text("kind"))
 }
 
-fn table(events: &[Object], on: Screen, now: reconcile::Time) -> String {
-    let mut table = Table::new(&["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], on);
+fn table(events: &[Object], on: TerminalScreen, now: reconcile::Time) -> String {
+    let mut table = PagedTable::new(&["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], on);
     table.page(&events.iter().map(|it| row(it, now)).collect::<Vec<_>>())
 }
 
-fn row(event: &Object, now: reconcile::Time) -> Vec<Cell> {
+fn row(event: &Object, now: reconcile::Time) -> Vec<TableCell> {
     let kind = field(event, "type");
     let is_warning = kind == "Warning";
-    let colour = is_warning.then_some(Colour::Bad);
-    let message = Cell::new(field(event, "message"));
+    let colour = is_warning.then_some(TextColour::Bad);
+    let message = TableCell::new(field(event, "message"));
     vec![
-        Cell::new(&age(last_seen(event), now)),
-        Cell::coloured(kind, colour),
-        Cell::new(field(event, "reason")),
-        Cell::new(&object_of(event).subject()),
+        TableCell::new(&age(last_seen(event), now)),
+        TableCell::coloured(kind, colour),
+        TableCell::new(field(event, "reason")),
+        TableCell::new(&object_of(event).subject()),
         if is_warning { message.vital() } else { message },
     ]
 }

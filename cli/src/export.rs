@@ -5,13 +5,13 @@ use objects::Object;
 use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK};
 use serde_json::{Map, Value};
 
+use super::command_scope::{NamespaceScope, say_left_out, shown};
 use super::complete;
-use super::kind;
-use super::scope::{NamespaceScope, say_left_out, shown};
+use super::kind_argument;
 use helm_controller::helm_release::{FORCE_AT, RESET_AT};
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::controller_kind::REQUESTED_AT;
 
 /// The flags of `windlass export`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -58,11 +58,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let left_out = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let mut left_out = Vec::new();
-        let targets = kind::targets(&site.cluster, &args.what).await?;
+        let targets = kind_argument::targets(&site.cluster, &args.what).await?;
         args.scope.check(&targets)?;
         for target in targets {
             if target.name.is_some() {
-                document(kind::read(&site, &target).await?)?;
+                document(kind_argument::read(&site, &target).await?)?;
                 printed += 1;
                 continue;
             }
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     say_left_out(&left_out);
     if printed == 0 && left_out.is_empty() {
-        say(Mark::Action, &args.scope.nothing());
+        say(ProgressGlyph::Action, &args.scope.nothing());
     }
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }

@@ -1,23 +1,23 @@
 //! `windlass get`: one table of objects of any kinds.
 
 use anyhow::{Context as _, bail};
-use cause::{State, Why, condition, object_references};
+use cause::{ExaminedObjectState, StateExplanation, condition, object_references};
 use clap::Args as ClapArgs;
 use futures::stream::{StreamExt as _, select_all};
 use objects::Object;
 use reconcile::Time;
 use serde_json::{Value, json};
 
+use super::cluster_facts::ClusterFactSource;
+use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
-use super::fact_source::Facts;
-use super::kind::{self, ResourceArgument};
-use super::output::{ListOutputFormat, OutputShape, Writer};
-use super::row::{Row, is_silent, unsaid};
-use super::scope::{NamespaceScope, Site, say_left_out};
-use windlass_cli_installation::operators;
-use windlass_cli_runtime::connection::{Mark, print, say};
+use super::kind_argument::{self, ResourceArgument};
+use super::object_row::{ObjectRow, is_silent, unsaid};
+use super::output::{ListOutputFormat, ObjectStreamWriter, OutputShape};
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Cell, Colour, Screen, Table, age, clean};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age, clean};
 use windlass_cluster::watch::WatcherEvent;
 
 /// The flags of `windlass get`.
@@ -63,9 +63,9 @@ Exit status: 0, also if something is not ready; 2 if something could not be read
 /// Something cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let selector = args.status_selector.as_deref().map(StatusSelector::parse).transpose()?;
-    let work = async |site: Site| {
+    let work = async |site: CommandScope| {
         let site = site.everywhere(args.scope.all_namespaces);
-        let targets = kind::targets(&site.cluster, &args.what).await?;
+        let targets = kind_argument::targets(&site.cluster, &args.what).await?;
         args.scope.check(&targets)?;
         if args.watch {
             return watch(&site, args, &targets, selector.as_ref()).await;
@@ -117,22 +117,22 @@ impl StatusSelector {
 }
 
 /// How rows are written.
-struct Printer {
-    table: Table,
-    writer: Writer,
+struct RowPrinter {
+    table: PagedTable,
+    writer: ObjectStreamWriter,
     format: ListOutputFormat,
     has_namespaces: bool,
     has_kinds: bool,
     /// Rows that are not printed yet: what is printed together has columns of one width.
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<TableCell>>,
     printed: usize,
 }
 
 /// How many rows are printed together. A kind with more of them is printed page by page.
 const ROWS_PER_PAGE: usize = 50;
 
-impl Printer {
-    fn new(args: &Args, targets: &[ResourceArgument], screen: Screen) -> Self {
+impl RowPrinter {
+    fn new(args: &Args, targets: &[ResourceArgument], screen: TerminalScreen) -> Self {
         let is_wide = args.output == ListOutputFormat::Wide;
         let has_namespaces = args.scope.all_namespaces;
         let kinds = targets.first().map(|first| &first.resource.gvk);
@@ -144,15 +144,15 @@ impl Printer {
         }
         titles.push("MESSAGE");
         // A wide table is for those who scroll.
-        let screen = if is_wide { Screen { width: None, ..screen } } else { screen };
-        let table = Table::new(&titles, screen);
+        let screen = if is_wide { TerminalScreen { width: None, ..screen } } else { screen };
+        let table = PagedTable::new(&titles, screen);
         let table = if args.no_header { table.headless() } else { table };
         let shape = match targets {
             _ if args.watch => OutputShape::Stream,
             [target] if target.name.is_some() => OutputShape::One,
             _ => OutputShape::List,
         };
-        let writer = Writer::new(args.output, shape);
+        let writer = ObjectStreamWriter::new(args.output, shape);
         let format = args.output;
         let rows = Vec::new();
         Self { table, writer, format, has_namespaces, has_kinds, rows, printed: 0 }
@@ -177,43 +177,47 @@ impl Printer {
         print(&self.table.page(&std::mem::take(&mut self.rows)))
     }
 
-    fn row(&self, object: &Object, now: Time) -> Vec<Cell> {
-        let row = Row::of_any(object, now);
+    fn row(&self, object: &Object, now: Time) -> Vec<TableCell> {
+        let row = ObjectRow::of_any(object, now);
         let mut cells = Vec::new();
         if self.has_namespaces {
-            cells.push(Cell::new(object.namespace()));
+            cells.push(TableCell::new(object.namespace()));
         }
         let name = match self.has_kinds {
-            true => format!("{}/{}", kind::qualified(&object.gvk()).to_lowercase(), object.name()),
+            true => format!(
+                "{}/{}",
+                kind_argument::qualified(&object.gvk()).to_lowercase(),
+                object.name()
+            ),
             false => object.name().to_owned(),
         };
-        cells.push(Cell::new(&name));
-        cells.push(Cell::coloured(&row.ready, Colour::of_ready(&row.ready)));
-        cells.push(Cell::new(&row.revision));
-        cells.push(Cell::new(&age(row.since, now)));
-        cells.push(Cell::new(&age(row.created, now)));
+        cells.push(TableCell::new(&name));
+        cells.push(TableCell::coloured(&row.ready, TextColour::of_ready(&row.ready)));
+        cells.push(TableCell::new(&row.revision));
+        cells.push(TableCell::new(&age(row.since, now)));
+        cells.push(TableCell::new(&age(row.created, now)));
         cells.push(match row.is_suspended() {
-            true => Cell::coloured(&row.suspended, Some(Colour::Busy)).vital(),
-            false => Cell::new(""),
+            true => TableCell::coloured(&row.suspended, Some(TextColour::Busy)).vital(),
+            false => TableCell::new(""),
         });
         if self.format == ListOutputFormat::Wide {
             let applier = cause::object_references::applier(object).map(|id| id.subject());
-            cells.push(Cell::new(&applier.unwrap_or_default()));
-            cells.push(Cell::new(&row.reason));
+            cells.push(TableCell::new(&applier.unwrap_or_default()));
+            cells.push(TableCell::new(&row.reason));
         }
-        let message = Cell::new(&row.message);
+        let message = TableCell::new(&row.message);
         cells.push(if row.ready == "True" { message } else { message.vital() });
         cells
     }
 }
 
 async fn list(
-    site: &Site,
+    site: &CommandScope,
     args: &Args,
     targets: &[ResourceArgument],
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
-    let mut printer = Printer::new(args, targets, Screen::of_stdout());
+    let mut printer = RowPrinter::new(args, targets, TerminalScreen::of_stdout());
     let silent = std::cell::Cell::new(0_usize);
     let is_wanted = |object: &Object| {
         let Some(selector) = selector else { return true };
@@ -227,7 +231,7 @@ async fn list(
         let is_judged = is_table && is_mute(target);
         let mut mute = Vec::new();
         if target.name.is_some() {
-            let object = kind::read(site, target).await?;
+            let object = kind_argument::read(site, target).await?;
             match is_judged {
                 true => mute.push(object),
                 false => {
@@ -256,12 +260,12 @@ async fn list(
     }
     if is_table {
         if printer.printed == 0 {
-            say(Mark::Action, &format!("no such objects {}", site.in_words()));
+            say(ProgressGlyph::Action, &format!("no such objects {}", site.in_words()));
         }
         if let Some(text) = unsaid(silent.get()).filter(|_| selector.is_some()) {
-            say(Mark::Warning, &text);
+            say(ProgressGlyph::Warning, &text);
         }
-        operators::say_doubt(&site.cluster).await;
+        cluster_operators::say_doubt(&site.cluster).await;
     }
     Ok(ExitCode::Success)
 }
@@ -281,11 +285,11 @@ fn is_mute(target: &ResourceArgument) -> bool {
 /// # Errors
 /// The API server did not respond.
 async fn judged(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     objects: Vec<Object>,
 ) -> anyhow::Result<Vec<Object>> {
-    let mut facts = Facts::new(&site.cluster);
+    let mut facts = ClusterFactSource::new(&site.cluster);
     let mut found = Vec::with_capacity(objects.len());
     for (at, object) in objects.into_iter().enumerate() {
         let has_said =
@@ -302,8 +306,8 @@ async fn judged(
 }
 
 /// An object with a condition that it is not ready, if it is known why.
-fn with_failure(mut object: Object, why: &Why) -> Object {
-    let cause = why.cause.as_ref().filter(|_| why.state == State::NotReady);
+fn with_failure(mut object: Object, why: &StateExplanation) -> Object {
+    let cause = why.cause.as_ref().filter(|_| why.state == ExaminedObjectState::NotReady);
     if let Some(cause) = cause {
         let ready = json!({"type": "Ready", "status": "False", "reason": cause.problem.to_string(),
             "message": cause.line(&why.object), "lastTransitionTime": cause.since.map(|at| at.to_string())});
@@ -314,12 +318,12 @@ fn with_failure(mut object: Object, why: &Why) -> Object {
 
 /// Prints objects whenever they change.
 async fn watch(
-    site: &Site,
+    site: &CommandScope,
     args: &Args,
     targets: &[ResourceArgument],
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
-    let mut printer = Printer::new(args, targets, Screen::of_stdout());
+    let mut printer = RowPrinter::new(args, targets, TerminalScreen::of_stdout());
     let streams = targets.iter().map(|target| {
         let namespace = site.namespace_of(target);
         let stream = match &target.name {
@@ -344,7 +348,10 @@ async fn watch(
             ) => continue,
             Err(error) if error.is_permanent() => return Err(error.into()),
             Err(error) => {
-                say(Mark::Warning, &format!("the watch of {} was interrupted: {error}", gvk.kind));
+                say(
+                    ProgressGlyph::Warning,
+                    &format!("the watch of {} was interrupted: {error}", gvk.kind),
+                );
                 continue;
             }
         };
@@ -353,7 +360,7 @@ async fn watch(
         value["kind"] = gvk.kind.clone().into();
         let object = Object::new(value)?;
         if is_gone {
-            say(Mark::Action, &format!("{} was deleted", clean(&object.id().subject())));
+            say(ProgressGlyph::Action, &format!("{} was deleted", clean(&object.id().subject())));
         } else if selector.is_none_or(|it| it.selects(&object)) {
             printer.print(vec![object], jiff::Timestamp::now())?;
             printer.flush()?;
@@ -369,10 +376,10 @@ mod tests {
 
     use super::*;
     use crate::goldens::at_both_widths;
-    use windlass_cluster::discovery::Resource;
+    use windlass_cluster::discovery::ApiResourceLocation;
 
     fn target(version: &str, kind: &str) -> ResourceArgument {
-        let resource = Resource {
+        let resource = ApiResourceLocation {
             gvk: objects::Gvk::new(version, kind),
             plural: String::new(),
             namespaced: true,
@@ -409,7 +416,7 @@ mod tests {
         let rows = rows.map(|it| Object::new(it).unwrap());
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let text = at_both_widths(|on| {
-            let mut printer = Printer::new(&args, &targets, on);
+            let mut printer = RowPrinter::new(&args, &targets, on);
             let cells: Vec<_> = rows.iter().map(|it| printer.row(it, now)).collect();
             printer.table.page(&cells)
         });
@@ -436,12 +443,12 @@ mod tests {
         ];
         let all = objects.iter().cloned().chain([secret, incident]).collect();
         let (cluster, _) = fake_cluster::with_objects(all).await;
-        let site = Site { cluster, namespace: "apps".to_owned() };
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
         let target = target("notification.toolkit.fluxcd.io/v1beta3", "Provider");
         assert!(is_mute(&target));
         let objects = objects.map(|it| Object::new(it).unwrap()).to_vec();
         let found = judged(&site, &target, objects).await.unwrap();
-        let row = |object: &Object| Row::of_any(object, jiff::Timestamp::now());
+        let row = |object: &Object| ObjectRow::of_any(object, jiff::Timestamp::now());
         assert_eq!(row(&found[0]).ready, "");
         let broken = row(&found[1]);
         assert_eq!(broken.ready, "False");

@@ -2,12 +2,12 @@
 //!
 //! Elsewhere: tables (`windlass_cli_runtime::table`).
 
-use windlass_cli_runtime::table::Screen;
+use windlass_cli_runtime::table::TerminalScreen;
 
 /// What is printed on terminals of 80 and 140 columns, one after the other; no line is wider.
-pub(crate) fn at_both_widths(text: impl Fn(Screen) -> String) -> String {
+pub(crate) fn at_both_widths(text: impl Fn(TerminalScreen) -> String) -> String {
     let at = |width| {
-        let text = text(Screen { width: Some(width), is_coloured: false });
+        let text = text(TerminalScreen { width: Some(width), is_coloured: false });
         assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
         format!("{width} columns\n\n{text}\n")
     };

@@ -11,17 +11,17 @@ use clap::Args as ClapArgs;
 use objects::Object;
 use serde_json::Value;
 
-use self::unlisted_revisions::RecordPlace;
+use self::unlisted_revisions::ReleaseRecordLocation;
+use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
-use super::kind;
+use super::kind_argument;
+use super::object_row::{short, time};
 use super::output::{ReportFormat, report};
 use super::release;
-use super::row::{short, time};
-use super::scope::{ClusterScope, Site};
-use windlass_cli_installation::operators;
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Cell, Colour, Screen, Table, age, clean};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age, clean};
 
 /// The flags of `windlass history`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -55,10 +55,10 @@ Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reach
 /// The object cannot be read, or has no history.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (object, entries) = args.place.run(async |site| {
-        let target = kind::one(&site.cluster, &args.what).await?;
-        let object = kind::read(&site, &target).await?;
+        let target = kind_argument::one(&site.cluster, &args.what).await?;
+        let object = kind_argument::read(&site, &target).await?;
         let entries = all(&site, &object, args.release.as_deref()).await?;
-        operators::say_doubt(&site.cluster).await;
+        cluster_operators::say_doubt(&site.cluster).await;
         anyhow::Ok((object, entries))
     })?;
     if report(&entries, args.output)?.is_some() {
@@ -66,23 +66,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if entries.is_empty() {
         let text = format!("the status of {} has no history yet", object.id().subject());
-        say(Mark::Action, &clean(&text));
+        say(ProgressGlyph::Action, &clean(&text));
         return Ok(ExitCode::Success);
     }
-    print(&table(&entries, Screen::of_stdout(), jiff::Timestamp::now()))?;
+    print(&table(&entries, TerminalScreen::of_stdout(), jiff::Timestamp::now()))?;
     Ok(ExitCode::Success)
 }
 
 /// The history of an object, the newest first, with the revisions that the storage of Helm has beyond the status.
-async fn all(site: &Site, object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>> {
+async fn all(
+    site: &CommandScope,
+    object: &Object,
+    release: Option<&str>,
+) -> anyhow::Result<Vec<Value>> {
     let row = release_row(object, release)?;
     let ended = entries(object, row.as_ref())?;
-    let Some(place) = RecordPlace::of(object, row.as_ref()) else { return Ok(ended) };
+    let Some(place) = ReleaseRecordLocation::of(object, row.as_ref()) else { return Ok(ended) };
     let unlisted = match place.unlisted(site, &ended).await {
         Ok(unlisted) => unlisted,
         Err(error) => {
             let text = format!("revisions that the status does not have are left out: {error:#}");
-            say(Mark::Warning, &clean(&text));
+            say(ProgressGlyph::Warning, &clean(&text));
             return Ok(ended);
         }
     };
@@ -91,17 +95,17 @@ async fn all(site: &Site, object: &Object, release: Option<&str>) -> anyhow::Res
     Ok(all)
 }
 
-fn table(entries: &[Value], screen: Screen, now: reconcile::Time) -> String {
+fn table(entries: &[Value], screen: TerminalScreen, now: reconcile::Time) -> String {
     match entries.iter().all(|it| it["version"].is_i64()) {
         true => {
             let titles = ["VERSION", "CHART", "APP", "STATUS", "ACTION", "DEPLOYED", "TESTS"];
             let rows: Vec<_> = entries.iter().map(|it| released(it, now)).collect();
-            Table::new(&titles, screen).page(&rows)
+            PagedTable::new(&titles, screen).page(&rows)
         }
         false => {
             let titles = ["REVISION", "STATUS", "TOOK", "FIRST", "LAST", "TIMES", "DIGEST"];
             let rows: Vec<_> = entries.iter().map(|it| applied(it, now)).collect();
-            Table::new(&titles, screen).page(&rows)
+            PagedTable::new(&titles, screen).page(&rows)
         }
     }
 }
@@ -133,12 +137,12 @@ fn text<'v>(entry: &'v Value, key: &str) -> &'v str {
     entry[key].as_str().unwrap_or_default()
 }
 
-fn released(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
+fn released(entry: &Value, now: reconcile::Time) -> Vec<TableCell> {
     let status = text(entry, "status");
     let colour = match status {
-        "deployed" => Some(Colour::Good),
-        "failed" => Some(Colour::Bad),
-        _ if status.starts_with("pending-") => Some(Colour::Busy),
+        "deployed" => Some(TextColour::Good),
+        "failed" => Some(TextColour::Bad),
+        _ if status.starts_with("pending-") => Some(TextColour::Busy),
         _ => None,
     };
     let hooks = entry["testHooks"].as_object();
@@ -153,27 +157,28 @@ fn released(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
         name => format!("{name}@{}", text(entry, "chartVersion")),
     };
     vec![
-        Cell::new(&format!("v{}", entry["version"])),
-        Cell::new(&chart),
-        Cell::new(text(entry, "appVersion")),
-        Cell::coloured(status, colour),
-        Cell::new(text(entry, "action")),
-        Cell::new(&ago(entry, "lastDeployed", now)),
-        Cell::new(&tests.join(", ")),
+        TableCell::new(&format!("v{}", entry["version"])),
+        TableCell::new(&chart),
+        TableCell::new(text(entry, "appVersion")),
+        TableCell::coloured(status, colour),
+        TableCell::new(text(entry, "action")),
+        TableCell::new(&ago(entry, "lastDeployed", now)),
+        TableCell::new(&tests.join(", ")),
     ]
 }
 
-fn applied(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
+fn applied(entry: &Value, now: reconcile::Time) -> Vec<TableCell> {
     let status = text(entry, "lastReconciledStatus");
-    let colour = if status == "ReconciliationSucceeded" { Colour::Good } else { Colour::Bad };
+    let colour =
+        if status == "ReconciliationSucceeded" { TextColour::Good } else { TextColour::Bad };
     vec![
-        Cell::new(&short(text(&entry["metadata"], "revision"))),
-        Cell::coloured(status, Some(colour)),
-        Cell::new(&rounded(text(entry, "lastReconciledDuration"))),
-        Cell::new(&ago(entry, "firstReconciled", now)),
-        Cell::new(&ago(entry, "lastReconciled", now)),
-        Cell::new(&entry["totalReconciliations"].to_string()),
-        Cell::new(&short(text(entry, "digest"))),
+        TableCell::new(&short(text(&entry["metadata"], "revision"))),
+        TableCell::coloured(status, Some(colour)),
+        TableCell::new(&rounded(text(entry, "lastReconciledDuration"))),
+        TableCell::new(&ago(entry, "firstReconciled", now)),
+        TableCell::new(&ago(entry, "lastReconciled", now)),
+        TableCell::new(&entry["totalReconciliations"].to_string()),
+        TableCell::new(&short(text(entry, "digest"))),
     ]
 }
 

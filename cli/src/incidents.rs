@@ -14,17 +14,17 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use super::fact_source::Facts;
-use super::kind::{self, ResourceArgument};
+use super::cluster_facts::ClusterFactSource;
+use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
+use super::kind_argument::{self, ResourceArgument};
 use super::live_objects::{AppliedObjects, ReportedObjects};
-use super::row::{Row, is_silent, unsaid};
-use super::scope::{NamespaceScope, Site, say_left_out};
-use notification_controller::delivery::incidents::INCIDENTS;
-use windlass_cli_installation::operators;
-use windlass_cli_runtime::connection::{Mark, print, say};
+use super::object_row::{ObjectRow, is_silent, unsaid};
+use notification_controller::delivery::incident_notifications::INCIDENTS;
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Cell, Colour, Screen, Table, age, cut};
-use windlass_runtime::lifecycle::table::resource;
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age, cut};
+use windlass_runtime::lifecycle::object_table::resource;
 
 /// The flags of `windlass incidents`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -132,21 +132,21 @@ struct IncidentContext {
 }
 
 /// A line for people.
-struct Line {
-    mark: Mark,
+struct IncidentTableLine {
+    mark: ProgressGlyph,
     text: String,
 }
 
 impl IncidentContext {
-    async fn read(&mut self, site: &Site) -> anyhow::Result<()> {
+    async fn read(&mut self, site: &CommandScope) -> anyhow::Result<()> {
         let now = jiff::Timestamp::now();
-        let targets = kind::targets(&site.cluster, &["all".to_owned()]).await?;
+        let targets = kind_argument::targets(&site.cluster, &["all".to_owned()]).await?;
         let mut applied = AppliedObjects::default();
         for target in &targets {
             let left_out = site.list(target, "", |objects| {
                 for object in &objects {
                     self.add(object, now);
-                    if Row::of(object, now).ready == "True" {
+                    if ObjectRow::of(object, now).ready == "True" {
                         applied.add(object);
                     }
                 }
@@ -157,16 +157,17 @@ impl IncidentContext {
             self.left_out.extend(left_out);
         }
         let reported = ReportedObjects::of(site, &targets, "");
-        let live = applied.examine(&mut Facts::new(&site.cluster), site, &reported).await?;
+        let live =
+            applied.examine(&mut ClusterFactSource::new(&site.cluster), site, &reported).await?;
         self.degraded = live.suspects.len();
         self.unexamined = live.remarks;
         self.left_out.extend(live.left_out);
-        self.doubt = operators::remark(&site.cluster, now).await;
+        self.doubt = cluster_operators::remark(&site.cluster, now).await;
         Ok(())
     }
 
     fn add(&mut self, object: &Object, now: Time) {
-        let row = Row::of(object, now);
+        let row = ObjectRow::of(object, now);
         if row.ready == "False" && !row.is_suspended() {
             self.failing.insert(object.id().subject());
         }
@@ -194,10 +195,10 @@ impl IncidentContext {
         others.saturating_sub(unnamed)
     }
 
-    fn lines(&self, incidents: &[Incident], all: bool) -> Vec<Line> {
+    fn lines(&self, incidents: &[Incident], all: bool) -> Vec<IncidentTableLine> {
         let others = self.without_incident(incidents);
         let none = if all { "no incidents" } else { "no open incidents" };
-        let line = |mark, text: String| Line { mark, text };
+        let line = |mark, text: String| IncidentTableLine { mark, text };
         let mut lines = Vec::new();
         match (others, incidents.is_empty()) {
             (0, false) => {}
@@ -209,7 +210,7 @@ impl IncidentContext {
                     "{begin}{count} {objects} without an incident {are} not ready: windlass get all -A --status-selector \
                      ready=false"
                 );
-                lines.push(line(Mark::Warning, text));
+                lines.push(line(ProgressGlyph::Warning, text));
             }
         }
         if self.degraded > 0 {
@@ -222,44 +223,46 @@ impl IncidentContext {
                 "{count} {are} ready while something that {they} applied does not exist or is not healthy: `windlass why -A` \
                  says why"
             );
-            lines.push(line(Mark::Warning, text));
+            lines.push(line(ProgressGlyph::Warning, text));
         }
-        lines.extend(self.unexamined.iter().map(|text| line(Mark::Warning, text.clone())));
-        lines.extend(unsaid(self.silent).map(|text| line(Mark::Warning, text)));
+        lines.extend(self.unexamined.iter().map(|text| line(ProgressGlyph::Warning, text.clone())));
+        lines.extend(unsaid(self.silent).map(|text| line(ProgressGlyph::Warning, text)));
         if !self.is_asked && !self.hides_alerts && incidents.is_empty() {
             let text = format!(
                 "no Alert here has the annotation {INCIDENTS}: \"true\", so no incident is opened unless `windlass serve` \
                  runs with --incidents"
             );
-            lines.push(line(Mark::Warning, text));
+            lines.push(line(ProgressGlyph::Warning, text));
         }
-        lines.extend(self.doubt.iter().map(|text| line(Mark::Warning, text.clone())));
+        lines.extend(self.doubt.iter().map(|text| line(ProgressGlyph::Warning, text.clone())));
         lines
     }
 
     /// What is said where neither an incident nor a failure was found: no more than was read, and than is reported.
-    fn calm(&self, none: &str) -> Line {
+    fn calm(&self, none: &str) -> IncidentTableLine {
         let is_unsure = self.silent > 0
             || self.degraded > 0
             || !self.unexamined.is_empty()
             || self.doubt.is_some();
         let (mark, text) = match () {
             () if self.hides_incidents => (
-                Mark::Warning,
+                ProgressGlyph::Warning,
                 "whether incidents are open is not known: they may not be listed".to_owned(),
             ),
             () if !self.left_out.is_empty() => {
-                (Mark::Warning, format!("{none} among the objects that you may read"))
+                (ProgressGlyph::Warning, format!("{none} among the objects that you may read"))
             }
-            () if self.objects == 0 => {
-                (Mark::Action, format!("{none}, and no objects of windlass {}", self.place))
-            }
-            () if is_unsure => {
-                (Mark::Warning, format!("{none}, and no object reports that it is failing"))
-            }
-            () => (Mark::Success, format!("{none}, and no object is failing")),
+            () if self.objects == 0 => (
+                ProgressGlyph::Action,
+                format!("{none}, and no objects of windlass {}", self.place),
+            ),
+            () if is_unsure => (
+                ProgressGlyph::Warning,
+                format!("{none}, and no object reports that it is failing"),
+            ),
+            () => (ProgressGlyph::Success, format!("{none}, and no object is failing")),
         };
-        Line { mark, text }
+        IncidentTableLine { mark, text }
     }
 }
 
@@ -305,21 +308,21 @@ fn shown(incidents: &[Incident], args: &Args) -> anyhow::Result<String> {
     Ok(match args.output {
         IncidentFormat::Table => {
             let now = jiff::Timestamp::now();
-            table(incidents, args.scope.all_namespaces, now, Screen::of_stdout())
+            table(incidents, args.scope.all_namespaces, now, TerminalScreen::of_stdout())
         }
         IncidentFormat::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
         IncidentFormat::Yaml => goyaml::emit(&list()?)?,
     })
 }
 
-fn table(incidents: &[Incident], with_namespace: bool, now: Time, on: Screen) -> String {
+fn table(incidents: &[Incident], with_namespace: bool, now: Time, on: TerminalScreen) -> String {
     let titles =
         ["NAMESPACE", "STATE", "SINCE", "SUBJECT", "REASON", "AFFECTED", "SENT TO", "MESSAGE"];
     let skipped = usize::from(!with_namespace);
     let groups = groups(incidents);
-    let rows: Vec<Vec<Cell>> =
+    let rows: Vec<Vec<TableCell>> =
         groups.iter().map(|it| row(it, now).into_iter().skip(skipped).collect()).collect();
-    Table::new(&titles[skipped..], on).page(&rows)
+    PagedTable::new(&titles[skipped..], on).page(&rows)
 }
 
 /// Incidents of one namespace that say the same of their subjects, which share a row.
@@ -333,7 +336,7 @@ struct IncidentGroup<'i> {
 
 /// What a row says besides its subject, how old it is, and how much it affects.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct GroupKey {
+struct IncidentGroupKey {
     namespace: Option<String>,
     state: &'static str,
     kind: String,
@@ -342,7 +345,7 @@ struct GroupKey {
     message: String,
 }
 
-impl GroupKey {
+impl IncidentGroupKey {
     fn of(incident: &Incident) -> Self {
         let status = incident.status.clone().unwrap_or_default();
         Self {
@@ -359,11 +362,11 @@ impl GroupKey {
 /// Puts incidents that say the same together, in the order of the first of each.
 fn groups(incidents: &[Incident]) -> Vec<IncidentGroup<'_>> {
     let mut all: Vec<IncidentGroup<'_>> = Vec::new();
-    let mut known: BTreeMap<GroupKey, usize> = BTreeMap::new();
+    let mut known: BTreeMap<IncidentGroupKey, usize> = BTreeMap::new();
     for incident in incidents {
         let status = incident.status.as_ref();
         let affected = status.and_then(|it| it.affected.as_ref()).map_or(0, |it| it.count);
-        let place = *known.entry(GroupKey::of(incident)).or_insert(all.len());
+        let place = *known.entry(IncidentGroupKey::of(incident)).or_insert(all.len());
         match all.get_mut(place) {
             Some(group) => {
                 group.more += 1;
@@ -390,25 +393,25 @@ fn sent(incident: &Incident) -> String {
 fn row(
     IncidentGroup { first: incident, more, affected }: &IncidentGroup<'_>,
     now: Time,
-) -> [Cell; 8] {
+) -> [TableCell; 8] {
     let spec = &incident.spec;
     let status = incident.status.clone().unwrap_or_default();
     let state = status.state.map(IncidentState::as_str).unwrap_or_default();
     let colour = match status.state {
-        Some(IncidentState::Open) => Colour::Bad,
-        Some(IncidentState::Resolved) => Colour::Good,
-        None => Colour::Busy,
+        Some(IncidentState::Open) => TextColour::Bad,
+        Some(IncidentState::Resolved) => TextColour::Good,
+        None => TextColour::Busy,
     };
     let and_more = if *more > 0 { format!(" (+{more})") } else { String::new() };
     [
-        Cell::new(incident.metadata.namespace.as_deref().unwrap_or_default()),
-        Cell::coloured(state, Some(colour)),
-        Cell::new(&age(since(incident), now)),
-        Cell::new(&format!("{}/{}{and_more}", spec.subject.kind, spec.subject.name)),
-        Cell::new(&spec.cause.reason),
-        Cell::new(&affected.to_string()),
-        Cell::new(&sent(incident)),
-        Cell::new(&message(incident)).vital(),
+        TableCell::new(incident.metadata.namespace.as_deref().unwrap_or_default()),
+        TableCell::coloured(state, Some(colour)),
+        TableCell::new(&age(since(incident), now)),
+        TableCell::new(&format!("{}/{}{and_more}", spec.subject.kind, spec.subject.name)),
+        TableCell::new(&spec.cause.reason),
+        TableCell::new(&affected.to_string()),
+        TableCell::new(&sent(incident)),
+        TableCell::new(&message(incident)).vital(),
     ]
 }
 
@@ -478,7 +481,10 @@ mod tests {
         let mut context = IncidentContext::default();
         objects.iter().for_each(|it| context.add(it, now));
         let lines = context.lines(incidents, false);
-        lines.iter().map(|it| format!("{} {}", it.mark == Mark::Success, it.text)).collect()
+        lines
+            .iter()
+            .map(|it| format!("{} {}", it.mark == ProgressGlyph::Success, it.text))
+            .collect()
     }
 
     #[test]
@@ -571,7 +577,7 @@ mod tests {
         let of = selected(vec![of], false).unwrap();
         let of = groups(&of);
         let row = row(&of[0], "2026-11-24T12:00:00Z".parse().unwrap());
-        let shown = |cell: &Cell| format!("{cell:?}");
+        let shown = |cell: &TableCell| format!("{cell:?}");
         assert!(
             row.iter().map(shown).any(|it| it.contains("3h")),
             "{:?}",

@@ -7,6 +7,8 @@ mod alerts;
 mod approve;
 mod audit;
 mod build;
+mod cluster_facts;
+mod command_scope;
 mod command_syntax;
 mod complete;
 mod crd;
@@ -14,15 +16,15 @@ mod describe;
 mod diff;
 mod events;
 mod export;
-mod fact_source;
 mod get;
 #[cfg(test)]
 mod goldens;
 mod history;
 mod incidents;
-mod kind;
+mod kind_argument;
 mod live_objects;
 mod logs;
+mod object_row;
 mod operator_wait;
 mod output;
 mod reconcile;
@@ -32,8 +34,6 @@ mod release;
 mod render;
 mod resume;
 mod rollback;
-mod row;
-mod scope;
 mod serve;
 mod shell;
 mod stats;
@@ -51,7 +51,7 @@ use windlass_cli_helm::{bundle, helmfile, template};
 use windlass_cli_installation::{bootstrap, check, install, migrate, uninstall};
 use windlass_cli_runtime::exit_code::{CommandError, ExitCode};
 use windlass_cluster::error::plain;
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// A command whose flags are declared once it is named: those of `serve` alone take as long to declare as a small build takes.
 macro_rules! declared {
@@ -77,27 +77,27 @@ fn command() -> Command {
         declared!("build", BUILD, build::Args, build::EXAMPLES),
         declared!("bundle", BUNDLE, bundle::Args, bundle::EXAMPLES),
         declared!("check", CHECK, check::Args, check::EXAMPLES),
-        declared!("completion", COMPLETION, shell::Completion),
+        declared!("completion", COMPLETION, shell::CompletionArgs),
         declared!("crd", CRD, crd::Args, crd::EXAMPLES),
         declared!("describe", DESCRIBE, describe::Args, describe::EXAMPLES),
         declared!("diff", DIFF, diff::Args, diff::EXAMPLES),
         declared!("events", EVENTS, events::Args, events::EXAMPLES),
         declared!("export", EXPORT, export::Args, export::EXAMPLES),
         declared!("get", GET, get::Args, get::EXAMPLES),
-        Command::new("helmfile").about(HELMFILE).defer(helmfile::Flags::augment_args),
+        Command::new("helmfile").about(HELMFILE).defer(helmfile::HelmfileFlags::augment_args),
         declared!("history", HISTORY, history::Args, history::EXAMPLES),
         declared!("incidents", INCIDENTS, incidents::Args, incidents::EXAMPLES),
         declared!("install", INSTALL, install::Args),
         declared!("logs", LOGS, logs::Args, logs::EXAMPLES),
-        declared!("man", MAN, shell::Man),
+        declared!("man", MAN, shell::ManPageArgs),
         declared!("migrate", MIGRATE, migrate::Args),
         declared!("reconcile", RECONCILE, reconcile::Args, reconcile::EXAMPLES),
         declared!("resume", RESUME, resume::Args, resume::EXAMPLES),
         declared!("rollback", ROLLBACK, rollback::Args, rollback::EXAMPLES),
-        declared!("serve", SERVE, Settings),
+        declared!("serve", SERVE, OperatorSettings),
         declared!("stats", STATS, stats::Args, stats::EXAMPLES),
         declared!("suspend", SUSPEND, suspend::Args, suspend::EXAMPLES),
-        Command::new("template").about(TEMPLATE).defer(template::Flags::augment_args),
+        Command::new("template").about(TEMPLATE).defer(template::HelmTemplateFlags::augment_args),
         declared!("trace", TRACE, trace::Args, trace::EXAMPLES),
         declared!("tree", TREE, tree::Args, tree::EXAMPLES),
         declared!("uninstall", UNINSTALL, uninstall::Args),

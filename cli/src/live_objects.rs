@@ -4,21 +4,21 @@
 //! Applied objects are listed kind by kind, by the labels of what applied them: those of kinds with a health of their
 //! own as a whole and page by page, of others the metadata. An object that no list has is read by name, so that an
 //! object without labels is not taken for deleted. Elsewhere: why an object fails (engine `cause`), how it is asked for
-//! (`fact_source.rs`).
+//! (`cluster_facts.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cause::object_references::{self, owner_labels};
-use cause::{FactAnswer, Query, condition, health_of};
+use cause::{FactAnswer, FactQuery, condition, health_of};
 use objects::{Gvk, Object, ObjectId};
 use reconcile::Time;
 
-use super::fact_source::{Facts, unserved};
-use super::kind::ResourceArgument;
-use super::scope::Site;
+use super::cluster_facts::{ClusterFactSource, unserved};
+use super::command_scope::CommandScope;
+use super::kind_argument::ResourceArgument;
 use windlass_cluster::ClusterError;
-use windlass_cluster::decode::DepthLimitedObject;
-use windlass_cluster::discovery::Resource;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_decode::DepthLimitedObject;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// How many applied objects are examined.
@@ -77,7 +77,7 @@ pub(super) struct ReportedObjects {
 
 impl ReportedObjects {
     /// Those of some kinds, unless labels select among them.
-    pub(super) fn of(site: &Site, targets: &[ResourceArgument], labels: &str) -> Self {
+    pub(super) fn of(site: &CommandScope, targets: &[ResourceArgument], labels: &str) -> Self {
         let all = targets.iter().filter(|_| labels.is_empty()).map(|it| &it.resource.gvk);
         let kinds = all
             .map(|Gvk { group, kind, .. }| GroupKind { group: group.clone(), kind: kind.clone() });
@@ -109,7 +109,7 @@ pub(super) struct AppliedObjects {
 
 /// What has become of it.
 #[derive(Debug, Default)]
-pub(super) struct LiveState {
+pub(super) struct LiveObjectState {
     /// The objects that applied something that does not exist or is not healthy.
     pub(super) suspects: BTreeSet<ObjectId>,
     /// Deployments that are being rolled out, which Kubernetes ends after their own deadline.
@@ -155,22 +155,22 @@ impl AppliedObjects {
     /// The API server did not respond.
     pub(super) async fn examine(
         self,
-        facts: &mut Facts<'_>,
-        site: &Site,
+        facts: &mut ClusterFactSource<'_>,
+        site: &CommandScope,
         reported: &ReportedObjects,
-    ) -> anyhow::Result<LiveState> {
+    ) -> anyhow::Result<LiveObjectState> {
         let Self { appliers, objects, kinds, elsewhere, beyond } = self;
         let labels = owner_labels()
             .filter(|of| appliers.iter().any(|id| id.group == of.group && id.kind == of.kind));
         let selectors: Vec<String> = labels.map(|of| of.name).collect();
-        let mut examination = Examination {
+        let mut examination = LiveObjectExamination {
             selectors,
             facts,
             appliers,
             objects,
             reported,
             now: jiff::Timestamp::now(),
-            state: LiveState::default(),
+            state: LiveObjectState::default(),
         };
         for (kind, applied) in &kinds {
             examination.list(kind, applied, site.namespace.is_empty()).await?;
@@ -193,8 +193,8 @@ impl AppliedObjects {
 }
 
 /// An examination under way.
-struct Examination<'e, 'c> {
-    facts: &'e mut Facts<'c>,
+struct LiveObjectExamination<'e, 'c> {
+    facts: &'e mut ClusterFactSource<'c>,
     /// The labels of what was applied, one for each kind of appliers.
     selectors: Vec<String>,
     appliers: Vec<ObjectId>,
@@ -202,10 +202,10 @@ struct Examination<'e, 'c> {
     objects: BTreeMap<ObjectId, usize>,
     reported: &'e ReportedObjects,
     now: Time,
-    state: LiveState,
+    state: LiveObjectState,
 }
 
-impl Examination<'_, '_> {
+impl LiveObjectExamination<'_, '_> {
     /// Lists the objects of a kind: at once in all namespaces, or in each where some are.
     async fn list(
         &mut self,
@@ -252,7 +252,7 @@ impl Examination<'_, '_> {
 
     async fn list_at(
         &mut self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         is_whole: bool,
     ) -> Result<(), ClusterError> {
@@ -289,11 +289,11 @@ impl Examination<'_, '_> {
                 "{more} applied objects were not examined, since they do not have the labels of what applied them"
             ));
         }
-        self.facts.ask(ids.iter().cloned().map(Query::Object).collect()).await?;
+        self.facts.ask(ids.iter().cloned().map(FactQuery::Object).collect()).await?;
         let mut jobs = 0;
         let mut hidden = Vec::new();
         for id in ids {
-            match self.facts.known().get(&Query::Object(id.clone())).cloned() {
+            match self.facts.known().get(&FactQuery::Object(id.clone())).cloned() {
                 Some(FactAnswer::Objects(found)) => match found.into_iter().next() {
                     Some(object) => self.take(object, None),
                     // It may be deleted as soon as it has ended.
@@ -319,7 +319,7 @@ impl Examination<'_, '_> {
     }
 
     /// Takes in an object that exists, listed with all its fields as one of a resource, or as it may be known already.
-    fn take(&mut self, object: Object, listed: Option<&Resource>) {
+    fn take(&mut self, object: Object, listed: Option<&ApiResourceLocation>) {
         let id = object.id();
         if !self.objects.contains_key(&id) {
             return;
@@ -391,10 +391,10 @@ mod tests {
             "metadata": {"name": name, "namespace": "apps"}, "spec": {"replicas": 1}})
     }
 
-    async fn examined(site: &Site, appliers: &[Object]) -> LiveState {
+    async fn examined(site: &CommandScope, appliers: &[Object]) -> LiveObjectState {
         let mut applied = AppliedObjects::default();
         appliers.iter().for_each(|object| applied.add(object));
-        let mut facts = Facts::new(&site.cluster);
+        let mut facts = ClusterFactSource::new(&site.cluster);
         applied.examine(&mut facts, site, &ReportedObjects::default()).await.unwrap()
     }
 
@@ -406,7 +406,7 @@ mod tests {
             live("batch/v1", "Job", "other"),
         ];
         let (cluster, _) = with_objects(objects).await;
-        let site = Site { cluster, namespace: String::new() };
+        let site = CommandScope { cluster, namespace: String::new() };
         let appliers = [
             applier("well", &["apps_a__ConfigMap"]),
             applier("web", &["apps_web_apps_Deployment"]),
@@ -438,7 +438,7 @@ mod tests {
             };
             (code, Body::from(answer.to_string()))
         });
-        let site = Site { cluster: cluster.await, namespace: String::new() };
+        let site = CommandScope { cluster: cluster.await, namespace: String::new() };
         let state = examined(&site, &[applier("app", &["apps_a__ConfigMap"])]).await;
         assert!(state.suspects.is_empty() && state.examined == 0);
         let begin = "1 applied configmaps in namespace apps: ";
@@ -448,7 +448,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_in_another_cluster_is_named_and_not_searched_here() {
         let (cluster, _) = with_objects(Vec::new()).await;
-        let site = Site { cluster, namespace: String::new() };
+        let site = CommandScope { cluster, namespace: String::new() };
         let mut far = applier("far", &["apps_a__ConfigMap"]);
         far.fields_mut().insert("spec".to_owned(), json!({"kubeConfig": {}}));
         let state = examined(&site, &[far]).await;

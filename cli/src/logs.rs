@@ -13,17 +13,17 @@ use clap::{Args as ClapArgs, ValueEnum};
 use futures::stream::{BoxStream, StreamExt as _, select_all};
 use serde_json::{Value, json};
 
-use self::entry::{Level, LogEntry, Selection};
-use self::pods::{Container, LogTargets};
+use self::entry::{LogEntry, LogLevel, LogLineSelection};
+use self::pods::{LogTargets, LoggingContainer};
+use super::command_scope::{ClusterScope, CommandScope, say_left_out};
 use super::complete;
-use super::kind;
-use super::scope::{ClusterScope, Site, say_left_out};
-use windlass_cli_installation::operators::{self, LeaseHolder};
-use windlass_cli_runtime::connection::{Mark, print, say};
+use super::kind_argument;
+use windlass_cli_installation::cluster_operators::{self, LeaseHolder};
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Screen, clean, clean_line};
-use windlass_cluster::logs::{Line, LogOptions};
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cli_runtime::table::{TerminalScreen, clean, clean_line};
+use windlass_cluster::logs::{ContainerLogLine, LogOptions};
+use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass logs`.
@@ -45,7 +45,7 @@ pub(super) struct Args {
     name: Option<String>,
     /// Only lines of this level and more severe ones
     #[arg(long, value_enum, value_name = "LEVEL")]
-    level: Option<Level>,
+    level: Option<LogLevel>,
     /// Instead: lines of the Pods of this object, or of what it applied
     #[arg(
         long,
@@ -103,16 +103,21 @@ Exit status: 0; 2 if some lines could not be read; 3 if the cluster cannot be re
 /// # Errors
 /// The object or the Pods cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let work = async |site: Site| match &args.workload {
+    let work = async |site: CommandScope| match &args.workload {
         Some(word) => {
-            let target = kind::one(&site.cluster, std::slice::from_ref(word)).await?;
-            let object = kind::read(&site, &target).await?;
+            let target = kind_argument::one(&site.cluster, std::slice::from_ref(word)).await?;
+            let object = kind_argument::read(&site, &target).await?;
             let subject = clean(&object.id().subject());
             let found = pods::of_object(&site, object).await?;
             if found.containers.is_empty() && found.left_out.is_empty() {
-                say(Mark::Action, &format!("no container of {subject} has printed anything"));
+                say(
+                    ProgressGlyph::Action,
+                    &format!("no container of {subject} has printed anything"),
+                );
             }
-            let show = |container: &Container, line: &Line| shown(container, line, args.output);
+            let show = |container: &LoggingContainer, line: &ContainerLogLine| {
+                shown(container, line, args.output)
+            };
             tell(&site, args, found, show).await
         }
         None => {
@@ -124,8 +129,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 bail!(without_pods(&site.cluster, namespace).await);
             }
             let are_several = found.containers.len() > 1;
-            let on = Screen::of_stdout();
-            let show = |container: &Container, line: &Line| {
+            let on = TerminalScreen::of_stdout();
+            let show = |container: &LoggingContainer, line: &ContainerLogLine| {
                 let entry = selection.entry(&line.text)?;
                 let prefix = are_several.then(|| format!("{} ", clean_line(&container.pod)));
                 Some(format_line(&entry, &prefix.unwrap_or_default(), args.output, on))
@@ -140,9 +145,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What is said where no Pod of windlass is: whose log there is outside of the cluster, if a Lease tells.
-async fn without_pods(cluster: &Cluster, namespace: &str) -> String {
+async fn without_pods(cluster: &ClusterConnection, namespace: &str) -> String {
     let text = format!("no Pod of windlass is in namespace {namespace}");
-    let held = operators::outside(cluster, namespace, jiff::Timestamp::now()).await;
+    let held = cluster_operators::outside(cluster, namespace, jiff::Timestamp::now()).await;
     match held.unwrap_or_default().as_slice() {
         [] => format!("{text}: name its namespace with --flux-namespace, or run `windlass check`"),
         held => {
@@ -159,7 +164,7 @@ async fn without_pods(cluster: &Cluster, namespace: &str) -> String {
 }
 
 /// Which lines of windlass are wanted.
-async fn selection(site: &Site, args: &Args) -> anyhow::Result<Selection> {
+async fn selection(site: &CommandScope, args: &Args) -> anyhow::Result<LogLineSelection> {
     let words: Vec<String> = match (&args.kind, &args.name) {
         (None, _) => args.what.clone(),
         (Some(kind), None) => vec![kind.clone()],
@@ -167,7 +172,7 @@ async fn selection(site: &Site, args: &Args) -> anyhow::Result<Selection> {
     };
     let targets = match words.is_empty() {
         true => Vec::new(),
-        false => kind::targets(&site.cluster, &words).await?,
+        false => kind_argument::targets(&site.cluster, &words).await?,
     };
     ensure!(
         targets.len() < 2 || targets.iter().all(|it| it.name.is_none()),
@@ -179,7 +184,7 @@ async fn selection(site: &Site, args: &Args) -> anyhow::Result<Selection> {
         Some(target) => Some(site.namespace_of(target).to_owned()),
         None => args.place.has_namespace().then(|| site.namespace.clone()),
     };
-    Ok(Selection {
+    Ok(LogLineSelection {
         kinds: targets.iter().map(|it| it.resource.gvk.kind.clone()).collect(),
         namespace,
         name: one.and_then(|it| it.name.clone()).or_else(|| args.name.clone()),
@@ -188,7 +193,7 @@ async fn selection(site: &Site, args: &Args) -> anyhow::Result<Selection> {
 }
 
 /// A line of windlass.
-fn format_line(entry: &LogEntry, prefix: &str, format: LogFormat, on: Screen) -> String {
+fn format_line(entry: &LogEntry, prefix: &str, format: LogFormat, on: TerminalScreen) -> String {
     match format {
         LogFormat::Text => format!("{prefix}{}\n", entry.text(on)),
         LogFormat::Json => format!("{}\n", entry.json()),
@@ -196,8 +201,12 @@ fn format_line(entry: &LogEntry, prefix: &str, format: LogFormat, on: Screen) ->
 }
 
 /// A line of another container.
-fn shown(container: &Container, line: &Line, format: LogFormat) -> Option<String> {
-    let Container { namespace, pod, name } = container;
+fn shown(
+    container: &LoggingContainer,
+    line: &ContainerLogLine,
+    format: LogFormat,
+) -> Option<String> {
+    let LoggingContainer { namespace, pod, name } = container;
     Some(match format {
         LogFormat::Text => {
             format!("{} {}: {}\n", clean(pod), clean(name), clean_line(&line.text))
@@ -213,31 +222,31 @@ fn shown(container: &Container, line: &Line, format: LogFormat) -> Option<String
 
 /// A container, and the lines that are still to come.
 struct LogSource<'c> {
-    container: &'c Container,
-    lines: BoxStream<'static, Result<Line, ClusterError>>,
+    container: &'c LoggingContainer,
+    lines: BoxStream<'static, Result<ContainerLogLine, ClusterError>>,
 }
 
 /// Prints the lines of containers, and says what was left out.
 async fn tell(
-    site: &Site,
+    site: &CommandScope,
     args: &Args,
     found: LogTargets,
-    show: impl Fn(&Container, &Line) -> Option<String>,
+    show: impl Fn(&LoggingContainer, &ContainerLogLine) -> Option<String>,
 ) -> anyhow::Result<ExitCode> {
     let LogTargets { containers, silent, left_out, .. } = found;
     for text in &silent {
-        say(Mark::Warning, &clean(text));
+        say(ProgressGlyph::Warning, &clean(text));
     }
     let wanted = LogOptions { follows: args.follow, since: args.since, tail: args.tail };
-    let open = |container: &Container| {
-        let Container { namespace, pod, name } = container;
+    let open = |container: &LoggingContainer| {
+        let LoggingContainer { namespace, pod, name } = container;
         site.cluster.lines(namespace, pod, name, wanted).boxed()
     };
     let sources =
         containers.iter().map(|container| LogSource { container, lines: open(container) });
     let sources: Vec<LogSource<'_>> = sources.collect();
     let printed = std::cell::Cell::new(false);
-    let each = |container: &Container, line: &Line| match show(container, line) {
+    let each = |container: &LoggingContainer, line: &ContainerLogLine| match show(container, line) {
         Some(text) => {
             printed.set(true);
             print(&text)
@@ -250,7 +259,7 @@ async fn tell(
     };
     let left_out: Vec<String> = left_out.into_iter().chain(failed).collect();
     if !printed.get() && !containers.is_empty() && left_out.is_empty() {
-        say(Mark::Action, "no such lines, in what the running Pods have printed so far");
+        say(ProgressGlyph::Action, "no such lines, in what the running Pods have printed so far");
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
@@ -259,12 +268,12 @@ async fn tell(
 /// Hands out lines by their time, with one of each container in memory; returns what could not be read.
 async fn in_order(
     mut sources: Vec<LogSource<'_>>,
-    mut each: impl FnMut(&Container, &Line) -> anyhow::Result<()>,
+    mut each: impl FnMut(&LoggingContainer, &ContainerLogLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<String>> {
     let mut failed = Vec::new();
     let firsts = sources.iter_mut().map(|source| source.lines.next());
     let firsts = futures::future::join_all(firsts).await;
-    let mut heads: Vec<(Option<jiff::Timestamp>, LogSource<'_>, Line)> = Vec::new();
+    let mut heads: Vec<(Option<jiff::Timestamp>, LogSource<'_>, ContainerLogLine)> = Vec::new();
     for (source, first) in sources.into_iter().zip(firsts) {
         match first {
             Some(Ok(line)) => heads.push((line.at, source, line)),
@@ -298,7 +307,7 @@ fn earliest(times: impl Iterator<Item = Option<jiff::Timestamp>>) -> Option<usiz
 /// Hands out lines as they are printed; returns what could not be read.
 async fn as_they_come(
     sources: Vec<LogSource<'_>>,
-    mut each: impl FnMut(&Container, &Line) -> anyhow::Result<()>,
+    mut each: impl FnMut(&LoggingContainer, &ContainerLogLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<String>> {
     let mut failed = Vec::new();
     let streams = sources.into_iter().map(|source| {
@@ -315,8 +324,8 @@ async fn as_they_come(
     Ok(failed)
 }
 
-fn unreadable(container: &Container, error: &ClusterError) -> String {
-    let Container { namespace, pod, name } = container;
+fn unreadable(container: &LoggingContainer, error: &ClusterError) -> String {
+    let LoggingContainer { namespace, pod, name } = container;
     format!("Pod/{namespace}/{pod}: container '{name}': {error}")
 }
 
@@ -328,16 +337,19 @@ mod tests {
     use fake_cluster::operator_objects;
     use fake_cluster::with_objects;
 
-    fn container(pod: &str) -> Container {
-        Container { namespace: "apps".into(), pod: pod.into(), name: "app".into() }
+    fn container(pod: &str) -> LoggingContainer {
+        LoggingContainer { namespace: "apps".into(), pod: pod.into(), name: "app".into() }
     }
 
-    fn line(second: Option<u32>, text: &str) -> Result<Line, ClusterError> {
+    fn line(second: Option<u32>, text: &str) -> Result<ContainerLogLine, ClusterError> {
         let at = second.map(|it| format!("2026-01-01T00:00:{it:02}Z").parse().unwrap());
-        Ok(Line { at, text: text.to_owned() })
+        Ok(ContainerLogLine { at, text: text.to_owned() })
     }
 
-    fn source(container: &Container, lines: Vec<Result<Line, ClusterError>>) -> LogSource<'_> {
+    fn source(
+        container: &LoggingContainer,
+        lines: Vec<Result<ContainerLogLine, ClusterError>>,
+    ) -> LogSource<'_> {
         LogSource { container, lines: stream::iter(lines).boxed() }
     }
 
@@ -392,7 +404,7 @@ mod tests {
 
     #[test]
     fn what_containers_print_steers_no_terminal() {
-        let line = Line { at: None, text: "  at \u{1b}[2Jmain\u{202e}\r".to_owned() };
+        let line = ContainerLogLine { at: None, text: "  at \u{1b}[2Jmain\u{202e}\r".to_owned() };
         let text = shown(&container("web-1"), &line, LogFormat::Text).unwrap();
         assert_eq!(text, "web-1 app:   at \\u{1b}[2Jmain\\u{202e} \n");
         let json = shown(&container("web-1"), &line, LogFormat::Json).unwrap();

@@ -1,7 +1,7 @@
 //! Waiting for the operator: a message says after some seconds without a reaction what is known of it.
 //!
-//! Elsewhere: whether an operator holds its Leases (`windlass_cli_installation::operators`), what `windlass check` examines
-//! (`windlass_cli_installation::check`).
+//! Elsewhere: whether an operator holds its Leases (`windlass_cli_installation::cluster_operators`), what
+//! `windlass check` examines (`windlass_cli_installation::check`).
 
 use std::time::{Duration, Instant};
 
@@ -11,25 +11,25 @@ use objects::Object;
 use reconcile::reason::PROGRESSING_WITH_RETRY;
 use serde_json::Value;
 
-use super::kind;
-use windlass_cli_installation::operators::{self, OperatorPresence};
-use windlass_cli_runtime::connection::{Mark, say};
+use super::kind_argument;
+use windlass_cli_installation::cluster_operators::{self, OperatorPresence};
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::Cluster;
+use windlass_cluster::ClusterConnection;
 
 /// After how long without a reaction a hint is printed.
 const UNRESPONSIVE_HINT_DELAY: Duration = Duration::from_secs(8);
 
 /// What is known of the reaction to a change.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct OperatorReactionWait {
     since: Instant,
     /// The status before the reaction.
     before: Value,
     is_over: bool,
 }
 
-impl Patience {
+impl OperatorReactionWait {
     /// From now on; the object is as it was when it was changed.
     pub(super) fn with(object: &Object) -> Self {
         let before = object.get("status").cloned().unwrap_or_default();
@@ -37,13 +37,13 @@ impl Patience {
     }
 
     /// Compares the object that was changed; says once what is known where nothing reacts.
-    pub(super) async fn look(&mut self, cluster: &Cluster, object: &Object) {
+    pub(super) async fn look(&mut self, cluster: &ClusterConnection, object: &Object) {
         let waited = self.since.elapsed();
         if self.is_due(object, waited) {
-            let presence = operators::presence(cluster, Timestamp::now()).await;
+            let presence = cluster_operators::presence(cluster, Timestamp::now()).await;
             let mark = match presence {
-                OperatorPresence::Held(_) => Mark::Waiting,
-                OperatorPresence::Vacant(_) | OperatorPresence::Unknown => Mark::Warning,
+                OperatorPresence::Held(_) => ProgressGlyph::Waiting,
+                OperatorPresence::Vacant(_) | OperatorPresence::Unknown => ProgressGlyph::Warning,
             };
             say(mark, &message(object, waited, &presence));
         }
@@ -92,7 +92,7 @@ fn message(object: &Object, waited: Duration, presence: &OperatorPresence) -> St
 
 /// The command that prints what windlass logs about an object.
 fn logs(object: &Object) -> String {
-    let kind = kind::qualified(&object.gvk()).to_lowercase();
+    let kind = kind_argument::qualified(&object.gvk()).to_lowercase();
     clean(&format!("windlass logs {kind}/{} -n {}", object.name(), object.namespace()))
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
     use fake_cluster::operator_objects;
-    use windlass_cli_installation::operators::LeaseHolder;
+    use windlass_cli_installation::cluster_operators::LeaseHolder;
 
     fn object(message: &str) -> Object {
         Object::new(
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_message_says_once_that_nothing_reacts() {
-        let mut patience = Patience::with(&object("before"));
+        let mut patience = OperatorReactionWait::with(&object("before"));
         assert!(!patience.is_due(&object("before"), Duration::ZERO));
         assert!(patience.is_due(&object("before"), UNRESPONSIVE_HINT_DELAY));
         assert!(!patience.is_due(&object("before"), UNRESPONSIVE_HINT_DELAY));
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn who_has_reacted_may_take_its_time() {
-        let mut patience = Patience::with(&object("before"));
+        let mut patience = OperatorReactionWait::with(&object("before"));
         assert!(!patience.is_due(&object("before"), Duration::ZERO));
         assert!(!patience.is_due(&object("in progress"), Duration::ZERO));
         assert!(!patience.is_due(&object("in progress"), UNRESPONSIVE_HINT_DELAY * 2));

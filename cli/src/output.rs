@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use objects::Object;
 use serde::Serialize;
 
-use super::scope::shown;
+use super::command_scope::shown;
 use windlass_cli_runtime::connection::print;
 
 /// Formats of a command that lists objects.
@@ -58,13 +58,13 @@ pub(super) enum OutputShape {
 }
 
 /// Writes objects one by one, as kubectl writes them together.
-pub(super) struct Writer {
+pub(super) struct ObjectStreamWriter {
     format: ListOutputFormat,
     shape: OutputShape,
     written: usize,
 }
 
-impl Writer {
+impl ObjectStreamWriter {
     pub(super) fn new(format: ListOutputFormat, shape: OutputShape) -> Self {
         Self { format, shape, written: 0 }
     }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     fn written(format: ListOutputFormat, shape: OutputShape) -> String {
-        let mut writer = Writer::new(format, shape);
+        let mut writer = ObjectStreamWriter::new(format, shape);
         let object = |name: &str| {
             Object::new(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": name}}))
                 .unwrap()

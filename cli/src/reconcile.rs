@@ -6,26 +6,26 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use cause::{Problem, State, Why, condition, object_references};
+use cause::{CauseKind, ExaminedObjectState, StateExplanation, condition, object_references};
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use serde_json::{Map, Value, json};
 
-use super::fact_source::{AT_ONCE, resource, unserved};
-use super::kind::{self, ResourceArgument};
-use super::operator_wait::Patience;
+use super::cluster_facts::{AT_ONCE, resource, unserved};
+use super::command_scope::CommandScope;
+use super::kind_argument::{self, ResourceArgument};
+use super::object_row::ObjectRow;
+use super::operator_wait::OperatorReactionWait;
 use super::release;
-use super::row::Row;
-use super::scope::Site;
 use super::suspend::{ObjectSelectionArgs, change, each};
 use super::why;
 use helm_controller::helm_release::{FORCE_AT, RESET_AT};
-use windlass_cli_installation::operators;
-use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::controller_kind::REQUESTED_AT;
 
 /// The flags of `windlass reconcile`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -98,18 +98,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let ended = ended.await?;
         let asked = asked.into_inner();
         if args.no_wait {
-            let absence = operators::absence(&site.cluster, jiff::Timestamp::now()).await;
+            let absence = cluster_operators::absence(&site.cluster, jiff::Timestamp::now()).await;
             for of in &asked {
                 let subject = clean(&of.object.id().subject());
                 if absence.is_some() {
                     let text = format!("{subject}: a reconciliation is asked for");
-                    say(Mark::Warning, &text);
+                    say(ProgressGlyph::Warning, &text);
                 } else {
-                    say(Mark::Success, &format!("{subject} will be reconciled"));
+                    say(ProgressGlyph::Success, &format!("{subject} will be reconciled"));
                 }
             }
             if let Some(text) = absence {
-                say(Mark::Warning, &text);
+                say(ProgressGlyph::Warning, &text);
             }
             return Ok(ended);
         }
@@ -129,13 +129,13 @@ pub(super) struct FollowedRun {
 
 /// Asks for one object; nothing is followed if it has no run.
 async fn request(
-    site: &Site,
+    site: &CommandScope,
     args: &Args,
     target: &ResourceArgument,
     object: &Object,
 ) -> anyhow::Result<Option<FollowedRun>> {
     ensure!(
-        !Row::of(object, jiff::Timestamp::now()).is_suspended(),
+        !ObjectRow::of(object, jiff::Timestamp::now()).is_suspended(),
         "it is suspended; `windlass resume` ends that"
     );
     let is_release = object.kind() == "HelmRelease";
@@ -145,7 +145,7 @@ async fn request(
     if args.with_source {
         for (target, source) in chain(site, object).await? {
             match no_run(&source) {
-                Some(why) => say(Mark::Warning, &why),
+                Some(why) => say(ProgressGlyph::Warning, &why),
                 None => {
                     let (source, token) = ask(site, &target, &source, args).await?;
                     await_run(site, &target, &source, ReconcileTarget::Request(token)).await?;
@@ -154,7 +154,7 @@ async fn request(
         }
     }
     if let Some(why) = no_run(object) {
-        say(Mark::Warning, &why);
+        say(ProgressGlyph::Warning, &why);
         return Ok(None);
     }
     let (object, token) = ask(site, target, object, args).await?;
@@ -166,7 +166,7 @@ async fn request(
 ///
 /// # Errors
 /// The API server cannot be asked.
-pub(super) async fn follow(site: &Site, runs: &[FollowedRun]) -> anyhow::Result<bool> {
+pub(super) async fn follow(site: &CommandScope, runs: &[FollowedRun]) -> anyhow::Result<bool> {
     let is_examined = runs.len() <= MOST_EXAMINED;
     let all = runs.iter().map(async |of| {
         let FollowedRun { target, object, awaited, release } = of;
@@ -192,13 +192,13 @@ pub(super) async fn follow(site: &Site, runs: &[FollowedRun]) -> anyhow::Result<
             let text = format!("{error:#}");
             let is_named = text.starts_with(&subject);
             let text = if is_named { text } else { format!("{subject}: {text}") };
-            say(Mark::Failure, &clean(&text));
+            say(ProgressGlyph::Failure, &clean(&text));
         }
     }
     if !is_examined && runs.iter().any(|of| !object_references::applied(&of.object).is_empty()) {
         let text =
             "what they applied was not examined: `windlass why -A` says whether it is healthy";
-        say(Mark::Action, text);
+        say(ProgressGlyph::Action, text);
     }
     Ok(all_ready)
 }
@@ -207,7 +207,7 @@ pub(super) async fn follow(site: &Site, runs: &[FollowedRun]) -> anyhow::Result<
 fn no_run(object: &Object) -> Option<String> {
     let subject = object.id().subject();
     let why = match object.kind() {
-        _ if Row::of(object, jiff::Timestamp::now()).is_suspended() => {
+        _ if ObjectRow::of(object, jiff::Timestamp::now()).is_suspended() => {
             "is suspended and was not reconciled; `windlass resume` ends that"
         }
         _ if !object_references::has_no_runs(object) => return None,
@@ -219,7 +219,10 @@ fn no_run(object: &Object) -> Option<String> {
 }
 
 /// The sources of an object and theirs, the outermost first.
-async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<(ResourceArgument, Object)>> {
+async fn chain(
+    site: &CommandScope,
+    object: &Object,
+) -> anyhow::Result<Vec<(ResourceArgument, Object)>> {
     let mut found: Vec<(ResourceArgument, Object)> = Vec::new();
     let mut pending = object_references::sources(object);
     while let Some(id) = pending.pop() {
@@ -227,7 +230,7 @@ async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<(ResourceArgu
             continue;
         }
         let target = target_of(site, &id).await?;
-        let source = kind::read(site, &target).await?;
+        let source = kind_argument::read(site, &target).await?;
         pending.extend(object_references::sources(&source));
         found.push((target, source));
     }
@@ -239,13 +242,13 @@ async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<(ResourceArgu
 ///
 /// # Errors
 /// A source is not ready; names it. Parity(flux): `reconcile --with-source` fails, too.
-async fn check_sources(site: &Site, object: &Object) -> anyhow::Result<()> {
+async fn check_sources(site: &CommandScope, object: &Object) -> anyhow::Result<()> {
     let subject = object.id().subject();
     let sources = match chain(site, object).await {
         Ok(sources) => sources,
         Err(error) => {
             let text = format!("cannot tell whether the sources of {subject} are ready: {error:#}");
-            say(Mark::Warning, &clean(&text));
+            say(ProgressGlyph::Warning, &clean(&text));
             return Ok(());
         }
     };
@@ -257,12 +260,14 @@ async fn check_sources(site: &Site, object: &Object) -> anyhow::Result<()> {
         bail!("{subject} is ready, but newer revisions do not reach it: {source}: {message}");
     }
     let now = jiff::Timestamp::now();
-    for (_, source) in sources.iter().filter(|(_, source)| Row::of(source, now).is_suspended()) {
+    for (_, source) in
+        sources.iter().filter(|(_, source)| ObjectRow::of(source, now).is_suspended())
+    {
         let source = source.id().subject();
         let text = format!(
             "newer revisions do not reach {subject}: {source} is suspended; `windlass resume` ends that"
         );
-        say(Mark::Warning, &clean(&text));
+        say(ProgressGlyph::Warning, &clean(&text));
     }
     Ok(())
 }
@@ -270,21 +275,21 @@ async fn check_sources(site: &Site, object: &Object) -> anyhow::Result<()> {
 /// What is said of an object that is ready while something that it applied is not.
 #[derive(Debug)]
 struct DegradedNotice {
-    mark: Mark,
+    mark: ProgressGlyph,
     text: String,
 }
 
 /// That something which an object applied is not there or not healthy. The reconciliation succeeded all the same.
 /// Parity(flux): the object is ready, and the exit status is 0.
-fn degraded(object: &Object, why: &Why) -> Option<DegradedNotice> {
-    let cause = why.cause.as_ref().filter(|_| why.state == State::Degraded)?;
+fn degraded(object: &Object, why: &StateExplanation) -> Option<DegradedNotice> {
+    let cause = why.cause.as_ref().filter(|_| why.state == ExaminedObjectState::Degraded)?;
     let name = object.name();
     let namespace = object.namespace();
     let mode = object.get("spec").and_then(|spec| spec["driftDetection"]["mode"].as_str());
     // Without drift detection, nothing creates it again.
     let is_left = object.kind() == "HelmRelease" && mode != Some("enabled");
     let text = match cause.problem {
-        Problem::Missing if is_left => format!(
+        CauseKind::Missing if is_left => format!(
             "{}: {}; nothing creates it again unless spec.driftDetection.mode is enabled, or by `windlass reconcile hr/{name} -n \
              {namespace} --force`",
             object.id().subject(),
@@ -293,17 +298,17 @@ fn degraded(object: &Object, why: &Why) -> Option<DegradedNotice> {
         _ => format!(
             "{}; `windlass why {}/{name} -n {namespace}` shows more",
             why.line(),
-            kind::qualified(&object.gvk()).to_lowercase()
+            kind_argument::qualified(&object.gvk()).to_lowercase()
         ),
     };
     // Without a warning about it, it may just be starting.
-    let may_start = cause.problem == Problem::Health && cause.event.is_none();
-    let mark = if may_start { Mark::Action } else { Mark::Warning };
+    let may_start = cause.problem == CauseKind::Health && cause.event.is_none();
+    let mark = if may_start { ProgressGlyph::Action } else { ProgressGlyph::Warning };
     Some(DegradedNotice { mark, text })
 }
 
 /// Says what of that which an object applied is not there or not healthy, as `windlass why` does.
-async fn say_degraded(site: &Site, object: &Object) {
+async fn say_degraded(site: &CommandScope, object: &Object) {
     if object_references::applied(object).is_empty() {
         return;
     }
@@ -316,12 +321,12 @@ async fn say_degraded(site: &Site, object: &Object) {
         Err(error) => {
             let subject = object.id().subject();
             let text = format!("cannot tell whether what {subject} applied is healthy: {error:#}");
-            say(Mark::Warning, &clean(&text));
+            say(ProgressGlyph::Warning, &clean(&text));
         }
     }
 }
 
-async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<ResourceArgument> {
+async fn target_of(site: &CommandScope, id: &ObjectId) -> anyhow::Result<ResourceArgument> {
     let Some(resource) = resource(&site.cluster, &id.group, &id.kind).await? else {
         bail!(unserved(&id.kind));
     };
@@ -334,7 +339,7 @@ async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<ResourceArgumen
 
 /// Asks for a run; returns the object with the request, and its token.
 async fn ask(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
     args: &Args,
@@ -356,7 +361,7 @@ async fn ask(
 
 /// Follows one release of a Helmfile until a requested run has come to an end with it.
 async fn await_release(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
     row: &Value,
@@ -364,9 +369,9 @@ async fn await_release(
 ) -> anyhow::Result<()> {
     let id = object.id();
     let name = release::full_name(row);
-    say(Mark::Action, &clean(&format!("reconciling release {name} of {}", id.subject())));
+    say(ProgressGlyph::Action, &clean(&format!("reconciling release {name} of {}", id.subject())));
     let awaited = ReconcileTarget::Request(token.to_owned());
-    let mut patience = Patience::with(object);
+    let mut patience = OperatorReactionWait::with(object);
     loop {
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
             bail!("it was deleted");
@@ -376,7 +381,7 @@ async fn await_release(
         let message = clean(row["message"].as_str().unwrap_or_default());
         match row["state"].as_str().filter(|_| is_handled(&now, &awaited)) {
             Some("Ready") => {
-                say(Mark::Success, &clean(&format!("release {name} is ready")));
+                say(ProgressGlyph::Success, &clean(&format!("release {name} is ready")));
                 return Ok(());
             }
             Some(state @ ("Failed" | "Suspended")) => bail!("release {name} is {state}: {message}"),
@@ -390,7 +395,7 @@ async fn await_release(
 /// # Errors
 /// It is not ready; names the cause.
 async fn await_run(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
     awaited: ReconcileTarget,
@@ -398,8 +403,8 @@ async fn await_run(
     let id = object.id();
     let subject = clean(&id.subject());
     let mut last_text = String::new();
-    say(Mark::Action, &format!("reconciling {subject}"));
-    let mut patience = Patience::with(object);
+    say(ProgressGlyph::Action, &format!("reconciling {subject}"));
+    let mut patience = OperatorReactionWait::with(object);
     loop {
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
             bail!("it was deleted");
@@ -410,18 +415,18 @@ async fn await_run(
         {
             if ready.status == "True" {
                 check_sources(site, &now).await?;
-                say(Mark::Success, &format!("{subject}: {}", clean(ready.message)));
+                say(ProgressGlyph::Success, &format!("{subject}: {}", clean(ready.message)));
                 return Ok(now);
             }
             bail!("{}{}", why::line(site, &id).await?, reset(&now).unwrap_or_default());
         }
-        if Row::of(&now, jiff::Timestamp::now()).is_suspended() {
+        if ObjectRow::of(&now, jiff::Timestamp::now()).is_suspended() {
             bail!("it was suspended meanwhile; `windlass resume` ends that");
         }
         let text =
             condition(&now, "Reconciling").map(|said| clean(said.message)).unwrap_or_default();
         if text != last_text && !text.is_empty() {
-            say(Mark::Waiting, &format!("{subject}: {text}"));
+            say(ProgressGlyph::Waiting, &format!("{subject}: {text}"));
             last_text = text;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -509,7 +514,7 @@ mod tests {
         };
         let checked = async |source: Value| {
             let (cluster, _) = fake_cluster::with_objects(vec![source]).await;
-            let site = Site { cluster, namespace: "apps".to_owned() };
+            let site = CommandScope { cluster, namespace: "apps".to_owned() };
             let object = Object::new(
                 json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
                 "metadata": {"name": "web", "namespace": "apps"},
@@ -528,13 +533,13 @@ mod tests {
     }
 
     /// What is said of an object of a kind that is ready, and applied what has a problem.
-    fn notice(version: &str, kind: &str, cause: cause::Cause) -> DegradedNotice {
+    fn notice(version: &str, kind: &str, cause: cause::RootCause) -> DegradedNotice {
         let object = json!({"apiVersion": version, "kind": kind,
             "metadata": {"name": "web", "namespace": "apps"}});
         let object = Object::new(object).unwrap();
-        let why = Why {
+        let why = StateExplanation {
             object: object.id(),
-            state: State::Degraded,
+            state: ExaminedObjectState::Degraded,
             message: String::new(),
             cause: Some(cause),
             path: Vec::new(),
@@ -543,13 +548,13 @@ mod tests {
             second: None,
             remarks: Vec::new(),
         };
-        let ready = Why { state: State::Ready, ..why.clone() };
+        let ready = StateExplanation { state: ExaminedObjectState::Ready, ..why.clone() };
         assert!(degraded(&object, &ready).is_none());
         degraded(&object, &why).unwrap()
     }
 
-    fn cause_of(problem: Problem, kind: &str, text: &str) -> cause::Cause {
-        cause::Cause {
+    fn cause_of(problem: CauseKind, kind: &str, text: &str) -> cause::RootCause {
+        cause::RootCause {
             object: ObjectId::new("apps", "web", "", kind),
             problem,
             text: text.to_owned(),
@@ -561,7 +566,7 @@ mod tests {
 
     #[test]
     fn a_release_that_lacks_an_object_names_the_way_to_bring_it_back() {
-        let gone = cause_of(Problem::Missing, "Deployment", "does not exist");
+        let gone = cause_of(CauseKind::Missing, "Deployment", "does not exist");
         let text = notice("helm.toolkit.fluxcd.io/v2", "HelmRelease", gone.clone()).text;
         assert!(
             text.starts_with("HelmRelease/apps/web: Deployment/apps/web: does not exist; "),
@@ -575,7 +580,7 @@ mod tests {
 
     #[test]
     fn an_object_whose_pods_fail_is_ready_and_the_pod_is_named() {
-        let crashing = cause_of(Problem::Container, "Pod", "container 'app' CrashLoopBackOff");
+        let crashing = cause_of(CauseKind::Container, "Pod", "container 'app' CrashLoopBackOff");
         for (version, kind) in [
             ("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
             ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
@@ -587,12 +592,12 @@ mod tests {
                 kind.to_lowercase()
             );
             assert_eq!(text, expected);
-            assert!(matches!(mark, Mark::Warning));
+            assert!(matches!(mark, ProgressGlyph::Warning));
         }
         // It may be starting.
-        let starting = cause_of(Problem::Health, "Deployment", "InProgress: Available: 0/1");
+        let starting = cause_of(CauseKind::Health, "Deployment", "InProgress: Available: 0/1");
         let notice = notice("kustomize.toolkit.fluxcd.io/v1", "Kustomization", starting);
-        assert!(matches!(notice.mark, Mark::Action));
+        assert!(matches!(notice.mark, ProgressGlyph::Action));
     }
 
     #[test]

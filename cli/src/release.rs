@@ -5,8 +5,8 @@ use objects::Object;
 use reconcile::{ROLLBACK, depends_on};
 use serde_json::{Value, json};
 
-use super::kind::ResourceArgument;
-use super::scope::Site;
+use super::command_scope::CommandScope;
+use super::kind_argument::ResourceArgument;
 use super::suspend::change;
 
 /// The row of a release of a Helmfile; none if it has no releases and none is named.
@@ -90,7 +90,7 @@ pub(super) struct ReleaseSuspension<'s> {
 /// # Errors
 /// The server's refusal, such as that the Helmfile was changed meanwhile.
 pub(super) async fn suspend(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
     row: &Value,
@@ -114,7 +114,7 @@ pub(super) async fn suspend(
 /// # Errors
 /// An entry of `spec.suspendedReleases` suspends others, too; or the server's refusal.
 pub(super) async fn resume(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
     row: &Value,
@@ -148,7 +148,7 @@ fn is_for(entry: &Value, row: &Value) -> bool {
 }
 
 async fn write(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
     entries: &[Value],

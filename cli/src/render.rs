@@ -18,20 +18,20 @@ use cause::object_references;
 use crds::Artifact;
 use http::Uri;
 use objects::{Object, ObjectId};
-use reconcile::Outcome;
+use reconcile::RunOutcome;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use sources::artifact::{FetchLimits, Remote};
-use sources::http::Egress;
+use sources::artifact::{FetchLimits, RemoteArtifact};
+use sources::http::EgressRules;
 
-use super::fact_source;
-use windlass_cli_runtime::connection::{Mark, say};
-use windlass_cluster::Cluster;
+use super::cluster_facts;
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+use windlass_cluster::ClusterConnection;
 use windlass_cluster::error::chain;
-use windlass_cluster::metrics::Metrics;
-use windlass_cluster::services::ServicePort;
+use windlass_cluster::metrics::MetricsRegistry;
+use windlass_cluster::service_ranges::ServicePort;
 use windlass_runtime::object_watcher::ObjectWatcher;
-use windlass_runtime::reference::References;
+use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::work_queue::WorkQueue;
 
 /// Largest artifact that is read: it is in memory.
@@ -72,9 +72,12 @@ struct ArtifactDownload {
 }
 
 /// Reads the artifact of a source: inside of the cluster from where its status says, else through the API server.
-async fn fetched(cluster: &Cluster, source: &ObjectId) -> anyhow::Result<ArtifactDownload> {
+async fn fetched(
+    cluster: &ClusterConnection,
+    source: &ObjectId,
+) -> anyhow::Result<ArtifactDownload> {
     let subject = source.subject();
-    let found = fact_source::read(cluster, source).await.map_err(anyhow::Error::msg);
+    let found = cluster_facts::read(cluster, source).await.map_err(anyhow::Error::msg);
     let object = found.with_context(|| format!("cannot read {subject}"))?;
     let object = object.with_context(|| format!("{subject} does not exist"))?;
     let artifact = object.get("status").map(|it| it["artifact"].clone()).unwrap_or_default();
@@ -109,7 +112,7 @@ async fn fetched(cluster: &Cluster, source: &ObjectId) -> anyhow::Result<Artifac
 async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {
     use std::io::Read as _;
     let Artifact { url, digest, .. } = artifact.clone();
-    let remote = Remote { url, digest, egress: Egress::Anywhere };
+    let remote = RemoteArtifact { url, digest, egress: EgressRules::Anywhere };
     let limits = FetchLimits { bytes: MOST_BYTES, time: FETCH_LIMIT };
     let mut file = sources::artifact::fetch(&remote, &limits).await.map_err(|it| {
         anyhow::anyhow!("{}; give the files with --path or --chart instead", chain(&it))
@@ -162,20 +165,20 @@ pub(super) fn typed<K: DeserializeOwned>(object: Object) -> anyhow::Result<K> {
 }
 
 /// What specs name, read from a cluster as a run reads it, and not watched.
-fn references(cluster: &Cluster) -> References {
-    let work_queue = Arc::new(WorkQueue::new(Metrics::new()));
-    References::new(&ObjectWatcher::new(cluster.clone(), work_queue, BTreeMap::new()))
+fn references(cluster: &ClusterConnection) -> ReadReferences {
+    let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
+    ReadReferences::new(&ObjectWatcher::new(cluster.clone(), work_queue, BTreeMap::new()))
 }
 
 /// What the status of a run would say.
-fn outcome_error(outcome: Outcome) -> anyhow::Error {
+fn outcome_error(outcome: RunOutcome) -> anyhow::Error {
     anyhow::anyhow!(outcome.text().to_owned())
 }
 
 /// Says that a suspended object is not reconciled.
 pub(super) fn say_suspended(is_suspended: bool) {
     if is_suspended {
-        say(Mark::Warning, "it is suspended: nothing changes before it is resumed");
+        say(ProgressGlyph::Warning, "it is suspended: nothing changes before it is resumed");
     }
 }
 

@@ -11,19 +11,19 @@ use objects::Object;
 use serde_json::json;
 
 use super::diff;
-use super::kind::ResourceArgument;
+use super::kind_argument::ResourceArgument;
+use super::object_row::ObjectRow;
 use super::output::ReportFormat;
 use super::reconcile::{self, FollowedRun, ReconcileTarget};
 use super::release;
 use super::render::BuildableKind;
-use super::row::Row;
 use super::suspend::{ObjectSelectionArgs, change, each};
-use windlass_cli_installation::operators;
-use windlass_cli_runtime::connection::{Mark, agrees, print, say};
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::{ProgressGlyph, agrees, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::serve_flags;
 use windlass_cli_runtime::table::clean;
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// The flags of `windlass resume`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         if !args.silent {
             if !std::io::stdin().is_terminal() {
-                say(Mark::Action, "nothing was resumed; --silent resumes without asking");
+                say(ProgressGlyph::Action, "nothing was resumed; --silent resumes without asking");
                 return Ok(found);
             }
             ensure!(agrees("Resume?")?, "nothing was resumed");
@@ -91,16 +91,16 @@ fn plan(args: &Args) -> anyhow::Result<ExitCode> {
                 let text = format!(
                     "{subject} is not suspended; `windlass diff` predicts its next reconciliation"
                 );
-                say(Mark::Action, &text);
+                say(ProgressGlyph::Action, &text);
                 return Ok(());
             }
             if BuildableKind::of(object).is_err() {
                 let text =
                     format!("{subject}: it is not known what its next reconciliation changes");
-                say(Mark::Warning, &text);
+                say(ProgressGlyph::Warning, &text);
                 return Ok(());
             }
-            let settings: Settings = settings.clone();
+            let settings: OperatorSettings = settings.clone();
             let difference = diff::predict(&site, object.clone(), None, settings).await?;
             print(&format!("{subject}:\n"))?;
             // A failure counts more than a change.
@@ -115,7 +115,7 @@ fn plan(args: &Args) -> anyhow::Result<ExitCode> {
 fn is_suspended(object: &Object) -> bool {
     object.get("spec").is_some_and(|spec| spec["suspend"] == true)
         || cause::hold(object).is_some()
-        || Row::of(object, jiff::Timestamp::now()).is_suspended()
+        || ObjectRow::of(object, jiff::Timestamp::now()).is_suspended()
 }
 
 fn resume(args: &Args) -> anyhow::Result<ExitCode> {
@@ -127,7 +127,7 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
         // With --wait, each object that does not react is reported.
         if !args.wait {
-            operators::say_doubt(&site.cluster).await;
+            cluster_operators::say_doubt(&site.cluster).await;
         }
         // Followed when all are resumed, since one may depend on another.
         let runs: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
@@ -149,18 +149,18 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
                 } else {
                     "is not listed in spec.suspendedReleases"
                 };
-                say(Mark::Success, &format!("release {release} of {subject} {effect}"));
+                say(ProgressGlyph::Success, &format!("release {release} of {subject} {effect}"));
                 if let Some(changed) = changed {
                     follow(target, changed);
                 }
                 return Ok(());
             }
             if !is_suspended(object) {
-                say(Mark::Success, &format!("{subject} is not suspended"));
+                say(ProgressGlyph::Success, &format!("{subject} is not suspended"));
                 return Ok(());
             }
             let changed = change(&site, target, object, &patch).await?;
-            say(Mark::Success, &format!("{subject} is resumed"));
+            say(ProgressGlyph::Success, &format!("{subject} is resumed"));
             follow(target, changed);
             Ok(())
         });

@@ -2,7 +2,7 @@
 //!
 //! The operator rolls back, with its hooks, waits and audit; this command suspends and asks for it by annotation, in one write,
 //! so that an operator which is away does it when it is back. Below: what to commit (`rollback/commit.rs`). Elsewhere: the
-//! annotation (`reconcile::Rollback`), one release of a Helmfile (`release.rs`).
+//! annotation (`reconcile::ReleaseRollback`), one release of a Helmfile (`release.rs`).
 
 mod commit;
 
@@ -14,22 +14,22 @@ use cause::condition;
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object};
 use reconcile::{
-    MadeRevision, ROLLBACK, Rollback, RollbackProgress, SUSPENDED_BY, SUSPENDED_REASON,
-    SUSPENDED_UNTIL,
+    HistoryRevision, ROLLBACK, ReleaseRollback, ReleaseRollbackProgress, SUSPENDED_BY,
+    SUSPENDED_REASON, SUSPENDED_UNTIL,
 };
 use serde_json::{Value, json};
 
-use super::kind::{self, ResourceArgument};
-use super::operator_wait::Patience;
+use super::command_scope::{ClusterScope, CommandScope};
+use super::kind_argument::{self, ResourceArgument};
+use super::operator_wait::OperatorReactionWait;
 use super::release::ReleaseSuspension;
-use super::scope::{ClusterScope, Site};
 use super::suspend::{by, change};
 use super::{complete, release};
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::decode::DepthLimitedObject;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The flags of `windlass rollback`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -81,7 +81,7 @@ struct RollbackTarget {
 }
 
 /// Who asks for a rollback, and why.
-struct Requester {
+struct RollbackRequester {
     owner: String,
     reason: Option<String>,
 }
@@ -102,7 +102,7 @@ struct RollbackRevision {
     /// The revision, as the history has it.
     made: Value,
     /// What was asked for last.
-    asked: Rollback,
+    asked: ReleaseRollback,
 }
 
 /// Rolls back.
@@ -116,17 +116,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !matches!(ended, Ok(ExitCode::Success))
         && let Some(text) = suspended.into_inner()
     {
-        say(Mark::Warning, &text);
+        say(ProgressGlyph::Warning, &text);
     }
     ended
 }
 
 async fn roll_back(
-    site: &Site,
+    site: &CommandScope,
     args: &Args,
     suspended: &RefCell<Option<String>>,
 ) -> anyhow::Result<ExitCode> {
-    let target = kind::one(&site.cluster, &args.what).await?;
+    let target = kind_argument::one(&site.cluster, &args.what).await?;
     let owner = match &args.owner {
         Some(owner) => owner.clone(),
         None => site.cluster.own_name().await.context("name who rolls back with --owner")?,
@@ -136,15 +136,16 @@ async fn roll_back(
     let asked = wanted(&found, args.to)?;
     let newest = newest_stored(site, &found, asked.to).await?;
     // The status has the revision of an operation when that has ended.
-    let asked = Rollback { from: newest.map_or(asked.from, |it| it.max(asked.from)), ..asked };
-    let requester = Requester { owner, reason: args.reason.clone() };
+    let asked =
+        ReleaseRollback { from: newest.map_or(asked.from, |it| it.max(asked.from)), ..asked };
+    let requester = RollbackRequester { owner, reason: args.reason.clone() };
     request(site, &target, &found, asked, &requester).await?;
     let subject = clean(&found.owner.id().subject());
     let title = found.title();
     let resumption = found.resumption();
     let stays = format!("{title} stays suspended until `{resumption}`");
     *suspended.borrow_mut() = Some(clean(&format!("{stays}; {}", found.unfinished())));
-    say(Mark::Success, &clean(&format!("{title} is suspended")));
+    say(ProgressGlyph::Success, &clean(&format!("{title} is suspended")));
     say_requested(&subject, asked);
     let outcome = outcome(site, &target, &found, asked).await?;
     *suspended.borrow_mut() = Some(clean(&stays));
@@ -160,21 +161,21 @@ async fn roll_back(
     if made["status"] != "deployed" {
         let why = done.message().unwrap_or_else(|| "the status does not say why".to_owned());
         let text = format!("{subject}: revision {version}, the rollback, failed: {why}");
-        say(Mark::Failure, &clean(&text));
+        say(ProgressGlyph::Failure, &clean(&text));
         return Ok(ExitCode::Failed);
     }
     let text = format!("{subject}: revision {version} has the contents of revision {}", asked.to);
-    say(Mark::Success, &text);
+    say(ProgressGlyph::Success, &text);
     let known = commit::known(site, &found, asked).await;
     let text = commit::advice(&done, &made, &found, asked, &known);
     print(&clean_lines(&text))?;
     Ok(ExitCode::Success)
 }
 
-fn say_requested(subject: &str, asked: Rollback) {
-    let Rollback { from, to } = asked;
+fn say_requested(subject: &str, asked: ReleaseRollback) {
+    let ReleaseRollback { from, to } = asked;
     let text = format!("{subject}: the rollback from revision {from} to {to} is requested");
-    say(Mark::Action, &text);
+    say(ProgressGlyph::Action, &text);
 }
 
 /// Every line without control characters.
@@ -244,8 +245,8 @@ impl RollbackTarget {
     }
 
     /// How far a rollback is.
-    fn progress(&self, asked: Rollback) -> RollbackProgress {
-        asked.progress(MadeRevision::listed(self.status().get("history")))
+    fn progress(&self, asked: ReleaseRollback) -> ReleaseRollbackProgress {
+        asked.progress(HistoryRevision::listed(self.status().get("history")))
     }
 
     /// The condition that says of a rollback that it failed, or cannot begin.
@@ -282,11 +283,11 @@ fn remediated(status: &Value) -> Option<Value> {
 }
 
 async fn read(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     name: Option<&str>,
 ) -> anyhow::Result<RollbackTarget> {
-    let owner = kind::read(site, target).await?;
+    let owner = kind_argument::read(site, target).await?;
     let row = match (owner.kind(), name) {
         ("HelmRelease", None) => None,
         ("Helmfile", Some(name)) => Some(release::named(&owner, name)?),
@@ -305,7 +306,7 @@ async fn read(
 }
 
 /// From which revision to which.
-fn wanted(found: &RollbackTarget, to: Option<i64>) -> anyhow::Result<Rollback> {
+fn wanted(found: &RollbackTarget, to: Option<i64>) -> anyhow::Result<ReleaseRollback> {
     let history = found.history();
     let newest = history.first().and_then(|it| it["version"].as_i64());
     let from = newest.with_context(|| format!("{} was not released yet", found.title()))?;
@@ -322,12 +323,12 @@ fn wanted(found: &RollbackTarget, to: Option<i64>) -> anyhow::Result<Rollback> {
         }
     };
     ensure!(to < from, "revision {to} is not before the newest one, {from}");
-    Ok(Rollback { from, to })
+    Ok(ReleaseRollback { from, to })
 }
 
 /// The revisions that records of Helm have in their labels: the records themselves may be large.
 async fn stored_revisions(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     selector: &str,
 ) -> Result<Vec<i64>, ClusterError> {
@@ -348,7 +349,7 @@ async fn stored_revisions(
 /// # Errors
 /// A revision is not among them; names those that are.
 async fn newest_stored(
-    site: &Site,
+    site: &CommandScope,
     found: &RollbackTarget,
     to: i64,
 ) -> anyhow::Result<Option<i64>> {
@@ -373,13 +374,13 @@ async fn newest_stored(
 
 /// Suspends a release and asks for its rollback, in one write.
 async fn request(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     found: &RollbackTarget,
-    asked: Rollback,
-    requester: &Requester,
+    asked: ReleaseRollback,
+    requester: &RollbackRequester,
 ) -> anyhow::Result<()> {
-    let Requester { owner, reason } = requester;
+    let RollbackRequester { owner, reason } = requester;
     // It is shown from now on, whether the rollback is done or not.
     let reason = match reason {
         Some(reason) => format!("{}: {reason}", asked.suspension_reason()),
@@ -404,15 +405,15 @@ async fn request(
 /// # Errors
 /// The release cannot be read, or not be changed.
 async fn outcome(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     before: &RollbackTarget,
-    first: Rollback,
+    first: ReleaseRollback,
 ) -> anyhow::Result<RollbackOutcome> {
     let name = before.release();
     let failure = before.failure();
     let mut asked = first;
-    let mut patience = Patience::with(&before.owner);
+    let mut patience = OperatorReactionWait::with(&before.owner);
     loop {
         let found = read(site, target, name.as_deref()).await?;
         patience.look(&site.cluster, &found.owner).await;
@@ -420,21 +421,21 @@ async fn outcome(
             let annotation = asked.annotation(name.as_deref());
             let is_requested = found.owner.annotation(ROLLBACK) == Some(annotation.as_str());
             match found.progress(asked) {
-                RollbackProgress::Succeeded | RollbackProgress::Failed => {
+                ReleaseRollbackProgress::Succeeded | ReleaseRollbackProgress::Failed => {
                     let made = found.revision(asked.from.saturating_add(1)).unwrap_or_default();
                     let revision = RollbackRevision { done: found, made, asked };
                     return Ok(RollbackOutcome::Made(Box::new(revision)));
                 }
                 _ if !is_requested => return Ok(RollbackOutcome::Withdrawn),
                 // What is said after a further request may be about the first one.
-                RollbackProgress::Requested if asked != first => {}
-                RollbackProgress::Requested => {
+                ReleaseRollbackProgress::Requested if asked != first => {}
+                ReleaseRollbackProgress::Requested => {
                     let said = found.failure().filter(|it| Some(it) != failure.as_ref());
                     if let Some(why) = said.as_ref().and_then(|it| it["message"].as_str()) {
                         return Ok(RollbackOutcome::Refused(why.to_owned()));
                     }
                 }
-                RollbackProgress::Overtaken | RollbackProgress::Unknown => {
+                ReleaseRollbackProgress::Overtaken | ReleaseRollbackProgress::Unknown => {
                     asked = wanted(&found, Some(asked.to))?;
                     let annotation = asked.annotation(name.as_deref());
                     let patch = json!({"metadata": {"annotations": {ROLLBACK: annotation}}});
@@ -472,12 +473,12 @@ mod tests {
              before, and `windlass why helmrelease/web -n apps` shows whether it is done"
         );
         assert_eq!(found.resumption(), "windlass resume helmrelease/web -n apps");
-        let asked = Rollback { from: 5, to: 4 };
-        assert_eq!(found.progress(asked), RollbackProgress::Requested);
+        let asked = ReleaseRollback { from: 5, to: 4 };
+        assert_eq!(found.progress(asked), ReleaseRollbackProgress::Requested);
         let mut made = revision(6, "deployed", "1.0.0", "a");
         made["action"] = json!("rollback");
         let done = release(&json!({}), &[made]);
-        assert_eq!(done.progress(asked), RollbackProgress::Succeeded);
+        assert_eq!(done.progress(asked), ReleaseRollbackProgress::Succeeded);
     }
 
     #[test]
@@ -488,8 +489,8 @@ mod tests {
             revision(3, "superseded", "1.0.0", "a"),
         ];
         let found = release(&json!({}), &history);
-        assert_eq!(wanted(&found, None).unwrap(), Rollback { from: 5, to: 3 });
-        assert_eq!(wanted(&found, Some(4)).unwrap(), Rollback { from: 5, to: 4 });
+        assert_eq!(wanted(&found, None).unwrap(), ReleaseRollback { from: 5, to: 3 });
+        assert_eq!(wanted(&found, Some(4)).unwrap(), ReleaseRollback { from: 5, to: 4 });
         assert!(wanted(&found, Some(5)).unwrap_err().to_string().contains("not before the newest"));
         let first = release(&json!({}), &[revision(1, "deployed", "1.0.0", "a")]);
         assert!(wanted(&first, None).unwrap_err().to_string().contains("no revision before 1"));

@@ -9,16 +9,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cluster::client::{Access, connect};
-use windlass_cluster::election::{Candidate, ElectionState};
-use windlass_cluster::events::Events;
-use windlass_cluster::events::forwarder::Forward;
+use windlass_cluster::client::{ClusterAccessOptions, connect};
+use windlass_cluster::election::{ElectionCandidate, ElectionState};
+use windlass_cluster::events::EventDistributor;
+use windlass_cluster::events::forwarder::EventForwarder;
 use windlass_cluster::lease::LeadershipLostError;
-use windlass_cluster::metrics::Metrics;
-use windlass_kinds::Process;
+use windlass_cluster::metrics::MetricsRegistry;
+use windlass_kinds::ProcessServices;
 use windlass_runtime::work_queue::WorkQueue;
-use windlass_serve::server::{self, Listener, Readiness};
-use windlass_serve::settings::Settings;
+use windlass_serve::server::{self, HttpListener, ServerReadiness};
+use windlass_serve::settings::OperatorSettings;
 use windlass_serve::telemetry;
 
 /// How long the API server may take to answer at the start.
@@ -31,7 +31,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// What kept it from starting, in words for a person.
-pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
+pub(super) fn run(settings: OperatorSettings) -> anyhow::Result<()> {
     telemetry::start(settings.log_level, settings.log_encoding)?;
     allow_many_files();
     forbid_core_dumps();
@@ -61,26 +61,29 @@ fn forbid_core_dumps() {
     }
 }
 
-async fn serve(settings: Settings) -> anyhow::Result<()> {
+async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
     let settings = settings.normalized();
     tell(&settings);
     let terms = settings.terms()?;
     let leadership = terms.leadership();
-    let metrics = Metrics::new();
+    let metrics = MetricsRegistry::new();
     metrics.leader.set(i64::from(leadership.may_act()));
-    let artifacts_at = Listener::bind("artifacts and events", settings.storage_addr).await?;
-    let health_at = Listener::bind("health", settings.health_addr).await?;
-    let metrics_at = Listener::bind("metrics", settings.metrics_addr).await?;
+    let artifacts_at = HttpListener::bind("artifacts and events", settings.storage_addr).await?;
+    let health_at = HttpListener::bind("health", settings.health_addr).await?;
+    let metrics_at = HttpListener::bind("metrics", settings.metrics_addr).await?;
     let webhooks = match settings.notifies() {
-        true => Some(Listener::bind("webhooks", settings.receiver_addr).await?),
+        true => Some(HttpListener::bind("webhooks", settings.receiver_addr).await?),
         false => None,
     };
     let store = open_store(&settings, artifacts_at.address)?;
     let stop = stop_signal()?;
-    let readiness = Readiness::default();
+    let readiness = ServerReadiness::default();
     let identity = settings.identity();
-    let access = Access { kubeconfig: settings.kubeconfig.as_deref(), ..Access::default() };
-    let events = Arc::new(Events::new(&identity, metrics.clone()));
+    let access = ClusterAccessOptions {
+        kubeconfig: settings.kubeconfig.as_deref(),
+        ..ClusterAccessOptions::default()
+    };
+    let events = Arc::new(EventDistributor::new(&identity, metrics.clone()));
     let work_queue = Arc::new(WorkQueue::new(metrics.clone()));
     let artifacts = server::artifacts(store.clone(), leadership.clone())
         .merge(server::events(events.clone(), metrics.clone()));
@@ -97,7 +100,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     tracing::info!(kubernetes = version, version = env!("CARGO_PKG_VERSION"), "windlass started");
     events.add(cluster.recorder());
     if let Some(url) = settings.events_addr.0.clone() {
-        events.add(Forward::new(url).context("--events-addr")?);
+        events.add(EventForwarder::new(url).context("--events-addr")?);
     }
     let hand_over = settings.leader_election.leader_election_release_on_cancel;
     let mut candidate = cluster.candidate(terms);
@@ -116,8 +119,15 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     };
     let leading = lead(candidate.as_mut(), tell);
     let impatient = stop.clone();
-    let process =
-        Process { cluster, artifacts: store, events, work_queue, metrics, readiness, webhooks };
+    let process = ProcessServices {
+        cluster,
+        artifacts: store,
+        events,
+        work_queue,
+        metrics,
+        readiness,
+        webhooks,
+    };
     let work = async {
         windlass_kinds::run(settings, process, stop).await;
         for server in servers {
@@ -145,7 +155,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
 
 /// Keeps a candidate leading; without one there is nothing to lose.
 async fn lead(
-    candidate: Option<&mut Candidate>,
+    candidate: Option<&mut ElectionCandidate>,
     tell: impl FnMut(&ElectionState) + Send,
 ) -> LeadershipLostError {
     match candidate {
@@ -155,7 +165,7 @@ async fn lead(
 }
 
 /// Says which flags decide who may do what, and which change nothing.
-fn tell(settings: &Settings) {
+fn tell(settings: &OperatorSettings) {
     tracing::info!(
         no_cross_namespace_refs = settings.no_cross_namespace_refs,
         default_service_account = settings.default_service_account,
@@ -175,9 +185,9 @@ fn tell(settings: &Settings) {
 }
 
 fn open_store(
-    settings: &Settings,
+    settings: &OperatorSettings,
     bound: std::net::SocketAddr,
-) -> anyhow::Result<Arc<sources::store::Store>> {
+) -> anyhow::Result<Arc<sources::store::ArtifactStore>> {
     let advertised = settings.storage_adv_addr.clone().unwrap_or_else(|| {
         // Parity(flux): without an address to advertise it is this host, by the name that its Pod has.
         let host = if bound.ip().is_unspecified() {
@@ -187,16 +197,16 @@ fn open_store(
         };
         format!("{host}:{}", bound.port())
     });
-    let options = sources::store::Options {
+    let options = sources::store::StoreOptions {
         advertised,
         ttl: settings.artifact_retention_ttl,
         records: settings.artifact_retention_records,
         size_limit: Some(settings.storage_size_limit).filter(|limit| *limit > 0),
-        ..sources::store::Options::default()
+        ..sources::store::StoreOptions::default()
     };
     std::fs::create_dir_all(&settings.storage_path)
         .with_context(|| format!("--storage-path {}", settings.storage_path.display()))?;
-    let store = sources::store::Store::open(&settings.storage_path, options)
+    let store = sources::store::ArtifactStore::open(&settings.storage_path, options)
         .with_context(|| format!("--storage-path {}", settings.storage_path.display()))?;
     Ok(Arc::new(store))
 }

@@ -13,7 +13,7 @@ use windlass_cli_runtime::connection::OutputError;
 /// The flags of `windlass completion`.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 #[command(after_help = "For example, in ~/.bashrc:\n  source <(windlass completion bash)")]
-pub(super) struct Completion {
+pub(super) struct CompletionArgs {
     /// The shell that reads the script
     shell: Shell,
 }
@@ -23,7 +23,7 @@ pub(super) struct Completion {
 #[command(
     after_help = "For example:\n  windlass man ~/.local/share/man/man1 && man windlass-install"
 )]
-pub(super) struct Man {
+pub(super) struct ManPageArgs {
     /// Directory for the pages; it is created if it does not exist
     directory: PathBuf,
 }
@@ -35,7 +35,7 @@ pub(super) const VARIABLE: &str = "WINDLASS_COMPLETE";
 ///
 /// # Errors
 /// When stdout is closed.
-pub(super) fn complete(args: Completion) -> anyhow::Result<()> {
+pub(super) fn complete(args: CompletionArgs) -> anyhow::Result<()> {
     let script = script(args.shell)?;
     std::io::stdout().lock().write_all(&script).context(OutputError)
 }
@@ -54,7 +54,7 @@ fn script(shell: Shell) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub(super) fn man(args: &Man, command: Command) -> anyhow::Result<()> {
+pub(super) fn man(args: &ManPageArgs, command: Command) -> anyhow::Result<()> {
     write_pages(&args.directory, command)
         .with_context(|| format!("pages cannot be written to {}", args.directory.display()))
 }

@@ -3,14 +3,14 @@
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use super::kind;
+use super::command_scope::{NamespaceScope, say_left_out};
+use super::kind_argument;
+use super::object_row::{ObjectRow, is_silent, unsaid};
 use super::output::{ReportFormat, report};
-use super::row::{Row, is_silent, unsaid};
-use super::scope::{NamespaceScope, say_left_out};
-use windlass_cli_installation::operators;
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Cell, Colour, Screen, Table};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour};
 
 /// The flags of `windlass stats`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -31,7 +31,7 @@ Exit status: 0, also if something is not ready; 2 if something could not be read
 /// Of one kind.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Count {
+struct KindCount {
     kind: String,
     total: usize,
     ready: usize,
@@ -44,8 +44,8 @@ struct Count {
 
 /// What was counted, and what is not in the counts.
 #[derive(Debug, Default)]
-struct Numbers {
-    counts: Vec<Count>,
+struct ObjectStatistics {
+    counts: Vec<KindCount>,
     /// Objects that do not say whether they are ready.
     silent: usize,
     /// What this user may not list.
@@ -61,14 +61,16 @@ struct Numbers {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let numbers = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
-        let mut numbers = Numbers::default();
-        for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
-            let mut count =
-                Count { kind: kind::qualified(&target.resource.gvk), ..Count::default() };
+        let mut numbers = ObjectStatistics::default();
+        for target in kind_argument::targets(&site.cluster, &["all".to_owned()]).await? {
+            let mut count = KindCount {
+                kind: kind_argument::qualified(&target.resource.gvk),
+                ..KindCount::default()
+            };
             let now = jiff::Timestamp::now();
             let refused = site.list(&target, &args.scope.labels, |objects| {
                 for object in objects {
-                    let row = Row::of(&object, now);
+                    let row = ObjectRow::of(&object, now);
                     count.total += 1;
                     count.suspended += usize::from(row.is_suspended());
                     numbers.silent += usize::from(is_silent(&object) && !row.is_suspended());
@@ -90,41 +92,41 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             numbers.left_out.extend(refused);
         }
-        numbers.doubt = operators::remark(&site.cluster, jiff::Timestamp::now()).await;
+        numbers.doubt = cluster_operators::remark(&site.cluster, jiff::Timestamp::now()).await;
         anyhow::Ok(numbers)
     })?;
-    let Numbers { counts, silent, left_out, doubt } = numbers;
+    let ObjectStatistics { counts, silent, left_out, doubt } = numbers;
     if report(&counts, args.output)?.is_none() {
-        print(&table(&counts, Screen::of_stdout()))?;
+        print(&table(&counts, TerminalScreen::of_stdout()))?;
         if counts.iter().all(|it| it.total == 0) && left_out.is_empty() {
-            say(Mark::Action, &args.scope.nothing());
+            say(ProgressGlyph::Action, &args.scope.nothing());
         }
     }
     for text in unsaid(silent).iter().chain(&doubt) {
-        say(Mark::Warning, text);
+        say(ProgressGlyph::Warning, text);
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
-fn table(counts: &[Count], on: Screen) -> String {
+fn table(counts: &[KindCount], on: TerminalScreen) -> String {
     let titles = ["KIND", "TOTAL", "READY", "FAILING", "PROGRESSING", "SUSPENDED", "STORED"];
-    Table::new(&titles, on).page(&counts.iter().map(row).collect::<Vec<_>>())
+    PagedTable::new(&titles, on).page(&counts.iter().map(row).collect::<Vec<_>>())
 }
 
-fn row(count: &Count) -> Vec<Cell> {
-    let number = |number: usize| Cell::new(&number.to_string());
+fn row(count: &KindCount) -> Vec<TableCell> {
+    let number = |number: usize| TableCell::new(&number.to_string());
     let some = |number: usize, colour| {
-        Cell::coloured(&number.to_string(), Some(colour).filter(|_| number > 0))
+        TableCell::coloured(&number.to_string(), Some(colour).filter(|_| number > 0))
     };
     vec![
-        Cell::new(&count.kind),
+        TableCell::new(&count.kind),
         number(count.total),
         number(count.ready),
-        some(count.failing, Colour::Bad),
-        some(count.progressing, Colour::Busy),
-        some(count.suspended, Colour::Busy),
-        Cell::new(&bytes(count.stored)),
+        some(count.failing, TextColour::Bad),
+        some(count.progressing, TextColour::Busy),
+        some(count.suspended, TextColour::Busy),
+        TableCell::new(&bytes(count.stored)),
     ]
 }
 
@@ -148,13 +150,13 @@ mod tests {
 
     #[test]
     fn the_table_fits_terminals_of_both_widths() {
-        let count = |kind: &str, failing, stored| Count {
+        let count = |kind: &str, failing, stored| KindCount {
             kind: kind.to_owned(),
             total: 12,
             ready: 12 - failing,
             failing,
             stored,
-            ..Count::default()
+            ..KindCount::default()
         };
         let counts =
             [count("GitRepository", 0, 5 << 20), count("Helmfile.apps.mumoshu.github.io", 3, 0)];

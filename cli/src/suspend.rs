@@ -10,16 +10,16 @@ use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
 use objects::Object;
 use reconcile::{
-    Hold, REQUESTED_BY, REQUESTED_REASON, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
+    ObjectHold, REQUESTED_BY, REQUESTED_REASON, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
     may_end_suspension,
 };
 use serde_json::{Value, json};
 
+use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
-use super::kind::{self, ResourceArgument};
+use super::kind_argument::{self, ResourceArgument};
 use super::release::{self, ReleaseSuspension};
-use super::scope::{NamespaceScope, Site, say_left_out};
-use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
 use windlass_serve::settings::parse_duration;
@@ -87,7 +87,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
         let annotation = |key: &str| annotations[key].as_str();
         let until = annotation(SUSPENDED_UNTIL);
-        let wanted = Hold::parse(annotation(SUSPENDED_BY), annotation(SUSPENDED_REASON), until);
+        let wanted =
+            ObjectHold::parse(annotation(SUSPENDED_BY), annotation(SUSPENDED_REASON), until);
         let description = wanted.map(|hold| hold.to_string()).unwrap_or_default();
         each(&site, &args.chosen, async |target, object| {
             ensure!(until.is_none() || expires(object), "{NEVER_EXPIRES}");
@@ -99,17 +100,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 let release = release::full_name(&row);
                 let subject = object.id().subject();
                 let description = format!("release {release} of {subject} is suspended: {reason}");
-                say(Mark::Success, &clean(&description));
+                say(ProgressGlyph::Success, &clean(&description));
                 return Ok(());
             }
             ensure!(until.is_none() || may_end(object), "{NOT_ENDED}");
             if let Some(before) = replaced(object, &description) {
-                say(Mark::Warning, &clean(&format!("{} was {before}", object.id().subject())));
+                say(
+                    ProgressGlyph::Warning,
+                    &clean(&format!("{} was {before}", object.id().subject())),
+                );
             }
             let changed = change(&site, target, object, &patch).await?;
             // Another program may have suspended it meanwhile, so that the end does not count.
             let description = hold(&changed).map(|hold| hold.to_string()).unwrap_or_default();
-            say(Mark::Success, &clean(&format!("{} is {description}", object.id().subject())));
+            say(
+                ProgressGlyph::Success,
+                &clean(&format!("{} is {description}", object.id().subject())),
+            );
             Ok(())
         })
         .await
@@ -171,18 +178,18 @@ fn end_of(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
 /// # Errors
 /// None is chosen, or they cannot be read.
 pub(super) async fn each(
-    site: &Site,
+    site: &CommandScope,
     chosen: &ObjectSelectionArgs,
     act: impl AsyncFn(&ResourceArgument, &Object) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let site = site.within(chosen.scope.all_namespaces);
-    let targets = kind::targets(&site.cluster, &chosen.what).await?;
+    let targets = kind_argument::targets(&site.cluster, &chosen.what).await?;
     chosen.scope.check(&targets)?;
     let mut found = Vec::new();
     let mut left_out = Vec::new();
     for target in &targets {
         if target.name.is_some() {
-            found.push((target, kind::read(&site, target).await?));
+            found.push((target, kind_argument::read(&site, target).await?));
             continue;
         }
         ensure!(
@@ -215,7 +222,7 @@ pub(super) async fn each(
         };
         if let Err(error) = done {
             failed += 1;
-            say(Mark::Failure, &clean(&format!("{}: {error:#}", id.subject())));
+            say(ProgressGlyph::Failure, &clean(&format!("{}: {error:#}", id.subject())));
         }
     }
     say_left_out(&left_out);
@@ -227,7 +234,7 @@ pub(super) async fn each(
 /// # Errors
 /// The server's refusal, such as of a field that the kind does not have.
 pub(super) async fn change(
-    site: &Site,
+    site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
     patch: &Value,

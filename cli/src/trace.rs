@@ -7,16 +7,16 @@ use clap::Args as ClapArgs;
 use objects::{Object, ObjectId};
 use serde::Serialize;
 
+use super::cluster_facts;
+use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
-use super::fact_source;
-use super::kind;
+use super::kind_argument;
+use super::object_row::ObjectRow;
 use super::output::{ReportFormat, report};
-use super::row::Row;
-use super::scope::{ClusterScope, Site};
-use windlass_cli_installation::operators;
+use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::print;
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Colour, Screen, clean};
+use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean};
 
 /// The flags of `windlass trace`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -48,7 +48,7 @@ const MAX_TRACE_LENGTH: usize = 32;
 
 /// One object of the way.
 #[derive(Debug, Serialize)]
-struct Stop {
+struct TraceStep {
     object: String,
     /// What it is to the one before.
     relation: &'static str,
@@ -73,13 +73,13 @@ struct Stop {
 /// The object cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stops = args.place.run(async |site| {
-        let target = kind::one(&site.cluster, &words(args)).await?;
-        let object = kind::read(&site, &target).await?;
-        operators::say_doubt(&site.cluster).await;
+        let target = kind_argument::one(&site.cluster, &words(args)).await?;
+        let object = kind_argument::read(&site, &target).await?;
+        cluster_operators::say_doubt(&site.cluster).await;
         way(&site, object).await
     })?;
     if report(&stops, args.output)?.is_none() {
-        print(&text(&stops, Screen::of_stdout()))?;
+        print(&text(&stops, TerminalScreen::of_stdout()))?;
     }
     Ok(ExitCode::Success)
 }
@@ -92,14 +92,14 @@ fn words(args: &Args) -> Vec<String> {
     [vec![kind], args.what.clone()].concat()
 }
 
-async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {
+async fn way(site: &CommandScope, object: Object) -> anyhow::Result<Vec<TraceStep>> {
     let mut stops = vec![stop(&object, "the object")];
     let mut seen = vec![object.id()];
     let mut at = object;
     while stops.len() < MAX_TRACE_LENGTH {
         let Some((id, relation)) = above(&at).filter(|(id, _)| !seen.contains(id)) else { break };
         seen.push(id.clone());
-        match fact_source::read(&site.cluster, &id).await {
+        match cluster_facts::read(&site.cluster, &id).await {
             Ok(Some(object)) => {
                 stops.push(stop(&object, relation));
                 at = object;
@@ -118,7 +118,7 @@ async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {
         let text =
             "not applied by windlass or Flux: it has neither their labels nor an owner reference";
         let stop = nothing(&at.id(), "applied by", text);
-        stops.push(Stop { object: "unknown".to_owned(), ..stop });
+        stops.push(TraceStep { object: "unknown".to_owned(), ..stop });
     }
     Ok(stops)
 }
@@ -136,8 +136,8 @@ fn above(object: &Object) -> Option<(ObjectId, &'static str)> {
         .or_else(|| object_references::applier(object).map(|id| (id, "applied by")))
 }
 
-fn nothing(id: &ObjectId, relation: &'static str, message: &str) -> Stop {
-    Stop {
+fn nothing(id: &ObjectId, relation: &'static str, message: &str) -> TraceStep {
+    TraceStep {
         object: id.subject(),
         relation,
         ready: String::new(),
@@ -149,8 +149,8 @@ fn nothing(id: &ObjectId, relation: &'static str, message: &str) -> Stop {
     }
 }
 
-fn stop(object: &Object, relation: &'static str) -> Stop {
-    let row = Row::of(object, jiff::Timestamp::now());
+fn stop(object: &Object, relation: &'static str) -> TraceStep {
+    let row = ObjectRow::of(object, jiff::Timestamp::now());
     let spec = |key: &str| {
         let field = object.get("spec").and_then(|it| it[key].as_str());
         field.unwrap_or_default().to_owned()
@@ -164,7 +164,7 @@ fn stop(object: &Object, relation: &'static str) -> Stop {
     let metadata =
         metadata.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
     let is_ours = object_references::is_reconciled(&object.id());
-    Stop {
+    TraceStep {
         object: object.id().subject(),
         relation,
         ready: row.ready,
@@ -178,17 +178,17 @@ fn stop(object: &Object, relation: &'static str) -> Stop {
 
 /// The URL of a source, or the address of a Helmfile, without what may be secret.
 fn address(url: &str, source: &str) -> String {
-    match helmfile::Address::parse(source) {
+    match helmfile::RemoteAddress::parse(source) {
         Some(address) if url.is_empty() => address.to_string(),
-        _ => sources::bases::without_credentials(url),
+        _ => sources::remote_bases::without_credentials(url),
     }
 }
 
-fn text(stops: &[Stop], on: Screen) -> String {
+fn text(stops: &[TraceStep], on: TerminalScreen) -> String {
     let mut out = String::new();
     for stop in stops {
         out.push_str(&format!("{}: {}\n", stop.relation, clean(&stop.object)));
-        let ready = on.paint(&stop.ready, Colour::of_ready(&stop.ready));
+        let ready = on.paint(&stop.ready, TextColour::of_ready(&stop.ready));
         let mut line = |title: &str, text: &str| {
             if !text.is_empty() {
                 out.push_str(&format!("  {title:<10}{}\n", on.wrapped(text, 12)));

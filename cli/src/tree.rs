@@ -7,16 +7,16 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde::Serialize;
 
+use super::cluster_facts::{self, AT_ONCE};
+use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
-use super::fact_source::{self, AT_ONCE};
-use super::kind::{self, ResourceArgument};
+use super::kind_argument::{self, ResourceArgument};
+use super::object_row::ObjectRow;
 use super::output::{ReportFormat, report};
-use super::row::Row;
-use super::scope::{ClusterScope, Site};
-use windlass_cli_installation::operators;
+use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::print;
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Colour, Screen, clean, cut};
+use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean, cut};
 use windlass_cluster::ClusterError;
 
 /// The flags of `windlass tree`.
@@ -51,7 +51,7 @@ const MAX_TREE_DEPTH: usize = 16;
 
 /// An object and what is below it.
 #[derive(Debug, Serialize)]
-struct Branch {
+struct ObjectTreeBranch {
     object: String,
     health: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -68,9 +68,9 @@ struct Branch {
 /// The object cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let branch = args.place.run(async |site| {
-        let target = kind::one(&site.cluster, &args.what).await?;
-        let object = kind::read(&site, &target).await?;
-        let mut grower = Grower {
+        let target = kind_argument::one(&site.cluster, &args.what).await?;
+        let object = kind_argument::read(&site, &target).await?;
+        let mut grower = ObjectTreeReader {
             site: &site,
             is_compact: args.compact,
             left: MAX_TREE_OBJECTS,
@@ -80,15 +80,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let made = object_references::made_chart(&object);
         let mut top = Box::pin(grower.grow(object)).await?;
         if let Some(id) = sources.into_iter().next() {
-            let source = fact_source::read(&site.cluster, &id).await;
+            let source = cluster_facts::read(&site.cluster, &id).await;
             top = with_source(top, describe(&id, source), made == Some(id));
         }
-        operators::say_doubt(&site.cluster).await;
+        cluster_operators::say_doubt(&site.cluster).await;
         anyhow::Ok(top)
     })?;
     if report(&branch, args.output)?.is_none() {
         let mut out = String::new();
-        draw(&branch, "", "", Screen::of_stdout(), &mut out);
+        draw(&branch, "", "", TerminalScreen::of_stdout(), &mut out);
         print(&out)?;
     }
     Ok(ExitCode::Success)
@@ -96,26 +96,30 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// A tree with the source of its first object: above it, or below it if the source is made for it, as the HelmChart of a
 /// HelmRelease is.
-fn with_source(mut tree: Branch, source: Branch, is_made: bool) -> Branch {
+fn with_source(
+    mut tree: ObjectTreeBranch,
+    source: ObjectTreeBranch,
+    is_made: bool,
+) -> ObjectTreeBranch {
     if is_made {
         tree.below.insert(0, source);
         return tree;
     }
-    Branch { below: vec![tree], ..source }
+    ObjectTreeBranch { below: vec![tree], ..source }
 }
 
 /// Reads what is below an object.
-struct Grower<'s> {
-    site: &'s Site,
+struct ObjectTreeReader<'s> {
+    site: &'s CommandScope,
     is_compact: bool,
     left: usize,
     way: Vec<ObjectId>,
 }
 
-type Read = Result<Option<Object>, String>;
+type ObjectReadResult = Result<Option<Object>, String>;
 
-impl Grower<'_> {
-    async fn grow(&mut self, object: Object) -> anyhow::Result<Branch> {
+impl ObjectTreeReader<'_> {
+    async fn grow(&mut self, object: Object) -> anyhow::Result<ObjectTreeBranch> {
         let id = object.id();
         self.way.push(id.clone());
         let mut below = Vec::new();
@@ -136,10 +140,10 @@ impl Grower<'_> {
             self.left -= ids.len();
             let cluster = &self.site.cluster;
             let reads = ids.into_iter().map(|id| async move {
-                let read = fact_source::read(cluster, &id).await;
+                let read = cluster_facts::read(cluster, &id).await;
                 (id, read)
             });
-            let found: Vec<(ObjectId, Read)> =
+            let found: Vec<(ObjectId, ObjectReadResult)> =
                 stream::iter(reads).buffered(AT_ONCE).collect().await;
             for (id, read) in found {
                 let goes_on = self.way.len() < MAX_TREE_DEPTH;
@@ -155,11 +159,11 @@ impl Grower<'_> {
             below = self.pods(&id, &selector).await?;
         }
         self.way.pop();
-        Ok(Branch { below, ..describe(&id, Ok(Some(object))) })
+        Ok(ObjectTreeBranch { below, ..describe(&id, Ok(Some(object))) })
     }
 
     /// What was applied in the clusters of `spec.kubeConfig` and `spec.kubeContexts`, of which no object is read.
-    fn elsewhere(&mut self, mut ids: Vec<ObjectId>) -> Vec<Branch> {
+    fn elsewhere(&mut self, mut ids: Vec<ObjectId>) -> Vec<ObjectTreeBranch> {
         ids.retain(|id| !self.is_compact || object_references::is_reconciled(id));
         ids.truncate(self.left);
         self.left -= ids.len();
@@ -168,7 +172,7 @@ impl Grower<'_> {
     }
 
     /// What uses a source, and what could not be listed.
-    async fn users(&self, id: &ObjectId) -> anyhow::Result<(Vec<ObjectId>, Vec<Branch>)> {
+    async fn users(&self, id: &ObjectId) -> anyhow::Result<(Vec<ObjectId>, Vec<ObjectTreeBranch>)> {
         let mut found = Vec::new();
         let mut unreadable = Vec::new();
         let is_source =
@@ -209,7 +213,11 @@ impl Grower<'_> {
         Ok((found, unreadable))
     }
 
-    async fn pods(&mut self, id: &ObjectId, selector: &str) -> anyhow::Result<Vec<Branch>> {
+    async fn pods(
+        &mut self,
+        id: &ObjectId,
+        selector: &str,
+    ) -> anyhow::Result<Vec<ObjectTreeBranch>> {
         let resource = self.site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
         let target =
             ResourceArgument { resource, namespace: Some(id.namespace.clone()), name: None };
@@ -227,8 +235,8 @@ impl Grower<'_> {
 }
 
 /// What stands for objects beyond the bound.
-fn unread(more: usize) -> Branch {
-    Branch {
+fn unread(more: usize) -> ObjectTreeBranch {
+    ObjectTreeBranch {
         object: format!("{more} more objects"),
         health: "Unknown".to_owned(),
         revision: String::new(),
@@ -237,8 +245,8 @@ fn unread(more: usize) -> Branch {
     }
 }
 
-fn left_out_of(target: &ResourceArgument, message: String) -> Branch {
-    Branch {
+fn left_out_of(target: &ResourceArgument, message: String) -> ObjectTreeBranch {
+    ObjectTreeBranch {
         object: target.resource.plural.clone(),
         health: "Unknown".to_owned(),
         revision: String::new(),
@@ -248,13 +256,13 @@ fn left_out_of(target: &ResourceArgument, message: String) -> Branch {
 }
 
 /// An object without what is below it.
-fn describe(id: &ObjectId, read: Read) -> Branch {
+fn describe(id: &ObjectId, read: ObjectReadResult) -> ObjectTreeBranch {
     let now = jiff::Timestamp::now();
     let (health, message, revision) = match &read {
         Err(error) => ("Unknown".to_owned(), error.clone(), String::new()),
         Ok(None) => ("NotFound".to_owned(), "does not exist".to_owned(), String::new()),
         Ok(Some(object)) if object_references::is_reconciled(id) => {
-            let row = Row::of(object, now);
+            let row = ObjectRow::of(object, now);
             let health = match row.ready.as_str() {
                 _ if row.is_suspended() => "Suspended",
                 "True" => "Ready",
@@ -280,14 +288,14 @@ fn describe(id: &ObjectId, read: Read) -> Branch {
             Err(error) => ("Unknown".to_owned(), error.to_string(), String::new()),
         },
     };
-    Branch { object: id.subject(), health, revision, message, below: Vec::new() }
+    ObjectTreeBranch { object: id.subject(), health, revision, message, below: Vec::new() }
 }
 
-fn draw(branch: &Branch, first: &str, rest: &str, on: Screen, out: &mut String) {
+fn draw(branch: &ObjectTreeBranch, first: &str, rest: &str, on: TerminalScreen, out: &mut String) {
     let colour = match branch.health.as_str() {
-        "Ready" | "Current" => Colour::Good,
-        "NotReady" | "Failed" | "NotFound" => Colour::Bad,
-        _ => Colour::Busy,
+        "Ready" | "Current" => TextColour::Good,
+        "NotReady" | "Failed" | "NotFound" => TextColour::Bad,
+        _ => TextColour::Busy,
     };
     let mut line = format!("{first}{}", clean(&branch.object));
     let mut more = format!(" {}", branch.health);
@@ -309,9 +317,14 @@ fn draw(branch: &Branch, first: &str, rest: &str, on: Screen, out: &mut String) 
 mod tests {
     use super::*;
 
-    fn branch(object: &str, health: &str, message: &str, below: Vec<Branch>) -> Branch {
+    fn branch(
+        object: &str,
+        health: &str,
+        message: &str,
+        below: Vec<ObjectTreeBranch>,
+    ) -> ObjectTreeBranch {
         let text = str::to_owned;
-        Branch {
+        ObjectTreeBranch {
             object: text(object),
             health: text(health),
             revision: String::new(),
@@ -344,9 +357,9 @@ mod tests {
 
     #[test]
     fn a_source_stands_above_what_uses_it_and_a_chart_below_the_release_that_it_is_made_for() {
-        let lines = |tree: &Branch| {
+        let lines = |tree: &ObjectTreeBranch| {
             let mut out = String::new();
-            draw(tree, "", "", Screen { width: None, is_coloured: false }, &mut out);
+            draw(tree, "", "", TerminalScreen { width: None, is_coloured: false }, &mut out);
             out
         };
         let web = || branch("Deployment/apps/web", "Current", "", vec![]);
@@ -371,7 +384,7 @@ mod tests {
         let map = branch("ConfigMap/apps/a", "Current", "", vec![]);
         let top = branch("Kustomization/apps/app", "NotReady", "", vec![web, map]);
         let mut out = String::new();
-        draw(&top, "", "", Screen { width: Some(52), is_coloured: false }, &mut out);
+        draw(&top, "", "", TerminalScreen { width: Some(52), is_coloured: false }, &mut out);
         let expected = "\
 Kustomization/apps/app NotReady
 ├─ Deployment/apps/web InProgress Available: 0/1

@@ -9,20 +9,22 @@ use clap::{Args as ClapArgs, ValueEnum};
 use crds::ConfigKind;
 use crds::helm::HelmRelease;
 use golang::GoRuntimeValue;
-use helm::values::{Layer, Leaf, coalesce, layers, process_dependencies, provenance, to_json};
-use reconcile::Outcome;
+use helm::values::{
+    ValuesLayer, ValuesLeaf, coalesce, layers, process_dependencies, provenance, to_json,
+};
+use reconcile::RunOutcome;
 use serde::Serialize;
 use serde_json::json;
 
+use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
-use super::kind;
+use super::kind_argument;
 use super::output::{ReportFormat, report};
-use super::scope::{ClusterScope, Site};
-use helm_controller::helm_release::values::{self, Objects, Values};
+use helm_controller::helm_release::values::{self, ReferencedObjects, ReleaseValues};
 use windlass_cli_helm::template::load_chart;
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Cell, Screen, Table, cut};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, cut};
 
 /// The flags of `windlass values`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -91,16 +93,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             print(&goyaml::emit(&values)?)?;
         }
         ValuesFormat::Table => {
-            print(&table(&shown, Screen::of_stdout()))?;
+            print(&table(&shown, TerminalScreen::of_stdout()))?;
             if shown.is_empty() {
-                say(Mark::Action, "neither spec.values nor spec.valuesFrom sets a value");
+                say(ProgressGlyph::Action, "neither spec.values nor spec.valuesFrom sets a value");
             }
         }
     }
     Ok(ExitCode::Success)
 }
 
-fn table(shown: &[ValueOrigin], on: Screen) -> String {
+fn table(shown: &[ValueOrigin], on: TerminalScreen) -> String {
     let rows = shown.iter().map(|it| {
         let value = match &it.value {
             serde_json::Value::String(text) => text.clone(),
@@ -108,22 +110,25 @@ fn table(shown: &[ValueOrigin], on: Screen) -> String {
         };
         let value = cut(&value, 60);
         let [path, value, source, overrode] =
-            [it.path.as_str(), &value, &it.source, &it.overrode.join(", ")].map(Cell::new);
+            [it.path.as_str(), &value, &it.source, &it.overrode.join(", ")].map(TableCell::new);
         vec![path, value, source.vital(), overrode]
     });
-    let mut table = Table::new(&["VALUE", "IS", "SET BY", "OVERRIDES"], on);
+    let mut table = PagedTable::new(&["VALUE", "IS", "SET BY", "OVERRIDES"], on);
     table.page(&rows.collect::<Vec<_>>())
 }
 
 /// What the values come from, from the lowest on, and what they come to.
-async fn gather(site: &Site, args: &Args) -> anyhow::Result<(Vec<Layer>, golang::value::Map)> {
+async fn gather(
+    site: &CommandScope,
+    args: &Args,
+) -> anyhow::Result<(Vec<ValuesLayer>, golang::value::GoMap)> {
     let words = match args.what.as_slice() {
         [name] if !name.contains('/') => vec!["helmrelease".to_owned(), name.clone()],
         words => words.to_vec(),
     };
-    let target = kind::one(&site.cluster, &words).await?;
+    let target = kind_argument::one(&site.cluster, &words).await?;
     ensure!(target.resource.gvk.kind == "HelmRelease", "only a HelmRelease has values");
-    let object = kind::read(site, &target).await?;
+    let object = kind_argument::read(site, &target).await?;
     let namespace = object.namespace().to_owned();
     let release: HelmRelease =
         serde_json::from_value(object.into_value()).context("the HelmRelease cannot be read")?;
@@ -136,26 +141,27 @@ async fn gather(site: &Site, args: &Args) -> anyhow::Result<(Vec<Layer>, golang:
         let key = reference.values_key.as_deref().unwrap_or("values.yaml");
         let name = format!("{}/{}:{key}", reference.kind.as_str(), reference.name);
         let values = compose(&namespace, &alone, &objects)?.map;
-        found.push(Layer { name, at: Vec::new(), values });
+        found.push(ValuesLayer { name, at: Vec::new(), values });
     }
     let mut inline = release.clone();
     inline.spec.values_from = Vec::new();
     let values = compose(&namespace, &inline, &objects)?.map;
-    found.push(Layer { name: "spec.values".to_owned(), at: Vec::new(), values });
+    found.push(ValuesLayer { name: "spec.values".to_owned(), at: Vec::new(), values });
     let Some(path) = &args.chart else { return Ok((found, whole.map)) };
     let mut chart = load_chart(path).map_err(anyhow::Error::msg)?;
     let own = layers(&chart);
     process_dependencies(&mut chart, &whole.map)?;
     // What is imported stands in the chart's values afterwards only.
-    let imported =
-        layers(&chart).into_iter().map(|it| Layer { name: format!("{} (import)", it.name), ..it });
+    let imported = layers(&chart)
+        .into_iter()
+        .map(|it| ValuesLayer { name: format!("{} (import)", it.name), ..it });
     let all = imported.chain(own).chain(found).collect();
     Ok((all, coalesce(&chart, &whole.map)?.values))
 }
 
 /// Reads what `valuesFrom` names.
-async fn read(site: &Site, namespace: &str, release: &HelmRelease) -> Objects {
-    let mut objects = Objects::new();
+async fn read(site: &CommandScope, namespace: &str, release: &HelmRelease) -> ReferencedObjects {
+    let mut objects = ReferencedObjects::new();
     for named in &release.spec.values_from {
         let place = (named.kind, named.name.clone());
         if objects.contains_key(&place) {
@@ -179,21 +185,25 @@ async fn read(site: &Site, namespace: &str, release: &HelmRelease) -> Objects {
     objects
 }
 
-fn compose(namespace: &str, release: &HelmRelease, objects: &Objects) -> anyhow::Result<Values> {
+fn compose(
+    namespace: &str,
+    release: &HelmRelease,
+    objects: &ReferencedObjects,
+) -> anyhow::Result<ReleaseValues> {
     match values::compose(namespace, &release.spec, objects) {
         Ok(values) => Ok(values),
-        Err(Outcome::Failed(_, text, _)) => bail!(text),
+        Err(RunOutcome::Failed(_, text, _)) => bail!(text),
         Err(_) => bail!("the values cannot be put together"),
     }
 }
 
-fn is_secret(leaf: &Leaf, layers: &[Layer]) -> bool {
+fn is_secret(leaf: &ValuesLeaf, layers: &[ValuesLayer]) -> bool {
     let is_of_secret = |at: usize| layers.get(at).is_some_and(|it| it.name.starts_with("Secret/"));
     // A value that no source has as it is may be put together from a Secret.
     leaf.source.map_or_else(|| layers.iter().any(|it| it.name.starts_with("Secret/")), is_of_secret)
 }
 
-fn show(leaf: &Leaf, layers: &[Layer]) -> ValueOrigin {
+fn show(leaf: &ValuesLeaf, layers: &[ValuesLayer]) -> ValueOrigin {
     let name = |at: usize| layers.get(at).map(|it| it.name.clone()).unwrap_or_default();
     let path = leaf.path.join(".").replace(".[", "[");
     let value = match is_secret(leaf, layers) {
@@ -210,7 +220,8 @@ fn show(leaf: &Leaf, layers: &[Layer]) -> ValueOrigin {
 }
 
 fn json_of(value: &GoRuntimeValue) -> serde_json::Value {
-    let table = golang::value::Map::new(golang::value::Type::Any, [("v".into(), value.clone())]);
+    let table =
+        golang::value::GoMap::new(golang::value::GoType::Any, [("v".into(), value.clone())]);
     to_json(&table).map(|it| it["v"].clone()).unwrap_or_default()
 }
 

@@ -28,7 +28,7 @@ pub(super) enum VersionFormat {
 
 /// What identifies a build.
 #[derive(Debug, Serialize)]
-struct Version {
+struct BuildVersion {
     /// The version of the release, with `v`.
     windlass: &'static str,
     /// The commit that it was built from; none where the build did not say it (`$WINDLASS_COMMIT`).
@@ -36,18 +36,18 @@ struct Version {
     /// As container images name it.
     platform: String,
     /// The versions that its engines reproduce.
-    engines: Engines,
+    engines: EngineVersions,
 }
 
 #[derive(Debug, Serialize)]
-struct Engines {
+struct EngineVersions {
     flux: &'static str,
     helm: &'static str,
     helmfile: &'static str,
     kustomize: &'static str,
 }
 
-impl Version {
+impl BuildVersion {
     fn of_this() -> Self {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -58,12 +58,17 @@ impl Version {
             windlass: concat!("v", env!("CARGO_PKG_VERSION")),
             commit: option_env!("WINDLASS_COMMIT").filter(|commit| !commit.is_empty()),
             platform: format!("{}/{architecture}", std::env::consts::OS),
-            engines: Engines { flux: "v2.9", helm: "v4.2", helmfile: "v1.8", kustomize: "v5.8.1" },
+            engines: EngineVersions {
+                flux: "v2.9",
+                helm: "v4.2",
+                helmfile: "v1.8",
+                kustomize: "v5.8.1",
+            },
         }
     }
 
     fn text(&self) -> String {
-        let Engines { flux, helm, helmfile, kustomize } = self.engines;
+        let EngineVersions { flux, helm, helmfile, kustomize } = self.engines;
         format!(
             "windlass: {}\ncommit: {}\nplatform: {}\nserves: flux {flux}, helm {helm}, helmfile {helmfile}, \
              kustomize {kustomize}\n",
@@ -79,7 +84,7 @@ impl Version {
 /// # Errors
 /// When stdout is closed.
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
-    let version = Version::of_this();
+    let version = BuildVersion::of_this();
     let text = match args.output {
         VersionFormat::Text => version.text(),
         VersionFormat::Json => format!("{}\n", serde_json::to_string_pretty(&version)?),
@@ -94,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_build_says_its_version_and_where_it_runs() {
-        let version = Version::of_this();
+        let version = BuildVersion::of_this();
         let text = version.text();
         assert!(text.starts_with(&format!("windlass: v{}\n", env!("CARGO_PKG_VERSION"))), "{text}");
         assert!(text.contains("\nplatform: linux/"), "{text}");

@@ -1,26 +1,26 @@
 //! `windlass why`: why an object is not ready, on one screen.
 //!
 //! Here: the screen. Below: everything that is not ready (`why/all.rs`). Elsewhere: the walk to the cause (engine
-//! `cause`), fetching its facts (`fact_source.rs`).
+//! `cause`), fetching its facts (`cluster_facts.rs`).
 
 mod all;
 
 use anyhow::bail;
-use cause::{Advice, State, Why};
+use cause::{CauseAdvice, ExaminedObjectState, StateExplanation};
 use clap::Args as ClapArgs;
 use objects::ObjectId;
 use reconcile::Time;
 use serde::Serialize;
 
+use super::cluster_facts::ClusterFactSource;
+use super::command_scope::{CommandScope, NamespaceScope};
 use super::complete;
-use super::fact_source::Facts;
-use super::kind::{self, ResourceArgument};
+use super::kind_argument::{self, ResourceArgument};
 use super::output::{ReportFormat, report};
-use super::scope::{NamespaceScope, Site};
-use windlass_cli_installation::operators;
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Colour, Screen, age, clean, cut, cut_within};
+use windlass_cli_runtime::table::{TerminalScreen, TextColour, age, clean, cut, cut_within};
 
 /// The flags of `windlass why`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if let Some(targets) = all::targets(&site, &args.what).await? {
             return all::run(site, args, &targets).await;
         }
-        let targets = kind::targets(&site.cluster, &args.what).await?;
+        let targets = kind_argument::targets(&site.cluster, &args.what).await?;
         args.scope.check(&targets)?;
         match targets.as_slice() {
             [target] => one(&site, args, target).await,
@@ -71,16 +71,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn one(site: &Site, args: &Args, target: &ResourceArgument) -> anyhow::Result<ExitCode> {
+async fn one(
+    site: &CommandScope,
+    args: &Args,
+    target: &ResourceArgument,
+) -> anyhow::Result<ExitCode> {
     let why = explain(site, target).await?;
     if report(&WhyReport::of(&why), args.output)?.is_none() {
-        print(&screen(&why, Screen::of_stdout(), jiff::Timestamp::now()))?;
+        print(&screen(&why, TerminalScreen::of_stdout(), jiff::Timestamp::now()))?;
     }
     Ok(exit_code(std::slice::from_ref(&why), false))
 }
 
 /// Explains several objects; those that do not exist are named, and the others are explained all the same.
-async fn each(site: &Site, args: &Args, targets: &[ResourceArgument]) -> anyhow::Result<ExitCode> {
+async fn each(
+    site: &CommandScope,
+    args: &Args,
+    targets: &[ResourceArgument],
+) -> anyhow::Result<ExitCode> {
     let mut whys = Vec::new();
     let mut absent = 0;
     for target in targets {
@@ -88,22 +96,22 @@ async fn each(site: &Site, args: &Args, targets: &[ResourceArgument]) -> anyhow:
             Ok(why) => whys.push(why),
             Err(error) => {
                 absent += 1;
-                say(Mark::Failure, &clean(&format!("{error:#}")));
+                say(ProgressGlyph::Failure, &clean(&format!("{error:#}")));
             }
         }
     }
     let reports: Vec<WhyReport<'_>> = whys.iter().map(WhyReport::of).collect();
     if report(&reports, args.output)?.is_none() {
         for why in &whys {
-            print(&screen(why, Screen::of_stdout(), jiff::Timestamp::now()))?;
+            print(&screen(why, TerminalScreen::of_stdout(), jiff::Timestamp::now()))?;
         }
     }
     Ok(exit_code(&whys, absent > 0))
 }
 
 /// Whether something was found, or could not be read.
-fn exit_code(whys: &[Why], is_unread: bool) -> ExitCode {
-    let is_hidden = |why: &Why| why.state == State::Hidden;
+fn exit_code(whys: &[StateExplanation], is_unread: bool) -> ExitCode {
+    let is_hidden = |why: &StateExplanation| why.state == ExaminedObjectState::Hidden;
     match () {
         () if whys.iter().any(|why| !is_hidden(why) && why.is_finding()) => ExitCode::ProblemsFound,
         () if is_unread || whys.iter().any(is_hidden) => ExitCode::Failed,
@@ -116,29 +124,32 @@ fn exit_code(whys: &[Why], is_unread: bool) -> ExitCode {
 struct WhyReport<'w> {
     summary: String,
     #[serde(flatten)]
-    why: &'w Why,
+    why: &'w StateExplanation,
 }
 
 impl<'w> WhyReport<'w> {
-    fn of(why: &'w Why) -> Self {
+    fn of(why: &'w StateExplanation) -> Self {
         Self { summary: why.line(), why }
     }
 }
 
-async fn explain(site: &Site, target: &ResourceArgument) -> anyhow::Result<Why> {
+async fn explain(
+    site: &CommandScope,
+    target: &ResourceArgument,
+) -> anyhow::Result<StateExplanation> {
     let namespace = site.namespace_of(target);
     let name = target.name.clone().unwrap_or_default();
     let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
-        let text = kind::absent(site, target).await.to_string();
+        let text = kind_argument::absent(site, target).await.to_string();
         let is_known = !text.ends_with("does not exist");
         bail!("{text}{}", if is_known { "" } else { UNAPPLIED });
     };
-    let mut facts = Facts::new(&site.cluster);
+    let mut facts = ClusterFactSource::new(&site.cluster);
     let id = object.id();
     facts.knows(&target.resource, object);
     let mut why = facts.explain(&id).await?;
     if cause::object_references::is_reconciled(&id) {
-        let remark = operators::remark(&site.cluster, jiff::Timestamp::now());
+        let remark = cluster_operators::remark(&site.cluster, jiff::Timestamp::now());
         why.remarks.extend(remark.await);
     }
     Ok(why)
@@ -152,15 +163,21 @@ const UNAPPLIED: &str = "; if it is in a repository or a chart, what should have
 const LEFT_COLUMN_CHARACTERS: usize = 9;
 
 /// The screen.
-pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
+pub(super) fn screen(why: &StateExplanation, on: TerminalScreen, now: Time) -> String {
     let (glyph, colour) = match why.state {
         // What may not be read, or is old, may be otherwise.
-        State::Ready if why.cause.is_none() && !why.remarks.is_empty() => ("⚠", Colour::Busy),
-        State::Ready if why.cause.is_none() => ("✔", Colour::Good),
-        State::Suspended if why.second.is_some() => ("✗", Colour::Bad),
-        State::Ready | State::Progressing | State::Suspended => ("◎", Colour::Busy),
-        State::Stale | State::Degraded => ("⚠", Colour::Busy),
-        State::NotReady | State::Missing | State::Hidden => ("✗", Colour::Bad),
+        ExaminedObjectState::Ready if why.cause.is_none() && !why.remarks.is_empty() => {
+            ("⚠", TextColour::Busy)
+        }
+        ExaminedObjectState::Ready if why.cause.is_none() => ("✔", TextColour::Good),
+        ExaminedObjectState::Suspended if why.second.is_some() => ("✗", TextColour::Bad),
+        ExaminedObjectState::Ready
+        | ExaminedObjectState::Progressing
+        | ExaminedObjectState::Suspended => ("◎", TextColour::Busy),
+        ExaminedObjectState::Stale | ExaminedObjectState::Degraded => ("⚠", TextColour::Busy),
+        ExaminedObjectState::NotReady
+        | ExaminedObjectState::Missing
+        | ExaminedObjectState::Hidden => ("✗", TextColour::Bad),
     };
     let mut out =
         format!("{} {}\n", on.paint(glyph, Some(colour)), on.wrapped(&clean(&why.line()), 2));
@@ -207,13 +224,13 @@ pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
 }
 
 /// A text with its title in the left column.
-fn titled(title: &str, text: &str, on: Screen) -> String {
+fn titled(title: &str, text: &str, on: TerminalScreen) -> String {
     let text = on.wrapped(&clean(text), LEFT_COLUMN_CHARACTERS);
     format!("{title:LEFT_COLUMN_CHARACTERS$}{text}\n")
 }
 
 /// What would help, and the command whole and on one line, to be copied.
-fn fix(advice: &Advice, on: Screen) -> String {
+fn fix(advice: &CauseAdvice, on: TerminalScreen) -> String {
     let command = advice.command.as_ref().map(|command| {
         let command = clean(command);
         format!("{:LEFT_COLUMN_CHARACTERS$}{command}\n", "")
@@ -226,15 +243,15 @@ fn fix(advice: &Advice, on: Screen) -> String {
 ///
 /// # Errors
 /// The API server did not respond.
-pub(super) async fn of(site: &Site, id: &ObjectId) -> anyhow::Result<Why> {
-    Facts::new(&site.cluster).explain(id).await
+pub(super) async fn of(site: &CommandScope, id: &ObjectId) -> anyhow::Result<StateExplanation> {
+    ClusterFactSource::new(&site.cluster).explain(id).await
 }
 
 /// The deepest cause of an object in one line, for other commands.
 ///
 /// # Errors
 /// The API server did not respond.
-pub(super) async fn line(site: &Site, id: &ObjectId) -> anyhow::Result<String> {
+pub(super) async fn line(site: &CommandScope, id: &ObjectId) -> anyhow::Result<String> {
     of(site, id).await.map(|why| clean(&why.line()))
 }
 
@@ -242,23 +259,23 @@ pub(super) async fn line(site: &Site, id: &ObjectId) -> anyhow::Result<String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use cause::{Cause, CauseStep, Problem, SecondCause};
+    use cause::{CauseKind, CauseStep, RootCause, SecondCause};
     use expect_test::expect;
 
     use super::*;
 
-    fn why() -> Why {
+    fn why() -> StateExplanation {
         let id = |kind: &str, name: &str| ObjectId::new("apps", name, "", kind);
         let since = Some("2026-11-24T11:55:00Z".parse().unwrap());
         let step =
             |id: ObjectId, text: &str| CauseStep { object: id, since, text: text.to_owned() };
-        Why {
+        StateExplanation {
             object: id("Kustomization", "shop"),
-            state: State::NotReady,
+            state: ExaminedObjectState::NotReady,
             message: "timeout".to_owned(),
-            cause: Some(Cause {
+            cause: Some(RootCause {
                 object: id("Pod", "web-1"),
-                problem: Problem::Container,
+                problem: CauseKind::Container,
                 text: "container 'app' CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed \
                        container"
                     .to_owned(),
@@ -274,7 +291,7 @@ mod tests {
                 "it is retried when its spec or GitRepository/apps/shop changes, and within 1m at the latest"
                     .to_owned(),
             ),
-            advice: Some(Advice {
+            advice: Some(CauseAdvice {
                 text: "read what the container printed".to_owned(),
                 command: Some("kubectl -n apps logs web-1 --all-containers --previous".to_owned()),
             }),
@@ -285,7 +302,7 @@ mod tests {
 
     fn at(width: usize) -> String {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        screen(&why(), Screen { width: Some(width), is_coloured: false }, now)
+        screen(&why(), TerminalScreen { width: Some(width), is_coloured: false }, now)
     }
 
     #[test]
@@ -324,36 +341,44 @@ mod tests {
     #[test]
     fn what_fails_besides_is_named_with_what_helps() {
         let mut why = why();
-        let cause = Cause {
+        let cause = RootCause {
             object: ObjectId::new("apps", "shop", "", "GitRepository"),
-            problem: Problem::Fetch,
+            problem: CauseKind::Fetch,
             text: "connection refused".to_owned(),
             since: None,
             lines: Vec::new(),
             event: None,
         };
-        let advice = Some(Advice { text: "check spec.url".to_owned(), command: None });
+        let advice = Some(CauseAdvice { text: "check spec.url".to_owned(), command: None });
         why.second = Some(SecondCause { cause, advice });
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        let text = screen(&why, Screen { width: Some(80), is_coloured: false }, now);
+        let text = screen(&why, TerminalScreen { width: Some(80), is_coloured: false }, now);
         let besides =
             "besides  GitRepository/apps/shop: connection refused\nfix      check spec.url\n";
         assert!(text.contains(besides), "{text}");
-        why.state = State::Suspended;
-        assert!(screen(&why, Screen { width: None, is_coloured: false }, now).starts_with("✗"));
+        why.state = ExaminedObjectState::Suspended;
+        assert!(
+            screen(&why, TerminalScreen { width: None, is_coloured: false }, now).starts_with("✗")
+        );
     }
 
     #[test]
     fn several_objects_have_the_status_of_the_worst() {
-        let of = |state: State| Why { state, cause: None, ..why() };
-        let code = |states: &[State], is_unread: bool| {
-            let whys: Vec<Why> = states.iter().map(|state| of(*state)).collect();
+        let of = |state: ExaminedObjectState| StateExplanation { state, cause: None, ..why() };
+        let code = |states: &[ExaminedObjectState], is_unread: bool| {
+            let whys: Vec<StateExplanation> = states.iter().map(|state| of(*state)).collect();
             exit_code(&whys, is_unread)
         };
-        assert_eq!(code(&[State::Ready], false), ExitCode::Success);
-        assert_eq!(code(&[State::Ready], true), ExitCode::Failed);
-        assert_eq!(code(&[State::Ready, State::Hidden], false), ExitCode::Failed);
-        assert_eq!(code(&[State::NotReady, State::Hidden], true), ExitCode::ProblemsFound);
+        assert_eq!(code(&[ExaminedObjectState::Ready], false), ExitCode::Success);
+        assert_eq!(code(&[ExaminedObjectState::Ready], true), ExitCode::Failed);
+        assert_eq!(
+            code(&[ExaminedObjectState::Ready, ExaminedObjectState::Hidden], false),
+            ExitCode::Failed
+        );
+        assert_eq!(
+            code(&[ExaminedObjectState::NotReady, ExaminedObjectState::Hidden], true),
+            ExitCode::ProblemsFound
+        );
     }
 
     /// The reasons that the files below a folder write, without those of tests.
@@ -414,10 +439,14 @@ mod tests {
             "NoEffect",
             "LeftOut",
         ];
-        let is_known =
-            |reason: &str| fine.contains(&reason) || cause::reason::problem(reason).is_some();
+        let is_known = |reason: &str| {
+            fine.contains(&reason) || cause::condition_reason::problem(reason).is_some()
+        };
         let unknown: Vec<_> = found.iter().filter(|reason| !is_known(reason)).collect();
-        assert!(unknown.is_empty(), "engines/cause/src/reason.rs does not know {unknown:?}");
+        assert!(
+            unknown.is_empty(),
+            "engines/cause/src/condition_reason.rs does not know {unknown:?}"
+        );
     }
 
     #[test]

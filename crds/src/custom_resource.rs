@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
 /// How a kind is called.
-pub struct Names {
+pub struct KindNames {
     /// Its API group.
     pub group: &'static str,
     /// The version of the group.
@@ -27,10 +27,10 @@ pub struct Names {
     pub cluster_scoped: bool,
     /// Whether it has a status, which is a subresource then.
     pub(crate) has_status: bool,
-    pub(crate) columns: &'static [Column],
+    pub(crate) columns: &'static [PrinterColumn],
 }
 
-impl Names {
+impl KindNames {
     /// Whether its objects record what happened, instead of saying what is to be.
     pub fn is_record(&self) -> bool {
         matches!(self.category, "fluxcd-audits" | "fluxcd-incidents")
@@ -42,15 +42,15 @@ impl Names {
     }
 }
 
-/// A kind that has [`Names`].
+/// A kind that has [`KindNames`].
 pub(crate) trait CustomResourceNames {
     /// How it is called.
-    const CALLED: &'static Names;
+    const CALLED: &'static KindNames;
 }
 
 /// A column of `kubectl get`.
 #[derive(Clone, Copy)]
-pub(crate) struct Column {
+pub(crate) struct PrinterColumn {
     pub(crate) name: &'static str,
     pub(crate) type_: &'static str,
     pub(crate) json_path: &'static str,
@@ -58,7 +58,7 @@ pub(crate) struct Column {
     pub(crate) priority: Option<i32>,
 }
 
-impl Column {
+impl PrinterColumn {
     /// A column that shows a text.
     pub(crate) const fn text(name: &'static str, json_path: &'static str) -> Self {
         Self { name, type_: "string", json_path, priority: None }
@@ -70,13 +70,13 @@ impl Column {
     }
 }
 
-pub(crate) const AGE: Column =
-    Column { type_: "date", ..Column::text("Age", ".metadata.creationTimestamp") };
-pub(crate) const READY: Column =
-    Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
-pub(crate) const STATUS: Column =
-    Column::text("Status", r#".status.conditions[?(@.type=="Ready")].message"#);
-pub(crate) const URL: Column = Column::text("URL", ".spec.url");
+pub(crate) const AGE: PrinterColumn =
+    PrinterColumn { type_: "date", ..PrinterColumn::text("Age", ".metadata.creationTimestamp") };
+pub(crate) const READY: PrinterColumn =
+    PrinterColumn::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
+pub(crate) const STATUS: PrinterColumn =
+    PrinterColumn::text("Status", r#".status.conditions[?(@.type=="Ready")].message"#);
+pub(crate) const URL: PrinterColumn = PrinterColumn::text("URL", ".spec.url");
 
 /// A root object as it is written: its type in front.
 #[derive(Serialize)]
@@ -134,7 +134,7 @@ macro_rules! custom_resource {
         }
 
         impl $kind {
-            const NAMES: $crate::custom_resource::Names = $crate::custom_resource::Names {
+            const NAMES: $crate::custom_resource::KindNames = $crate::custom_resource::KindNames {
                 group: $group,
                 version: $version,
                 kind: stringify!($kind),
@@ -155,7 +155,7 @@ macro_rules! custom_resource {
         }
 
         impl $crate::custom_resource::CustomResourceNames for $kind {
-            const CALLED: &'static $crate::custom_resource::Names = &Self::NAMES;
+            const CALLED: &'static $crate::custom_resource::KindNames = &Self::NAMES;
         }
 
         impl serde::Serialize for $kind {

@@ -49,7 +49,7 @@ use custom_resource::CustomResourceNames;
 
 pub use artifact::Artifact;
 pub use condition::Condition;
-pub use custom_resource::Names;
+pub use custom_resource::KindNames;
 pub use duration::GoDuration;
 pub use health_check::CustomHealthCheck;
 pub use inventory::{ResourceInventory, ResourceRef};
@@ -64,7 +64,7 @@ pub use reference::{
 /// A kind: its CRD, and its type for those who have objects as JSON.
 #[derive(Clone, Copy)]
 struct KindDefinition {
-    called: &'static Names,
+    called: &'static KindNames,
     crd: fn() -> CustomResourceDefinition,
     rewrite: fn(Value) -> Result<Value, serde_json::Error>,
 }
@@ -116,7 +116,7 @@ pub fn all() -> Vec<(String, CustomResourceDefinition)> {
 }
 
 /// How every kind is called, in the order of [`all`].
-pub fn names() -> impl Iterator<Item = &'static Names> {
+pub fn names() -> impl Iterator<Item = &'static KindNames> {
     KINDS.iter().map(|kind| kind.called)
 }
 

@@ -16,16 +16,16 @@ use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use crate::custom_resource::{Column, Names};
+use crate::custom_resource::{KindNames, PrinterColumn};
 
 /// Whether a kind is one of Flux's, so that its commands find it. `flux uninstall` deletes the CRDs that have its label, and
 /// takes the finalizers from objects of its own kinds only: others would be kept by theirs, and their CRDs for ever.
-fn is_of_flux(names: &Names) -> bool {
+fn is_of_flux(names: &KindNames) -> bool {
     names.group.ends_with(".toolkit.fluxcd.io")
 }
 
 /// Builds the CRD of a kind from its root type.
-pub(crate) fn crd<K: JsonSchema>(names: &Names) -> CustomResourceDefinition {
+pub(crate) fn crd<K: JsonSchema>(names: &KindNames) -> CustomResourceDefinition {
     let strings =
         |strings: &[&str]| strings.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     CustomResourceDefinition {
@@ -73,7 +73,7 @@ fn pair(key: &str, value: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(key.to_owned(), value.to_owned())])
 }
 
-fn column(column: &Column) -> CustomResourceColumnDefinition {
+fn column(column: &PrinterColumn) -> CustomResourceColumnDefinition {
     CustomResourceColumnDefinition {
         json_path: column.json_path.to_owned(),
         name: column.name.to_owned(),
@@ -89,7 +89,7 @@ fn props<K: JsonSchema>() -> JSONSchemaProps {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    let generator = settings.with_transform(Structural).into_generator();
+    let generator = settings.with_transform(StructuralSchemaRewriter).into_generator();
     let mut root = generator.into_root_schema_for::<K>();
     let root = root.ensure_object();
     // Kubernetes checks the presence of these itself, and Flux's CRDs ask for no spec.
@@ -123,9 +123,9 @@ fn type_and_metadata() -> [(&'static str, Value); 3] {
 ///
 /// An optional field is one that is not required; `null` is nothing that Flux's schemas admit.
 #[derive(Clone)]
-struct Structural;
+struct StructuralSchemaRewriter;
 
-impl Transform for Structural {
+impl Transform for StructuralSchemaRewriter {
     fn transform(&mut self, schema: &mut Schema) {
         transform_subschemas(self, schema);
         let Some(object) = schema.as_object_mut() else { return };

@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::authority::Authority;
+use crate::certificate_authority::TestCertificateAuthority;
 use crate::control_plane::write_private;
-use crate::reaper::Reaper;
-use http_request::Gate;
+use crate::process_reaper::ProcessReaper;
+use http_request::ApiRequestGate;
 
 /// What the API server, or the way to it, does wrong until [`ApiProxy::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,14 +52,14 @@ pub enum ApiFault {
 
 /// When the connection is lost, seen from the write at which it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
+pub enum ConnectionCutMoment {
     /// The API server never gets the request.
     Before,
     /// The API server has answered, and the answer never arrives.
     After,
 }
 
-impl std::fmt::Display for Moment {
+impl std::fmt::Display for ConnectionCutMoment {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.pad(match self {
             Self::Before => "before",
@@ -70,14 +70,14 @@ impl std::fmt::Display for Moment {
 
 /// A cut that has been ordered.
 #[derive(Debug)]
-pub struct Cut {
+pub struct ConnectionCutOrder {
     receiver: oneshot::Receiver<String>,
     /// The write at which the connection was lost, while other writes are still under way.
     request: Option<String>,
-    gate: Arc<Gate>,
+    gate: Arc<ApiRequestGate>,
 }
 
-impl Cut {
+impl ConnectionCutOrder {
     /// Waits until the cut has happened and the API server has finished every write that it got before.
     /// Returns the request at which it happened; none when the proxy ended or another cut was ordered.
     /// It may be given up and called again, until it has returned.
@@ -92,22 +92,22 @@ impl Cut {
 
 /// A running proxy. Ends when dropped or when this process ends.
 pub struct ApiProxy {
-    gate: Arc<Gate>,
+    gate: Arc<ApiRequestGate>,
     kubeconfig: PathBuf,
     /// The thread ends when this is dropped.
     _stop: oneshot::Sender<()>,
     /// Removes the folder with the kubeconfig.
-    _reaper: Reaper,
+    _reaper: ProcessReaper,
 }
 
 impl ApiProxy {
     /// Starts a proxy before the API server of a kubeconfig.
     pub fn start(kubeconfig: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-api-proxy-").tempdir()?.keep();
-        let reaper = Reaper::start(Some(&folder))?;
-        let authority = Authority::generate()?;
+        let reaper = ProcessReaper::start(Some(&folder))?;
+        let authority = TestCertificateAuthority::generate()?;
         let acceptor = connection::acceptor(&authority)?;
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(ApiRequestGate::default());
         let (stop, stopped) = oneshot::channel();
         let (sender, receiver) = std::sync::mpsc::channel();
         let served = gate.clone();
@@ -166,8 +166,12 @@ impl ApiProxy {
 
     /// Orders that the connection is lost at the `number`-th write from now on, counted from 1. From then on no request is
     /// answered, until [`ApiProxy::heal`]. Writes are counted anew.
-    pub fn cut_at(&self, number: usize, moment: Moment) -> Cut {
-        Cut { receiver: self.gate.cut_at(number, moment), request: None, gate: self.gate.clone() }
+    pub fn cut_at(&self, number: usize, moment: ConnectionCutMoment) -> ConnectionCutOrder {
+        ConnectionCutOrder {
+            receiver: self.gate.cut_at(number, moment),
+            request: None,
+            gate: self.gate.clone(),
+        }
     }
 
     /// The writes since the start or the last [`ApiProxy::cut_at`], as `METHOD path`, in order of arrival. Dry-runs,
@@ -182,13 +186,13 @@ type ListenResult = Result<Option<SocketAddr>>;
 /// The proxy's thread: tells its address, then serves until it is stopped.
 #[tokio::main(flavor = "current_thread")]
 async fn run(
-    gate: Arc<Gate>,
+    gate: Arc<ApiRequestGate>,
     kubeconfig: &Path,
     acceptor: tokio_rustls::TlsAcceptor,
     stopped: oneshot::Receiver<()>,
     tell: &std::sync::mpsc::Sender<ListenResult>,
 ) -> Result<()> {
-    let upstream = connection::Upstream::of(kubeconfig).await?;
+    let upstream = connection::UpstreamApiServer::of(kubeconfig).await?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no free port on loopback")?;
     tell.send(Ok(Some(listener.local_addr()?))).ok();
     tokio::select! {
@@ -198,7 +202,11 @@ async fn run(
 }
 
 /// A kubeconfig with another server and the authority that vouches for it, as JSON, which is YAML.
-fn redirected(kubeconfig: &Path, address: SocketAddr, authority: &Authority) -> Result<String> {
+fn redirected(
+    kubeconfig: &Path,
+    address: SocketAddr,
+    authority: &TestCertificateAuthority,
+) -> Result<String> {
     let text = std::fs::read_to_string(kubeconfig)
         .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
     let mut config: Value = serde_saphyr::from_str(&text)

@@ -8,15 +8,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::control_plane::{ControlPlane, State};
-use testbed::binaries::Binaries;
+use crate::control_plane::{ControlPlane, ControlPlaneStateFolder};
+use testbed::binaries::TestbedBinaries;
 
 /// The name of the control plane when none is given.
 pub const DEFAULT_NAME: &str = "dev";
 
 /// Starts the control plane `name`, and prints how to use it. Fine if it runs already.
 pub fn up(name: &str) -> Result<()> {
-    let state = State::open(name)?;
+    let state = ControlPlaneStateFolder::open(name)?;
     if is_running(&state) {
         println!("cluster `{name}` is running already");
     } else {
@@ -25,8 +25,10 @@ pub fn up(name: &str) -> Result<()> {
         println!("starting cluster `{name}`");
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         let mut report = |step: &str| println!("  {step}");
-        let plane =
-            runtime.block_on(ControlPlane::start_in(|| State::create(name), &mut report))?;
+        let plane = runtime.block_on(ControlPlane::start_in(
+            || ControlPlaneStateFolder::create(name),
+            &mut report,
+        ))?;
         plane.detach()?;
     }
     println!("\n  kubectl    eval \"$(cargo xtask cluster env {name})\"");
@@ -38,7 +40,7 @@ pub fn up(name: &str) -> Result<()> {
 
 /// Ends the control plane `name` and removes all it had. Fine if there is none.
 pub fn down(name: &str) -> Result<()> {
-    let state = State::open(name)?;
+    let state = ControlPlaneStateFolder::open(name)?;
     let existed = state.folder().exists();
     state.stop()?;
     if existed {
@@ -51,14 +53,14 @@ pub fn down(name: &str) -> Result<()> {
 
 /// Prints a table of all control planes.
 pub fn status() -> Result<()> {
-    let names = State::names()?;
+    let names = ControlPlaneStateFolder::names()?;
     if names.is_empty() {
         println!("no clusters; start one with `cargo xtask cluster up`");
         return Ok(());
     }
     println!("{:<12} {:<9} {:>8}  {:<26} KUBECONFIG", "NAME", "STATE", "MEMORY", "SERVER");
     for name in names {
-        let Ok(state) = State::open(&name) else { continue };
+        let Ok(state) = ControlPlaneStateFolder::open(&name) else { continue };
         println!("{}", row(&name, &state));
     }
     Ok(())
@@ -66,12 +68,12 @@ pub fn status() -> Result<()> {
 
 /// Prints shell commands that make `kubectl` use the control plane `name`, for `eval`.
 pub fn env(name: &str) -> Result<()> {
-    let state = State::open(name)?;
+    let state = ControlPlaneStateFolder::open(name)?;
     ensure!(
         is_running(&state),
         "cluster `{name}` is not running; start it with `cargo xtask cluster up {name}`"
     );
-    let binaries = Binaries::ensure()?;
+    let binaries = TestbedBinaries::ensure()?;
     let bin = binaries.path("kubectl")?.parent().context("kubectl has no folder")?;
     println!("export KUBECONFIG={}", quote(&state.kubeconfig()));
     println!("export WINDLASS_TEST_KUBECONFIG={}", quote(&state.kubeconfig()));
@@ -80,13 +82,13 @@ pub fn env(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn is_running(state: &State) -> bool {
+fn is_running(state: &ControlPlaneStateFolder) -> bool {
     state.record().is_some_and(|record| {
         !record.processes.is_empty() && record.processes.values().all(|&id| state.owns(id))
     })
 }
 
-fn row(name: &str, state: &State) -> String {
+fn row(name: &str, state: &ControlPlaneStateFolder) -> String {
     let record = state.record();
     let ids = || record.iter().flat_map(|record| record.processes.values().copied());
     let alive = ids().filter(|&id| state.owns(id)).count();

@@ -2,14 +2,14 @@
 //! scheduler, and kwok for one node and its pods.
 //!
 //! Here: starting it in order, and what it hands out (kubeconfigs, logs).
-//! Elsewhere: the files it lives in (`state`), the flags of its programs (`programs`), its
+//! Elsewhere: the files it lives in (`state_folder`), the flags of its programs (`programs`), its
 //! first objects (`first_objects`), the programs themselves (`testbed::binaries`), how pods behave
 //! (`testbed/kwok/stages.yaml`).
 
 mod first_objects;
 mod kubeconfig;
 mod programs;
-mod state;
+mod state_folder;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::authority::Authority;
-use crate::random::Random;
-use crate::reaper::Reaper;
-use testbed::binaries::Binaries;
+use crate::certificate_authority::TestCertificateAuthority;
+use crate::process_reaper::ProcessReaper;
+use crate::random_sequence::RandomSequence;
+use testbed::binaries::TestbedBinaries;
 
 pub use kubeconfig::client;
-pub use state::State;
-pub(crate) use state::write_private;
+pub use state_folder::ControlPlaneStateFolder;
+pub(crate) use state_folder::write_private;
 
 /// The user that the program under test is: a service account, so that RBAC and the API server's
 /// flow control apply to it as in a real cluster.
@@ -37,17 +37,17 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// A running control plane. Ends with this process, or when dropped, and leaves nothing.
 #[derive(Debug)]
 pub struct ControlPlane {
-    state: State,
+    state: ControlPlaneStateFolder,
     server: String,
-    authority: Authority,
-    reaper: Option<Reaper>,
+    authority: TestCertificateAuthority,
+    reaper: Option<ProcessReaper>,
     children: Vec<(&'static str, Child)>,
 }
 
 impl ControlPlane {
     /// Starts one in a temporary folder.
     pub async fn start() -> Result<Self> {
-        Self::start_in(State::temporary, &mut |_| {}).await
+        Self::start_in(ControlPlaneStateFolder::temporary, &mut |_| {}).await
     }
 
     /// Starts one in the folder that `state` makes, and reports each step to `report`.
@@ -56,10 +56,10 @@ impl ControlPlane {
     /// exist, and so does the namespace `flux-system` with its service account `windlass`.
     /// `state` is asked again, for an empty folder, when another program took a port of ours.
     pub async fn start_in(
-        state: impl Fn() -> Result<State>,
+        state: impl Fn() -> Result<ControlPlaneStateFolder>,
         report: &mut (dyn FnMut(&str) + Send),
     ) -> Result<Self> {
-        let binaries = tokio::task::spawn_blocking(Binaries::ensure).await??;
+        let binaries = tokio::task::spawn_blocking(TestbedBinaries::ensure).await??;
         let mut attempt = 1;
         loop {
             match Self::try_start(&binaries, state()?, report).await {
@@ -75,18 +75,18 @@ impl ControlPlane {
     }
 
     async fn try_start(
-        binaries: &Binaries,
-        state: State,
+        binaries: &TestbedBinaries,
+        state: ControlPlaneStateFolder,
         report: &mut (dyn FnMut(&str) + Send),
     ) -> Result<Self> {
         let start = Instant::now();
         let mut done =
             |what: &str| report(&format!("{what} ({:.1} s)", start.elapsed().as_secs_f64()));
-        let reaper = Reaper::start(Some(state.folder()))?;
+        let reaper = ProcessReaper::start(Some(state.folder()))?;
         let ports: [u16; 4] = free_ports()?;
         let [api, ..] = ports;
         let server = format!("https://127.0.0.1:{api}");
-        let authority = Authority::generate()?;
+        let authority = TestCertificateAuthority::generate()?;
         state.write_credentials(&authority, &server)?;
         let mut plane =
             Self { state, server, authority, reaper: Some(reaper), children: Vec::new() };
@@ -105,7 +105,7 @@ impl ControlPlane {
     }
 
     /// The state folder: certificates, kubeconfigs, logs.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ControlPlaneStateFolder {
         &self.state
     }
 
@@ -134,7 +134,7 @@ impl ControlPlane {
         let issued = self.authority.issue_user(user, group.as_slice())?;
         let path =
             self.state.folder().join(format!("{}.kubeconfig", user.replace(['/', ':'], "-")));
-        let who = kubeconfig::Credential::Certificate(&issued);
+        let who = kubeconfig::KubeconfigCredential::Certificate(&issued);
         let text = kubeconfig::render(&self.server, self.authority.certificate(), user, &who);
         write_private(&path, &text)?;
         Ok(path)
@@ -145,14 +145,14 @@ impl ControlPlane {
         let client = client(&self.kubeconfig()).await?;
         let token = first_objects::request_token(&client, namespace, name).await?;
         let path = self.state.folder().join(format!("{namespace}-{name}.kubeconfig"));
-        let who = kubeconfig::Credential::Token(&token);
+        let who = kubeconfig::KubeconfigCredential::Token(&token);
         let text = kubeconfig::render(&self.server, self.authority.certificate(), name, &who);
         write_private(&path, &text)?;
         Ok(path)
     }
 
-    /// Lets the control plane outlive this process; [`State::stop`] ends it.
-    pub fn detach(mut self) -> Result<State> {
+    /// Lets the control plane outlive this process; [`ControlPlaneStateFolder::stop`] ends it.
+    pub fn detach(mut self) -> Result<ControlPlaneStateFolder> {
         let mut processes = Vec::new();
         if let Some(reaper) = self.reaper.take() {
             processes.push(("keeper", reaper.id()));
@@ -163,7 +163,7 @@ impl ControlPlane {
         Ok(self.state.clone())
     }
 
-    fn spawn(&mut self, programs: &mut [programs::Program]) -> Result<()> {
+    fn spawn(&mut self, programs: &mut [programs::ProgramLaunch]) -> Result<()> {
         let reaper = self.reaper.as_ref().context("the control plane is detached")?;
         for program in programs {
             let child = reaper.spawn(&mut program.command, &self.state.log(program.name))?;
@@ -217,7 +217,8 @@ const PORT_SEARCH_RANGE: std::ops::Range<u16> = 15_000..32_000;
 /// Ports on which no program listens. They are all held before any is let go, so they differ; until a
 /// program binds its own, another may take it, which the start notices and repeats.
 pub(crate) fn free_ports<const PORT_COUNT: usize>() -> Result<[u16; PORT_COUNT]> {
-    let mut random = Random::new(Random::seed() ^ (u64::from(std::process::id()) << 32));
+    let mut random =
+        RandomSequence::new(RandomSequence::seed() ^ (u64::from(std::process::id()) << 32));
     let mut held = Vec::with_capacity(PORT_COUNT);
     for _ in 0..PORT_SEARCH_RANGE.len() {
         if held.len() == PORT_COUNT {

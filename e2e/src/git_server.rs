@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
-use crate::authority::Authority;
-use crate::reaper::Reaper;
+use crate::certificate_authority::TestCertificateAuthority;
+use crate::process_reaper::ProcessReaper;
 
 pub use repository::StoryRepository;
 pub use ssh::SshServer;
@@ -27,7 +27,7 @@ pub(crate) use tls::{LOOPBACK, acceptor};
 
 /// Who may read.
 #[derive(Clone, Default)]
-pub enum Access {
+pub enum GitReadAccess {
     /// Every client.
     #[default]
     Open,
@@ -65,40 +65,44 @@ pub struct GitServerRequest {
 pub struct GitServer {
     address: SocketAddr,
     folder: PathBuf,
-    authority: Option<Authority>,
+    authority: Option<TestCertificateAuthority>,
     requests: Arc<Mutex<Vec<GitServerRequest>>>,
     is_stalling: watch::Sender<bool>,
     waiting: Arc<Mutex<Vec<Weak<()>>>>,
     /// The thread ends when this is dropped.
     _stop: oneshot::Sender<()>,
-    reaper: Reaper,
+    reaper: ProcessReaper,
 }
 
 impl GitServer {
     /// Starts a server over plain HTTP.
-    pub fn start(access: Access) -> Result<Self> {
+    pub fn start(access: GitReadAccess) -> Result<Self> {
         Self::start_with(access, None, false)
     }
 
     /// Starts a server over HTTPS, with a certificate that only [`GitServer::authority`] vouches
     /// for.
-    pub fn start_tls(access: Access) -> Result<Self> {
-        Self::start_with(access, Some(Authority::generate()?), false)
+    pub fn start_tls(access: GitReadAccess) -> Result<Self> {
+        Self::start_with(access, Some(TestCertificateAuthority::generate()?), false)
     }
 
     /// [`GitServer::start_tls`], which accepts only clients with a certificate of [`GitServer::authority`].
-    pub fn start_mutual_tls(access: Access) -> Result<Self> {
-        Self::start_with(access, Some(Authority::generate()?), true)
+    pub fn start_mutual_tls(access: GitReadAccess) -> Result<Self> {
+        Self::start_with(access, Some(TestCertificateAuthority::generate()?), true)
     }
 
-    fn start_with(access: Access, authority: Option<Authority>, is_mutual: bool) -> Result<Self> {
+    fn start_with(
+        access: GitReadAccess,
+        authority: Option<TestCertificateAuthority>,
+        is_mutual: bool,
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-git-").tempdir()?.keep();
-        let reaper = Reaper::start(Some(&folder))?;
+        let reaper = ProcessReaper::start(Some(&folder))?;
         std::fs::create_dir(folder.join("served")).context("cannot create the served folder")?;
         let requests = Arc::new(Mutex::new(Vec::new()));
         let waiting = Arc::default();
         let (is_stalling, stalling) = watch::channel(true);
-        let backend = http::Backend {
+        let backend = http::GitHttpBackend {
             root: folder.join("served"),
             access,
             requests: Arc::clone(&requests),
@@ -162,7 +166,7 @@ impl GitServer {
     }
 
     /// Who vouches for the server's certificate; none over plain HTTP.
-    pub fn authority(&self) -> Option<&Authority> {
+    pub fn authority(&self) -> Option<&TestCertificateAuthority> {
         self.authority.as_ref()
     }
 
@@ -188,7 +192,7 @@ type ListenResult = Result<Option<SocketAddr>>;
 /// The server's thread: tells its address, then serves until it is stopped.
 #[tokio::main(flavor = "current_thread")]
 async fn run(
-    backend: http::Backend,
+    backend: http::GitHttpBackend,
     acceptor: Option<tokio_rustls::TlsAcceptor>,
     stopped: oneshot::Receiver<()>,
     tell: &std::sync::mpsc::Sender<ListenResult>,
@@ -198,7 +202,7 @@ async fn run(
     let router = http::router(backend);
     let serve = async {
         match acceptor {
-            Some(acceptor) => axum::serve(tls::Listener::new(listener, acceptor), router).await,
+            Some(acceptor) => axum::serve(tls::TlsListener::new(listener, acceptor), router).await,
             None => axum::serve(listener, router).await,
         }
     };

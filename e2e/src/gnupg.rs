@@ -1,6 +1,6 @@
 //! Homes of GnuPG, each with a key that is made for it.
 //!
-//! Elsewhere: signing commits, tags and texts with such a key ([`crate::signer`]).
+//! Elsewhere: signing commits, tags and texts with such a key ([`crate::signing_key`]).
 
 use std::path::Path;
 use std::process::Command;
@@ -18,13 +18,13 @@ const CREATION_TIME: &str = "20250101T000000";
 const SIGNING_TIME: &str = "20250101T010000";
 
 /// A home with one key without a passphrase. The agent that GnuPG starts ends with it.
-pub struct GnuPg {
+pub struct GnuPgHome {
     home: tempfile::TempDir,
     /// What every call has: where the home is, and what time it is there.
     options: Vec<String>,
 }
 
-impl GnuPg {
+impl GnuPgHome {
     /// A home whose key has an algorithm and a usage, in the words of `gpg --quick-generate-key`.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl GnuPg {
     /// A home in the past, whose key has expired since; what it signs is signed before that.
     ///
     /// # Errors
-    /// As [`GnuPg::with_key`].
+    /// As [`GnuPgHome::with_key`].
     pub fn with_expired_key() -> Result<Self> {
         let mut made =
             Self::generate(&["--faked-system-time", CREATION_TIME], ["ed25519", "sign", "1d"])?;
@@ -124,7 +124,7 @@ impl GnuPg {
     }
 }
 
-impl Drop for GnuPg {
+impl Drop for GnuPgHome {
     fn drop(&mut self) {
         let kill = ["--kill", "gpg-agent"];
         drop(Command::new("gpgconf").arg("--homedir").arg(self.home()).args(kill).status());

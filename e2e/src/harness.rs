@@ -6,7 +6,7 @@
 //! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
 //! repositories (`manifests`), windlass as it was installed (`installed_windlass`), the commands of a page
 //! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), how objects are stored under a
-//! CRD (`definitions`), the servers around it (`crate::git_server`, `crate::operator`).
+//! CRD (`definitions`), the servers around it (`crate::git_server`, `crate::operator_process`).
 //!
 //! ```no_run
 //! # use e2e::harness::{Story, StoryTarget};
@@ -44,7 +44,7 @@ use anyhow::{Result, bail};
 pub use story::{Story, StoryTarget};
 pub use subprocess::run_in_subprocess;
 pub use test_bed::Testbed;
-pub use windlass::{Windlass, create_crds};
+pub use windlass::{WindlassProcess, create_crds};
 
 /// How much longer than a story says it waits, since others run beside it on a machine that may be slow: what comes at all
 /// comes no later for that.

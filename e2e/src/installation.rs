@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::control_plane::{self, ControlPlane, State};
-use crate::git_server::{Access, GitServer};
-use crate::operator::{self, Operator};
+use crate::control_plane::{self, ControlPlane, ControlPlaneStateFolder};
+use crate::git_server::{GitReadAccess, GitServer};
+use crate::operator_process::{self, OperatorProcess};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use kube::Client;
-use testbed::binaries::Binaries;
+use testbed::binaries::TestbedBinaries;
 use tokio::runtime::Runtime;
 
 use testbed::progress::{self, dim, step};
 use testbed::{machine, released, root};
 
-pub use watch::{Selection, Watch, WatchedObject};
+pub use watch::{ObjectWatch, WatchSelection, WatchedObject};
 
 /// How long windlass may take to say that it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ const LOG_LINES: usize = 25;
 
 /// How the program is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Build {
+pub enum BuildProfile {
     /// As while developing.
     Debug,
     /// As it is shipped.
@@ -49,25 +49,25 @@ pub enum Build {
 
 /// What serves the Flux APIs there.
 #[derive(Debug, Clone, Copy)]
-pub enum Serving<'a> {
+pub enum FluxApiServer<'a> {
     /// windlass, with flags besides its addresses.
-    Windlass(Build, &'a [String]),
+    Windlass(BuildProfile, &'a [String]),
     /// Command lines, for a shell, of programs that find the cluster by `$KUBECONFIG`; and the CRDs they need,
     /// which are ours when none are given.
     Programs(&'a [String], &'a [PathBuf]),
 }
 
 /// A running windlass and everything around it. All of it ends when this is dropped or the process ends.
-pub struct Installation {
+pub struct TestInstallation {
     // Dropped in this order: windlass first, then what it talks to.
-    operators: Vec<Operator>,
+    operators: Vec<OperatorProcess>,
     git: GitServer,
-    cluster: Cluster,
+    cluster: InstallationCluster,
     client: Client,
 }
 
 /// Where objects are.
-struct Cluster {
+struct InstallationCluster {
     /// Ours to end, unless it was given to us.
     plane: Option<ControlPlane>,
     /// The administrator's kubeconfig.
@@ -77,7 +77,7 @@ struct Cluster {
     kubectl: PathBuf,
 }
 
-impl Cluster {
+impl InstallationCluster {
     fn ours(plane: ControlPlane, kubectl: PathBuf) -> Self {
         let kubeconfig = plane.kubeconfig();
         let operator_kubeconfig = plane.operator_kubeconfig();
@@ -112,33 +112,36 @@ impl Cluster {
     }
 }
 
-impl Installation {
+impl TestInstallation {
     /// Builds and starts everything, a step at a time. `flags` are given to `windlass serve` besides its addresses.
     ///
     /// # Errors
     /// The step that failed, with the end of the log where a program ended.
-    pub fn start(runtime: &Runtime, build: Build, flags: &[&str]) -> anyhow::Result<Self> {
+    pub fn start(runtime: &Runtime, build: BuildProfile, flags: &[&str]) -> anyhow::Result<Self> {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
-        Self::start_with(runtime, Serving::Windlass(build, &flags))
+        Self::start_with(runtime, FluxApiServer::Windlass(build, &flags))
     }
 
     /// The same with whatever serves the APIs.
     ///
     /// # Errors
-    /// As [`Installation::start`].
-    pub fn start_with(runtime: &Runtime, serving: Serving<'_>) -> anyhow::Result<Self> {
+    /// As [`TestInstallation::start`].
+    pub fn start_with(runtime: &Runtime, serving: FluxApiServer<'_>) -> anyhow::Result<Self> {
         step("what the machine needs", machine::ensure)?;
-        let binaries = step("programs of the control plane", Binaries::ensure)?;
+        let binaries = step("programs of the control plane", TestbedBinaries::ensure)?;
         let kubectl = binaries.path("kubectl")?.to_owned();
-        if let Serving::Windlass(build, _) = serving {
+        if let FluxApiServer::Windlass(build, _) = serving {
             step("windlass itself", || make(build))?;
         }
         let plane =
             step("control plane: etcd, API server, controllers, scheduler, one node", || {
                 let mut report = |what: &str| eprintln!("  {}", dim(what));
-                runtime.block_on(ControlPlane::start_in(State::temporary, &mut report))
+                runtime.block_on(ControlPlane::start_in(
+                    ControlPlaneStateFolder::temporary,
+                    &mut report,
+                ))
             })?;
-        Self::start_at(runtime, Cluster::ours(plane, kubectl), serving)
+        Self::start_at(runtime, InstallationCluster::ours(plane, kubectl), serving)
     }
 
     /// Starts windlass and a Git server for a cluster that is there. Neither needs a program built from Go.
@@ -148,27 +151,31 @@ impl Installation {
     pub fn start_on(
         runtime: &Runtime,
         kubeconfig: &Path,
-        build: Build,
+        build: BuildProfile,
         flags: &[&str],
     ) -> anyhow::Result<Self> {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         step("windlass itself", || make(build))?;
-        let cluster = Cluster {
+        let cluster = InstallationCluster {
             plane: None,
             kubeconfig: kubeconfig.to_owned(),
             operator_kubeconfig: kubeconfig.to_owned(),
             kubectl: "kubectl".into(),
         };
-        Self::start_at(runtime, cluster, Serving::Windlass(build, &flags))
+        Self::start_at(runtime, cluster, FluxApiServer::Windlass(build, &flags))
     }
 
-    fn start_at(runtime: &Runtime, cluster: Cluster, serving: Serving<'_>) -> anyhow::Result<Self> {
+    fn start_at(
+        runtime: &Runtime,
+        cluster: InstallationCluster,
+        serving: FluxApiServer<'_>,
+    ) -> anyhow::Result<Self> {
         let client = runtime.block_on(control_plane::client(&cluster.kubeconfig))?;
         step("CRDs of the Flux kinds", || match serving {
-            Serving::Programs(_, given) if !given.is_empty() => cluster.install_crds(given),
+            FluxApiServer::Programs(_, given) if !given.is_empty() => cluster.install_crds(given),
             _ => cluster.install_crds(&[root().join(CRDS)]),
         })?;
-        let git = step("Git server", || GitServer::start(Access::Open))?;
+        let git = step("Git server", || GitServer::start(GitReadAccess::Open))?;
         let operators = start_operators(&cluster, serving)?;
         Ok(Self { operators, git, cluster, client })
     }
@@ -177,7 +184,7 @@ impl Installation {
     ///
     /// # Errors
     /// When something does not end, or does not start.
-    pub fn serve(&mut self, serving: Serving<'_>) -> anyhow::Result<()> {
+    pub fn serve(&mut self, serving: FluxApiServer<'_>) -> anyhow::Result<()> {
         for mut operator in self.operators.drain(..) {
             operator.stop(READY_LIMIT)?;
         }
@@ -205,7 +212,7 @@ impl Installation {
 
     /// The process ids of what serves the APIs.
     pub fn operators(&self) -> Vec<u32> {
-        self.operators.iter().filter_map(Operator::id).collect()
+        self.operators.iter().filter_map(OperatorProcess::id).collect()
     }
 
     /// The administrator's kubeconfig.
@@ -303,7 +310,7 @@ impl Installation {
 ///
 /// # Errors
 /// When it does not build; the compiler has said why.
-pub fn make(build: Build) -> anyhow::Result<()> {
+pub fn make(build: BuildProfile) -> anyhow::Result<()> {
     if std::env::var_os(GIVEN).is_some() { Ok(()) } else { make_packages(build, &["windlass"]) }
 }
 
@@ -311,14 +318,14 @@ pub fn make(build: Build) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When they cannot be built; the compiler has said why.
-pub fn make_packages(build: Build, packages: &[&str]) -> anyhow::Result<()> {
+pub fn make_packages(build: BuildProfile, packages: &[&str]) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.arg("build").current_dir(root());
     for package in packages {
         command.args(["--package", package]);
     }
-    if build == Build::Release {
+    if build == BuildProfile::Release {
         command.arg("--release");
     }
     let status = command.status().context("cargo cannot be started")?;
@@ -330,37 +337,44 @@ pub fn make_packages(build: Build, packages: &[&str]) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When it is not there.
-pub fn program(build: Build) -> anyhow::Result<PathBuf> {
-    if build == Build::Debug || std::env::var_os(GIVEN).is_some() {
-        return operator::binary();
+pub fn program(build: BuildProfile) -> anyhow::Result<PathBuf> {
+    if build == BuildProfile::Debug || std::env::var_os(GIVEN).is_some() {
+        return operator_process::binary();
     }
     let path = released("windlass")?;
     ensure!(path.is_file(), "{} is not there; set {GIVEN}", path.display());
     Ok(path)
 }
 
-fn start_operators(cluster: &Cluster, serving: Serving<'_>) -> anyhow::Result<Vec<Operator>> {
+fn start_operators(
+    cluster: &InstallationCluster,
+    serving: FluxApiServer<'_>,
+) -> anyhow::Result<Vec<OperatorProcess>> {
     match serving {
-        Serving::Windlass(build, flags) => step("windlass serve", || {
+        FluxApiServer::Windlass(build, flags) => step("windlass serve", || {
             let mut operator = start_operator(build, cluster, flags)?;
             await_ready(&mut operator, 0)?;
             Ok(vec![operator])
         }),
-        Serving::Programs(lines, _) => {
+        FluxApiServer::Programs(lines, _) => {
             lines.iter().map(|line| step(line, || start_program(line, cluster))).collect()
         }
     }
 }
 
 /// Starts a program that needs no setting but the address of the cluster. `{folder}` is a folder of its own.
-fn start_program(line: &str, cluster: &Cluster) -> anyhow::Result<Operator> {
+fn start_program(line: &str, cluster: &InstallationCluster) -> anyhow::Result<OperatorProcess> {
     let kubeconfig = cluster.operator_kubeconfig.display().to_string();
     // The shell gives its place to the program, so that its id is the program's.
     let arguments = vec!["-c".into(), format!("exec {line}")];
-    Operator::start_with("/bin/sh".into(), arguments, &[("KUBECONFIG", &kubeconfig)])
+    OperatorProcess::start_with("/bin/sh".into(), arguments, &[("KUBECONFIG", &kubeconfig)])
 }
 
-fn start_operator(build: Build, cluster: &Cluster, flags: &[String]) -> anyhow::Result<Operator> {
+fn start_operator(
+    build: BuildProfile,
+    cluster: &InstallationCluster,
+    flags: &[String],
+) -> anyhow::Result<OperatorProcess> {
     let mut arguments: Vec<String> = vec![
         "serve".into(),
         format!("--kubeconfig={}", cluster.operator_kubeconfig.display()),
@@ -372,11 +386,11 @@ fn start_operator(build: Build, cluster: &Cluster, flags: &[String]) -> anyhow::
     arguments.extend(["storage", "metrics", "health"].map(|it| format!("--{it}-addr=127.0.0.1:0")));
     arguments.push("--receiverAddr=127.0.0.1:0".into());
     arguments.extend(flags.iter().cloned());
-    Operator::start_with(program(build)?, arguments, &[])
+    OperatorProcess::start_with(program(build)?, arguments, &[])
 }
 
 /// Waits until `/readyz` says so, at an address that the log names behind its first `said` bytes.
-fn await_ready(operator: &mut Operator, said: usize) -> anyhow::Result<()> {
+fn await_ready(operator: &mut OperatorProcess, said: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_LIMIT;
     loop {
         let log = operator.log()?;

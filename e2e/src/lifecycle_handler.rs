@@ -14,7 +14,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 /// What a handler found.
-pub struct Finding {
+pub struct LifecycleHandlerFinding {
     /// Whether the operation may continue.
     pub is_good: bool,
     /// For people.
@@ -29,7 +29,7 @@ pub async fn handle(
     client: Client,
     namespace: &str,
     key: &str,
-    find: impl AsyncFn(&LifecycleEventSpec) -> Result<Finding>,
+    find: impl AsyncFn(&LifecycleEventSpec) -> Result<LifecycleHandlerFinding>,
 ) -> Result<()> {
     let user = own_name(&client).await?;
     let events = Api::<LifecycleEvent>::namespaced(client, namespace);
@@ -44,8 +44,8 @@ pub async fn handle(
         let running = json!({"phase": "Running", "answeredBy": user, "message": "checking"});
         write(&events, &event, &running).await?;
         let answer = match find(&event.spec).await {
-            Ok(Finding { is_good: true, message }) => ("Succeeded", message),
-            Ok(Finding { is_good: false, message }) => ("Failed", message),
+            Ok(LifecycleHandlerFinding { is_good: true, message }) => ("Succeeded", message),
+            Ok(LifecycleHandlerFinding { is_good: false, message }) => ("Failed", message),
             Err(error) => ("Failed", format!("{error:#}")),
         };
         let (phase, message) = answer;

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::cluster_command::{self, DEFAULT_NAME};
-use e2e::installation::{Installation, Serving};
+use e2e::installation::{FluxApiServer, TestInstallation};
 use testbed::{machine, progress};
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
-struct Arguments {
+struct E2eArguments {
     #[command(subcommand)]
     command: E2eCommand,
 }
@@ -19,7 +19,7 @@ enum E2eCommand {
     /// Run a real control plane on this machine
     Cluster {
         #[command(subcommand)]
-        command: Cluster,
+        command: ControlPlaneCommand,
     },
     /// Start a program on a control plane, and end when it is ready
     #[command(hide = true)]
@@ -31,7 +31,7 @@ enum E2eCommand {
 
 /// What is to be done with which control plane.
 #[derive(Debug, Subcommand)]
-enum Cluster {
+enum ControlPlaneCommand {
     /// Start one; fine if it runs already
     Up {
         /// Its name
@@ -56,23 +56,27 @@ enum Cluster {
 
 fn run(command: E2eCommand) -> anyhow::Result<()> {
     match command {
-        E2eCommand::Cluster { command: Cluster::Up { name } } => {
+        E2eCommand::Cluster { command: ControlPlaneCommand::Up { name } } => {
             machine::ensure()?;
             cluster_command::up(&name)
         }
-        E2eCommand::Cluster { command: Cluster::Down { name } } => cluster_command::down(&name),
-        E2eCommand::Cluster { command: Cluster::Status } => cluster_command::status(),
-        E2eCommand::Cluster { command: Cluster::Env { name } } => cluster_command::env(&name),
+        E2eCommand::Cluster { command: ControlPlaneCommand::Down { name } } => {
+            cluster_command::down(&name)
+        }
+        E2eCommand::Cluster { command: ControlPlaneCommand::Status } => cluster_command::status(),
+        E2eCommand::Cluster { command: ControlPlaneCommand::Env { name } } => {
+            cluster_command::env(&name)
+        }
         E2eCommand::Try { line } => {
             let runtime = tokio::runtime::Runtime::new()?;
-            let serving = Serving::Programs(std::slice::from_ref(&line), &[]);
-            Installation::start_with(&runtime, serving)?.await_ready()
+            let serving = FluxApiServer::Programs(std::slice::from_ref(&line), &[]);
+            TestInstallation::start_with(&runtime, serving)?.await_ready()
         }
     }
 }
 
 fn main() -> ExitCode {
-    progress::exit_code(run(Arguments::parse().command).map(|()| ExitCode::SUCCESS))
+    progress::exit_code(run(E2eArguments::parse().command).map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]
@@ -82,6 +86,6 @@ mod tests {
     /// clap finds out that a command is put together wrongly only when that command is used.
     #[test]
     fn every_command_is_put_together_right() {
-        super::Arguments::command().debug_assert();
+        super::E2eArguments::command().debug_assert();
     }
 }

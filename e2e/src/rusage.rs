@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 
 /// What is run, and where its peak is written.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct RusageOptions {
     /// A file for the peak in KiB, and the seconds of processors
     report: PathBuf,
     /// Seconds after which it is ended
@@ -32,7 +32,7 @@ pub struct Options {
 
 /// What a command came to.
 #[derive(Debug)]
-pub struct Cost {
+pub struct CommandResourceUsage {
     /// Its exit status, above 128 when a signal ended it; none when it took too long.
     pub status: Option<i32>,
     /// How long it ran.
@@ -55,7 +55,7 @@ const TOO_LONG: u8 = 124;
 ///
 /// # Errors
 /// When it cannot be run.
-pub fn cost(command: &Command, limit: Duration) -> anyhow::Result<Cost> {
+pub fn cost(command: &Command, limit: Duration) -> anyhow::Result<CommandResourceUsage> {
     let scratch = tempfile::tempdir().context("cannot make a folder")?;
     let report = scratch.path().join("peak");
     let mut parent = Command::new(MYSELF);
@@ -77,14 +77,14 @@ pub fn cost(command: &Command, limit: Duration) -> anyhow::Result<Cost> {
     let processor = next()?;
     let status = status.filter(|status| *status != i32::from(TOO_LONG));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok(Cost { status, seconds, processor, peak: peak / 1024.0, stderr })
+    Ok(CommandResourceUsage { status, seconds, processor, peak: peak / 1024.0, stderr })
 }
 
 /// Runs the command of a measurement, with the streams that this process has.
 ///
 /// # Errors
 /// When it cannot be run.
-pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub fn run(options: &RusageOptions) -> anyhow::Result<ExitCode> {
     let (program, arguments) = options.command.split_first().context("no command")?;
     let mut child = Command::new(program).args(arguments).spawn().context("cannot be started")?;
     let id = Pid::from_raw(i32::try_from(child.id()).context("no process id")?);

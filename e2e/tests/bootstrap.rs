@@ -9,12 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::operator;
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::operator_process;
 use serde_json::json;
 
 const PATH: &str = "--path=clusters/one";
@@ -51,12 +51,12 @@ fn key_files(folder: &Path, server: &GitServer) -> Result<(String, String)> {
 }
 
 /// A cluster without windlass and without its CRDs: all of it comes from the repository.
-async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass> {
+async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<WindlassProcess> {
     let folder = tempfile::tempdir()?;
     let (key, _) = key_files(folder.path(), server)?;
     let ssh = server.ssh()?;
     let url = ssh.url(&server.repository("bare")?);
-    let mut command = tokio::process::Command::new(operator::binary()?);
+    let mut command = tokio::process::Command::new(operator_process::binary()?);
     command
         .args(["bootstrap", "git", "-n", &story.namespace, PATH, &key])
         .arg(format!("--url={url}"));
@@ -234,7 +234,7 @@ async fn a_cluster_is_bootstrapped_from_a_repository_and_follows_it() -> Result<
     let story = Story::begin("bootstrap").await?;
     let user = "me".to_owned();
     let password = "hunter2".to_owned();
-    let server = GitServer::start_tls(Access::Basic { user, password })?;
+    let server = GitServer::start_tls(GitReadAccess::Basic { user, password })?;
     refused(&story, &server).await?;
     let repository = server.repository("cluster")?;
     let mut windlass = on_a_bare_cluster(&story, &server).await?;

@@ -9,32 +9,32 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use e2e::authority::Authority;
+use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
-use e2e::servers::gitea::{Gitea, USER};
-use e2e::tls_front::TlsFront;
+use e2e::servers::gitea::{GiteaServer, USER};
+use e2e::tls_proxy::TlsProxyListener;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 /// A Gitea behind TLS, which the command insists on.
-struct Scene {
+struct GiteaBootstrapSetup {
     story: Story,
-    gitea: Gitea,
+    gitea: GiteaServer,
     hostname: String,
     ssh_hostname: String,
     ca: tempfile::NamedTempFile,
-    _front: TlsFront,
+    _front: TlsProxyListener,
 }
 
-impl Scene {
+impl GiteaBootstrapSetup {
     async fn begin() -> Result<Self> {
         let story = Story::begin("bootstrap-gitea").await?;
-        let gitea = Gitea::start().await?;
-        let authority = Authority::generate()?;
-        let front = TlsFront::start(gitea.address(), &authority, false).await?;
+        let gitea = GiteaServer::start().await?;
+        let authority = TestCertificateAuthority::generate()?;
+        let front = TlsProxyListener::start(gitea.address(), &authority, false).await?;
         let ca = tempfile::NamedTempFile::new()?;
         std::fs::write(ca.path(), authority.certificate())?;
         let hostname = format!("--hostname={}", front.address());
@@ -92,7 +92,7 @@ impl Scene {
 }
 
 /// The repository of a user, which the cluster reads with a key.
-async fn with_a_key(scene: &Scene) -> Result<()> {
+async fn with_a_key(scene: &GiteaBootstrapSetup) -> Result<()> {
     let story = &scene.story;
     let gitea = &scene.gitea;
     let owner = format!("--owner={USER}");
@@ -127,7 +127,7 @@ async fn with_a_key(scene: &Scene) -> Result<()> {
 }
 
 /// The repository of an organization, which the cluster reads with the token.
-async fn with_the_token(scene: &Scene) -> Result<()> {
+async fn with_the_token(scene: &GiteaBootstrapSetup) -> Result<()> {
     let gitea = &scene.gitea;
     let token = gitea.token("organization").await?;
     let flags = ["--owner=acme", "--token-auth"];
@@ -155,7 +155,7 @@ async fn with_the_token(scene: &Scene) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
 async fn a_cluster_is_bootstrapped_from_repositories_that_are_created_at_gitea() -> Result<()> {
-    let scene = Scene::begin().await?;
+    let scene = GiteaBootstrapSetup::begin().await?;
     let namespace = &scene.story.namespace;
     // Pods have no processes here: one with the token of the installation stands in for them.
     let install = ["install", "-n", namespace];

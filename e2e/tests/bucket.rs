@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::authority::Authority;
-use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER};
+use e2e::certificate_authority::TestCertificateAuthority;
+use e2e::servers::aws_identity::{AwsIdentityServer, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use objects::RedactedValue;
 use sources::archive::{self, ExtractOptions, extract};
 use sources::bucket::{
-    BucketClientCache, BucketFetchResult, BucketIdentity, Endpoint, Error, Ldap, Note, Previous,
-    Remote, Server, bundle, fetch, list,
+    BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketFetchResult, BucketIdentity,
+    BucketServerAddress, Error, LdapUserLogin, PreviousArtifact, RemoteBucket, bundle, fetch, list,
 };
-use sources::http::Tls;
+use sources::http::TlsConfig;
 use tree::{FileTree, MemoryTree, RelPath};
 use url::Url;
 
@@ -33,10 +33,16 @@ fn keys(access: &str, secret: &str) -> BucketIdentity {
     BucketIdentity::Keys { access: access.to_owned(), secret, session: None }
 }
 
-fn remote(endpoint: &str, identity: BucketIdentity) -> Result<Remote> {
-    let endpoint = Endpoint::parse(endpoint, true)?;
-    Ok(Remote {
-        server: Server { endpoint, region: None, identity, tls: Tls::default(), proxy: None },
+fn remote(endpoint: &str, identity: BucketIdentity) -> Result<RemoteBucket> {
+    let endpoint = BucketEndpoint::parse(endpoint, true)?;
+    Ok(RemoteBucket {
+        server: BucketServerAddress {
+            endpoint,
+            region: None,
+            identity,
+            tls: TlsConfig::default(),
+            proxy: None,
+        },
         bucket: BUCKET.to_owned(),
         prefix: String::new(),
         timeout: Duration::from_secs(30),
@@ -44,7 +50,7 @@ fn remote(endpoint: &str, identity: BucketIdentity) -> Result<Remote> {
     })
 }
 
-async fn server() -> Result<(S3Server, Remote)> {
+async fn server() -> Result<(S3Server, RemoteBucket)> {
     let server = S3Server::start().await?;
     server.bucket(BUCKET).await?;
     let remote = remote(&server.endpoint(), keys(ACCESS, SECRET))?;
@@ -74,9 +80,9 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
         server.put(BUCKET, key, body).await?;
     }
     let known = BucketClientCache::default();
-    let listed = list(&remote, None, &Note::default(), &known).await?;
+    let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
     let revision = listed.revision();
-    let first = fetch(&remote, listed, Previous::default(), &known).await?;
+    let first = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
     ensure!((first.count, first.downloaded) == (3, 3), "{} {}", first.count, first.downloaded);
     ensure!(first.revision == revision, "{} {revision}", first.revision);
     let files = packed(&first)?;
@@ -97,7 +103,7 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
     let before = server.requests(BUCKET)?.len();
     let listed = list(&remote, None, &first.note, &known).await?;
     ensure!(listed.revision() != revision);
-    let previous = Previous { files: Some(Arc::new(files)), note: first.note };
+    let previous = PreviousArtifact { files: Some(Arc::new(files)), note: first.note };
     let second = fetch(&remote, listed, previous, &known).await?;
     let asked = server.requests(BUCKET)?.split_off(before);
     ensure!(asked.len() == 2 && asked[1].starts_with("GET /app/deep/b.yaml"), "{asked:?}");
@@ -119,8 +125,8 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
     }
     server.put(BUCKET, ".sourceignore", "docs/\n").await?;
     let known = BucketClientCache::default();
-    let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
-    let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+    let listed = list(&remote, Some("*.txt\n"), &BucketArtifactNote::default(), &known).await?;
+    let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
     let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
     ensure!(strings(&packed(&fetched)?)? == expected, "{:?}", strings(&packed(&fetched)?)?);
     let patterns =
@@ -147,10 +153,10 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
     let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
     puts.try_collect::<Vec<()>>().await?;
     let known = BucketClientCache::default();
-    let listed = list(&remote, None, &Note::default(), &known).await?;
+    let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
     ensure!(listed.len() == 1003, "{}", listed.len());
     ensure!(server.requests(BUCKET)?.len() == 2, "{:?}", server.requests(BUCKET)?);
-    let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+    let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
     let strings = strings(&packed(&fetched)?)?;
     ensure!(
         strings.len() == 1003 && strings.contains(&"d6/1000.yaml=1000".to_owned()),
@@ -159,8 +165,9 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
     Ok(())
 }
 
-async fn failure(remote: &Remote) -> Result<Error> {
-    let listed = list(remote, None, &Note::default(), &BucketClientCache::default()).await;
+async fn failure(remote: &RemoteBucket) -> Result<Error> {
+    let listed =
+        list(remote, None, &BucketArtifactNote::default(), &BucketClientCache::default()).await;
     listed.err().context("it was listed")
 }
 
@@ -168,9 +175,9 @@ async fn failure(remote: &Remote) -> Result<Error> {
 async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
     let (server, remote) = server().await?;
     let endpoint = server.endpoint();
-    let as_user = |identity| -> Result<Remote> { self::remote(&endpoint, identity) };
+    let as_user = |identity| -> Result<RemoteBucket> { self::remote(&endpoint, identity) };
 
-    let error = failure(&Remote { bucket: "other".to_owned(), ..remote.clone() }).await?;
+    let error = failure(&RemoteBucket { bucket: "other".to_owned(), ..remote.clone() }).await?;
     ensure!(matches!(error, Error::NoBucket { .. }), "{error:?}");
     ensure!(error.to_string() == format!("bucket 'other' not found at {endpoint}"), "{error}");
 
@@ -189,12 +196,12 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_with_an_authority_of_its_own_is_trusted_by_that() -> Result<()> {
-    let authority = Authority::generate()?;
+    let authority = TestCertificateAuthority::generate()?;
     let server = S3Server::start_with(Some(&authority)).await?;
     server.bucket(BUCKET).await?;
     server.put(BUCKET, "a.yaml", "1").await?;
     let mut remote = remote(&server.endpoint(), keys(ACCESS, SECRET))?;
-    remote.server.endpoint = Endpoint::parse(&server.endpoint(), false)?;
+    remote.server.endpoint = BucketEndpoint::parse(&server.endpoint(), false)?;
     let error = failure(&remote).await?;
     ensure!(matches!(error, Error::Distrusted { .. }), "{error:?}");
     ensure!(error.to_string().contains("spec.certSecretRef"), "{error}");
@@ -202,7 +209,8 @@ async fn a_server_with_an_authority_of_its_own_is_trusted_by_that() -> Result<()
     ensure!(before.is_empty(), "{before:?}");
 
     remote.server.tls.ca = Some(authority.certificate().as_bytes().to_vec());
-    let listed = list(&remote, None, &Note::default(), &BucketClientCache::default()).await?;
+    let listed =
+        list(&remote, None, &BucketArtifactNote::default(), &BucketClientCache::default()).await?;
     ensure!(listed.len() == 1);
     Ok(())
 }
@@ -247,24 +255,24 @@ async fn a_bundle_is_the_artifact_and_costs_one_head_while_it_stays() -> Result<
 async fn a_user_of_a_directory_is_given_keys_once_for_many_runs() -> Result<()> {
     let (server, _) = server().await?;
     server.put(BUCKET, "a.yaml", "1").await?;
-    let identity = AwsIdentity::start().await?;
-    let user = |password: &str| -> Result<Remote> {
-        let ldap = Ldap {
+    let identity = AwsIdentityServer::start().await?;
+    let user = |password: &str| -> Result<RemoteBucket> {
+        let ldap = LdapUserLogin {
             endpoint: Url::parse(&identity.url())?,
             username: LDAP_USER.to_owned(),
             password: RedactedValue::new(password.to_owned()),
-            tls: Tls::default(),
+            tls: TlsConfig::default(),
         };
         remote(&server.endpoint(), BucketIdentity::Ldap(ldap))
     };
     let right = user(LDAP_PASSWORD)?;
     let known = BucketClientCache::default();
     for _again in 0..3 {
-        let listed = list(&right, None, &Note::default(), &known).await?;
+        let listed = list(&right, None, &BucketArtifactNote::default(), &known).await?;
         ensure!(listed.len() == 1, "{listed:?}");
     }
     ensure!(identity.asked() == ["POST /"], "{:?}", identity.asked());
-    let error = list(&user("hunter2")?, None, &Note::default(), &known).await.err();
+    let error = list(&user("hunter2")?, None, &BucketArtifactNote::default(), &known).await.err();
     let error = error.context("a wrong password is taken")?;
     ensure!(matches!(error, Error::NoCredentials { .. }), "{error:?}");
     let text = error.to_string();

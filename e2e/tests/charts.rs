@@ -8,14 +8,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::Registry;
+use e2e::servers::registry::RegistryServer;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
-use sources::charts::repository::Reach;
+use sources::charts::repository::RepositoryAccess;
 use sources::charts::{
-    ChartRepository, Credentials, Index, IndexFetchResult, LoadedChartFiles, Validators,
-    dependency, values, with_metadata,
+    ChartIndex, ChartRepository, ChartRepositoryCredentials, HttpValidators, IndexFetchResult,
+    LoadedChartFiles, dependency, values_merge, with_metadata,
 };
 use tokio_util::sync::CancellationToken;
 use tree::{MemoryTree, RelPath};
@@ -34,17 +34,26 @@ const APP: [(&str, &str); 5] = [
     ("templates/a.yaml", TEMPLATE),
 ];
 
-fn repository(server: &ChartServer, credentials: Credentials) -> Result<ChartRepository> {
-    Ok(ChartRepository::new(&server.url(), credentials, false, TIMEOUT, &Reach::default())?)
+fn repository(
+    server: &ChartServer,
+    credentials: ChartRepositoryCredentials,
+) -> Result<ChartRepository> {
+    Ok(ChartRepository::new(
+        &server.url(),
+        credentials,
+        false,
+        TIMEOUT,
+        &RepositoryAccess::default(),
+    )?)
 }
 
-async fn index(repository: &ChartRepository) -> Result<(Index, Validators)> {
+async fn index(repository: &ChartRepository) -> Result<(ChartIndex, HttpValidators)> {
     let IndexFetchResult::Index { mut file, validators, .. } = repository.index(None).await? else {
         bail!("nothing was asked that could be unchanged")
     };
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
-    Ok((Index::parse(&text)?, validators))
+    Ok((ChartIndex::parse(&text)?, validators))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,13 +63,14 @@ async fn an_index_of_helm_is_read_and_its_charts_are_what_it_says() -> Result<()
         let yaml = format!("apiVersion: v2\nname: app\nversion: {version}\n");
         server.publish(&[("Chart.yaml", &yaml), ("templates/a.yaml", "a: 1\n")])?;
     }
-    let stranger = repository(&server, Credentials::default())?;
+    let stranger = repository(&server, ChartRepositoryCredentials::default())?;
     let refused = stranger.index(None).await.err().context("a stranger may read")?;
     ensure!(refused.to_string().contains("status 401"), "{refused}");
 
     let secret = [("username", "bob"), ("password", "s3cret")];
     let secret = secret.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into();
-    let repository = repository(&server, Credentials::from_secrets(Some(&secret), None)?)?;
+    let repository =
+        repository(&server, ChartRepositoryCredentials::from_secrets(Some(&secret), None)?)?;
     let (index, validators) = index(&repository).await?;
     ensure!(matches!(repository.index(Some(&validators)).await?, IndexFetchResult::Unchanged));
     for (range, expected) in [("", "1.10.0"), ("~1.2", "1.2.0"), (">1-0", "2.0.0-rc.1")] {
@@ -94,8 +104,14 @@ async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys
         let endpoint = s3.endpoint();
         let secret = [("accesskey", ACCESS), ("secretkey", secret), ("endpoint", &endpoint)];
         let secret = secret.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into();
-        let credentials = Credentials::for_bucket(Some(&secret), None, true)?;
-        Ok(ChartRepository::new("s3://charts/a/b", credentials, pass, TIMEOUT, &Reach::default())?)
+        let credentials = ChartRepositoryCredentials::for_bucket(Some(&secret), None, true)?;
+        Ok(ChartRepository::new(
+            "s3://charts/a/b",
+            credentials,
+            pass,
+            TIMEOUT,
+            &RepositoryAccess::default(),
+        )?)
     };
     let repository = with(SECRET, false)?;
     let (index, validators) = index(&repository).await?;
@@ -140,7 +156,7 @@ async fn a_chart_that_is_packed_renders_as_the_folder_does() -> Result<()> {
     ensure!(server.render(&packed)? == expected, "{expected}");
 
     let paths = ["values.yaml".to_owned(), "more.yaml".to_owned()];
-    let merged = values::merge(&paths, false, |path| files.read(path).map(<[u8]>::to_vec))?;
+    let merged = values_merge::merge(&paths, false, |path| files.read(path).map(<[u8]>::to_vec))?;
     files.set_version(&with_metadata("1.0.0", "0123456789ab.3")?)?;
     files.set_values(merged.text)?;
     files.write(std::fs::File::create(&packed)?)?;
@@ -153,7 +169,7 @@ async fn a_chart_that_is_packed_renders_as_the_folder_does() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
-    let git = GitServer::start(Access::Open)?;
+    let git = GitServer::start(GitReadAccess::Open)?;
     let repository = git.repository("org/lib")?;
     let yaml = |version: &str| format!("apiVersion: v2\nname: lib\nversion: {version}\n");
     repository.commit(
@@ -178,7 +194,7 @@ async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
         let dependency::DependencyLocation::Git(folder) = dependency::place(&wanted, &path)? else {
             bail!("it is in Git")
         };
-        let context = sources::git::Context {
+        let context = sources::git::GitOperationContext {
             runtime: tokio::runtime::Handle::current(),
             cancel: CancellationToken::new(),
             scratch: std::env::temp_dir(),
@@ -209,7 +225,7 @@ async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
 
 /// `windlass helmfile` in a folder, with a home of its own; what it prints on standard output, or its error.
 fn helmfile(folder: &Path, arguments: &[&str]) -> Result<std::result::Result<String, String>> {
-    let output = Command::new(e2e::operator::binary()?)
+    let output = Command::new(e2e::operator_process::binary()?)
         .arg("helmfile")
         .args(arguments)
         .current_dir(folder)
@@ -236,7 +252,7 @@ async fn a_helmfile_renders_charts_of_repositories_and_registries() -> Result<()
     let url = format!("{}/app-1.2.0.tgz", server.url());
     let request = reqwest::Client::new().get(url).basic_auth("bob", Some("s3cret"));
     std::fs::write(&archive, request.send().await?.error_for_status()?.bytes().await?)?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     let place = registry.url("charts");
     server.helm(&[Path::new("push"), &archive, Path::new(&place), Path::new("--plain-http")])?;
 

@@ -20,7 +20,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::Story;
-use e2e::operator;
+use e2e::operator_process;
 use serde_json::Value;
 
 /// What a command came to.
@@ -38,7 +38,7 @@ pub(crate) fn windlass(story: &Story, arguments: &[&str]) -> Result<CommandOutpu
 
 /// Runs `windlass` on the control plane of a story.
 pub(crate) fn anywhere(story: &Story, arguments: &[&str]) -> Result<CommandOutput> {
-    let output = Command::new(operator::binary()?)
+    let output = Command::new(operator_process::binary()?)
         .args(arguments)
         .arg(format!("--kubeconfig={}", story.kubeconfig().display()))
         .output()

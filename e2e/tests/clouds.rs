@@ -8,11 +8,11 @@ mod encrypted_secrets;
 mod tenants;
 
 use anyhow::{Result, ensure};
+use e2e::forward_proxy::TestProxy;
 use e2e::harness::flux::{NEVER, condition};
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::proxy::Proxy;
-use e2e::servers::aws_identity::AwsIdentity;
-use e2e::servers::registry::{Layer, Registry};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::servers::aws_identity::AwsIdentityServer;
+use e2e::servers::registry::{PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, SECRET};
 use serde_json::{Value, json};
 use sources::charts::LoadedChartFiles;
@@ -32,18 +32,18 @@ async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Sto
 
 #[tokio::test(flavor = "multi_thread")]
 async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -> Result<()> {
-    let registry = Registry::start_with_password().await?;
+    let registry = RegistryServer::start_with_password().await?;
     registry.push_files("team/app", "latest", &[("a.yaml", "a: 1\n")], json!({})).await?;
     let files = [("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")];
     let mut packed = Vec::new();
     LoadedChartFiles::in_tree(&MemoryTree::from_files(files)?, &RelPath::parse("app")?)?
         .write(&mut packed)?;
-    let layer = Layer { media_type: chart::CHART, bytes: packed };
+    let layer = PushedLayer { media_type: chart::CHART, bytes: packed };
     registry.push("charts/app", "1.0.0", &[layer], json!({})).await?;
-    let identity = AwsIdentity::start().await?;
+    let identity = AwsIdentityServer::start().await?;
     let story = Story::begin("ecr").await?;
     let host = registry.host().to_owned();
-    let proxy = Proxy::start_to("me", "me", move |_| host.clone()).await?;
+    let proxy = TestProxy::start_to("me", "me", move |_| host.clone()).await?;
     let through = proxy.url().replace("http://", "http://me:me@");
     let environment = [
         ("AWS_ACCESS_KEY_ID", ACCESS),
@@ -55,7 +55,7 @@ async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -
     ];
     // Taken back before its time: another is asked for, and holds for all.
     identity.give_first(&["0ld-passw0rd"]);
-    let windlass = Windlass::start_for_with(&story, &[], &environment).await?;
+    let windlass = WindlassProcess::start_for_with(&story, &[], &environment).await?;
 
     let spec = json!({"interval": NEVER, "provider": "aws", "insecure": true, "url": format!("{OF_AWS}/team/app")});
     let app = apply(&story, "OCIRepository", "app", spec).await?;

@@ -5,7 +5,7 @@ use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryTarget};
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -34,7 +34,7 @@ async fn let_go(story: &Story, group: &str, name: &str) -> Result<()> {
 }
 
 /// One of 64 letters, so that a text of them can hardly be compressed.
-fn letter(random: &mut Random) -> char {
+fn letter(random: &mut RandomSequence) -> char {
     let all = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     all.get(random.below(all.len())).copied().map_or('A', char::from)
 }
@@ -159,7 +159,7 @@ async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted()
     let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    let mut random = Random::new(1);
+    let mut random = RandomSequence::new(1);
     let names: Vec<String> = (0..22).map(|at| format!("large-{at}")).collect();
     for name in &names {
         let text: String = (0..1_000_000).map(|_| letter(&mut random)).collect();
@@ -237,7 +237,7 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
     let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    let mut random = Random::new(2);
+    let mut random = RandomSequence::new(2);
     for name in ["a", "b"] {
         let text: String = (0..1_000_000).map(|_| letter(&mut random)).collect();
         story.apply(&widget(&group, name).replace("size: 1", &format!("text: \"{text}\""))).await?;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use crds::release::AuditOperation;
-use e2e::api_proxy::{ApiFault, ApiProxy, Moment};
-use e2e::harness::flux::{Upstream, condition, inventory};
+use e2e::api_proxy::{ApiFault, ApiProxy, ConnectionCutMoment};
+use e2e::harness::flux::{FollowedGitRepository, condition, inventory};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::ResourceExt;
@@ -40,18 +40,18 @@ fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
 }
 
 /// windlass behind a proxy, with everything applied that the faults then meet.
-struct Stage<'a> {
+struct FaultTestSetup<'a> {
     story: &'a Story,
     proxy: ApiProxy,
-    windlass: Windlass,
-    upstream: Upstream<'a>,
+    windlass: WindlassProcess,
+    upstream: FollowedGitRepository<'a>,
     uids: BTreeMap<String, String>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> FaultTestSetup<'a> {
     async fn set(story: &'a Story) -> Result<Self> {
         let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
-        let windlass = Windlass::start_for(story, &[&proxy.flag()]).await?;
+        let windlass = WindlassProcess::start_for(story, &[&proxy.flag()]).await?;
         let upstream = story.follow("app", &borrowed(&config_maps("1"))).await?;
         story.kustomization("app", "app", json!({})).await?;
         story.await_ready(&StoryTarget::kustomization("app")).await?;
@@ -110,7 +110,7 @@ async fn owned(story: &Story) -> Result<BTreeMap<String, String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_goes_during_an_apply_finds_it_finished_afterwards() -> Result<()> {
     let story = Story::begin("gone").await?;
-    let mut stage = Stage::set(&story).await?;
+    let mut stage = FaultTestSetup::set(&story).await?;
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
     stage.proxy.begin(ApiFault::Gone);
@@ -132,7 +132,7 @@ async fn an_api_server_that_goes_during_an_apply_finds_it_finished_afterwards() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_api_server_is_waited_for() -> Result<()> {
     let story = Story::begin("slow").await?;
-    let mut stage = Stage::set(&story).await?;
+    let mut stage = FaultTestSetup::set(&story).await?;
     stage.proxy.begin(ApiFault::Slow(Duration::from_secs(1)));
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
@@ -146,7 +146,7 @@ async fn a_slow_api_server_is_waited_for() -> Result<()> {
 /// Some requests are refused during one apply, then all of them for a while during another.
 async fn refuse(name: &str, status: u16) -> Result<()> {
     let story = Story::begin(name).await?;
-    let mut stage = Stage::set(&story).await?;
+    let mut stage = FaultTestSetup::set(&story).await?;
     stage.proxy.begin(ApiFault::Refusing { status, percent: 40 });
     let revision = stage.push("2").await?;
     tokio::time::sleep(OUTAGE).await;
@@ -175,7 +175,7 @@ async fn an_api_server_that_is_unavailable_is_asked_again() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_that_end_begin_again_and_miss_nothing() -> Result<()> {
     let story = Story::begin("watches").await?;
-    let mut stage = Stage::set(&story).await?;
+    let mut stage = FaultTestSetup::set(&story).await?;
     for round in 0..5 {
         stage.proxy.end_watches();
         let edit = json!({"data": {"value": format!("edited {round}")}});
@@ -192,7 +192,7 @@ async fn watches_that_end_begin_again_and_miss_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_that_was_compacted_is_listed_anew() -> Result<()> {
     let story = Story::begin("compacted").await?;
-    let mut stage = Stage::set(&story).await?;
+    let mut stage = FaultTestSetup::set(&story).await?;
     // No watch delivers these: the watches end before, and cannot resume from where they were.
     stage.proxy.begin(ApiFault::Gone);
     story.merge(&StoryTarget::config_map("map-005"), json!({"data": {"value": "edited"}})).await?;
@@ -212,7 +212,7 @@ async fn a_history_that_was_compacted_is_listed_anew() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_that_is_not_accepted_for_a_while_loses_nothing() -> Result<()> {
     let story = Story::begin("unauthorized").await?;
-    let mut stage = Stage::set(&story).await?;
+    let mut stage = FaultTestSetup::set(&story).await?;
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
     stage.proxy.begin(ApiFault::Unauthorized);
@@ -243,7 +243,7 @@ async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
     std::fs::write(&file, &first)?;
     let kubeconfig = proxy.kubeconfig_of(&json!({"tokenFile": file}))?;
     let flag = format!("--kubeconfig={}", kubeconfig.display());
-    let mut windlass = Windlass::start_for(&story, &[&flag]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[&flag]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
@@ -265,7 +265,7 @@ async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects() -> Result<()> {
     let story = Story::begin("definition").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let group = format!("{}.example.com", story.namespace);
     let files = [("definition.yaml", widget_crd(&group)), ("widget.yaml", widget(&group, "one"))];
     let _upstream = story.follow("app", &files).await?;
@@ -307,7 +307,7 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> Result<()> {
     let story = Story::begin("overtaken").await?;
-    let stage = Stage::set(&story).await?;
+    let stage = FaultTestSetup::set(&story).await?;
     stage.proxy.begin(ApiFault::Slow(Duration::from_secs(3)));
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
@@ -325,9 +325,9 @@ async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_whose_answer_is_lost_is_audited_once() -> Result<()> {
     let story = Story::begin("unanswered").await?;
-    let stage = Stage::set(&story).await?;
+    let stage = FaultTestSetup::set(&story).await?;
     // By then statuses were written, and the objects are being applied.
-    let mut cut = stage.proxy.cut_at(COUNT / 2, Moment::After);
+    let mut cut = stage.proxy.cut_at(COUNT / 2, ConnectionCutMoment::After);
     let revision = stage.push("2").await?;
     let lost = cut.wait().await.context("another cut was ordered")?;
     ensure!(lost.contains("/configmaps/"), "{lost}");
@@ -351,7 +351,7 @@ async fn a_write_whose_answer_is_lost_is_audited_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prune_that_is_suspended_midway_deletes_no_further_object() -> Result<()> {
     let story = Story::begin("prune-suspended").await?;
-    let stage = Stage::set(&story).await?;
+    let stage = FaultTestSetup::set(&story).await?;
     let app = StoryTarget::kustomization("app");
     // Each deletion takes a second.
     stage.proxy.begin(ApiFault::Slow(Duration::from_secs(1)));
@@ -381,7 +381,7 @@ const CROWD: usize = 120;
 #[tokio::test(flavor = "multi_thread")]
 async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<()> {
     let story = Story::begin("crowd").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let names: Vec<String> = (0..CROWD).map(|at| format!("app-{at:03}")).collect();
     let secret = async |name: &str, value: &str| {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},

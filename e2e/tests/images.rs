@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::{Story, StoryTarget};
-use e2e::servers::registry::{PASSWORD, Registry};
+use e2e::servers::registry::{PASSWORD, RegistryServer};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ async fn policy(story: &Story, name: &str, more: Value) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-async fn push(registry: &Registry, tag: &str) -> Result<String> {
+async fn push(registry: &RegistryServer, tag: &str) -> Result<String> {
     registry.push_files("team/app", tag, &[("a.yaml", tag)], json!({})).await
 }
 
@@ -63,7 +63,7 @@ async fn flux(story: &Story, arguments: &[&str]) -> Result<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_latest_tag_is_chosen_and_a_new_one_is_picked_up_after_a_scan() -> Result<()> {
     let story = Story::with_windlass("images").await?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     let image = format!("{}/team/app", registry.host());
     for tag in ["1.0.0", "2.0.0-rc.1", "latest"] {
         push(&registry, tag).await?;
@@ -102,7 +102,7 @@ async fn the_latest_tag_is_chosen_and_a_new_one_is_picked_up_after_a_scan() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_with_a_password_is_scanned_once_the_secret_is_right() -> Result<()> {
     let story = Story::with_windlass("images-password").await?;
-    let registry = Registry::start_with_password().await?;
+    let registry = RegistryServer::start_with_password().await?;
     push(&registry, "1.0.0").await?;
     let secret = async |password: &str| {
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull"},
@@ -130,7 +130,7 @@ async fn a_registry_with_a_password_is_scanned_once_the_secret_is_right() -> Res
 async fn a_policy_of_another_namespace_needs_the_consent_of_the_repository() -> Result<()> {
     let story = Story::with_windlass("images-shared").await?;
     let other = Story::begin("images-tenant").await?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     push(&registry, "1.0.0").await?;
     let image = format!("{}/team/app", registry.host());
     repository(&story, &image, json!({})).await?;
@@ -156,7 +156,7 @@ async fn a_policy_of_another_namespace_needs_the_consent_of_the_repository() -> 
 #[cfg_attr(not(feature = "thorough"), ignore = "builds flux: cargo xtask test --thorough")]
 async fn the_stock_flux_shows_images_and_has_them_scanned() -> Result<()> {
     let story = Story::with_windlass("images-flux").await?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     push(&registry, "1.0.0").await?;
     let image = format!("--image={}/team/app", registry.host());
     flux(&story, &["create", "image", "repository", "app", &image, "--interval=1h"]).await?;

@@ -7,12 +7,12 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{Charts, newest};
-use e2e::harness::{Story, StoryTarget, Windlass, tutorial};
+use e2e::harness::release::{StoryChartRepository, newest};
+use e2e::harness::{Story, StoryTarget, WindlassProcess, tutorial};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::json;
@@ -167,12 +167,12 @@ async fn uninstalled_by_flux(story: &Story, profile: &str) -> Result<()> {
     ensure!(story.read(&replicas).await?.is_some() == (profile == "high-availability"), "{flag}");
     let administrator = format!("--kubeconfig={}", story.kubeconfig().display());
     let flags = ["--runtime-namespace=gitops", &administrator];
-    let mut windlass = Windlass::start(story.bed, &flags).await?;
+    let mut windlass = WindlassProcess::start(story.bed, &flags).await?;
     let left = format!("left-by-{profile}");
     let released = format!("released-by-{profile}");
     let _upstream = story.follow(&left, &[("map.yaml", config_map(&left, "1"))]).await?;
     story.kustomization(&left, &left, json!({})).await?;
-    let charts = Charts::of(story).await?;
+    let charts = StoryChartRepository::of(story).await?;
     charts.publish("1.0.0", &[("templates/map.yaml", &config_map(&released, "1"))]).await?;
     let release = charts.release(&released, json!({})).await?;
     for target in [&StoryTarget::kustomization(&left), &release] {
@@ -202,7 +202,7 @@ async fn getting_started(story: &Story) -> Result<()> {
     let page = std::fs::read_to_string(root.join("docs/getting-started.md"))?;
     let manifest = std::fs::read_to_string(root.join("docs/getting-started/app.yaml"))?;
     // Its repository is on the Internet: one with the same directories stands in for it.
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let repository = server.repository("podinfo")?;
     repository.branch("master")?;
     let chart = "apiVersion: v2\nname: podinfo\nversion: 1.0.0\n";
@@ -350,7 +350,7 @@ async fn charted(story: &Story) -> Result<()> {
 }
 
 /// It applies what a source says.
-async fn works(story: &Story, mut windlass: Windlass) -> Result<()> {
+async fn works(story: &Story, mut windlass: WindlassProcess) -> Result<()> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass, await_until};
+use e2e::harness::{Story, StoryTarget, WindlassProcess, await_until};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -43,7 +43,7 @@ async fn restore(story: &Story, name: &str) -> Result<()> {
 async fn kinds_that_are_removed_and_come_back_are_served_again_and_what_was_applied_lives()
 -> Result<()> {
     let story = Story::begin("kinds").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     // What it applied is to outlive the Kustomization.
     let spec = json!({"deletionPolicy": "Orphan"});

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::audit::Write;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, Upstream, revision};
+use e2e::harness::audit::AuditedWriteRequest;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use serde_json::json;
 
@@ -31,11 +31,11 @@ const LONG: [&str; 3] = [
     "--leader-election-retry-period=500ms",
 ];
 
-async fn start(story: &Story, identity: &str, times: [&str; 3]) -> Result<Windlass> {
+async fn start(story: &Story, identity: &str, times: [&str; 3]) -> Result<WindlassProcess> {
     let identity = format!("--leader-election-identity={identity}");
     let mut flags = vec!["--enable-leader-election", &identity];
     flags.extend(times);
-    Windlass::start_for(story, &flags).await
+    WindlassProcess::start_for(story, &flags).await
 }
 
 async fn lease(story: &Story) -> Result<LeaseSpec> {
@@ -64,14 +64,14 @@ fn written_by(story: &Story, identity: &str) -> Result<usize> {
 }
 
 /// Who wrote, in turn.
-fn turns(writes: &[Write]) -> Vec<&str> {
+fn turns(writes: &[AuditedWriteRequest]) -> Vec<&str> {
     let mut turns: Vec<&str> = writes.iter().map(|write| &*write.by).collect();
     turns.dedup();
     turns
 }
 
 /// Pushes commits without a pause, each of which changes every object.
-async fn load(upstream: &Upstream<'_>, count: &AtomicU32) -> Result<()> {
+async fn load(upstream: &FollowedGitRepository<'_>, count: &AtomicU32) -> Result<()> {
     loop {
         let value = count.fetch_add(1, Ordering::Relaxed).to_string();
         let files: Vec<(String, String)> = (0..20)
@@ -85,7 +85,7 @@ async fn load(upstream: &Upstream<'_>, count: &AtomicU32) -> Result<()> {
 }
 
 /// The leader hangs, is killed, is asked to stop; each time the other goes on.
-async fn hand_over(story: &Story, a: &mut Windlass, b: &mut Windlass) -> Result<()> {
+async fn hand_over(story: &Story, a: &mut WindlassProcess, b: &mut WindlassProcess) -> Result<()> {
     await_write(story, "pod-a").await?;
     a.operator.freeze()?;
     await_leader(story, "pod-b").await?;
@@ -203,7 +203,7 @@ async fn of_two_with_the_same_identity_the_older_one_ends() -> Result<()> {
 }
 
 /// Waits until windlass says why it is not ready.
-async fn await_excluded(story: &Story, windlass: &Windlass, by: &str) -> Result<()> {
+async fn await_excluded(story: &Story, windlass: &WindlassProcess, by: &str) -> Result<()> {
     let is_excluded = async || {
         let (status, text) = windlass.readiness().await?;
         Ok((status == 503 && text.contains(by)).then_some(()))
@@ -218,7 +218,7 @@ async fn await_excluded(story: &Story, windlass: &Windlass, by: &str) -> Result<
 }
 
 /// Nothing was written while it was excluded; it works once it is not.
-async fn await_work(story: &Story, windlass: &Windlass, before: usize) -> Result<()> {
+async fn await_work(story: &Story, windlass: &WindlassProcess, before: usize) -> Result<()> {
     story.await_ready(&StoryTarget::kustomization("app")).await?;
     ensure!(story.writes()?.len() > before, "{:?}", story.writes()?);
     ensure!(windlass.metrics().await?.contains("windlass_excluded 0"));
@@ -302,7 +302,7 @@ async fn beside_a_deployment_of_flux_nothing_is_written_until_it_is_scaled_to_ze
             "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
         },
     });
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     windlass.operator.kill()?;
     story.apply_value(deployment).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;

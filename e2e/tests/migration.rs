@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{Charts, newest};
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::release::{StoryChartRepository, newest};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -215,11 +215,11 @@ async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
     converted(&story).await?;
     let namespace = story.namespace.clone();
     // What Flux would have applied and reported.
-    let mut before = Windlass::start_for(&story, &[]).await?;
+    let mut before = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[TEMPLATE]).await?;
     let release = charts.release("web", json!({})).await?;
     story.await_revision(&release, 1).await?;

@@ -14,20 +14,20 @@ use anyhow::{Context as _, Result, bail, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts, newest};
-use e2e::harness::{Story, StoryTarget, Windlass, create_crds};
-use e2e::operator::{self, Operator};
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
+use e2e::harness::{Story, StoryTarget, WindlassProcess, create_crds};
+use e2e::operator_process::{self, OperatorProcess};
 use serde_json::json;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 use tokio::process::Command;
 
 const KUSTOMIZATIONS: usize = 50;
 const RELEASES: usize = 20;
 
-const CONTROLLERS: [(&str, Oracle); 3] = [
-    ("source-controller", Oracle::SourceController),
-    ("kustomize-controller", Oracle::KustomizeController),
-    ("helm-controller", Oracle::HelmController),
+const CONTROLLERS: [(&str, OracleProgram); 3] = [
+    ("source-controller", OracleProgram::SourceController),
+    ("kustomize-controller", OracleProgram::KustomizeController),
+    ("helm-controller", OracleProgram::HelmController),
 ];
 
 /// How often a node reads what it has to run.
@@ -38,8 +38,8 @@ const LONG: Duration = Duration::from_secs(240);
 /// Runs a process for each Deployment that wants replicas.
 struct NodeSimulator<'s> {
     story: &'s Story,
-    flux: BTreeMap<&'static str, Operator>,
-    windlass: Option<Windlass>,
+    flux: BTreeMap<&'static str, OperatorProcess>,
+    windlass: Option<WindlassProcess>,
     artifacts: String,
 }
 
@@ -82,7 +82,7 @@ impl<'s> NodeSimulator<'s> {
         Ok(found.is_some_and(|it| it.data["spec"]["replicas"].as_i64().unwrap_or(1) > 0))
     }
 
-    async fn controller(&self, name: &str, oracle: Oracle) -> Result<Operator> {
+    async fn controller(&self, name: &str, oracle: OracleProgram) -> Result<OperatorProcess> {
         let binary = tokio::task::spawn_blocking(move || oracle.ensure()).await??;
         let mut flags = vec![
             "--metrics-addr=127.0.0.1:0".to_owned(),
@@ -99,7 +99,7 @@ impl<'s> NodeSimulator<'s> {
         let kubeconfig = self.story.bed.operator_kubeconfig();
         let kubeconfig = kubeconfig.to_str().context("a path is text")?;
         let namespace = self.story.namespace.as_str();
-        Operator::start_with(
+        OperatorProcess::start_with(
             binary,
             flags,
             &[("KUBECONFIG", kubeconfig), ("RUNTIME_NAMESPACE", namespace)],
@@ -108,7 +108,7 @@ impl<'s> NodeSimulator<'s> {
 
     /// Runs `windlass migrate`, while the node goes on.
     async fn migrate(&mut self, arguments: &[&str]) -> Result<String> {
-        let mut command = Command::new(operator::binary()?);
+        let mut command = Command::new(operator_process::binary()?);
         command.arg("migrate").args(arguments).args(["-n", &self.story.namespace]);
         command.arg(format!("--kubeconfig={}", self.story.kubeconfig().display()));
         let mut output = std::pin::pin!(command.output());
@@ -267,7 +267,7 @@ async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()>
         let spec = json!({"path": format!("./k{number}"), "retryInterval": "5s"});
         story.kustomization(&map(number), "app", spec).await?;
     }
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     for number in 0..RELEASES {
         charts.release(&web(number), json!({})).await?;

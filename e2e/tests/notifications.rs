@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use serde_json::{Value, json};
 
-use service::Service;
+use service::FakeNotificationService;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
@@ -43,15 +43,15 @@ async fn alert(story: &Story, sources: Value, more: Value) -> Result<()> {
 }
 
 /// Notifications that wait in the storage of windlass.
-fn waiting(windlass: &Windlass) -> Result<usize> {
+fn waiting(windlass: &WindlassProcess) -> Result<usize> {
     Ok(std::fs::read_dir(windlass.storage().join(".notifications"))?.count())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_is_notified_of_a_failure_and_of_its_end() -> Result<()> {
     let story = Story::begin("alert").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     provider(&story, &service.url, json!({})).await?;
     let sources = json!([{"kind": "Kustomization", "name": "*"}]);
     let metadata = json!({"eventMetadata": {"cluster": "test-1", "summary": "the shop is down"}});
@@ -84,9 +84,9 @@ async fn a_service_is_notified_of_a_failure_and_of_its_end() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Result<()> {
     let story = Story::begin("alert-killed").await?;
-    let service = Service::start().await?;
+    let service = FakeNotificationService::start().await?;
     service.answers(503);
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let token = "hunter2-the-token";
     story
         .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "service"},
@@ -118,8 +118,8 @@ async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Re
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sample_is_sent_from_the_command_line_and_shown_without_credentials() -> Result<()> {
     let story = Story::begin("alert-test").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden"},
         "stringData": {"token": "hunter2-token", "headers": "X-Key: hunter3-key"}});
     story.apply_value(secret).await?;
@@ -143,8 +143,8 @@ async fn a_sample_is_sent_from_the_command_line_and_shown_without_credentials() 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<()> {
     let story = Story::begin("alert-lockdown").await?;
-    let service = Service::start().await?;
-    let windlass = Windlass::start_for(&story, &["--no-cross-namespace-refs"]).await?;
+    let service = FakeNotificationService::start().await?;
+    let windlass = WindlassProcess::start_for(&story, &["--no-cross-namespace-refs"]).await?;
     provider(&story, &service.url, json!({})).await?;
     let sources = json!([
         {"kind": "ImagePolicy", "name": "*", "namespace": "elsewhere"},
@@ -184,7 +184,7 @@ async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
     let story = Story::begin("receiver").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
@@ -236,8 +236,8 @@ async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_stock_flux_creates_and_shows_alerts_providers_and_receivers() -> Result<()> {
     let story = Story::begin("flux-alerts").await?;
-    let service = Service::start().await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let address = format!("--address={}", service.url);
     story.flux(&["create", "alert-provider", "service", "--type=generic", &address])?;
     story.flux(&[

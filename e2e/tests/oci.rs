@@ -6,31 +6,35 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::forward_proxy::TestProxy;
 use e2e::harness::run_in_subprocess;
-use e2e::proxy::Proxy;
-use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN};
-use e2e::servers::registry::{FLUX_LAYER, Layer, PASSWORD, Registry};
+use e2e::servers::aws_identity::{AwsIdentityServer, POD_TOKEN};
+use e2e::servers::registry::{FLUX_LAYER, PASSWORD, PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, SECRET};
 use futures::future::try_join_all;
 use serde_json::json;
-use sources::http::{self, Tls};
+use sources::http::{self, TlsConfig};
 use sources::oci::{
-    Error, Keyring, OciRepositoryName, Reference, RegistryCache, RegistryLimits, Remote, Selection,
-    Session, chart,
+    Error, ManifestReference, OciRepositoryName, RegistryCache, RegistryKeyring, RegistryLimits,
+    RegistrySession, RemoteOciRepository, TagSelection, chart,
 };
 
-fn remote(registry: &Registry, repository: &str, password: Option<&str>) -> Result<Remote> {
+fn remote(
+    registry: &RegistryServer,
+    repository: &str,
+    password: Option<&str>,
+) -> Result<RemoteOciRepository> {
     let repository = OciRepositoryName::parse(&registry.url(repository))?;
-    let mut keyring = Keyring::default();
+    let mut keyring = RegistryKeyring::default();
     if let Some(password) = password {
         let config = registry.docker_config(password).into_bytes();
         keyring.add(&[(".dockerconfigjson".to_owned(), config)].into())?;
     }
     let ca = registry.authority().map(|it| it.certificate().as_bytes().to_vec());
-    Ok(Remote {
+    Ok(RemoteOciRepository {
         auth: keyring.auth(&repository),
         repository,
-        tls: Tls { ca, identity: None },
+        tls: TlsConfig { ca, identity: None },
         proxy: None,
         insecure: false,
         timeout: Duration::from_secs(60),
@@ -41,7 +45,7 @@ fn remote(registry: &Registry, repository: &str, password: Option<&str>) -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one_request()
 -> Result<()> {
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     let pushed = registry
         .push_files(
             "team/app",
@@ -52,8 +56,8 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
         .await?;
     let remote = remote(&registry, "team/app", None)?;
     let known = RegistryCache::default();
-    let client = Session::new(&remote, &known)?;
-    let tag = Reference::tag("v1")?;
+    let client = RegistrySession::new(&remote, &known)?;
+    let tag = ManifestReference::tag("v1")?;
     let digest = client.resolve(&tag).await?;
     ensure!(digest.to_string() == pushed, "{digest} is not {pushed}");
     let manifest = client.manifest(&digest).await?;
@@ -67,10 +71,10 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
     let all = || registry.log().lines().filter(|line| line.contains("HTTP/1.1\" ")).count();
     let before = requests();
     let before_all = all();
-    Session::new(&remote, &known)?.resolve(&tag).await?;
+    RegistrySession::new(&remote, &known)?.resolve(&tag).await?;
     ensure!(requests() - before == 1 && all() - before_all == 1, "{}", registry.log());
 
-    let missing = client.resolve(&Reference::tag("v2")?).await;
+    let missing = client.resolve(&ManifestReference::tag("v2")?).await;
     let Err(Error::NotFound { said, .. }) = &missing else { anyhow::bail!("{missing:?}") };
     ensure!(said.starts_with("MANIFEST_UNKNOWN: "), "{said}");
     Ok(())
@@ -78,11 +82,12 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_password_of_a_docker_config_is_sent_over_tls_of_ones_own_authority() -> Result<()> {
-    let registry = Registry::start_tls().await?;
+    let registry = RegistryServer::start_tls().await?;
     registry.push_files("app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
     let known = RegistryCache::default();
-    let resolve =
-        async |remote: &Remote| Session::new(remote, &known)?.resolve(&Reference::tag("v1")?).await;
+    let resolve = async |remote: &RemoteOciRepository| {
+        RegistrySession::new(remote, &known)?.resolve(&ManifestReference::tag("v1")?).await
+    };
     let right = remote(&registry, "app", Some(PASSWORD))?;
     resolve(&right).await?;
 
@@ -96,34 +101,34 @@ async fn the_password_of_a_docker_config_is_sent_over_tls_of_ones_own_authority(
     let refused = resolve(&remote(&registry, "app", None)?).await;
     ensure!(matches!(refused, Err(Error::Unauthorized { .. })), "{refused:?}");
 
-    let stranger = Remote { tls: Tls::default(), ..right.clone() };
+    let stranger = RemoteOciRepository { tls: TlsConfig::default(), ..right.clone() };
     let refused = resolve(&stranger).await;
     ensure!(matches!(refused, Err(Error::Untrusted { .. })), "{refused:?}");
     // Without an authority, `insecure` accepts any certificate.
-    resolve(&Remote { insecure: true, ..stranger }).await?;
+    resolve(&RemoteOciRepository { insecure: true, ..stranger }).await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_highest_version_is_found_among_tags_and_charts_are_known_by_their_layer() -> Result<()>
 {
-    let registry = Registry::start_with_password().await?;
+    let registry = RegistryServer::start_with_password().await?;
     for tag in ["1.0.0", "1.2.0", "latest", "2.0.0-rc.1"] {
         registry.push_files("app", tag, &[("a.yaml", tag)], json!({})).await?;
     }
     let known = RegistryCache::default();
     let tags = remote(&registry, "app", Some(PASSWORD))?;
-    let tags = Session::new(&tags, &known)?.tags().await?;
-    let found = Selection::parse("1.x", None, false)?.choose(&tags)?;
-    ensure!(found == Reference::tag("1.2.0")?, "{found:?} of {tags:?}");
+    let tags = RegistrySession::new(&tags, &known)?.tags().await?;
+    let found = TagSelection::parse("1.x", None, false)?.choose(&tags)?;
+    ensure!(found == ManifestReference::tag("1.2.0")?, "{found:?} of {tags:?}");
 
     let layers = [
-        Layer { media_type: chart::PROVENANCE, bytes: b"signed".to_vec() },
-        Layer { media_type: chart::CHART, bytes: b"chart".to_vec() },
+        PushedLayer { media_type: chart::PROVENANCE, bytes: b"signed".to_vec() },
+        PushedLayer { media_type: chart::CHART, bytes: b"chart".to_vec() },
     ];
     registry.push("charts/app", "1.0.0_b1", &layers, json!({})).await?;
     let remote = remote(&registry, "charts/app", Some(PASSWORD))?;
-    let client = Session::new(&remote, &known)?;
+    let client = RegistrySession::new(&remote, &known)?;
     ensure!(chart::versions(&client).await? == ["1.0.0+b1"]);
     let digest = chart::resolve(&client, "1.0.0+b1").await?;
     let (_, mut layer) = chart::pull(&client, &digest).await?;
@@ -149,26 +154,26 @@ async fn as_the_environment_says() -> Result<()> {
     let proxy = proxy.iter().map(|(key, name)| {
         Ok::<_, anyhow::Error>(((*key).to_owned(), std::env::var(name)?.into_bytes()))
     });
-    let remote = Remote {
+    let remote = RemoteOciRepository {
         repository,
         auth,
-        tls: Tls::default(),
-        proxy: Some(http::Proxy::from_secret(&proxy.collect::<Result<_>>()?)?),
+        tls: TlsConfig::default(),
+        proxy: Some(http::HttpProxy::from_secret(&proxy.collect::<Result<_>>()?)?),
         insecure: true,
         timeout: limit,
         limits: RegistryLimits::default(),
     };
-    Session::new(&remote, &known)?.resolve(&Reference::tag("v1")?).await?;
+    RegistrySession::new(&remote, &known)?.resolve(&ManifestReference::tag("v1")?).await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
-    let registry = Registry::start_with_password().await?;
+    let registry = RegistryServer::start_with_password().await?;
     registry.push_files("team/app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
-    let identity = AwsIdentity::start().await?;
+    let identity = AwsIdentityServer::start().await?;
     let host = registry.host().to_owned();
-    let proxy = Proxy::start_to("me", "me", move |_| host.clone()).await?;
+    let proxy = TestProxy::start_to("me", "me", move |_| host.clone()).await?;
     let through = proxy.url();
     let service = identity.url();
     let run = |variables: &[(&str, &str)]| {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use e2e::process_usage::resident_mebibytes;
 use serde_json::{Map, Value, json};
 
@@ -23,9 +23,9 @@ const COUNT: usize = 559;
 const FEWEST: usize = 10;
 
 /// Pseudo-random numbers (splitmix64), the same for the same seed everywhere.
-struct Chance(u64);
+struct PseudoRandomNumbers(u64);
 
-impl Chance {
+impl PseudoRandomNumbers {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -91,7 +91,7 @@ const STRINGS: [&str; 44] = [
     "ns/name",
 ];
 
-fn text(chance: &mut Chance) -> Value {
+fn text(chance: &mut PseudoRandomNumbers) -> Value {
     if chance.one_in(12) {
         return "x".repeat(1 << chance.below(14)).into();
     }
@@ -99,7 +99,7 @@ fn text(chance: &mut Chance) -> Value {
 }
 
 /// Nonsense that a schema might allow; whether it does is for the API server to say.
-fn nonsense(schema: &Value, chance: &mut Chance, depth: usize) -> Value {
+fn nonsense(schema: &Value, chance: &mut PseudoRandomNumbers, depth: usize) -> Value {
     if let Some(allowed) = schema["enum"].as_array() {
         return allowed[chance.below(allowed.len())].clone();
     }
@@ -248,7 +248,11 @@ fn sample(kind: &str) -> Result<Value> {
 }
 
 /// A spec that works, with one to three fields replaced by nonsense.
-fn poisoned(base: &Value, schema: &Value, chance: &mut Chance) -> Result<(Value, String)> {
+fn poisoned(
+    base: &Value,
+    schema: &Value,
+    chance: &mut PseudoRandomNumbers,
+) -> Result<(Value, String)> {
     let fields = schema["properties"].as_object().context("no fields")?;
     let mut spec = base.clone();
     let mut changed_fields = Vec::new();
@@ -265,9 +269,9 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     let seed =
         std::env::var("WINDLASS_POISON_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261);
     eprintln!("seed {seed}");
-    let mut chance = Chance(seed);
+    let mut chance = PseudoRandomNumbers(seed);
     let story = Story::begin("poison").await?;
-    let mut windlass = Windlass::start_for(&story, &["--concurrent-kustomize=2"]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &["--concurrent-kustomize=2"]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"targetNamespace": story.namespace})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
@@ -334,7 +338,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn remotes_that_never_answer_delay_no_other_object() -> Result<()> {
     let story = Story::begin("silence").await?;
-    let _windlass = Windlass::start_for(&story, &["--concurrent-source=1"]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &["--concurrent-source=1"]).await?;
     let silence = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/app", silence.local_addr()?);
     let held = tokio::spawn(async move {

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 /// What a field of a spec means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Field {
+enum ReferenceFieldKind {
     /// It names a Secret of the same namespace: there is no way to name another.
     Secret,
     /// It names a ServiceAccount of the same namespace, which is read.
@@ -43,13 +43,13 @@ enum Field {
     OfImages,
 }
 
-use Field::{
+use ReferenceFieldKind::{
     Account, AsAccount, Dependency, Later, NoObject, OfImages, OfPlatform, ReadAccount, Secret,
     Source, Unread, Unsupported,
 };
 
 /// Every field that looks like a reference. A reference has the value that makes it one, with `NAME` for the name.
-const FIELDS: &[(&str, &str, Field, &str)] = &[
+const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
     ("Alert", "eventSources[]", Later, ""),
     ("Alert", "providerRef", Later, ""),
     ("ArtifactGenerator", "artifacts[]", NoObject, ""),
@@ -481,8 +481,8 @@ fn base(kind: &str) -> Value {
 }
 
 /// A row as an object, whose reference is called as the object.
-struct Case {
-    field: Field,
+struct ReferenceCase {
+    field: ReferenceFieldKind,
     /// Path of the field, as failures report it.
     path: &'static str,
     target: StoryTarget,
@@ -492,7 +492,7 @@ struct Case {
 }
 
 /// The objects of all rows with a reference; `tag` makes their names unique.
-fn cases(tag: &str) -> Result<Vec<Case>> {
+fn cases(tag: &str) -> Result<Vec<ReferenceCase>> {
     let schemas = schemas()?;
     let mut cases = Vec::new();
     for (at, (kind, path, field, value)) in FIELDS.iter().enumerate() {
@@ -512,12 +512,12 @@ fn cases(tag: &str) -> Result<Vec<Case>> {
         let found = references(schema);
         let item = format!("{path}[]");
         let has_namespace = found.get(*path) == Some(&true) || found.get(&item) == Some(&true);
-        cases.push(Case { field: *field, path, target, name, object, has_namespace });
+        cases.push(ReferenceCase { field: *field, path, target, name, object, has_namespace });
     }
     Ok(cases)
 }
 
-impl Case {
+impl ReferenceCase {
     /// What a reference of this row names, as it is created.
     fn referent(&self) -> Option<Value> {
         let kind = self.object["kind"].as_str().unwrap_or_default();
@@ -613,8 +613,8 @@ fn files() -> Vec<(&'static str, String)> {
 
 /// Runs every case and reports all failures together.
 async fn all<'c, F: Future<Output = Result<()>>>(
-    cases: impl IntoIterator<Item = &'c Case>,
-    of: impl Fn(&'c Case) -> F,
+    cases: impl IntoIterator<Item = &'c ReferenceCase>,
+    of: impl Fn(&'c ReferenceCase) -> F,
 ) -> Result<()> {
     let ends = futures::future::join_all(cases.into_iter().map(of)).await;
     let wrong: Vec<String> =
@@ -637,7 +637,7 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
         }
         story.apply_value(case.object.clone()).await.with_context(|| case.path)?;
     }
-    let first = async |case: &Case| match case.field {
+    let first = async |case: &ReferenceCase| match case.field {
         Unsupported => {
             let field =
                 format!("spec.{}", case.path.split(['.', '[', '{']).next().unwrap_or_default());
@@ -652,11 +652,12 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
         _ => case.await_status(story, "missing", |text| case.is_missing(text)).await.map(drop),
     };
     all(&cases, first).await?;
-    let named: Vec<&Case> = cases.iter().filter(|case| case.referent().is_some()).collect();
+    let named: Vec<&ReferenceCase> =
+        cases.iter().filter(|case| case.referent().is_some()).collect();
     for case in &named {
         story.apply_value(case.referent().context("nothing to name")?).await?;
     }
-    let found = async |case: &Case| {
+    let found = async |case: &ReferenceCase| {
         let holds = |text: &str| !text.is_empty() && !case.is_missing(text);
         case.await_status(story, "found", holds).await.map(drop)
     };
@@ -664,7 +665,7 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     for case in &named {
         delete(story, &case.referent().context("nothing to name")?).await?;
     }
-    let gone = async |case: &Case| {
+    let gone = async |case: &ReferenceCase| {
         case.await_status(story, "missing again", |text| case.is_missing(text)).await.map(drop)
     };
     all(named.iter().copied(), gone).await
@@ -678,7 +679,7 @@ async fn elsewhere(story: &Story, other: &Story, is_refused: bool) -> Result<()>
         other.apply_value(referent).await?;
         story.apply_value(case.elsewhere(&other.namespace)?).await?;
     }
-    let end = async |case: &Case| {
+    let end = async |case: &ReferenceCase| {
         let is_asked = case.object["spec"].to_string().contains("readyExpr");
         // A dependency may be in another namespace, but its `readyExpr` may not read it there.
         let is_denied = is_refused && (case.field != Dependency || is_asked);
@@ -802,16 +803,18 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
 async fn what_a_field_names_counts_where_it_may_be_and_as_long_as_it_is_there() -> Result<()> {
     let story = Story::begin("references").await?;
     let other = Story::begin("others").await?;
-    let refusing =
-        Windlass::start(story.bed, &["--no-cross-namespace-refs", "--requeue-dependency=10m"])
-            .await?;
+    let refusing = WindlassProcess::start(
+        story.bed,
+        &["--no-cross-namespace-refs", "--requeue-dependency=10m"],
+    )
+    .await?;
     let _upstream = story.follow("app", &files()).await?;
     let _victim = other.follow("app", &files()).await?;
     come_and_go(&story, &other).await?;
     elsewhere(&story, &other, true).await?;
     forged(&story, &other).await?;
     drop(refusing);
-    let _allowing = Windlass::start(story.bed, &["--requeue-dependency=10m"]).await?;
+    let _allowing = WindlassProcess::start(story.bed, &["--requeue-dependency=10m"]).await?;
     elsewhere(&story, &other, false).await?;
     other.end().await?;
     story.end().await

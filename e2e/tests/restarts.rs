@@ -14,10 +14,10 @@ use axum::routing::post;
 use axum::{Json, Router};
 use crds::lifecycle::LifecyclePhase;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revision};
-use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::release::{CONFIG, Charts, newest};
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::servers::registry::Registry;
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::servers::registry::RegistryServer;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -67,7 +67,7 @@ async fn owned(story: &Story) -> Result<Vec<String>> {
 async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() -> Result<()> {
     const COUNT: usize = 150;
     let story = Story::begin("killed").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &borrowed(&config_maps(COUNT, "1"))).await?;
     story.kustomization("app", "app", json!({})).await?;
     let is_begun = async || Ok((!owned(&story).await?.is_empty()).then_some(()));
@@ -93,8 +93,8 @@ async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_while_lifecycles_are_asked_it_asks_none_of_them_twice() -> Result<()> {
     let story = Story::begin("lifecycle-killed").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
-    let charts = Charts::of(&story).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let phases = [LifecyclePhase::PreInstall, LifecyclePhase::PostInstall, LifecyclePhase::Promote];
     let check = story.lifecycle("check", &phases.map(LifecyclePhase::as_str), json!({})).await?;
@@ -121,8 +121,8 @@ async fn killed_while_lifecycles_are_asked_it_asks_none_of_them_twice() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_that_was_requested_while_it_was_away_is_done_when_it_is_back() -> Result<()> {
     let story = Story::begin("rollback-away").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
-    let charts = Charts::of(&story).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"values": {"value": "1"}})).await?;
     story.await_revision(&app, 1).await?;
@@ -151,7 +151,7 @@ async fn a_rollback_that_was_requested_while_it_was_away_is_done_when_it_is_back
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_was_ended_while_it_was_away_does_not_end_a_later_suspension() -> Result<()> {
     let story = Story::begin("hold-away").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     let app = StoryTarget::kustomization("app");
@@ -179,7 +179,7 @@ async fn a_hold_that_was_ended_while_it_was_away_does_not_end_a_later_suspension
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Result<()> {
     let story = Story::begin("restart").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     let before = story.await_ready(&StoryTarget::kustomization("app")).await?;
@@ -217,8 +217,9 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_a_readiness_wait_it_keeps_the_deadline() -> Result<()> {
     let story = Story::begin("killed-waiting").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
-    let upstream = story.follow("app", &[("web.yaml", deployment("web", Pods::Unready))]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let upstream =
+        story.follow("app", &[("web.yaml", deployment("web", PodBehavior::Unready))]).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": NEVER})).await?;
     let first = revision(&upstream.repository.hash("main")?);
     let healthy = |object: &DynamicObject| condition(object, "Healthy").clone();
@@ -232,7 +233,7 @@ async fn killed_in_a_readiness_wait_it_keeps_the_deadline() -> Result<()> {
         .await_object(&StoryTarget::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
         .await?;
     ensure!(healthy(&object) == since, "waiting since {} and not {since}", healthy(&object));
-    let mended = upstream.push(&[("web.yaml", deployment("web", Pods::Ready))]).await?;
+    let mended = upstream.push(&[("web.yaml", deployment("web", PodBehavior::Ready))]).await?;
     story.await_applied("app", &mended).await?;
     story.end().await
 }
@@ -240,8 +241,9 @@ async fn killed_in_a_readiness_wait_it_keeps_the_deadline() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn asked_to_stop_in_the_middle_it_ends_soon_and_well() -> Result<()> {
     let story = Story::begin("stopped").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
-    let upstream = story.follow("slow", &[("web.yaml", deployment("web", Pods::Unready))]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let upstream =
+        story.follow("slow", &[("web.yaml", deployment("web", PodBehavior::Unready))]).await?;
     story.kustomization("web", "slow", json!({"wait": true, "timeout": NEVER})).await?;
     story.await_waiting("web", "main@sha1:").await?;
     // It waits for pods that never come, and for a server that does not answer.
@@ -264,7 +266,7 @@ async fn asked_to_stop_in_the_middle_it_ends_soon_and_well() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn artifacts_that_were_lost_while_it_was_down_are_fetched_again() -> Result<()> {
     let story = Story::begin("wiped").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
@@ -291,12 +293,12 @@ async fn a_storage_that_is_reached_by_another_address_is_reported() -> Result<()
     let story = Story::begin("moved").await?;
     let folder = tempfile::tempdir()?;
     let storage = format!("--storage-path={}", folder.path().display());
-    let mut first = Windlass::start_for(&story, &[&storage]).await?;
+    let mut first = WindlassProcess::start_for(&story, &[&storage]).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     ensure_fetchable(&story, "app").await?;
     first.operator.stop(Duration::from_secs(5))?;
     // The second one serves at other addresses.
-    let _second = Windlass::start_for(&story, &[&storage]).await?;
+    let _second = WindlassProcess::start_for(&story, &[&storage]).await?;
     await_fetchable(&story, "app").await?;
     story.end().await
 }
@@ -322,7 +324,7 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
     let story = Story::begin("events-addr").await?;
     let bodies = Arc::new(Mutex::new(Vec::new()));
     let url = events_server(bodies.clone()).await?;
-    let _windlass = Windlass::start_for(&story, &[&format!("--events-addr={url}")]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[&format!("--events-addr={url}")]).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     let app = StoryTarget::kustomization("app");
@@ -357,8 +359,8 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
 async fn the_tags_of_an_image_are_known_after_a_restart_though_its_registry_is_gone() -> Result<()>
 {
     let story = Story::begin("restarted-images").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
-    let registry = Registry::start().await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let registry = RegistryServer::start().await?;
     registry.push_files("app", "1.0.0", &[("a.yaml", "a: 1\n")], json!({})).await?;
     let image = format!("{}/app", registry.host());
     let group_version = "image.toolkit.fluxcd.io/v1";

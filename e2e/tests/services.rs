@@ -13,13 +13,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use e2e::authority::Authority;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, Upstream};
+use e2e::certificate_authority::TestCertificateAuthority;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::servers::alertmanager::Alertmanager;
-use e2e::servers::nats::{Nats, PASSWORD, USER};
-use e2e::tls_front::TlsFront;
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::servers::alertmanager::AlertmanagerServer;
+use e2e::servers::nats::{NatsServer, PASSWORD, USER};
+use e2e::tls_proxy::TlsProxyListener;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -52,7 +52,7 @@ async fn provider(story: &Story, spec: Value, keys: &[(&str, &str)]) -> Result<(
 }
 
 /// Applies a ConfigMap by a Kustomization, so that there is an event.
-async fn reconciled(story: &Story) -> Result<Upstream<'_>> {
+async fn reconciled(story: &Story) -> Result<FollowedGitRepository<'_>> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     // Without an artifact the first event would be that it is missing.
     story.await_ready(&StoryTarget::git_repository("app")).await?;
@@ -80,9 +80,9 @@ async fn await_given_up(story: &Story, reason: &str, secret: &str) -> Result<()>
 #[tokio::test(flavor = "multi_thread")]
 async fn nats_has_the_event_on_its_subject_and_a_wrong_password_is_reported() -> Result<()> {
     let story = Story::begin("nats").await?;
-    let server = Nats::start().await?;
+    let server = NatsServer::start().await?;
     let mut messages = server.subscribe("flux.>").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let address = format!("nats://{}", server.address());
     let spec = json!({"type": "nats", "address": address, "channel": "flux.events"});
     provider(&story, spec.clone(), &[("username", USER), ("password", "wr0ng-passw0rd")]).await?;
@@ -101,8 +101,8 @@ async fn nats_has_the_event_on_its_subject_and_a_wrong_password_is_reported() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn alertmanager_has_an_alert_of_a_failure() -> Result<()> {
     let story = Story::begin("alertmanager").await?;
-    let server = Alertmanager::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let server = AlertmanagerServer::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let address = format!("{}/api/v2/alerts/", server.url());
     provider(&story, json!({"type": "alertmanager", "address": address}), &[]).await?;
     let _upstream = story.follow("app", &[("map.yaml", "kind: [".to_owned())]).await?;
@@ -140,12 +140,12 @@ type FakeServiceResponse = (StatusCode, &'static str);
 
 /// A service that keeps requests, and answers with the status and body that a function of the request returns.
 #[derive(Clone)]
-struct Double {
+struct FakeService {
     asked: Arc<Mutex<Vec<FakeServiceRequest>>>,
     judge: fn(&FakeServiceRequest) -> FakeServiceResponse,
 }
 
-impl Double {
+impl FakeService {
     async fn start(
         judge: fn(&FakeServiceRequest) -> FakeServiceResponse,
     ) -> Result<(SocketAddr, Self)> {
@@ -192,7 +192,7 @@ impl Double {
 }
 
 async fn take(
-    State(double): State<Double>,
+    State(double): State<FakeService>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -231,13 +231,14 @@ fn judge_event_hub(asked: &FakeServiceRequest) -> FakeServiceResponse {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_hub_takes_a_message_that_its_key_signed() -> Result<()> {
     let story = Story::begin("eventhub").await?;
-    let (address, hub) = Double::start(judge_event_hub).await?;
-    let authority = Authority::generate()?;
-    let front = TlsFront::start(address, &authority, false).await?;
+    let (address, hub) = FakeService::start(judge_event_hub).await?;
+    let authority = TestCertificateAuthority::generate()?;
+    let front = TlsProxyListener::start(address, &authority, false).await?;
     let trusted = tempfile::NamedTempFile::new()?;
     std::fs::write(trusted.path(), authority.certificate())?;
     let trusted = trusted.path().to_string_lossy().into_owned();
-    let _windlass = Windlass::start_for_with(&story, &[], &[("SSL_CERT_FILE", &trusted)]).await?;
+    let _windlass =
+        WindlassProcess::start_for_with(&story, &[], &[("SSL_CERT_FILE", &trusted)]).await?;
     let connection = |key: &str| {
         let host = front.address();
         format!(
@@ -272,10 +273,10 @@ fn judge_pubsub(asked: &FakeServiceRequest) -> FakeServiceResponse {
 #[tokio::test(flavor = "multi_thread")]
 async fn pub_sub_has_the_event_with_the_headers_of_the_secret_as_attributes() -> Result<()> {
     let story = Story::begin("pubsub").await?;
-    let (address, service) = Double::start(judge_pubsub).await?;
+    let (address, service) = FakeService::start(judge_pubsub).await?;
     let address = address.to_string();
     let environment = [("PUBSUB_EMULATOR_HOST", address.as_str())];
-    let _windlass = Windlass::start_for_with(&story, &[], &environment).await?;
+    let _windlass = WindlassProcess::start_for_with(&story, &[], &environment).await?;
     let spec = json!({"type": "googlepubsub", "address": "shop", "channel": "events"});
     provider(&story, spec, &[("headers", "team: checkout\n")]).await?;
     reconciled(&story).await?;

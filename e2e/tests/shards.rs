@@ -3,19 +3,19 @@
 //! Elsewhere: several of which only one works (`leader.rs`).
 
 use anyhow::{Result, ensure};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{NEVER, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 const LABEL: &str = "sharding.fluxcd.io/key";
 
-async fn start(story: &Story, identity: &str, selector: &str) -> Result<Windlass> {
+async fn start(story: &Story, identity: &str, selector: &str) -> Result<WindlassProcess> {
     let identity = format!("--leader-election-identity={identity}");
     let selector = format!("--watch-label-selector={selector}");
-    Windlass::start_for(story, &["--enable-leader-election", &identity, &selector]).await
+    WindlassProcess::start_for(story, &["--enable-leader-election", &identity, &selector]).await
 }
 
 async fn create(
@@ -57,7 +57,7 @@ async fn each_shard_does_its_own_and_reads_what_the_other_has() -> Result<()> {
     let story = Story::begin("shards").await?;
     let _one = start(&story, "one", &format!("{LABEL} in (one)")).await?;
     let _rest = start(&story, "rest", &format!("{LABEL} notin (one)")).await?;
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let repository = server.repository("app")?;
     let files =
         [("base/base.yaml", config_map("base", "1")), ("web/web.yaml", config_map("web", "1"))];

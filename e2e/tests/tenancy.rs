@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, StoryTarget, Windlass, await_until};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
+use e2e::harness::{Story, StoryTarget, WindlassProcess, await_until};
 use e2e::servers::charts::ChartServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -40,7 +40,7 @@ async fn account(story: &Story, name: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Result<()> {
     let story = Story::begin("tenant").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     account(&story, "tenant").await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     let spec = json!({"serviceAccountName": "tenant", "retryInterval": NEVER});
@@ -85,7 +85,7 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
     let story = Story::begin("tenant-bases").await?;
     account(&story, "tenant").await?;
     allow_config_maps(&story, "tenant").await?;
-    let far = GitServer::start(Access::Open)?;
+    let far = GitServer::start(GitReadAccess::Open)?;
     let repository = far.repository("bases")?;
     repository.commit(
         &[("kustomization.yaml", "resources: [map.yaml]"), ("map.yaml", &config_map("map", "1"))],
@@ -94,7 +94,7 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
     let overlay = format!("resources: [\"{}\"]\n", far.url(&repository));
     let app = StoryTarget::kustomization("app");
     // It creates the CustomResourceDefinitions.
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let _upstream = story.follow("app", &[("kustomization.yaml", overlay)]).await?;
     {
         let _windlass = windlass;
@@ -110,7 +110,7 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
         story.await_failure(&app, "BuildFailed").await?;
     }
     for (flag, is_had) in [("--no-remote-bases", false), ("--insecure-remote-bases", true)] {
-        let _windlass = Windlass::start_for(&story, &[flag]).await?;
+        let _windlass = WindlassProcess::start_for(&story, &[flag]).await?;
         if is_had {
             story.await_ready(&app).await?;
         } else {
@@ -126,8 +126,8 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_repository_that_a_file_may_not_name_fails_its_releases_alone() -> Result<()> {
     let story = Story::begin("refused-charts").await?;
-    let _windlass = Windlass::start_for(&story, &["--no-remote-bases"]).await?;
-    let charts = Charts::of(&story).await?;
+    let _windlass = WindlassProcess::start_for(&story, &["--no-remote-bases"]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/map.yaml", CONFIG)]).await?;
     let closed = ChartServer::start(None)?;
     let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
@@ -170,7 +170,8 @@ async fn a_chart_repository_that_a_file_may_not_name_fails_its_releases_alone() 
 async fn a_tenant_cannot_write_into_the_namespace_of_another() -> Result<()> {
     let story = Story::begin("tenant-a").await?;
     let other = Story::begin("tenant-b").await?;
-    let _windlass = Windlass::start_for(&story, &["--default-service-account=tenant"]).await?;
+    let _windlass =
+        WindlassProcess::start_for(&story, &["--default-service-account=tenant"]).await?;
     account(&story, "tenant").await?;
     allow_config_maps(&story, "tenant").await?;
     let file = config_map("intruder", "1");
@@ -197,7 +198,7 @@ async fn under_lockdown_no_object_acts_as_windlass_and_no_reference_leaves_the_n
 -> Result<()> {
     let story = Story::begin("lockdown").await?;
     let flags = ["--default-service-account=default", "--no-cross-namespace-refs=true"];
-    let _windlass = Windlass::start_for(&story, &flags).await?;
+    let _windlass = WindlassProcess::start_for(&story, &flags).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("bare", "app", json!({})).await?;
     let text =
@@ -222,7 +223,7 @@ async fn under_lockdown_no_object_acts_as_windlass_and_no_reference_leaves_the_n
 async fn when_the_account_is_gone_a_deleted_kustomization_leaves_its_objects_and_says_so()
 -> Result<()> {
     let story = Story::begin("account-gone").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     account(&story, "tenant").await?;
     allow_config_maps(&story, "tenant").await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
@@ -252,7 +253,7 @@ fn by_kubeconfig(secret: &str, namespace: &str) -> Value {
 async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<()> {
     const THERE: &str = "there";
     let story = Story::begin("remote").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let plane = ControlPlane::start().await?;
     let remote = control_plane::client(&plane.kubeconfig()).await?;
     let namespace = Namespace {
@@ -319,7 +320,7 @@ fn text_of(plane: &ControlPlane) -> Result<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_delays_no_other_object() -> Result<()> {
     let story = Story::begin("kubeconfigs").await?;
-    let windlass = Windlass::start_for(&story, &["--concurrent-kustomize=1"]).await?;
+    let windlass = WindlassProcess::start_for(&story, &["--concurrent-kustomize=1"]).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     let mark = windlass.operator.folder().join("was-run");
     let kubeconfig = |user: &str| {

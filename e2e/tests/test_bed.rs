@@ -8,9 +8,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::api_proxy::{ApiFault, ApiProxy, Moment};
+use e2e::api_proxy::{ApiFault, ApiProxy, ConnectionCutMoment};
 use e2e::control_plane::{self, ControlPlane};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::{Story, StoryTarget, await_until};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
@@ -219,7 +219,7 @@ async fn users_are_held_to_their_rights() -> Result<()> {
 async fn a_bed_for_another_story() -> Result<()> {
     let Some(note) = std::env::var_os("BED_NOTE") else { return Ok(()) };
     let plane = ControlPlane::start().await?;
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let ssh = server.ssh()?;
     let folders = format!("{}\n{}\n", plane.state().folder().display(), server.folder().display());
     std::fs::write(Path::new(&note).with_extension("part"), folders)?;
@@ -263,7 +263,7 @@ async fn nothing_is_left_after_a_test_run_is_killed() -> Result<()> {
 
 #[tokio::test]
 async fn a_repository_is_cloned_over_http_with_a_password() -> Result<()> {
-    let access = Access::Basic { user: "jane".into(), password: "s3cret".into() };
+    let access = GitReadAccess::Basic { user: "jane".into(), password: "s3cret".into() };
     let server = GitServer::start(access)?;
     let repository = server.repository("team/app")?;
     let hash = repository.commit(&[("deploy/app.yaml", "kind: App\n")], "first")?;
@@ -288,7 +288,7 @@ async fn a_repository_is_cloned_over_http_with_a_password() -> Result<()> {
 
 #[tokio::test]
 async fn a_repository_is_cloned_over_https_with_a_token() -> Result<()> {
-    let server = GitServer::start_tls(Access::Bearer("t0ken".into()))?;
+    let server = GitServer::start_tls(GitReadAccess::Bearer("t0ken".into()))?;
     let repository = server.repository("app")?;
     repository.commit(&[("a", "1")], "first")?;
     let folder = tempfile::tempdir()?;
@@ -306,7 +306,7 @@ async fn a_repository_is_cloned_over_https_with_a_token() -> Result<()> {
 
 #[tokio::test]
 async fn a_stalled_server_answers_when_it_is_released() -> Result<()> {
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let repository = server.repository("app")?;
     repository.commit(&[("a", "1")], "first")?;
     let mut list = git().args(["ls-remote", &server.slow_url(&repository)]).spawn()?;
@@ -321,7 +321,7 @@ async fn a_stalled_server_answers_when_it_is_released() -> Result<()> {
 
 #[tokio::test]
 async fn a_repository_is_cloned_over_ssh() -> Result<()> {
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let ssh = server.ssh()?;
     let repository = server.repository("team/app")?;
     repository.commit(&[("a", "1")], "first")?;
@@ -370,7 +370,8 @@ fn processes_of(folder: &Path) -> Vec<String> {
 async fn a_cut_loses_the_request_or_only_its_answer() -> Result<()> {
     let story = Story::begin("cut").await?;
     let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
-    for (moment, name, is_there) in [(Moment::Before, "lost", false), (Moment::After, "kept", true)]
+    for (moment, name, is_there) in
+        [(ConnectionCutMoment::Before, "lost", false), (ConnectionCutMoment::After, "kept", true)]
     {
         let client = control_plane::client(proxy.kubeconfig()).await?;
         let api = Api::<ConfigMap>::namespaced(client, &story.namespace);

@@ -1,23 +1,23 @@
 //! The archives that artifacts are: gzip around tar, the same bytes for the same files.
 //!
-//! Here: what goes into an archive ([`Contents`]), writing it ([`write()`], [`Writer`]), reading an untrusted one
-//! ([`extract`], [`unzip`]).
+//! Here: what goes into an archive ([`ArchiveContents`]), writing it ([`write()`], [`TarballWriter`]), reading an
+//! untrusted one ([`extract`], [`unzip`]).
 //! Elsewhere: which files are left out ([`crate::ignore`]), where archives are kept ([`crate::store`]).
 
 mod contents;
 mod digest;
 mod extract;
+mod extraction_sink;
 mod header;
 mod reader;
-mod sink;
 mod unzip;
 mod writer;
 
-pub use contents::{Contents, write};
-pub use digest::{ArchiveDigest, Digesting};
-pub use extract::{ExtractError, ExtractOptions, Symlinks, extract, extract_to_dir};
+pub use contents::{ArchiveContents, write};
+pub use digest::{ArchiveDigest, DigestingWriter};
+pub use extract::{ExtractError, ExtractOptions, SymlinkPolicy, extract, extract_to_dir};
 pub use unzip::unzip;
-pub use writer::Writer;
+pub use writer::TarballWriter;
 
 use std::{error::Error as StdError, io};
 

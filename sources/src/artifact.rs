@@ -13,20 +13,20 @@ use tree::MemoryTree;
 use url::Url;
 
 use crate::{
-    archive::{Digesting, ExtractError, ExtractOptions, extract},
-    http::{self, Egress, Tls, root_cause},
-    store::{self, Store},
+    archive::{DigestingWriter, ExtractError, ExtractOptions, extract},
+    http::{self, EgressRules, TlsConfig, root_cause},
+    store::{self, ArtifactStore},
 };
 
 /// Where an artifact is, and what it has to be.
 #[derive(Debug, Clone)]
-pub struct Remote {
+pub struct RemoteArtifact {
     /// Where it is served.
     pub url: String,
     /// `sha256:` and 64 hexadecimal digits.
     pub digest: String,
     /// Where it may be.
-    pub egress: Egress,
+    pub egress: EgressRules,
 }
 
 /// How much a fetch may take.
@@ -112,8 +112,8 @@ pub enum Error {
 /// # Errors
 /// It cannot be fetched within the limits, or is not what it should be.
 pub fn load(
-    store: &Store,
-    remote: &Remote,
+    store: &ArtifactStore,
+    remote: &RemoteArtifact,
     options: &ExtractOptions,
     limits: &FetchLimits,
     runtime: &tokio::runtime::Handle,
@@ -129,19 +129,19 @@ pub fn load(
 ///
 /// # Errors
 /// It cannot be fetched within the limits, or is not what it should be.
-pub async fn fetch(remote: &Remote, limits: &FetchLimits) -> Result<File, Error> {
+pub async fn fetch(remote: &RemoteArtifact, limits: &FetchLimits) -> Result<File, Error> {
     let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
     let fetching = fetch_all(remote, limits.bytes);
     tokio::time::timeout(limits.time, fetching).await.map_err(|_| slow())?
 }
 
-async fn fetch_all(remote: &Remote, limit: u64) -> Result<File, Error> {
+async fn fetch_all(remote: &RemoteArtifact, limit: u64) -> Result<File, Error> {
     let url = &remote.url;
     let unanswered = |why: String| Error::NoAnswer { url: url.clone(), why };
     let disk = |error: std::io::Error| Error::Disk { url: url.clone(), why: error.to_string() };
     let at = Url::parse(url).map_err(|e| unanswered(e.to_string()))?;
     remote.egress.admits(&at).map_err(|refused| unanswered(refused.to_string()))?;
-    let client = http::client_within(&Tls::default(), None, &remote.egress);
+    let client = http::client_within(&TlsConfig::default(), None, &remote.egress);
     let client = client.map_err(|e| unanswered(e.to_string()))?;
     let answer = client.get(at).send().await;
     let mut answer = answer.map_err(|e| unanswered(root_cause(&e.without_url())))?;
@@ -149,7 +149,7 @@ async fn fetch_all(remote: &Remote, limit: u64) -> Result<File, Error> {
         return Err(Error::Status { url: url.clone(), status: answer.status().as_u16() });
     }
     let mut received = 0;
-    let mut out = Digesting::new(tempfile::tempfile().map_err(disk)?);
+    let mut out = DigestingWriter::new(tempfile::tempfile().map_err(disk)?);
     loop {
         let chunk = answer.chunk().await.map_err(|e| unanswered(root_cause(&e.without_url())))?;
         let Some(chunk) = chunk else { break };

@@ -1,6 +1,6 @@
 //! Buckets: the objects of an object store become a tree of files.
 //!
-//! Here: the bucket and what is fetched of it ([`Remote`]), its objects and their names in an artifact
+//! Here: the bucket and what is fetched of it ([`RemoteBucket`]), its objects and their names in an artifact
 //! ([`BucketListing`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
 //! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter),
 //! pending requests for credentials (`credential_requests`), what went wrong ([`Error`]).
@@ -10,17 +10,17 @@ mod artifact_note;
 pub mod azure;
 pub mod bundle;
 mod client_cache;
+pub(crate) mod cloud_login;
 pub(crate) mod credential_requests;
+mod download_spool;
 mod endpoint;
 mod error;
 mod fetch;
 pub mod google;
 pub(crate) mod http_request;
-mod index;
-pub(crate) mod login;
+mod object_index;
 pub(crate) mod request_context;
 pub(crate) mod s3;
-mod spool;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,20 +32,20 @@ use objects::RedactedValue;
 use tree::TreeLimits;
 use url::Url;
 
-pub use artifact_note::Note;
+pub use artifact_note::BucketArtifactNote;
 pub use client_cache::BucketClientCache;
-pub use endpoint::Endpoint;
+pub use endpoint::BucketEndpoint;
 pub use error::Error;
-pub use fetch::{Body, BucketFetchResult, Previous, fetch, object};
-pub use index::{BucketListing, Object, list};
+pub use fetch::{BucketFetchResult, DownloadedBody, PreviousArtifact, fetch, object};
+pub use object_index::{BucketListing, ListedBucketObject, list};
 
-use crate::http::{Budgets, Proxy, Tls};
+use crate::http::{HostBudgets, HttpProxy, TlsConfig};
 
 /// Where the objects are, and how they are reached.
 #[derive(Debug, Clone)]
-pub struct Remote {
+pub struct RemoteBucket {
     /// The server and the credentials.
-    pub server: Server,
+    pub server: BucketServerAddress,
     /// The name of the bucket.
     pub bucket: String,
     /// The beginning of the keys that are of interest; empty for all.
@@ -58,17 +58,17 @@ pub struct Remote {
 
 /// A server that has buckets.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct BucketServerAddress {
     /// Its address.
-    pub endpoint: Endpoint,
+    pub endpoint: BucketEndpoint,
     /// The region that requests of S3 are signed for; without it that of the endpoint, else `us-east-1`.
     pub region: Option<String>,
     /// The protocol and the credentials.
     pub identity: BucketIdentity,
     /// Trusted authorities and the client certificate.
-    pub tls: Tls,
+    pub tls: TlsConfig,
     /// What connections go through.
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<HttpProxy>,
 }
 
 /// The credentials for a server. Each protocol has identities of its own; those without a protocol in the name are of
@@ -97,12 +97,12 @@ pub enum BucketIdentity {
         sts: Option<Url>,
     },
     /// With keys that a token service gives to a user of an LDAP directory.
-    Ldap(Ldap),
+    Ldap(LdapUserLogin),
 }
 
 /// A user of an LDAP directory, and the token service that knows it, as MinIO has one.
 #[derive(Debug, Clone)]
-pub struct Ldap {
+pub struct LdapUserLogin {
     /// The service.
     pub endpoint: Url,
     /// The user.
@@ -110,53 +110,57 @@ pub struct Ldap {
     /// Its password.
     pub password: RedactedValue<String>,
     /// Trusted authorities and the client certificate of connections to the service.
-    pub tls: Tls,
+    pub tls: TlsConfig,
 }
 
 /// A client of a bucket; shared by all requests to the same server as the same user.
 #[derive(Debug)]
-pub(crate) enum Client {
+pub(crate) enum BucketClient {
     /// S3.
-    S3(s3::Client),
+    S3(s3::S3Client),
     /// Google Cloud Storage.
-    Google(google::Client),
+    Google(google::GoogleStorageClient),
     /// Azure's blobs.
-    Azure(azure::Client),
+    Azure(azure::AzureBlobClient),
 }
 
 /// Some of the objects, in the order of their keys.
-pub(crate) struct Page {
+pub(crate) struct BucketObjectPage {
     /// In the order of the server's listing.
-    pub(crate) objects: Vec<Object>,
+    pub(crate) objects: Vec<ListedBucketObject>,
     /// What asks for the next page.
     pub(crate) next: Option<String>,
 }
 
 /// An object on its way.
 pub(crate) struct ObjectDownload {
-    /// Its entity tag, as that of an [`Object`].
+    /// Its entity tag, as that of an [`ListedBucketObject`].
     pub(crate) etag: String,
     /// Its bytes.
     pub(crate) body: BoxStream<'static, Result<Bytes, Error>>,
 }
 
-impl Client {
-    fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
+impl BucketClient {
+    fn new(server: &BucketServerAddress, budgets: &Arc<HostBudgets>) -> Result<Self, Error> {
         Ok(match &server.identity {
             BucketIdentity::Google(identity) => {
-                Self::Google(google::Client::new(server, identity, budgets)?)
+                Self::Google(google::GoogleStorageClient::new(server, identity, budgets)?)
             }
             BucketIdentity::Azure(identity) => {
-                Self::Azure(azure::Client::new(server, identity, budgets)?)
+                Self::Azure(azure::AzureBlobClient::new(server, identity, budgets)?)
             }
             BucketIdentity::Anonymous
             | BucketIdentity::Keys { .. }
             | BucketIdentity::Environment { .. }
-            | BucketIdentity::Ldap(_) => Self::S3(s3::Client::new(server, budgets)?),
+            | BucketIdentity::Ldap(_) => Self::S3(s3::S3Client::new(server, budgets)?),
         })
     }
 
-    async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
+    async fn page(
+        &self,
+        remote: &RemoteBucket,
+        next: Option<String>,
+    ) -> Result<BucketObjectPage, Error> {
         match self {
             Self::S3(client) => client.page(remote, next).await,
             Self::Google(client) => client.page(remote, next).await,
@@ -174,7 +178,7 @@ impl Client {
     }
 
     /// The metadata of an object.
-    async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
+    async fn head(&self, remote: &RemoteBucket, key: &str) -> Result<ListedBucketObject, Error> {
         match self {
             Self::S3(client) => client.head(remote, key).await,
             Self::Google(client) => client.head(remote, key).await,
@@ -185,7 +189,7 @@ impl Client {
     /// An object; nothing if it is still the one with this entity tag.
     async fn get(
         &self,
-        remote: &Remote,
+        remote: &RemoteBucket,
         key: &str,
         unless: Option<&str>,
     ) -> Result<Option<ObjectDownload>, Error> {
@@ -199,8 +203,8 @@ impl Client {
     /// An object that was listed, as it is now.
     async fn listed(
         &self,
-        remote: &Remote,
-        object: &Object,
+        remote: &RemoteBucket,
+        object: &ListedBucketObject,
     ) -> Result<Option<ObjectDownload>, Error> {
         match self {
             Self::S3(_) | Self::Azure(_) => self.get(remote, &object.key, None).await,
@@ -219,7 +223,7 @@ fn unquoted(etag: Option<&str>) -> String {
 ///
 /// The caller sets limits and a timeout, because it knows what the object is.
 pub(crate) async fn open(
-    remote: &Remote,
+    remote: &RemoteBucket,
     key: &str,
     unless: Option<&str>,
     known: &BucketClientCache,
@@ -232,13 +236,13 @@ pub(crate) async fn open(
 /// # Errors
 /// See [`Error`].
 pub async fn store(
-    remote: &Remote,
+    remote: &RemoteBucket,
     key: &str,
     body: &[u8],
     known: &BucketClientCache,
 ) -> Result<(), Error> {
     let client = remote.client(known)?;
-    let Client::S3(s3) = &*client else {
+    let BucketClient::S3(s3) = &*client else {
         let endpoint = remote.server.endpoint.to_string();
         let action = format!("PUT for '{key}'");
         let why = "objects are stored by the protocol of S3 only".to_owned();
@@ -247,15 +251,15 @@ pub async fn store(
     remote.within(&client, "storing into", s3.put(remote, key, body)).await
 }
 
-impl Remote {
-    fn client(&self, known: &BucketClientCache) -> Result<Arc<Client>, Error> {
+impl RemoteBucket {
+    fn client(&self, known: &BucketClientCache) -> Result<Arc<BucketClient>, Error> {
         known.client(&self.server)
     }
 
     /// Ends what takes longer than it may.
     async fn within<T>(
         &self,
-        client: &Client,
+        client: &BucketClient,
         doing: &'static str,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
@@ -281,12 +285,12 @@ mod tests {
     use super::*;
 
     /// A bucket at an address where no server answers.
-    pub(super) fn remote(bucket: &str) -> Remote {
-        let endpoint = Endpoint::parse("127.0.0.1:1", true).unwrap();
-        let tls = Tls::default();
+    pub(super) fn remote(bucket: &str) -> RemoteBucket {
+        let endpoint = BucketEndpoint::parse("127.0.0.1:1", true).unwrap();
+        let tls = TlsConfig::default();
         let identity = BucketIdentity::Anonymous;
-        Remote {
-            server: Server { endpoint, region: None, identity, tls, proxy: None },
+        RemoteBucket {
+            server: BucketServerAddress { endpoint, region: None, identity, tls, proxy: None },
             bucket: bucket.to_owned(),
             prefix: String::new(),
             timeout: Duration::from_secs(10),
@@ -296,9 +300,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_not_there_is_reported_by_its_address() {
-        let error = list(&remote("b"), None, &Note::default(), &BucketClientCache::default())
-            .await
-            .unwrap_err();
+        let error =
+            list(&remote("b"), None, &BucketArtifactNote::default(), &BucketClientCache::default())
+                .await
+                .unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert!(error.to_string().starts_with("cannot connect to 127.0.0.1:1: "), "{error}");
         assert!(error.to_string().contains("refused"), "{error}");

@@ -15,25 +15,25 @@
 //! read, and no program is run.
 
 mod checkout;
-mod conversation;
+mod commit_snapshot;
 mod credentials;
 mod error;
+mod git_connection;
 mod known_hosts;
-mod lookup;
+mod operation_limits;
 mod private_key;
 pub mod push;
 mod reference;
+mod reference_lookup;
 mod reference_name;
-mod remote;
+mod remote_url;
 pub mod revision;
 pub(crate) mod server_cache;
 mod signed_objects;
 mod smart_http;
-mod snapshot;
-mod sparse;
+mod sparse_checkout;
 mod ssh;
 mod submodules;
-mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,38 +45,40 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-pub use checkout::{Checkout, CheckoutItem, Content, checkout};
-pub use credentials::{Auth, Credentials};
+pub use checkout::{CheckoutItem, FetchedCheckout, RequestedContent, checkout};
+pub use commit_snapshot::{
+    CommitMetadata, CommitTreeListing, GitSnapshot, TreeEntry, TreeEntryKind,
+};
+pub use credentials::{GitAuth, GitCredentials};
 pub use error::Error;
-pub use reference::{Reference, Tip};
+pub use reference::{GitReference, ReferenceTip};
 pub use reference_name::named;
-pub use remote::{RemoteUrl, Scheme};
-pub use revision::Revision;
+pub use remote_url::{RemoteScheme, RemoteUrl};
+pub use revision::GitRevision;
 pub use server_cache::GitServerCache;
-pub use signed_objects::{Signable, SignableTag};
-pub use snapshot::{Commit, GitSnapshot, Listing, TreeEntry, TreeEntryKind};
-pub use sparse::Sparse;
+pub use signed_objects::{SignableObjects, SignableTag};
+pub use sparse_checkout::SparseCheckout;
 
-pub(crate) use remote::percent_decoded;
+pub(crate) use remote_url::percent_decoded;
 
-use conversation::RemoteReference;
-use lookup::{FetchRequest, Operation};
+use commit_snapshot::ReceivedCommit;
+use git_connection::AdvertisedReference;
+use operation_limits::GitOperation;
 use reference::RemoteReferenceQuery;
-use signed_objects::Tag;
-use snapshot::ReceivedCommit;
-use wire::Wire;
+use reference_lookup::{FetchRequest, Operation};
+use signed_objects::SignedTag;
 
-use crate::http::Proxy;
+use crate::http::HttpProxy;
 
 /// A repository and everything that a connection to it needs.
 #[derive(Debug, Clone)]
-pub struct Remote {
+pub struct GitRemote {
     /// Where it is.
     pub url: RemoteUrl,
     /// The credentials, and the trusted hosts or authorities.
-    pub credentials: Credentials,
+    pub credentials: GitCredentials,
     /// The proxy for HTTP; `None` stands for the proxy of the environment.
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<HttpProxy>,
     /// The time limit of one [`tip`] or [`fetch`], from connecting to the last byte. More than a day counts as a day.
     pub timeout: Duration,
     /// The most that is received and read.
@@ -104,7 +106,7 @@ impl Default for GitLimits {
 
 /// The runtime, the scratch folder and the cache that an operation uses.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct GitOperationContext {
     /// The runtime that drives connections. Do not call [`tip`] or [`fetch`] in a future, because they block.
     pub runtime: Handle,
     /// Ends the operation early.
@@ -119,22 +121,28 @@ pub struct Context {
 /// versions all tags. If several tags are the same version, a second exchange finds the youngest commit; its result is
 /// remembered.
 ///
-/// Over HTTP that takes a handshake and one request. The handshake is left out if [`Context::known`] remembers one of
-/// protocol 2 without a redirect; if the server then does not list the reference, a new handshake follows. For a bare
-/// commit nothing is sent, because it cannot change.
+/// Over HTTP that takes a handshake and one request. The handshake is left out if [`GitOperationContext::known`]
+/// remembers one of protocol 2 without a redirect; if the server then does not list the reference, a new handshake
+/// follows. For a bare commit nothing is sent, because it cannot change.
 ///
 /// # Errors
 /// [`Error::NoSuchRef`], or why the server could not be asked.
-pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<Tip, Error> {
+pub fn tip(
+    remote: &GitRemote,
+    reference: &GitReference,
+    context: &GitOperationContext,
+) -> Result<ReferenceTip, Error> {
     match reference.wanted()? {
         RemoteReferenceQuery::Commit(id) | RemoteReferenceQuery::CommitAnywhere(id) => {
-            Ok(Tip { sha: id.to_string(), refname: String::new() })
+            Ok(ReferenceTip { sha: id.to_string(), refname: String::new() })
         }
-        RemoteReferenceQuery::CommitOn(id, refname) => Ok(Tip { sha: id.to_string(), refname }),
+        RemoteReferenceQuery::CommitOn(id, refname) => {
+            Ok(ReferenceTip { sha: id.to_string(), refname })
+        }
         query @ (RemoteReferenceQuery::Named(_) | RemoteReferenceQuery::Highest(_)) => {
-            let wire = &Wire::new(remote, context);
+            let wire = &GitOperation::new(remote, context);
             let found = Operation { remote, reference, context, wire }.look(&query)?;
-            Ok(Tip { sha: found.id.to_string(), refname: found.name })
+            Ok(ReferenceTip { sha: found.id.to_string(), refname: found.name })
         }
     }
 }
@@ -148,12 +156,12 @@ pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<
 /// # Errors
 /// The reference is not there, or the server does not give it.
 pub fn fetch(
-    remote: &Remote,
-    reference: &Reference,
-    context: &Context,
+    remote: &GitRemote,
+    reference: &GitReference,
+    context: &GitOperationContext,
 ) -> Result<GitSnapshot, Error> {
     let mut query = reference.wanted()?;
-    let wire = &Wire::new(remote, context);
+    let wire = &GitOperation::new(remote, context);
     let operation = Operation { remote, reference, context, wire };
     let scratch = scratch_repository(context)?;
     let FetchRequest { wants, target, .. } = loop {
@@ -172,7 +180,7 @@ pub fn fetch(
             }
         }
     };
-    let RemoteReference { name: refname, id, tag } = target;
+    let AdvertisedReference { name: refname, id, tag } = target;
     if let RemoteReferenceQuery::CommitOn(_, name) = &query
         && let [tip] = wants[..]
         && tip != id
@@ -181,17 +189,17 @@ pub fn fetch(
         let branch = name.trim_start_matches("refs/heads/").to_owned();
         return Err(Error::NotOnBranch { remote: wire.remote(), sha: id.to_string(), branch });
     }
-    let objects = snapshot::objects(&scratch, &remote.limits)?;
+    let objects = commit_snapshot::objects(&scratch, &remote.limits)?;
     if objects.header(id).ok().map(|header| header.kind()) != Some(gix::objs::Kind::Commit) {
         return Err(no_such(reference, wire));
     }
-    let tag = Tag::of(&refname, tag, id, &objects, wire)?;
-    let revision = Revision::new(reference, &Tip { sha: id.to_string(), refname });
+    let tag = SignedTag::of(&refname, tag, id, &objects, wire)?;
+    let revision = GitRevision::new(reference, &ReferenceTip { sha: id.to_string(), refname });
     let received = ReceivedCommit { id, tag, objects, scratch };
     GitSnapshot::load(revision, received, remote.limits, wire)
 }
 
-fn scratch_repository(context: &Context) -> Result<TempDir, Error> {
+fn scratch_repository(context: &GitOperationContext) -> Result<TempDir, Error> {
     let failed = |source| Error::Scratch { path: context.scratch.clone(), source };
     std::fs::create_dir_all(&context.scratch).map_err(failed)?;
     let scratch = tempfile::Builder::new().prefix("git-").tempdir_in(&context.scratch);
@@ -200,7 +208,7 @@ fn scratch_repository(context: &Context) -> Result<TempDir, Error> {
     Ok(scratch)
 }
 
-fn no_such(reference: &Reference, wire: &Wire) -> Error {
+fn no_such(reference: &GitReference, wire: &GitOperation) -> Error {
     Error::NoSuchRef { remote: wire.remote(), reference: reference.to_string() }
 }
 
@@ -209,10 +217,10 @@ fn leads_to(
     tip: ObjectId,
     wanted: ObjectId,
     scratch: &TempDir,
-    remote: &Remote,
-    wire: &Wire,
+    remote: &GitRemote,
+    wire: &GitOperation,
 ) -> Result<bool, Error> {
-    let objects = snapshot::objects(scratch, &remote.limits)?;
+    let objects = commit_snapshot::objects(scratch, &remote.limits)?;
     for ancestor in gix::traverse::commit::Simple::new(Some(tip), &objects) {
         wire.check()?;
         if ancestor.map_err(|error| wire.explain(&error))?.id == wanted {

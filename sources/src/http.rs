@@ -1,12 +1,13 @@
 //! The HTTP client that every source shares: trusted authorities, client certificates, connections.
 //!
 //! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
-//! In the folder: the proxy ([`Proxy`]), which servers may be asked ([`Egress`]), how much is asked of one ([`Budgets`]), what is
-//! fetched once for many ([`SingleFlightCache`]). Elsewhere: credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
+//! In the folder: the proxy ([`HttpProxy`]), which servers may be asked ([`EgressRules`]), how much is asked of one
+//! ([`HostBudgets`]), what is fetched once for many ([`SingleFlightCache`]). Elsewhere: credentials in headers,
+//! redirects, limits on bytes and on time: each source knows its own protocol.
 
-pub mod budget;
 pub(crate) mod clients;
-mod egress;
+mod egress_rules;
+pub mod host_budget;
 mod proxy;
 mod single_flight;
 
@@ -17,27 +18,27 @@ use objects::RedactedValue;
 use reqwest::redirect::Policy;
 use url::Url;
 
-pub use budget::{Budgets, Busy};
-pub use clients::Clients;
-pub use egress::{Egress, EgressDeniedError, Rules, refusal};
-pub use proxy::Proxy;
+pub use clients::HttpClients;
+pub use egress_rules::{EgressDeniedError, EgressDenyList, EgressRules, refusal};
+pub use host_budget::{HostBudgets, HostBusyError};
+pub use proxy::HttpProxy;
 pub(crate) use proxy::is_refusal_of_proxy;
-pub use single_flight::{Logins, SingleFlightCache};
+pub use single_flight::{LoginTokenCache, SingleFlightCache};
 
 /// The authorities that a connection trusts and the client certificate that it shows.
 ///
 /// Without anything the system's authorities are trusted and no certificate is shown.
 #[derive(Debug, Clone, Default)]
-pub struct Tls {
+pub struct TlsConfig {
     /// Certificate authorities in PEM; when given, only these are trusted.
     pub ca: Option<Vec<u8>>,
     /// The client certificate, for servers that ask for one.
     pub identity: Option<ClientIdentity>,
 }
 
-/// How the authorities in [`Tls::ca`] combine with those of the system.
+/// How the authorities in [`TlsConfig::ca`] combine with those of the system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trust {
+pub enum TlsTrust {
     /// They replace the authorities of the system.
     #[default]
     Instead,
@@ -77,7 +78,7 @@ pub enum Error {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of HTTP, as the functions below build it.
-pub type Http = reqwest::Client;
+pub type HttpClient = reqwest::Client;
 
 /// Builds a client for one source.
 ///
@@ -87,8 +88,8 @@ pub type Http = reqwest::Client;
 ///
 /// # Errors
 /// Names the key of the Secret that cannot be used. No text of the Secret is repeated.
-pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
-    client_within(tls, proxy, &Egress::Anywhere)
+pub fn client(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> Result<reqwest::Client, Error> {
+    client_within(tls, proxy, &EgressRules::Anywhere)
 }
 
 /// As [`client_within`], for bodies that are stored as they were sent: no response is decompressed.
@@ -96,25 +97,25 @@ pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error
 /// # Errors
 /// As [`client`].
 pub(crate) fn client_undecoded(
-    tls: &Tls,
-    proxy: Option<&Proxy>,
-    egress: &Egress,
+    tls: &TlsConfig,
+    proxy: Option<&HttpProxy>,
+    egress: &EgressRules,
 ) -> Result<reqwest::Client, Error> {
     let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
-    built(builder, tls, Trust::Instead, proxy, egress)
+    built(builder, tls, TlsTrust::Instead, proxy, egress)
 }
 
 /// As [`client`], for the servers that `egress` permits. The caller checks IP addresses in URLs with
-/// [`Egress::admits`].
+/// [`EgressRules::admits`].
 ///
 /// # Errors
 /// As [`client`].
 pub(crate) fn client_within(
-    tls: &Tls,
-    proxy: Option<&Proxy>,
-    egress: &Egress,
+    tls: &TlsConfig,
+    proxy: Option<&HttpProxy>,
+    egress: &EgressRules,
 ) -> Result<reqwest::Client, Error> {
-    client_trusting(tls, Trust::Instead, proxy, egress)
+    client_trusting(tls, TlsTrust::Instead, proxy, egress)
 }
 
 /// As [`client_within`]; `trust` decides how custom authorities are used.
@@ -122,20 +123,20 @@ pub(crate) fn client_within(
 /// # Errors
 /// As [`client`].
 pub(crate) fn client_trusting(
-    tls: &Tls,
-    trust: Trust,
-    proxy: Option<&Proxy>,
-    egress: &Egress,
+    tls: &TlsConfig,
+    trust: TlsTrust,
+    proxy: Option<&HttpProxy>,
+    egress: &EgressRules,
 ) -> Result<reqwest::Client, Error> {
     built(reqwest::Client::builder(), tls, trust, proxy, egress)
 }
 
 fn built(
     builder: reqwest::ClientBuilder,
-    tls: &Tls,
-    trust: Trust,
-    proxy: Option<&Proxy>,
-    egress: &Egress,
+    tls: &TlsConfig,
+    trust: TlsTrust,
+    proxy: Option<&HttpProxy>,
+    egress: &EgressRules,
 ) -> Result<reqwest::Client, Error> {
     let mut builder = builder
         .connect_timeout(CONNECT_TIMEOUT)
@@ -149,11 +150,11 @@ fn built(
             return Err(Error::BadAuthority);
         }
         builder = match trust {
-            Trust::Instead | Trust::Anyone => builder.tls_certs_only(authorities),
-            Trust::Beside => builder.tls_certs_merge(authorities),
+            TlsTrust::Instead | TlsTrust::Anyone => builder.tls_certs_only(authorities),
+            TlsTrust::Beside => builder.tls_certs_merge(authorities),
         };
     }
-    if trust == Trust::Anyone {
+    if trust == TlsTrust::Anyone {
         builder = builder.tls_danger_accept_invalid_certs(true);
     }
     if let Some(ClientIdentity { certificate, key }) = &tls.identity {
@@ -164,7 +165,7 @@ fn built(
         builder = builder.identity(identity);
     }
     if egress.is_limited() {
-        builder = builder.dns_resolver(egress::Within::new(egress.clone()));
+        builder = builder.dns_resolver(egress_rules::EgressResolver::new(egress.clone()));
     }
     if let Some(proxy) = proxy {
         proxy.check(egress)?;
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_authority_without_a_certificate_is_refused_by_its_key() {
-        let tls = Tls { ca: Some(b"not PEM".to_vec()), identity: None };
+        let tls = TlsConfig { ca: Some(b"not PEM".to_vec()), identity: None };
         assert_eq!(client(&tls, None).unwrap_err(), Error::BadAuthority);
     }
 
@@ -235,7 +236,7 @@ mod tests {
     fn an_identity_that_cannot_be_read_is_refused_and_not_shown() {
         let key = RedactedValue::new(b"-----BEGIN hunter2-----".to_vec());
         let identity = Some(ClientIdentity { certificate: b"x".to_vec(), key });
-        let tls = Tls { ca: None, identity };
+        let tls = TlsConfig { ca: None, identity };
         let error = client(&tls, None).unwrap_err();
         assert_eq!(error, Error::BadIdentity);
         assert!(!format!("{error} {error:?} {tls:?}").contains("hunter2"));

@@ -1,8 +1,9 @@
 //! Archives and files on web servers: one address, one artifact.
 //!
-//! Here: the URL and the credentials ([`Remote`]), what went wrong ([`Error`]), the result ([`Download`]). In the
-//! folder: the request and its redirects (`request`), what the bytes are (`format`). Elsewhere: how much is asked of a
-//! host ([`crate::http::Budgets`]), untrusted archives ([`crate::archive`]), what is left out ([`crate::ignore`]).
+//! Here: the URL and the credentials ([`RemoteHttpArchive`]), what went wrong ([`Error`]), the result
+//! ([`DownloadedFile`]). In the folder: the request and its redirects (`request`), what the bytes are (`format`).
+//! Elsewhere: how much is asked of a host ([`crate::http::HostBudgets`]), untrusted archives ([`crate::archive`]), what
+//! is left out ([`crate::ignore`]).
 
 mod format;
 mod request;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use url::Url;
 
 use crate::archive::ExtractError;
-use crate::git::Auth;
-use crate::http::{self, Busy, Proxy, Tls};
+use crate::git::GitAuth;
+use crate::http::{self, HostBusyError, HttpProxy, TlsConfig};
 
 pub use format::{contents, revision, unpack};
 pub use request::ask;
@@ -37,14 +38,14 @@ impl Default for DownloadLimits {
 
 /// What is fetched, from where, and with which credentials.
 #[derive(Debug, Clone)]
-pub struct Remote {
+pub struct RemoteHttpArchive {
     url: Url,
-    /// Credentials for the server of the URL; redirects to another one go without. [`Auth::Ssh`] has no effect.
-    pub auth: Auth,
+    /// Credentials for the server of the URL; redirects to another one go without. [`GitAuth::Ssh`] has no effect.
+    pub auth: GitAuth,
     /// Trusted authorities and the client certificate.
-    pub tls: Tls,
+    pub tls: TlsConfig,
     /// The proxy between.
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<HttpProxy>,
     /// What the bytes have to be: `sha256:` and 64 hexadecimal digits.
     pub digest: Option<String>,
     /// How much it may take.
@@ -53,14 +54,14 @@ pub struct Remote {
 
 /// What a server uses to detect changes: `ETag` and `Last-Modified`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Validators {
+pub struct HttpValidators {
     /// `ETag`, as it was given.
     pub etag: Option<String>,
     /// `Last-Modified`, as it was given.
     pub last_modified: Option<String>,
 }
 
-impl Validators {
+impl HttpValidators {
     /// Without any, nothing can be asked for on a condition.
     pub fn is_empty(&self) -> bool {
         self.etag.is_none() && self.last_modified.is_none()
@@ -73,17 +74,17 @@ pub enum ArchiveFetchResult {
     /// The same as when it gave the validators.
     Unchanged,
     /// A file.
-    Found(Download),
+    Found(DownloadedFile),
 }
 
 /// A file as it was served, in a file without a name, at its beginning.
 #[derive(Debug)]
-pub struct Download {
+pub struct DownloadedFile {
     file: File,
     /// `sha256:` and 64 hexadecimal digits.
     pub digest: String,
     /// To ask with the next time.
-    pub validators: Validators,
+    pub validators: HttpValidators,
     /// `Content-Type` without parameters, in lower case.
     content_type: String,
     /// The last part of the path of the URL.
@@ -111,7 +112,7 @@ pub enum Error {
     BadSecret(#[from] http::Error),
     /// The server wants no requests for a while.
     #[error(transparent)]
-    Busy(#[from] Busy),
+    Busy(#[from] HostBusyError),
     /// The server does not accept our credentials, or wants some.
     #[error(
         "authentication failed for `{url}`: HTTP status {status}; check the credentials in the Secret"
@@ -199,7 +200,7 @@ pub enum Error {
     },
 }
 
-impl Remote {
+impl RemoteHttpArchive {
     /// A file on a web server, requested without credentials.
     ///
     /// # Errors
@@ -207,9 +208,9 @@ impl Remote {
     pub fn new(url: &str) -> Result<Self, Error> {
         let bad = |url: String, why| Err(Error::InvalidUrl { url, why });
         let Ok(parsed) = Url::parse(url) else {
-            return bad(crate::bases::without_credentials(url), "it is not a URL");
+            return bad(crate::remote_bases::without_credentials(url), "it is not a URL");
         };
-        let shown = crate::bases::without_credentials(url);
+        let shown = crate::remote_bases::without_credentials(url);
         if !matches!(parsed.scheme(), "http" | "https") {
             return bad(shown, "only http:// and https:// are supported");
         }
@@ -221,8 +222,8 @@ impl Remote {
         }
         Ok(Self {
             url: parsed,
-            auth: Auth::None,
-            tls: Tls::default(),
+            auth: GitAuth::None,
+            tls: TlsConfig::default(),
             proxy: None,
             digest: None,
             limits: DownloadLimits::default(),

@@ -1,7 +1,8 @@
 //! What is left out of an archive: `.sourceignore` files and `spec.ignore`.
 //!
 //! Here: which patterns apply to a path, in which order, and the defaults.
-//! Elsewhere: one pattern (`pattern`), the wildcards in one name (`glob`), leaving the files out ([`crate::archive::Contents`]).
+//! Elsewhere: one pattern (`pattern`), the wildcards in one name (`glob`), leaving the files out
+//! ([`crate::archive::ArchiveContents`]).
 
 mod glob;
 mod pattern;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 
 use tree::RelPath;
 
-use pattern::{IgnoreVerdict, Pattern};
+use pattern::{IgnorePattern, IgnoreVerdict};
 
 /// The name of the files that hold patterns for their own folder.
 pub const IGNORE_FILE: &str = ".sourceignore";
@@ -76,21 +77,21 @@ pub enum Error {
 ///
 /// Parity(flux): each path is judged alone, so `dir/` with `!dir/keep` leaves `dir` out and keeps `dir/keep`.
 #[derive(Debug)]
-pub struct Matcher {
-    defaults: Vec<Pattern>,
+pub struct IgnoreMatcher {
+    defaults: Vec<IgnorePattern>,
     /// By the folder whose ignore file they are from.
-    scoped: BTreeMap<RelPath, Vec<Pattern>>,
-    spec: Vec<Pattern>,
+    scoped: BTreeMap<RelPath, Vec<IgnorePattern>>,
+    spec: Vec<IgnorePattern>,
 }
 
-impl Matcher {
+impl IgnoreMatcher {
     /// Reads the strings of all ignore files, each with its folder, and `spec.ignore`.
     ///
     /// # Errors
     /// There are too many patterns, or one is too long.
     pub fn new(ignore_files: &[(RelPath, String)], spec: Option<&str>) -> Result<Self, Error> {
         let mut budget = MAX_PATTERNS;
-        let mut scoped: BTreeMap<RelPath, Vec<Pattern>> = BTreeMap::new();
+        let mut scoped: BTreeMap<RelPath, Vec<IgnorePattern>> = BTreeMap::new();
         for (dir, text) in ignore_files {
             // Parity(flux): ignore files are looked for everywhere but in `.git`, in folders that are left out too.
             if dir.components().any(|part| part == ".git") {
@@ -106,10 +107,10 @@ impl Matcher {
             }
         }
         let spec = parse(spec.unwrap_or_default(), || "`spec.ignore`".to_owned(), &mut budget)?;
-        let mut defaults: Vec<Pattern> = VCS.into_iter().map(Pattern::parse).collect();
+        let mut defaults: Vec<IgnorePattern> = VCS.into_iter().map(IgnorePattern::parse).collect();
         // Parity(flux): a single pattern anywhere turns the other defaults off everywhere.
         if scoped.is_empty() && spec.is_empty() {
-            defaults.extend(DEFAULTS.into_iter().map(Pattern::parse));
+            defaults.extend(DEFAULTS.into_iter().map(IgnorePattern::parse));
         }
         Ok(Self { defaults, scoped, spec })
     }
@@ -117,7 +118,7 @@ impl Matcher {
     /// Reads the text of an ignore file at the root and `spec.ignore`, without any pattern beside them.
     ///
     /// # Errors
-    /// As [`Matcher::new`].
+    /// As [`IgnoreMatcher::new`].
     pub fn without_defaults(root: Option<&str>, spec: Option<&str>) -> Result<Self, Error> {
         let root: Vec<_> =
             root.map(|text| (RelPath::root(), text.to_owned())).into_iter().collect();
@@ -149,7 +150,7 @@ impl Matcher {
     }
 }
 
-fn last_verdict(patterns: &[Pattern], path: &[&str], is_dir: bool) -> Option<IgnoreVerdict> {
+fn last_verdict(patterns: &[IgnorePattern], path: &[&str], is_dir: bool) -> Option<IgnoreVerdict> {
     patterns.iter().rev().find_map(|pattern| pattern.judge(path, is_dir))
 }
 
@@ -158,7 +159,7 @@ fn parse(
     text: &str,
     place: impl Fn() -> String,
     budget: &mut usize,
-) -> Result<Vec<Pattern>, Error> {
+) -> Result<Vec<IgnorePattern>, Error> {
     let mut patterns = Vec::new();
     for (index, line) in text.split('\n').enumerate() {
         let line = line.strip_suffix('\r').unwrap_or(line);
@@ -171,7 +172,7 @@ fn parse(
             return Err(Error::TooLong { place: place(), line: index + 1 });
         }
         *budget = budget.checked_sub(1).ok_or_else(|| Error::TooMany { place: place() })?;
-        patterns.push(Pattern::parse(line));
+        patterns.push(IgnorePattern::parse(line));
     }
     Ok(patterns)
 }

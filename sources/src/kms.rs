@@ -1,6 +1,6 @@
 //! Services that decrypt data keys: Vault and OpenBao, and the key management services of AWS, Google and Azure.
 //!
-//! Here: their credentials ([`Session`]), sending, limits on bytes and time, what went wrong ([`Error`]). In the
+//! Here: their credentials ([`KmsSession`]), sending, limits on bytes and time, what went wrong ([`Error`]). In the
 //! folder: one protocol each. Elsewhere: files, keys and the order of requests (`sops`), the time limit for a whole
 //! build (the caller).
 
@@ -21,15 +21,15 @@ use base64::engine::GeneralPurpose;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
 use serde::Deserialize;
-use sops::{Credentials, ServiceKey};
+use sops::{KeyServiceCredentials, ServiceKey};
 use url::{Position, Url};
 use zeroize::Zeroizing;
 
-use crate::bucket::credential_requests::Waiting;
-use crate::bucket::login::NoLogin;
+use crate::bucket::cloud_login::NoLoginError;
+use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::request_context::printable;
-use crate::http::budget::SendError;
-use crate::http::{Budgets, Busy, Clients, Tls, root_cause};
+use crate::http::host_budget::SendError;
+use crate::http::{HostBudgets, HostBusyError, HttpClients, TlsConfig, root_cause};
 
 /// How long one data key may take, with the login that it needs.
 const DATA_KEY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,11 +48,11 @@ type DataKey = Zeroizing<Vec<u8>>;
 #[error("failed to decrypt sops data key with {service}: {why}")]
 pub struct Error {
     service: &'static str,
-    why: Why,
+    why: KmsFailureReason,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Why {
+enum KmsFailureReason {
     #[error("not supported")]
     Unsupported,
     #[error("no credentials for it; add `{0}` to the Secret of `spec.decryption.secretRef`")]
@@ -70,7 +70,7 @@ enum Why {
     #[error("cannot connect to {host}: {why}")]
     Unreachable { host: String, why: String },
     #[error(transparent)]
-    Busy(#[from] Busy),
+    Busy(#[from] HostBusyError),
     #[error("{host} responded with HTTP status {status}{said}{advice}")]
     Answer { host: String, status: u16, said: String, advice: String },
     #[error("cannot read the response of {host}: {why}")]
@@ -87,33 +87,33 @@ enum Why {
 /// Servers that files name are asked only if specs may name them. Credentials of the environment are only sent to the
 /// clouds themselves, or to endpoints of the environment. A server that did not respond in time is not asked again.
 /// Logins last as long as this.
-pub struct Session<'c> {
-    credentials: &'c Credentials,
+pub struct KmsSession<'c> {
+    credentials: &'c KeyServiceCredentials,
     /// The flag with which windlass's own identity is not used.
     without_identity: Option<&'static str>,
     limit: Duration,
-    wire: Wire,
-    aws: aws::Logins,
-    google: google::Logins,
-    azure: azure::Logins,
+    wire: KmsHttpClient,
+    aws: aws::AwsLogins,
+    google: google::GoogleTokens,
+    azure: azure::AzureTokens,
     stalled: BTreeSet<String>,
 }
 
-impl std::fmt::Debug for Session<'_> {
+impl std::fmt::Debug for KmsSession<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("credentials", self.credentials).finish_non_exhaustive()
+        f.debug_struct("KmsSession").field("credentials", self.credentials).finish_non_exhaustive()
     }
 }
 
-impl<'c> Session<'c> {
+impl<'c> KmsSession<'c> {
     /// Nothing was asked yet. With `without_identity`, which names a flag, only the credentials of the Secret count.
     pub fn new(
-        credentials: &'c Credentials,
+        credentials: &'c KeyServiceCredentials,
         without_identity: Option<&'static str>,
-        clients: Arc<Clients>,
-        budgets: Arc<Budgets>,
+        clients: Arc<HttpClients>,
+        budgets: Arc<HostBudgets>,
     ) -> Self {
-        let wire = Wire { clients, budgets, waiting: Waiting::default() };
+        let wire = KmsHttpClient { clients, budgets, waiting: CredentialWait::default() };
         Self {
             credentials,
             without_identity,
@@ -134,11 +134,11 @@ impl<'c> Session<'c> {
         let failed = |why| Error { service: key.service(), why };
         if key.encrypted().len() > LONGEST_KEY {
             let why = format!("the encrypted data key is longer than {LONGEST_KEY} bytes");
-            return Err(failed(Why::BadKey(why)));
+            return Err(failed(KmsFailureReason::BadKey(why)));
         }
         let place = place(key);
         if self.stalled.contains(&place) {
-            return Err(failed(Why::Stalled));
+            return Err(failed(KmsFailureReason::Stalled));
         }
         let limit = self.limit;
         let waiting = self.wire.waiting.clone();
@@ -151,34 +151,34 @@ impl<'c> Session<'c> {
             }
         };
         self.stalled.insert(place);
-        Err(failed(Why::TooSlow { host: late, limit }))
+        Err(failed(KmsFailureReason::TooSlow { host: late, limit }))
     }
 
-    async fn ask(&mut self, key: &ServiceKey) -> Result<DataKey, Why> {
+    async fn ask(&mut self, key: &ServiceKey) -> Result<DataKey, KmsFailureReason> {
         match key {
             ServiceKey::Vault { address, engine_path, key_name, encrypted } => {
-                let transit = vault::Transit { address, engine_path, key_name };
+                let transit = vault::VaultTransitKey { address, engine_path, key_name };
                 vault::decrypt(&self.wire, self.credentials, &transit, encrypted).await
             }
             ServiceKey::AwsKms { arn, role, context, encrypted, .. } => {
-                let key = aws::Key::new(arn, role)?;
+                let key = aws::AwsKmsKey::new(arn, role)?;
                 aws::decrypt(self, &key, context, encrypted).await
             }
             ServiceKey::GcpKms { resource_id, encrypted } => {
                 google::decrypt(self, resource_id, encrypted).await
             }
             ServiceKey::AzureKeyVault { vault_url, name, version, encrypted } => {
-                let key = azure::Key::new(vault_url, name, version)?;
+                let key = azure::AzureVaultKey::new(vault_url, name, version)?;
                 azure::decrypt(self, &key, encrypted).await
             }
-            _ => Err(Why::Unsupported),
+            _ => Err(KmsFailureReason::Unsupported),
         }
     }
 
     /// Whether windlass's own identity may be used.
-    fn own(&self, whose: &'static str, entry: &'static str) -> Result<(), Why> {
+    fn own(&self, whose: &'static str, entry: &'static str) -> Result<(), KmsFailureReason> {
         match self.without_identity {
-            Some(flag) => Err(Why::NotAllowed { whose, flag, entry }),
+            Some(flag) => Err(KmsFailureReason::NotAllowed { whose, flag, entry }),
             None => Ok(()),
         }
     }
@@ -199,19 +199,19 @@ fn place(key: &ServiceKey) -> String {
     }
 }
 
-fn no_login(why: NoLogin, entry: &'static str) -> Why {
+fn no_login(why: NoLoginError, entry: &'static str) -> KmsFailureReason {
     match why {
-        NoLogin::Secret(problem) => Why::BadSecret { entry, problem },
-        NoLogin::Environment(why) => Why::Login(why),
-        NoLogin::Client(error) => Why::Login(error.to_string()),
+        NoLoginError::Secret(problem) => KmsFailureReason::BadSecret { entry, problem },
+        NoLoginError::Environment(why) => KmsFailureReason::Login(why),
+        NoLoginError::Client(error) => KmsFailureReason::Login(error.to_string()),
     }
 }
 
 /// The HTTP of all services.
-struct Wire {
-    clients: Arc<Clients>,
-    budgets: Arc<Budgets>,
-    waiting: Waiting,
+struct KmsHttpClient {
+    clients: Arc<HttpClients>,
+    budgets: Arc<HostBudgets>,
+    waiting: CredentialWait,
 }
 
 /// An answer.
@@ -222,25 +222,25 @@ struct KmsResponse {
     body: Zeroizing<Vec<u8>>,
 }
 
-impl Wire {
+impl KmsHttpClient {
     /// Sends a request, and reads the answer.
-    async fn send(&self, request: Request) -> Result<KmsResponse, Why> {
+    async fn send(&self, request: Request) -> Result<KmsResponse, KmsFailureReason> {
         let url = request.url();
         let host = url[Position::BeforeHost..Position::AfterPort].to_owned();
-        let unreachable = |why: String| Why::Unreachable { host: host.clone(), why };
+        let unreachable = |why: String| KmsFailureReason::Unreachable { host: host.clone(), why };
         let egress = self.budgets.egress();
         egress.admits(url).map_err(|refused| unreachable(refused.to_string()))?;
-        let client = self.clients.client(&Tls::default(), None);
+        let client = self.clients.client(&TlsConfig::default(), None);
         let client = client.map_err(|error| unreachable(error.to_string()))?;
         self.waiting.ask(host.clone());
         let answer = self.budgets.execute(&client, request).await;
         let mut answer = answer.map_err(|error| match error {
-            SendError::Busy(busy) => Why::Busy(busy),
+            SendError::Busy(busy) => KmsFailureReason::Busy(busy),
             SendError::Transport(error) => unreachable(root_cause(&error)),
         })?;
         let status = answer.status().as_u16();
         let headers = answer.headers().clone();
-        let broken = |why| Why::Unreadable { host: host.clone(), why };
+        let broken = |why| KmsFailureReason::Unreadable { host: host.clone(), why };
         // It grows without being copied: what is left behind would not be overwritten.
         let mut body = Zeroizing::new(Vec::with_capacity(LARGEST_ANSWER));
         while let Some(chunk) = answer.chunk().await.map_err(|_cut| broken("it was interrupted"))? {
@@ -259,9 +259,9 @@ impl KmsResponse {
         &self,
         text: impl FnOnce(T) -> String,
         base64: &GeneralPurpose,
-    ) -> Result<DataKey, Why> {
+    ) -> Result<DataKey, KmsFailureReason> {
         // The message of serde may quote the content.
-        let broken = |why| Why::Unreadable { host: self.host.clone(), why };
+        let broken = |why| KmsFailureReason::Unreadable { host: self.host.clone(), why };
         let read = serde_json::from_slice(&self.body);
         let read = read.map_err(|_unread| broken("it has no data key"))?;
         let text = Zeroizing::new(text(read));
@@ -270,14 +270,14 @@ impl KmsResponse {
     }
 
     /// The error about a missing data key: the status and text of the response, and what to do.
-    fn refused(&self, said: &str, secrets: &[&str], advice: String) -> Why {
+    fn refused(&self, said: &str, secrets: &[&str], advice: String) -> KmsFailureReason {
         let mut said = said.to_owned();
         for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
             said = said.replace(secret, "****");
         }
         let said = printable(&said);
         let said = if said.is_empty() { said } else { format!(": {said}") };
-        Why::Answer { host: self.host.clone(), status: self.status, said, advice }
+        KmsFailureReason::Answer { host: self.host.clone(), status: self.status, said, advice }
     }
 
     fn is_success(&self) -> bool {
@@ -295,19 +295,26 @@ fn request(method: Method, url: Url, body: Vec<u8>) -> Request {
 }
 
 /// Puts a secret into a header.
-fn authorize(request: &mut Request, name: HeaderName, secret: &[u8]) -> Result<(), Why> {
-    let mut value = HeaderValue::from_bytes(secret)
-        .map_err(|_unread| Why::Login("the token has characters that no token has".to_owned()))?;
+fn authorize(
+    request: &mut Request,
+    name: HeaderName,
+    secret: &[u8],
+) -> Result<(), KmsFailureReason> {
+    let mut value = HeaderValue::from_bytes(secret).map_err(|_unread| {
+        KmsFailureReason::Login("the token has characters that no token has".to_owned())
+    })?;
     value.set_sensitive(true);
     request.headers_mut().insert(name, value);
     Ok(())
 }
 
 /// An encrypted data key that is base64.
-fn encrypted(text: &str, base64: &GeneralPurpose) -> Result<Vec<u8>, Why> {
+fn encrypted(text: &str, base64: &GeneralPurpose) -> Result<Vec<u8>, KmsFailureReason> {
     let text: String = text.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
     let bytes = base64.decode(text);
-    bytes.map_err(|_unread| Why::BadKey("the encrypted data key is not base64".to_owned()))
+    bytes.map_err(|_unread| {
+        KmsFailureReason::BadKey("the encrypted data key is not base64".to_owned())
+    })
 }
 
 /// The URL of a server in a file: without user, password, query and fragment.

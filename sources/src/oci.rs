@@ -1,27 +1,27 @@
 //! OCI registries: what a tag stands for, which tags there are, manifests and their layers. Only pulls.
 //!
-//! Here: the registry and the credentials ([`Remote`]), the requests ([`Session`]).
-//! In the folder: names of repositories and digests (`name`), credentials of a docker config (`keyring`),
-//! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`challenge`, `token`), one request with
-//! its answers to them (`http_request`), parsing manifests (`manifest`), the tag that is the newest version
+//! Here: the registry and the credentials ([`RemoteOciRepository`]), the requests ([`RegistrySession`]).
+//! In the folder: names of repositories and digests (`oci_names`), credentials of a docker config (`keyring`),
+//! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`auth_challenge`, `token`), one request
+//! with its answers to them (`http_request`), parsing manifests (`manifest`), the tag that is the newest version
 //! (`version`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what is remembered
 //! (`registry_cache`).
 //! Elsewhere: the HTTP client itself ([`crate::http`]), unpacking a layer ([`crate::archive`], the program).
 //!
 //! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
 
+mod auth_challenge;
 mod certificates;
-mod challenge;
 pub mod chart;
 mod ecr;
 mod error;
 mod http_request;
 mod keyring;
 mod manifest;
-mod name;
+mod oci_names;
 mod referrers;
 mod registry_cache;
-mod response;
+mod registry_response;
 mod tags;
 mod token;
 mod version;
@@ -37,18 +37,18 @@ use reqwest::header::CONTENT_TYPE;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-use crate::archive::Digesting;
-use crate::http::{Proxy, Tls};
-use registry_cache::Access;
-use response::read;
+use crate::archive::DigestingWriter;
+use crate::http::{HttpProxy, TlsConfig};
+use registry_cache::RegistryAccess;
+use registry_response::read;
 
 pub use certificates::tls_from_secret;
 pub use error::Error;
-pub use keyring::Keyring;
-pub use manifest::{Descriptor, Manifest};
-pub use name::{Digest, OciRepositoryName, Reference};
+pub use keyring::RegistryKeyring;
+pub use manifest::{LayerDescriptor, OciManifest};
+pub use oci_names::{ManifestReference, OciDigest, OciRepositoryName};
 pub use registry_cache::RegistryCache;
-pub use version::Selection;
+pub use version::TagSelection;
 
 /// The limits of every conversation with a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Default for RegistryLimits {
 
 /// The credentials for a registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Auth {
+pub enum RegistryAuth {
     /// Anonymous; a registry may give a token for that too.
     #[default]
     Anonymous,
@@ -86,7 +86,7 @@ pub enum Auth {
         password: RedactedValue<String>,
     },
     /// A user and a password that a cloud gave ([`RegistryCache::login_to_aws`]). Where they are refused before their time, others
-    /// are asked for: once in a [`Session`].
+    /// are asked for: once in a [`RegistrySession`].
     Login {
         /// User.
         username: String,
@@ -101,15 +101,15 @@ pub enum Auth {
 
 /// A repository of a registry, and how it is reached.
 #[derive(Debug, Clone)]
-pub struct Remote {
+pub struct RemoteOciRepository {
     /// Where it is.
     pub repository: OciRepositoryName,
     /// The credentials.
-    pub auth: Auth,
+    pub auth: RegistryAuth,
     /// Authorities that are trusted beside the system's, and the client certificate.
-    pub tls: Tls,
+    pub tls: TlsConfig,
     /// The way to it; without one, that of the environment.
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<HttpProxy>,
     /// Whether plain HTTP is tried after HTTPS fails, and any certificate accepted where `tls` has no authority.
     pub insecure: bool,
     /// How long each question may take, with all its requests.
@@ -120,7 +120,7 @@ pub struct Remote {
 
 /// A layer that was fetched and has its digest.
 #[derive(Debug)]
-pub struct Layer {
+pub struct FetchedLayer {
     /// Its bytes, in a file without a name, at the beginning.
     pub file: File,
     /// Their number.
@@ -129,10 +129,10 @@ pub struct Layer {
 
 /// Asks one repository.
 #[derive(Debug)]
-pub struct Session<'a> {
-    remote: &'a Remote,
+pub struct RegistrySession<'a> {
+    remote: &'a RemoteOciRepository,
     known: &'a RegistryCache,
-    access: Arc<Access>,
+    access: Arc<RegistryAccess>,
     /// What took the place of a login that was refused.
     renewed: OnceCell<RenewedLogin>,
     http: reqwest::Client,
@@ -140,16 +140,16 @@ pub struct Session<'a> {
 
 #[derive(Debug)]
 struct RenewedLogin {
-    auth: Auth,
-    access: Arc<Access>,
+    auth: RegistryAuth,
+    access: Arc<RegistryAccess>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> RegistrySession<'a> {
     /// A client that uses what is remembered of the registry.
     ///
     /// # Errors
     /// [`Error::BadSecret`]: the certificates or the proxy in the Secrets cannot be used.
-    pub fn new(remote: &'a Remote, known: &'a RegistryCache) -> Result<Self, Error> {
+    pub fn new(remote: &'a RemoteOciRepository, known: &'a RegistryCache) -> Result<Self, Error> {
         let http = known.client(remote)?;
         let access = known.access(remote);
         let renewed = OnceCell::new();
@@ -157,22 +157,24 @@ impl<'a> Session<'a> {
     }
 
     /// The credentials for the registry.
-    fn auth(&self) -> &Auth {
+    fn auth(&self) -> &RegistryAuth {
         self.renewed.get().map_or(&self.remote.auth, |renewed| &renewed.auth)
     }
 
-    fn access(&self) -> &Access {
+    fn access(&self) -> &RegistryAccess {
         self.renewed.get().map_or(&self.access, |renewed| &renewed.access)
     }
 
     /// Has another login take the place of one that was refused, if there is another.
     async fn renew_login(&self, is_plain: bool) -> Result<bool, Error> {
-        if !matches!(self.remote.auth, Auth::Login { .. }) {
+        if !matches!(self.remote.auth, RegistryAuth::Login { .. }) {
             return Ok(false);
         }
         let renew = || async {
             let auth = self.known.login_instead(self.remote).await?;
-            let access = self.known.access(&Remote { auth: auth.clone(), ..self.remote.clone() });
+            let access = self
+                .known
+                .access(&RemoteOciRepository { auth: auth.clone(), ..self.remote.clone() });
             access.set_plain(Some(is_plain));
             Ok::<_, Error>(RenewedLogin { auth, access })
         };
@@ -184,22 +186,22 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// The registry does not return it; among them [`Error::NotFound`] and [`Error::Unauthorized`].
-    pub async fn resolve(&self, reference: &Reference) -> Result<Digest, Error> {
-        if let Reference::Digest(digest) = reference {
+    pub async fn resolve(&self, reference: &ManifestReference) -> Result<OciDigest, Error> {
+        if let ManifestReference::Digest(digest) = reference {
             return Ok(digest.clone());
         }
         let path = format!("manifests/{}", reference.text());
         self.within(async {
             let head = self.ask(Method::HEAD, &path, manifest::ACCEPTED).await?;
             if head.status().is_success()
-                && let Some(digest) = response::digest(&head)
+                && let Some(digest) = registry_response::digest(&head)
             {
                 return Ok(digest);
             }
             // Parity(flux): registries that answer no HEAD, or without a digest, are asked for the manifest; unlike the
             // answer to a HEAD, that one also has the error message.
             let (_, bytes) = self.manifest_bytes(&path).await?;
-            Ok(Digest::of(&bytes))
+            Ok(OciDigest::of(&bytes))
         })
         .await
     }
@@ -219,14 +221,14 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// It cannot be fetched, or is not a manifest.
-    pub async fn manifest(&self, digest: &Digest) -> Result<Manifest, Error> {
+    pub async fn manifest(&self, digest: &OciDigest) -> Result<OciManifest, Error> {
         self.within(async {
             let mut digest = digest.clone();
             // An index may lead to a manifest, and to no other index.
             for _ in 0..2 {
                 let path = format!("manifests/{digest}");
                 let (media_type, bytes) = self.manifest_bytes(&path).await?;
-                self.check("manifest", &digest, Digest::of(&bytes))?;
+                self.check("manifest", &digest, OciDigest::of(&bytes))?;
                 match manifest::parse(&media_type, &bytes, &self.place(&path))? {
                     manifest::ParsedManifest::Image(manifest) => return Ok(manifest),
                     manifest::ParsedManifest::Index(next) => digest = next,
@@ -245,7 +247,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// It cannot be fetched as a whole, has another digest, or is too large.
-    pub async fn layer(&self, layer: &Descriptor) -> Result<Layer, Error> {
+    pub async fn layer(&self, layer: &LayerDescriptor) -> Result<FetchedLayer, Error> {
         let path = format!("blobs/{}", layer.digest);
         let too_large = |limit| Error::TooLarge { what: self.place(&path), limit };
         if layer.size > self.remote.limits.layer {
@@ -255,8 +257,8 @@ impl<'a> Session<'a> {
             |error: std::io::Error| Error::Disk { what: self.place(&path), why: error.to_string() };
         self.within(async {
             let asked = self.ask(Method::GET, &path, "*/*").await?;
-            let mut answer = response::accepted(self, Method::GET, &path, asked).await?;
-            let mut out = Digesting::new(tempfile::tempfile().map_err(disk)?);
+            let mut answer = registry_response::accepted(self, Method::GET, &path, asked).await?;
+            let mut out = DigestingWriter::new(tempfile::tempfile().map_err(disk)?);
             let mut received: u64 = 0;
             while let Some(chunk) = answer.chunk().await.map_err(|error| self.unanswered(&error))? {
                 received = received.saturating_add(chunk.len() as u64);
@@ -266,9 +268,9 @@ impl<'a> Session<'a> {
                 out.write_all(&chunk).map_err(disk)?;
             }
             let (mut file, sealed) = out.finish();
-            self.check("layer", &layer.digest, Digest::parse(&sealed.digest)?)?;
+            self.check("layer", &layer.digest, OciDigest::parse(&sealed.digest)?)?;
             file.rewind().map_err(disk)?;
-            Ok(Layer { file, size: sealed.size })
+            Ok(FetchedLayer { file, size: sealed.size })
         })
         .await
     }
@@ -276,18 +278,23 @@ impl<'a> Session<'a> {
     /// A manifest as it is sent, with its media type.
     async fn manifest_bytes(&self, path: &str) -> Result<(String, Vec<u8>), Error> {
         let asked = self.ask(Method::GET, path, manifest::ACCEPTED).await?;
-        let answer = response::accepted(self, Method::GET, path, asked).await?;
+        let answer = registry_response::accepted(self, Method::GET, path, asked).await?;
         let media_type = answer.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
         let media_type = media_type.unwrap_or_default().to_owned();
-        let claimed = response::digest(&answer);
+        let claimed = registry_response::digest(&answer);
         let bytes = read(self, path, answer, self.remote.limits.manifest).await?;
         if let Some(claimed) = claimed {
-            self.check("manifest", &claimed, Digest::of(&bytes))?;
+            self.check("manifest", &claimed, OciDigest::of(&bytes))?;
         }
         Ok((media_type, bytes))
     }
 
-    fn check(&self, what: &'static str, expected: &Digest, found: Digest) -> Result<(), Error> {
+    fn check(
+        &self,
+        what: &'static str,
+        expected: &OciDigest,
+        found: OciDigest,
+    ) -> Result<(), Error> {
         if *expected == found {
             return Ok(());
         }
@@ -308,7 +315,7 @@ impl<'a> Session<'a> {
     }
 }
 
-impl Digest {
+impl OciDigest {
     /// The SHA-256 of some bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_sha256(Sha256::digest(bytes).into())

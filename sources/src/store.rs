@@ -1,9 +1,9 @@
 //! Keeps artifacts on disk, in Flux's layout.
 //!
 //! Here: writing so that a crash leaves the old or the new, checking digests, serving, loading trees.
-//! Elsewhere: what may name a place ([`Slot`]), what is thrown away (`garbage_collection`), which trees stay in memory
-//! (`cache`), what an artifact was made of (`artifact_note`), where something may lie while it is fetched (`scratch`),
-//! what is in an archive ([`crate::archive`]), HTTP itself (the program's `serve` room).
+//! Elsewhere: what may name a place ([`ObjectFolder`]), what is thrown away (`garbage_collection`), which trees stay in
+//! memory (`cache`), what an artifact was made of (`artifact_note`), where something may lie while it is fetched
+//! (`scratch`), what is in an archive ([`crate::archive`]), HTTP itself (the program's `serve` room).
 //!
 //! ```text
 //! <root>/gitrepository/<namespace>/<name>/<hash>.tar.gz        kept
@@ -33,10 +33,10 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tree::MemoryTree;
 
-use crate::archive::{Digesting, ExtractError, ExtractOptions, extract};
-use cache::Cache;
-use disk_usage::{Claim, Ledger};
-pub use object_folder::Slot;
+use crate::archive::{DigestingWriter, ExtractError, ExtractOptions, extract};
+use cache::ExtractedTreeCache;
+use disk_usage::{DiskUsageClaim, DiskUsageLedger};
+pub use object_folder::ObjectFolder;
 use object_folder::{check_file, split_path};
 
 /// The prefix of unfinished files; no artifact begins with a dot.
@@ -44,7 +44,7 @@ const UNFINISHED: &str = ".unfinished-";
 
 /// How a store behaves.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct StoreOptions {
     /// The host, with an optional port, under which others reach the files;
     /// a text that begins with `http://` or `https://` is used as it stands, and an empty one means `localhost`.
     pub advertised: String,
@@ -60,7 +60,7 @@ pub struct Options {
     pub size_limit: Option<u64>,
 }
 
-impl Default for Options {
+impl Default for StoreOptions {
     /// `localhost`, one minute, two records, 64 MiB in memory, the whole disk.
     fn default() -> Self {
         Self {
@@ -164,17 +164,17 @@ pub enum Error {
 ///
 /// Everything blocks. It may be used from many threads; calls that write to one slot must follow each other.
 #[derive(Debug)]
-pub struct Store {
+pub struct ArtifactStore {
     root: PathBuf,
-    options: Options,
-    verified: Mutex<BTreeMap<String, (Fingerprint, String)>>,
-    cache: Cache,
-    ledger: Ledger,
+    options: StoreOptions,
+    verified: Mutex<BTreeMap<String, (FileFingerprint, String)>>,
+    cache: ExtractedTreeCache,
+    ledger: DiskUsageLedger,
 }
 
 /// The metadata of a file that change whenever its content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fingerprint {
+struct FileFingerprint {
     device: u64,
     inode: u64,
     len: u64,
@@ -182,7 +182,7 @@ struct Fingerprint {
     changed: (i64, i64),
 }
 
-impl Fingerprint {
+impl FileFingerprint {
     fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -194,19 +194,19 @@ impl Fingerprint {
     }
 }
 
-impl Store {
+impl ArtifactStore {
     /// Opens the store in an existing directory, and removes the unfinished files of a crash.
     ///
     /// # Errors
     /// The directory does not exist or cannot be read.
-    pub fn open(root: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+    pub fn open(root: impl AsRef<Path>, options: StoreOptions) -> Result<Self, Error> {
         let root = root.as_ref();
         // Links are resolved once, so that every later path can be compared with this one.
         let root = root.canonicalize().map_err(failed("open", root))?;
         garbage_collection::sweep(&root)?;
         scratch::sweep(&root)?;
-        let cache = Cache::new(options.cache_bytes, options.cache_time);
-        let ledger = Ledger::of(&root)?;
+        let cache = ExtractedTreeCache::new(options.cache_bytes, options.cache_time);
+        let ledger = DiskUsageLedger::of(&root)?;
         Ok(Self { root, options, verified: Mutex::default(), cache, ledger })
     }
 
@@ -224,7 +224,7 @@ impl Store {
     /// A name is refused, the disk refuses, the store is full, or `fill` gives up.
     pub fn put<E>(
         &self,
-        slot: &Slot,
+        slot: &ObjectFolder,
         file: &str,
         revision: &str,
         now: Timestamp,
@@ -240,10 +240,13 @@ impl Store {
         let unfinished = unfinished.map_err(failed("write to", &dir))?;
         let place = dir.join(file);
         let claim = self.ledger.claim(self.options.size_limit);
-        let mut out =
-            Digesting::new(Remembering { file: unfinished.as_file(), claim, error: None });
+        let mut out = DigestingWriter::new(ErrorKeepingFile {
+            file: unfinished.as_file(),
+            claim,
+            error: None,
+        });
         let filled = fill(&mut out);
-        let (Remembering { claim, error, .. }, sealed) = out.finish();
+        let (ErrorKeepingFile { claim, error, .. }, sealed) = out.finish();
         if let (Some(used), Some(limit)) = (claim.refused(), self.options.size_limit) {
             return Err(Error::Full { path, used, limit });
         }
@@ -268,7 +271,7 @@ impl Store {
         })
     }
 
-    /// Under which host artifacts are served; see [`Options::advertised`].
+    /// Under which host artifacts are served; see [`StoreOptions::advertised`].
     #[must_use]
     pub fn advertised(&self) -> &str {
         &self.options.advertised
@@ -396,7 +399,7 @@ impl Store {
     /// A path of `keep` is not in the slot, or the disk refuses; all that can be removed is still removed.
     pub fn collect_garbage(
         &self,
-        slot: &Slot,
+        slot: &ObjectFolder,
         keep: &[&str],
         now: Timestamp,
     ) -> Result<Vec<String>, Error> {
@@ -406,8 +409,10 @@ impl Store {
             _ => Err(Error::Name { what: "path", value: path.to_owned() }),
         };
         let keep = keep.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?;
-        let retention =
-            garbage_collection::Retention { ttl: self.options.ttl, records: self.options.records };
+        let retention = garbage_collection::ArtifactRetention {
+            ttl: self.options.ttl,
+            records: self.options.records,
+        };
         let removed = garbage_collection::collect(&self.dir(slot), &keep, &retention, now)?;
         let removed: Vec<String> =
             removed.into_iter().map(|file| format!("{owner}/{file}")).collect();
@@ -434,7 +439,7 @@ impl Store {
     ///
     /// # Errors
     /// The disk refuses.
-    pub fn remove(&self, slot: &Slot) -> Result<(), Error> {
+    pub fn remove(&self, slot: &ObjectFolder) -> Result<(), Error> {
         let dir = self.dir(slot);
         gone_is_fine(fs::remove_dir_all(&dir)).map_err(failed("remove", &dir))?;
         let mut verified = self.verified.lock();
@@ -445,12 +450,12 @@ impl Store {
         Ok(())
     }
 
-    fn dir(&self, slot: &Slot) -> PathBuf {
+    fn dir(&self, slot: &ObjectFolder) -> PathBuf {
         self.root.join(slot.path())
     }
 
     /// Makes the directories of a slot one by one, each on the disk before the next, and none through a link.
-    fn make_dir(&self, slot: &Slot) -> Result<PathBuf, Error> {
+    fn make_dir(&self, slot: &ObjectFolder) -> Result<PathBuf, Error> {
         let mut dir = self.root.clone();
         for part in slot.parts() {
             let above = dir.clone();
@@ -473,14 +478,14 @@ impl Store {
     fn hash(&self, path: &str, file: &mut File) -> Result<String, Error> {
         let place = self.root.join(path);
         let metadata = file.metadata().map_err(failed("read", &place))?;
-        let before = Fingerprint::of(&metadata);
+        let before = FileFingerprint::of(&metadata);
         let remembered = || self.verified.lock();
         if let Some((fingerprint, digest)) = remembered().get(path)
             && *fingerprint == before
         {
             return Ok(digest.clone());
         }
-        let mut hash = Digesting::new(io::sink());
+        let mut hash = DigestingWriter::new(io::sink());
         let mut buffer = vec![0; 128 * 1024];
         loop {
             match file.read(&mut buffer) {
@@ -497,13 +502,13 @@ impl Store {
 }
 
 /// A file that remembers its first write error, also if the writer drops it.
-struct Remembering<'f, 'l> {
+struct ErrorKeepingFile<'f, 'l> {
     file: &'f File,
-    claim: Claim<'l>,
+    claim: DiskUsageClaim<'l>,
     error: Option<io::Error>,
 }
 
-impl Remembering<'_, '_> {
+impl ErrorKeepingFile<'_, '_> {
     fn remember<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
             let returned = io::Error::from(error.kind());
@@ -515,7 +520,7 @@ impl Remembering<'_, '_> {
     }
 }
 
-impl Write for Remembering<'_, '_> {
+impl Write for ErrorKeepingFile<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.claim.grow(bytes.len() as u64) {
             return Err(io::ErrorKind::StorageFull.into());
@@ -564,8 +569,9 @@ mod tests {
     #[test]
     fn the_first_error_of_the_disk_is_remembered_even_if_a_library_swallows_it() {
         let unwritable = File::open("/dev/null").expect("is always there");
-        let ledger = Ledger::default();
-        let mut out = Remembering { file: &unwritable, claim: ledger.claim(None), error: None };
+        let ledger = DiskUsageLedger::default();
+        let mut out =
+            ErrorKeepingFile { file: &unwritable, claim: ledger.claim(None), error: None };
         assert!(out.write_all(b"x").is_err());
         assert!(out.flush().is_ok());
         assert!(out.error.is_some());

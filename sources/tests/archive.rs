@@ -8,7 +8,8 @@ use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 use sources::archive::{
-    Contents, Digesting, Error, ExtractOptions, Writer, extract, extract_to_dir, write,
+    ArchiveContents, DigestingWriter, Error, ExtractOptions, TarballWriter, extract,
+    extract_to_dir, write,
 };
 use tree::{FileMetadata, FileTree, RelPath};
 
@@ -16,7 +17,7 @@ fn path(text: &str) -> RelPath {
     RelPath::parse(text).expect("a path inside the tree")
 }
 
-fn archive(contents: &Contents<Vec<u8>>) -> Vec<u8> {
+fn archive(contents: &ArchiveContents<Vec<u8>>) -> Vec<u8> {
     let load = |_: &RelPath, body: &Vec<u8>| Ok::<_, Infallible>(body.clone());
     write(Vec::new(), contents, load).expect("a vector takes everything")
 }
@@ -31,7 +32,7 @@ fn inflate(archive: &[u8]) -> Vec<u8> {
 fn what_is_inside_gzip_is_what_go_writes() {
     let l = "l".repeat(90);
     let m = "m".repeat(60);
-    let mut contents = Contents::new();
+    let mut contents = ArchiveContents::new();
     let mut file = |place: &str, executable: bool, body: &str| {
         contents.file(path(place), executable, body.into()).expect("a file");
     };
@@ -52,8 +53,8 @@ fn what_is_inside_gzip_is_what_go_writes() {
 fn folders_without_files_are_kept() {
     use std::os::unix::fs::PermissionsExt as _;
     // Recorded with fluxcd/pkg/tar 1.2.0, with the permissions that it asks for: the owner's are always among them.
-    type Folders<'a> = &'a [(&'a str, u32)];
-    let cases: [(Folders, Folders); 4] = [
+    type FolderContents<'a> = &'a [(&'a str, u32)];
+    let cases: [(FolderContents, FolderContents); 4] = [
         (&[("a", 0o755)], &[("a", 0o755)]),
         (&[("a/b/c", 0o750)], &[("a", 0o750), ("a/b", 0o750), ("a/b/c", 0o750)]),
         (&[("a", 0)], &[("a", 0o700)]),
@@ -88,7 +89,7 @@ fn folders_without_files_are_kept() {
         }
 
         // The same file, packed again.
-        let mut contents = Contents::new();
+        let mut contents = ArchiveContents::new();
         for (path, _) in tree.walk() {
             contents.dir(path.clone()).expect("a folder");
         }
@@ -99,14 +100,14 @@ fn folders_without_files_are_kept() {
 
 #[test]
 fn the_gzip_header_tells_nothing_of_when_and_where() {
-    assert_eq!(archive(&Contents::new())[..10], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]);
+    assert_eq!(archive(&ArchiveContents::new())[..10], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]);
 }
 
 #[test]
 fn the_digest_is_that_of_the_compressed_bytes() {
-    let mut contents = Contents::new();
+    let mut contents = ArchiveContents::new();
     contents.file(path("a"), false, b"x".to_vec()).expect("a file");
-    let out = Digesting::new(Vec::new());
+    let out = DigestingWriter::new(Vec::new());
     let load = |_: &RelPath, body: &Vec<u8>| Ok::<_, Infallible>(body.clone());
     let (bytes, sealed) = write(out, &contents, load).expect("written").finish();
     assert_eq!(bytes, archive(&contents));
@@ -117,23 +118,24 @@ fn the_digest_is_that_of_the_compressed_bytes() {
 #[test]
 fn a_writer_refuses_what_would_make_another_archive() {
     let refused = |result: Result<(), Error>| result.expect_err("should be refused").to_string();
-    let mut writer = Writer::new(Vec::new());
+    let mut writer = TarballWriter::new(Vec::new());
     writer.file(&path("b"), false, 1, &mut b"x".as_slice()).expect("written");
     assert_eq!(
         refused(writer.dir(&path("a"))),
         "`a` was archived after `b`, but belongs before it"
     );
-    let mut writer = Writer::new(Vec::new());
+    let mut writer = TarballWriter::new(Vec::new());
     let short = writer.file(&path("a"), false, 3, &mut b"x".as_slice());
     assert_eq!(refused(short), "`a` was announced with 3 bytes and has 1");
-    let long = Writer::new(Vec::new()).file(&path("a"), false, 3, &mut b"long".as_slice());
+    let long = TarballWriter::new(Vec::new()).file(&path("a"), false, 3, &mut b"long".as_slice());
     assert_eq!(refused(long), "`a` was announced with 3 bytes and has 4");
-    let huge = Writer::new(Vec::new()).file(&path("a"), false, 1 << 33, &mut std::io::empty());
+    let huge =
+        TarballWriter::new(Vec::new()).file(&path("a"), false, 1 << 33, &mut std::io::empty());
     assert_eq!(
         refused(huge),
         "`a` has 8589934592 bytes, more than an archive can hold in one file"
     );
-    let mut contents = Contents::new();
+    let mut contents = ArchiveContents::new();
     contents.file(path("a"), false, ()).expect("a file");
     assert_eq!(
         refused(contents.file(path("a/b"), false, ())),
@@ -153,7 +155,7 @@ fn a_writer_refuses_what_would_make_another_archive() {
 #[test]
 fn only_an_empty_directory_is_extracted_into() {
     let dir = tempfile::tempdir().expect("a directory");
-    let archive = archive(&Contents::new());
+    let archive = archive(&ArchiveContents::new());
     let inner = dir.path().join("made/on/the/way");
     extract_to_dir(archive.as_slice(), &ExtractOptions::default(), &inner).expect("extracted");
     let error = extract_to_dir(archive.as_slice(), &ExtractOptions::default(), dir.path());
@@ -165,7 +167,7 @@ proptest! {
     fn an_archive_depends_on_its_files_only_and_gives_them_back(
         files in proptest::collection::btree_map("[a-c.é-]{1,120}(/[a-c.]{1,2}){0,4}", (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..1200)), 0..8)
     ) {
-        let mut forwards = Contents::new();
+        let mut forwards = ArchiveContents::new();
         let mut kept = Vec::new();
         for (name, (executable, body)) in files {
             let Ok(place) = RelPath::parse(&name) else { continue };
@@ -174,7 +176,7 @@ proptest! {
                 kept.push((place, executable, body));
             }
         }
-        let mut backwards = Contents::new();
+        let mut backwards = ArchiveContents::new();
         for (place, executable, body) in kept.iter().rev() {
             backwards.file(place.clone(), *executable, body.clone()).expect("collides with nothing");
         }
@@ -192,7 +194,7 @@ proptest! {
 
 #[test]
 fn a_place_is_free_if_nothing_or_an_empty_folder_is_there() {
-    let mut contents = Contents::new();
+    let mut contents = ArchiveContents::new();
     assert!(contents.is_free(&RelPath::root()));
     contents.file(path("a/b/c"), false, ()).expect("room");
     contents.dir(path("a/empty")).expect("room");

@@ -7,11 +7,11 @@ use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
-use sources::archive::{ExtractError, ExtractOptions, Symlinks, extract};
+use sources::archive::{ExtractError, ExtractOptions, SymlinkPolicy, extract};
 use tree::{FileTree, MemoryTree, RelPath, TreeLimits};
 
 const BOUNDLESS: ExtractOptions = ExtractOptions {
-    symlinks: Symlinks::Skip,
+    symlinks: SymlinkPolicy::Skip,
     max_size: None,
     limits: TreeLimits {
         total_bytes: u64::MAX,
@@ -111,7 +111,7 @@ fn nothing_is_written_through_a_link() {
     let through = [entry(b"l", b'2', 0, b""), file(b"l/x", b"inside")];
     let tree = try_extract(&through, &BOUNDLESS).expect("the link is left out");
     assert_eq!(tree.walk().map(|(path, _)| path.to_string()).collect::<Vec<_>>(), ["l", "l/x"]);
-    let refusing = ExtractOptions { symlinks: Symlinks::Refuse, ..BOUNDLESS };
+    let refusing = ExtractOptions { symlinks: SymlinkPolicy::Refuse, ..BOUNDLESS };
     assert_eq!(
         refusal(&through, &refusing),
         "tar file entry l is a symlink, which is not allowed in this context"

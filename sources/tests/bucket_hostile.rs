@@ -10,16 +10,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sources::bucket::{
-    BucketClientCache, BucketIdentity, Endpoint, Error, Note, Previous, Remote, Server, azure,
-    bundle, fetch, google, list,
+    BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketIdentity, BucketServerAddress,
+    Error, PreviousArtifact, RemoteBucket, azure, bundle, fetch, google, list,
 };
-use sources::http::Tls;
+use sources::http::TlsConfig;
 use tree::TreeLimits;
 
 /// Serves every connection with `answer`, which gets the head of each request; how many there were.
 fn serve(
     answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static,
-) -> (Remote, Arc<AtomicUsize>) {
+) -> (RemoteBucket, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
     let endpoint = listener.local_addr().expect("loopback").to_string();
     let answer = Arc::new(answer);
@@ -38,11 +38,11 @@ fn serve(
             });
         }
     });
-    let endpoint = Endpoint::parse(&endpoint, true).expect("loopback");
-    let tls = Tls::default();
+    let endpoint = BucketEndpoint::parse(&endpoint, true).expect("loopback");
+    let tls = TlsConfig::default();
     let identity = BucketIdentity::Anonymous;
-    let remote = Remote {
-        server: Server { endpoint, region: None, identity, tls, proxy: None },
+    let remote = RemoteBucket {
+        server: BucketServerAddress { endpoint, region: None, identity, tls, proxy: None },
         bucket: "b".to_owned(),
         prefix: String::new(),
         timeout: Duration::from_secs(2),
@@ -85,7 +85,7 @@ fn listing(keys: &[(&str, u64)], next: Option<&str>) -> String {
 }
 
 /// The same server, asked by the protocols of the clouds.
-fn by_clouds(remote: &Remote) -> [Remote; 2] {
+fn by_clouds(remote: &RemoteBucket) -> [RemoteBucket; 2] {
     let mut of_google = remote.clone();
     let mut of_azure = remote.clone();
     of_google.server.identity = BucketIdentity::Google(google::GoogleIdentity::Anonymous);
@@ -93,16 +93,16 @@ fn by_clouds(remote: &Remote) -> [Remote; 2] {
     [of_google, of_azure]
 }
 
-async fn listed(remote: &Remote) -> Result<usize, Error> {
-    list(remote, None, &Note::default(), &BucketClientCache::default())
+async fn listed(remote: &RemoteBucket) -> Result<usize, Error> {
+    list(remote, None, &BucketArtifactNote::default(), &BucketClientCache::default())
         .await
         .map(|listed| listed.len())
 }
 
-async fn fetched(remote: &Remote) -> Result<usize, Error> {
+async fn fetched(remote: &RemoteBucket) -> Result<usize, Error> {
     let known = BucketClientCache::default();
-    let listed = list(remote, None, &Note::default(), &known).await?;
-    fetch(remote, listed, Previous::default(), &known).await.map(|fetched| fetched.count)
+    let listed = list(remote, None, &BucketArtifactNote::default(), &known).await?;
+    fetch(remote, listed, PreviousArtifact::default(), &known).await.map(|fetched| fetched.count)
 }
 
 #[tokio::test]
@@ -283,8 +283,8 @@ async fn an_object_that_vanishes_is_left_out_and_one_that_changes_counts_as_it_i
         }
     });
     let known = BucketClientCache::default();
-    let listed = list(&remote, None, &Note::default(), &known).await.unwrap();
-    let fetched = fetch(&remote, listed, Previous::default(), &known).await.unwrap();
+    let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await.unwrap();
+    let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await.unwrap();
     assert_eq!(fetched.count, 1);
     assert_eq!(fetched.note.objects, [("b".to_owned(), "2".to_owned())].into());
 }
@@ -355,7 +355,7 @@ async fn a_bucket_of_another_region_is_asked_there_once() {
     remote.server.identity = BucketIdentity::Keys { access: "a".to_owned(), secret, session: None };
     let known = BucketClientCache::default();
     for requests in [2, 3] {
-        let listed = list(&remote, None, &Note::default(), &known).await.unwrap();
+        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await.unwrap();
         assert_eq!((listed.len(), count.load(Ordering::SeqCst)), (1, requests));
     }
 }

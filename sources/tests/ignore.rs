@@ -3,16 +3,16 @@
 //! Here: the root, line ends, limits.
 //! Elsewhere: wildcards in one name (inline in `ignore/glob.rs`), the answers of Flux (`cargo xtask conformance`).
 
-use sources::ignore::{Error, MAX_PATTERN_LEN, MAX_PATTERNS, Matcher};
+use sources::ignore::{Error, IgnoreMatcher, MAX_PATTERN_LEN, MAX_PATTERNS};
 use tree::RelPath;
 
 fn path(text: &str) -> RelPath {
     RelPath::parse(text).expect("a path inside the tree")
 }
 
-fn matcher(files: &[(&str, &str)], spec: Option<&str>) -> Result<Matcher, Error> {
+fn matcher(files: &[(&str, &str)], spec: Option<&str>) -> Result<IgnoreMatcher, Error> {
     let files: Vec<_> = files.iter().map(|(dir, text)| (path(dir), (*text).to_owned())).collect();
-    Matcher::new(&files, spec)
+    IgnoreMatcher::new(&files, spec)
 }
 
 #[test]

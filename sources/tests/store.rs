@@ -16,8 +16,8 @@ use std::{
 
 use jiff::Timestamp;
 use sources::{
-    archive::{self, Contents, ExtractOptions},
-    store::{ArtifactMetadata, Error, Options, Slot, Store},
+    archive::{self, ArchiveContents, ExtractOptions},
+    store::{ArtifactMetadata, ArtifactStore, Error, ObjectFolder, StoreOptions},
 };
 use tempfile::TempDir;
 use tree::{FileTree, RelPath};
@@ -26,21 +26,24 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("a time")
 }
 
-fn slot() -> Slot {
-    Slot::new("GitRepository", "apps", "podinfo").expect("good names")
+fn slot() -> ObjectFolder {
+    ObjectFolder::new("GitRepository", "apps", "podinfo").expect("good names")
 }
 
-fn open(dir: &TempDir) -> Store {
-    Store::open(dir.path(), Options { advertised: "source.flux".to_owned(), ..Options::default() })
-        .expect("an existing directory")
+fn open(dir: &TempDir) -> ArtifactStore {
+    ArtifactStore::open(
+        dir.path(),
+        StoreOptions { advertised: "source.flux".to_owned(), ..StoreOptions::default() },
+    )
+    .expect("an existing directory")
 }
 
-fn put(store: &Store, file: &str, body: &[u8]) -> ArtifactMetadata {
+fn put(store: &ArtifactStore, file: &str, body: &[u8]) -> ArtifactMetadata {
     store.put(&slot(), file, "main@sha1:abc", now(), |out| out.write_all(body)).expect("stored")
 }
 
-fn put_archive(store: &Store, file: &str, body: &str) -> ArtifactMetadata {
-    let mut contents = Contents::new();
+fn put_archive(store: &ArtifactStore, file: &str, body: &str) -> ArtifactMetadata {
+    let mut contents = ArchiveContents::new();
     contents.file(RelPath::parse("f").expect("a path"), false, body).expect("a file");
     let load = |_: &RelPath, body: &&str| Ok::<_, Infallible>(body.as_bytes().to_vec());
     let fill = |out: &mut dyn Write| archive::write(out, &contents, load).map(drop);
@@ -56,7 +59,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-fn read(store: &Store, path: &str) -> String {
+fn read(store: &ArtifactStore, path: &str) -> String {
     let mut text = String::new();
     store.open_file(path).expect("is there").read_to_string(&mut text).expect("readable");
     text
@@ -87,8 +90,8 @@ fn an_artifact_is_stored_where_flux_stores_it() {
 fn the_advertised_address_may_bring_its_scheme() {
     let dir = TempDir::new().expect("a directory");
     let url = |advertised: &str| {
-        let options = Options { advertised: advertised.to_owned(), ..Options::default() };
-        Store::open(dir.path(), options).expect("opened").url("k/ns/n/f")
+        let options = StoreOptions { advertised: advertised.to_owned(), ..StoreOptions::default() };
+        ArtifactStore::open(dir.path(), options).expect("opened").url("k/ns/n/f")
     };
     assert_eq!(url(""), "http://localhost/k/ns/n/f");
     assert_eq!(url("host:9090"), "http://host:9090/k/ns/n/f");
@@ -101,9 +104,9 @@ fn names_that_lead_elsewhere_are_refused() {
     let store = open(&dir);
     let long = "x".repeat(256);
     for bad in ["", ".", "..", "../x", "a/b", "/", "a\\b", "a\0b", ".hidden", "a\nb", &long] {
-        assert!(Slot::new(bad, "ns", "n").is_err(), "{bad:?} as kind");
-        assert!(Slot::new("kind", bad, "n").is_err(), "{bad:?} as namespace");
-        assert!(Slot::new("kind", "ns", bad).is_err(), "{bad:?} as name");
+        assert!(ObjectFolder::new(bad, "ns", "n").is_err(), "{bad:?} as kind");
+        assert!(ObjectFolder::new("kind", bad, "n").is_err(), "{bad:?} as namespace");
+        assert!(ObjectFolder::new("kind", "ns", bad).is_err(), "{bad:?} as name");
         let stored = store.put(&slot(), bad, "r", now(), |_| Ok::<_, Infallible>(()));
         assert!(matches!(stored, Err(Error::Name { what: "file", .. })), "{bad:?} as file");
     }
@@ -135,7 +138,7 @@ fn links_that_lead_elsewhere_are_not_followed() {
     fs::create_dir(place.join("podinfo/folder")).expect("made");
     assert!(matches!(store.open_file("gitrepository/apps/podinfo/folder"), Err(Error::Missing(_))));
 
-    let linked = Slot::new("gitrepository", "apps", "linked").expect("good names");
+    let linked = ObjectFolder::new("gitrepository", "apps", "linked").expect("good names");
     let refused = store.put(&linked, "x", "r", now(), |_| Ok::<_, Infallible>(()));
     assert!(matches!(refused, Err(Error::Disk { .. })));
     assert_eq!(names(outside.path()), ["secret"]);
@@ -184,7 +187,7 @@ fn what_the_disk_refuses_is_named() {
     let place = dir.path().canonicalize().expect("is there").join("gitrepository");
     assert_eq!(error.to_string(), format!("cannot write to `{}`", place.display()));
     let nowhere = dir.path().join("nowhere");
-    let error = Store::open(&nowhere, Options::default()).expect_err("does not exist");
+    let error = ArtifactStore::open(&nowhere, StoreOptions::default()).expect_err("does not exist");
     assert_eq!(error.to_string(), format!("cannot open `{}`", nowhere.display()));
 }
 
@@ -230,7 +233,8 @@ fn all_who_load_an_artifact_share_one_tree() {
     assert!(Arc::ptr_eq(&first, &second));
     drop((first, second));
     let forgetful =
-        Store::open(dir.path(), Options { cache_bytes: 0, ..Options::default() }).expect("opened");
+        ArtifactStore::open(dir.path(), StoreOptions { cache_bytes: 0, ..StoreOptions::default() })
+            .expect("opened");
     let gone = forgetful.load(&stored.path, &stored.digest, &ExtractOptions::default());
     assert!(matches!(gone, Err(Error::Missing(_))));
 }
@@ -276,7 +280,7 @@ fn garbage_goes_and_the_current_artifact_stays() {
     let again = store.collect_garbage(&slot(), &[&current.path], now()).expect("collected");
     assert_eq!(again, Vec::<String>::new());
 
-    let other = Slot::new("gitrepository", "apps", "other").expect("good names");
+    let other = ObjectFolder::new("gitrepository", "apps", "other").expect("good names");
     assert!(store.collect_garbage(&other, &[&current.path], now()).is_err());
     store.remove(&slot()).expect("removed");
     store.remove(&slot()).expect("gone already");
@@ -289,8 +293,8 @@ fn garbage_goes_and_the_current_artifact_stays() {
 fn a_store_takes_no_more_than_it_may_and_knows_what_it_has_after_a_start() {
     let dir = TempDir::new().expect("a directory");
     let limited = |limit| {
-        let options = Options { size_limit: Some(limit), ..Options::default() };
-        Store::open(dir.path(), options).expect("an existing directory")
+        let options = StoreOptions { size_limit: Some(limit), ..StoreOptions::default() };
+        ArtifactStore::open(dir.path(), options).expect("an existing directory")
     };
     let store = limited(1000);
     put(&store, "one", &[0; 600]);

@@ -2,17 +2,17 @@
 //!
 //! Elsewhere: the demo itself (`tools/demo`), building the control plane (`testbed::binaries`).
 
-use testbed::binaries::Binaries;
+use testbed::binaries::TestbedBinaries;
 use testbed::machine;
 use testbed::progress::{dim, step};
 
-use crate::tool::{Arguments, DEMO};
+use crate::tool::{DEMO, ToolArguments};
 
 /// Builds and starts it.
 ///
 /// # Errors
 /// What does not build, or the demo's own failure.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &ToolArguments) -> anyhow::Result<()> {
     let asks_for_help = arguments.as_slice().iter().any(|it| it == "--help" || it == "-h");
     let names_cluster =
         arguments.as_slice().iter().any(|it| it.to_string_lossy().starts_with("--kubeconfig"));
@@ -24,19 +24,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             DEMO.build_with_progress(&["windlass"])
         })
     };
-    let present = if names_cluster { None } else { Binaries::present()? };
+    let present = if names_cluster { None } else { TestbedBinaries::present()? };
     if names_cluster {
         compile()?;
     } else {
         if let Some(folder) = &present {
-            let names = Binaries::names_in(folder).join(", ");
+            let names = TestbedBinaries::names_in(folder).join(", ");
             eprintln!("  {}", dim(&format!("{names}: those of {} are used", folder.display())));
         }
         step("what the machine needs", machine::ensure)?;
         // Compilers of Rust and Go share no lock, and each of them has phases in which it uses one core only.
         std::thread::scope(|scope| {
             let programs = scope.spawn(|| {
-                step("control plane", || Binaries::ensure_with(present.as_deref()).map(drop))
+                step("control plane", || TestbedBinaries::ensure_with(present.as_deref()).map(drop))
             });
             let rust = compile();
             let go = programs.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a build panicked")));

@@ -16,7 +16,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use sha2::{Digest as _, Sha256};
 
-use crate::image::{self, Platform};
+use crate::image::{self, ImagePlatform};
 use testbed::progress::{dim, step};
 
 /// Shells whose completions are in the archive.
@@ -27,7 +27,7 @@ const PROFILES: [&str; 3] = ["single", "high-availability", "lockdown"];
 
 /// What is made where.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct DistOptions {
     /// Directory of the files, which is emptied
     #[arg(long, default_value = "target/dist")]
     out: PathBuf,
@@ -40,11 +40,11 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When the program does not build, or a file cannot be written.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(options: &DistOptions) -> anyhow::Result<()> {
     let commit = image::commit()?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => step("windlass, optimised", || image::build(&commit, Platform::of_machine()))?,
+        None => step("windlass, optimised", || image::build(&commit, ImagePlatform::of_machine()))?,
     };
     let out = testbed::root().join(&options.out);
     let names = step("files of the release", || make(&program, &out))?;
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Makes all files in a directory in place of what was there, and returns their names.
 fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
-    let said = image::said_by(program, Platform::of_machine())?;
+    let said = image::said_by(program, ImagePlatform::of_machine())?;
     if out.exists() {
         fs::remove_dir_all(out).with_context(|| out.display().to_string())?;
     }
@@ -92,7 +92,7 @@ fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
     }
     let chart = pack::archive(&testbed::root().join("deploy/chart"), "windlass")?;
     fs::write(out.join(format!("windlass-{version}.tgz")), chart)?;
-    let list = image::components::list(&said.version, Platform::of_machine())?;
+    let list = image::components::list(&said.version, ImagePlatform::of_machine())?;
     fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
     let changelog = fs::read_to_string(testbed::root().join("CHANGELOG.md"))?;
     fs::write(out.join("notes.md"), notes::of(&changelog, version)?)?;

@@ -4,13 +4,13 @@
 //! machine, and a user; no shell. It becomes one layer of an OCI image layout, with a list of what the program is made
 //! of (CycloneDX) beside it. The same inputs give the same bytes.
 //!
-//! Here: the steps. Elsewhere: the root file system (`root`), the layout (`layout`), the list (`components`),
-//! `deploy/image/Dockerfile`, by which a workflow makes the same of its own base.
+//! Here: the steps. Elsewhere: the root file system (`root_filesystem`), the layout (`layout`), the list
+//! (`components`), `deploy/image/Dockerfile`, by which a workflow makes the same of its own base.
 
 pub(crate) mod components;
 mod layout;
 mod platform;
-mod root;
+mod root_filesystem;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,8 +19,8 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use crate::tool::E2E;
-use layout::Config;
-pub(crate) use platform::Platform;
+use layout::ImageLabels;
+pub(crate) use platform::ImagePlatform;
 use testbed::progress::{dim, green, step};
 use testbed::released;
 
@@ -32,7 +32,7 @@ const MAX_IMAGE_MEBIBYTES: f64 = 60.0;
 
 /// What is made where.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ImageOptions {
     /// Folder for the layout (`oci/`), the root file system (`root/`) and the list of components
     #[arg(long, default_value = "target/image")]
     out: PathBuf,
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     program: Option<PathBuf>,
     /// Platform of the image [default: that of this machine]
     #[arg(long, value_enum)]
-    platform: Option<Platform>,
+    platform: Option<ImagePlatform>,
     /// Start the image in its own root as its own user, on a control plane; needs root
     #[arg(long = "try")]
     is_tried: bool,
@@ -51,9 +51,9 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When the program does not build, or something that it needs is not on this machine.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(options: &ImageOptions) -> anyhow::Result<()> {
     let commit = commit()?;
-    let platform = options.platform.unwrap_or_else(Platform::of_machine);
+    let platform = options.platform.unwrap_or_else(ImagePlatform::of_machine);
     platform.check()?;
     let program = match &options.program {
         Some(program) => program.clone(),
@@ -70,12 +70,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let version = said.version;
     let out = testbed::root().join(&options.out);
     let top = out.join("root");
-    step("root file system", || root::make(&top, &program, platform))?;
+    step("root file system", || root_filesystem::make(&top, &program, platform))?;
     let list = step("list of components", || components::list(&version, platform))?;
     std::fs::create_dir_all(&out)?;
     std::fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
     let config =
-        Config { version: &version, commit: &commit, architecture: platform.architecture() };
+        ImageLabels { version: &version, commit: &commit, architecture: platform.architecture() };
     let size = step("image layout", || layout::make(&top, &out.join("oci"), config))?;
     #[expect(clippy::cast_precision_loss, reason = "an image is smaller than 2^52 bytes")]
     let mib = size as f64 / f64::from(1 << 20);
@@ -114,7 +114,7 @@ pub(crate) fn commit() -> anyhow::Result<String> {
 ///
 /// # Errors
 /// When it does not build.
-pub(crate) fn build(commit: &str, platform: Platform) -> anyhow::Result<PathBuf> {
+pub(crate) fn build(commit: &str, platform: ImagePlatform) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let (arguments, variables) = platform.of_cargo();
     let status = Command::new(cargo)
@@ -148,7 +148,7 @@ pub(crate) struct ProgramVersion {
 ///
 /// # Errors
 /// When it does not say them.
-pub(crate) fn said_by(program: &Path, platform: Platform) -> anyhow::Result<ProgramVersion> {
+pub(crate) fn said_by(program: &Path, platform: ImagePlatform) -> anyhow::Result<ProgramVersion> {
     let output = platform.command(program).args(["version", "--output", "json"]).output();
     let output = output.with_context(|| program.display().to_string())?;
     serde_json::from_slice(&output.stdout)
@@ -156,7 +156,7 @@ pub(crate) fn said_by(program: &Path, platform: Platform) -> anyhow::Result<Prog
 }
 
 /// Unpacks the layer of a layout and starts the program in it as a kubelet would, on a control plane.
-fn start(layout: &Path, platform: Platform) -> anyhow::Result<()> {
+fn start(layout: &Path, platform: ImagePlatform) -> anyhow::Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "only root may change the root of a process");
     let folder = tempfile::tempdir()?;
     let top = folder.path().join("root");
@@ -170,7 +170,7 @@ fn start(layout: &Path, platform: Platform) -> anyhow::Result<()> {
             format!("{place} ")
         }
     };
-    let user = root::NONROOT_USER_ID;
+    let user = root_filesystem::NONROOT_USER_ID;
     let top = top.display();
     // A Pod has a ServiceAccount in files; here is a kubeconfig instead, which is not part of the image.
     let line = format!(
@@ -178,8 +178,8 @@ fn start(layout: &Path, platform: Platform) -> anyhow::Result<()> {
          exec chroot --userspec={user}:{user} {top} {emulator}{} serve --kubeconfig=/kubeconfig --storage-path={} \
          --storage-addr=127.0.0.1:0 --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 \
          --receiverAddr=127.0.0.1:0'",
-        root::PROGRAM,
-        root::STORAGE,
+        root_filesystem::PROGRAM,
+        root_filesystem::STORAGE,
     );
     E2E.run(&["try".into(), line.into()])
 }

@@ -20,7 +20,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use testbed::progress;
-use tool::{Arguments, BENCH, CONFORMANCE, CRD_MANIFESTS, E2E, STRESS, Tool, with_name};
+use tool::{
+    BENCH, CONFORMANCE, CRD_MANIFESTS, DeveloperTool, E2E, STRESS, ToolArguments, with_name,
+};
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "Everything that a developer of windlass runs")]
@@ -32,44 +34,46 @@ struct Xtask {
 #[derive(Debug, Subcommand)]
 enum XtaskCommand {
     /// Show windlass at work: control plane, repository, a commit that becomes objects
-    Demo(Arguments),
+    Demo(ToolArguments),
     /// Check everything: format, lints, unit, golden, loopback and cluster tests
-    Test(test::Options),
+    Test(test::TestOptions),
     /// Run a real control plane on this machine
-    Cluster(Arguments),
+    Cluster(ToolArguments),
     /// Replay recorded answers of the original programs
-    Conformance(Arguments),
+    Conformance(ToolArguments),
     /// Build a program whose answers are right by definition, and print where it is
     Oracle {
         /// Which
         #[command(subcommand)]
-        which: oracle::Which,
+        which: oracle::OracleProgramChoice,
     },
     /// Render charts or build overlays with windlass and with the original program and show where they differ
-    Compare(Arguments),
+    Compare(ToolArguments),
     /// Change what tenants write at random and see whether windlass survives it
-    Fuzz(Arguments),
+    Fuzz(ToolArguments),
     /// Write `deploy/chart/files/crds` from the Rust types
-    Crds(Arguments),
+    Crds(ToolArguments),
     /// Make the files of a release for this platform: archive, manifests, chart, list of components, checksums
-    Dist(dist::Options),
+    Dist(dist::DistOptions),
     /// Make the container image of windlass without a container engine, with the list of what it is made of
-    Image(image::Options),
+    Image(image::ImageOptions),
     /// Compare the rights of an installation with requests that stories recorded (`$WINDLASS_REQUESTS`)
     Rights {
         /// The folder of the records
         folder: std::path::PathBuf,
     },
     /// Kill windlass at every write and see whether anything is lost
-    Crash(Arguments),
+    Crash(ToolArguments),
     /// Run random operations, API server failures and kills, and verify that windlass converges
-    Soak(Arguments),
+    Soak(ToolArguments),
     /// Measure
-    Bench(Arguments),
+    Bench(ToolArguments),
 }
 
 fn main() -> ExitCode {
-    let named = |tool: Tool, name, arguments: &Arguments| tool.run(&with_name(name, arguments));
+    let named = |tool: DeveloperTool, name, arguments: &ToolArguments| {
+        tool.run(&with_name(name, arguments))
+    };
     let outcome = match Xtask::parse().command {
         XtaskCommand::Demo(arguments) => demo::run(&arguments),
         XtaskCommand::Test(options) => test::run(&options),

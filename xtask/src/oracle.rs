@@ -3,12 +3,12 @@
 //! Here: the command line. Elsewhere: which versions and how they are built (`testbed::oracle`), comparing (`tools/conformance`).
 
 use clap::Subcommand;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 use testbed::progress::step;
 
 /// Which program.
 #[derive(Debug, Clone, Copy, Subcommand)]
-pub(crate) enum Which {
+pub(crate) enum OracleProgramChoice {
     /// Helm, which charts are compared with
     Helm,
     /// Kustomize, which overlays are compared with
@@ -22,11 +22,11 @@ pub(crate) enum Which {
 /// # Errors
 /// When it cannot be built.
 #[expect(clippy::print_stdout, reason = "the path is what the command is for")]
-pub(crate) fn run(which: Which) -> anyhow::Result<()> {
+pub(crate) fn run(which: OracleProgramChoice) -> anyhow::Result<()> {
     let oracle = match which {
-        Which::Helm => Oracle::Helm,
-        Which::Kustomize => Oracle::Kustomize,
-        Which::Helmfile => Oracle::Helmfile,
+        OracleProgramChoice::Helm => OracleProgram::Helm,
+        OracleProgramChoice::Kustomize => OracleProgram::Kustomize,
+        OracleProgramChoice::Helmfile => OracleProgram::Helmfile,
     };
     let path = step(oracle.version(), || oracle.ensure())?;
     println!("{}", path.display());

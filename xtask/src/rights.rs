@@ -24,7 +24,7 @@ const OWN_RIGHTS: &str = "create authorization.k8s.io/selfsubjectaccessreviews";
 
 /// One rule of a role that the program has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rule {
+struct RoleRule {
     role: String,
     groups: Vec<String>,
     resources: Vec<String>,
@@ -39,7 +39,7 @@ struct RightsRequest {
     resource: String,
 }
 
-impl Rule {
+impl RoleRule {
     fn has_resource(&self, request: &RightsRequest) -> bool {
         let matches =
             |known: &[String], wanted: &String| known.iter().any(|it| it == "*" || it == wanted);
@@ -90,7 +90,11 @@ pub(crate) fn check(recorded: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn problems(own: &[Rule], applied: &[Rule], requests: &BTreeSet<RightsRequest>) -> Vec<String> {
+fn problems(
+    own: &[RoleRule],
+    applied: &[RoleRule],
+    requests: &BTreeSet<RightsRequest>,
+) -> Vec<String> {
     let is_allowed =
         |request: &&RightsRequest| own.iter().chain(applied).any(|rule| rule.allows(request));
     let outside = requests.iter().filter(|request| !is_allowed(request));
@@ -145,7 +149,7 @@ fn request(line: &str) -> Option<RightsRequest> {
 }
 
 /// The rules of roles that are bound, or of all where nothing is bound.
-fn rules(text: &str) -> anyhow::Result<Vec<Rule>> {
+fn rules(text: &str) -> anyhow::Result<Vec<RoleRule>> {
     let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default());
     let documents = documents.context("a role cannot be read")?;
     let documents: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
@@ -169,7 +173,7 @@ fn rules(text: &str) -> anyhow::Result<Vec<Rule>> {
         .filter(|it| bound.is_empty() || bound.contains(&name(&it["metadata"]["name"])));
     let rules = roles.flat_map(|role| {
         let rules = role["rules"].as_array().into_iter().flatten();
-        rules.map(move |rule| Rule {
+        rules.map(move |rule| RoleRule {
             role: name(&role["metadata"]["name"]),
             groups: strings(&rule["apiGroups"]),
             resources: strings(&rule["resources"]),

@@ -13,18 +13,18 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use clap::Args;
-use testbed::binaries::Binaries;
+use testbed::binaries::TestbedBinaries;
 use testbed::machine;
 use testbed::progress;
 
 use crate::rights;
-use build::Build;
-use jobs::{Jobs, Tests};
-use timings::Timings;
+use build::TestBuild;
+use jobs::{TestCounts, TestJobs};
+use timings::TestTimings;
 
 /// What to leave out, and what to run beyond what CI runs.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct TestOptions {
     /// Also stories that take more than two minutes or build a further Go program (the stock `flux`, Helm 3, helmfile,
     /// Flux's controllers, Gitea, sops, cosign, Notation), four times as many crash points, and twenty minutes of fuzzing
     #[arg(long, conflicts_with = "no_cluster")]
@@ -54,9 +54,9 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// Names the step that failed.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(options: &TestOptions) -> anyhow::Result<()> {
     let begun = Instant::now();
-    let mut timings = Timings::default();
+    let mut timings = TestTimings::default();
     let outcome = steps(options, &mut timings);
     eprintln!("\n{}", timings.table(options.timings));
     outcome?;
@@ -64,10 +64,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
+fn steps(options: &TestOptions, timings: &mut TestTimings) -> anyhow::Result<()> {
     let selection = match &options.changed {
         Some(revision) => affected::selection(revision)?,
-        None => affected::Selection::everything(),
+        None => affected::TestSelection::everything(),
     };
     timings.step("what the machine needs", machine::ensure)?;
     timings.step("format", || build::cargo(&["fmt", "--all", "--check"], "run `cargo fmt`"))?;
@@ -75,9 +75,12 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
     if has_stories {
         timings.step("what the stories need", machine::ensure_for_stories)?;
     }
-    let compile = |timings: &mut Timings| {
-        let build =
-            Build { has_stories, is_thorough: options.thorough, packages: selection.packages() };
+    let compile = |timings: &mut TestTimings| {
+        let build = TestBuild {
+            has_stories,
+            is_thorough: options.thorough,
+            packages: selection.packages(),
+        };
         let tests = timings.compile("compile, with lints", || build.run())?;
         timings.step("examples in documentation", || build.documentation())?;
         Ok::<_, anyhow::Error>(tests)
@@ -85,7 +88,7 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
     let tests = if has_stories {
         // Compilers of Rust and Go share no lock.
         std::thread::scope(|scope| {
-            let programs = scope.spawn(|| Binaries::ensure().map(drop));
+            let programs = scope.spawn(|| TestbedBinaries::ensure().map(drop));
             let tests = compile(timings);
             let waits =
                 || programs.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a build panicked")));
@@ -107,13 +110,13 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
     let at_once = usize::from(options.jobs);
     timings.jobs("tests, side by side", |done| {
         jobs::run(jobs, at_once, done)?;
-        let tests = done.iter().fold(Tests::default(), |sum, it| sum.and(it.tests));
+        let tests = done.iter().fold(TestCounts::default(), |sum, it| sum.and(it.tests));
         ensure_matched(options.filter.as_deref(), tests)
     })?;
     let times = if has_stories { usize::from(options.repeat) } else { 1 };
     for time in 1..times {
         let name = format!("stories, time {} of {times}", time + 1);
-        let stories = Jobs { with_cluster: plan::stories(&scope)?, ..Jobs::default() };
+        let stories = TestJobs { with_cluster: plan::stories(&scope)?, ..TestJobs::default() };
         timings.jobs(&name, |done| jobs::run(stories, at_once, done))?;
     }
     if has_stories && options.filter.is_none() && selection.is_everything() {
@@ -123,9 +126,9 @@ fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
 }
 
 /// Fails if a filter was given and no test has it in its name.
-fn ensure_matched(filter: Option<&str>, tests: Tests) -> anyhow::Result<()> {
+fn ensure_matched(filter: Option<&str>, tests: TestCounts) -> anyhow::Result<()> {
     let Some(filter) = filter else { return Ok(()) };
-    ensure!(tests != Tests::default(), "no test has `{filter}` in its name");
+    ensure!(tests != TestCounts::default(), "no test has `{filter}` in its name");
     Ok(())
 }
 
@@ -135,10 +138,10 @@ mod tests {
 
     #[test]
     fn a_filter_that_no_test_has_in_its_name_is_an_error() {
-        let error = ensure_matched(Some("drfit"), Tests::default()).unwrap_err();
+        let error = ensure_matched(Some("drfit"), TestCounts::default()).unwrap_err();
         assert_eq!(error.to_string(), "no test has `drfit` in its name");
-        let ignored = Tests { skipped: 1, ..Tests::default() };
+        let ignored = TestCounts { skipped: 1, ..TestCounts::default() };
         assert!(ensure_matched(Some("drift"), ignored).is_ok());
-        assert!(ensure_matched(None, Tests::default()).is_ok());
+        assert!(ensure_matched(None, TestCounts::default()).is_ok());
     }
 }

@@ -21,30 +21,30 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A package with a program for developers, which is called as the package.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tool(pub(crate) &'static str);
+pub(crate) struct DeveloperTool(pub(crate) &'static str);
 
 /// Measurements.
-pub(crate) const BENCH: Tool = Tool("bench");
+pub(crate) const BENCH: DeveloperTool = DeveloperTool("bench");
 /// Answers of the original programs.
-pub(crate) const CONFORMANCE: Tool = Tool("conformance");
+pub(crate) const CONFORMANCE: DeveloperTool = DeveloperTool("conformance");
 /// The manifests of the CRDs.
-pub(crate) const CRD_MANIFESTS: Tool = Tool("crd-manifests");
+pub(crate) const CRD_MANIFESTS: DeveloperTool = DeveloperTool("crd-manifests");
 /// The demo.
-pub(crate) const DEMO: Tool = Tool("demo");
+pub(crate) const DEMO: DeveloperTool = DeveloperTool("demo");
 /// Control planes.
-pub(crate) const E2E: Tool = Tool("e2e");
+pub(crate) const E2E: DeveloperTool = DeveloperTool("e2e");
 /// Crashes, random operations, random input.
-pub(crate) const STRESS: Tool = Tool("stress");
+pub(crate) const STRESS: DeveloperTool = DeveloperTool("stress");
 
 /// What a tool is given, `--help` among it.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Arguments {
+pub(crate) struct ToolArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-impl Arguments {
+impl ToolArguments {
     /// The arguments.
     pub(crate) fn as_slice(&self) -> &[OsString] {
         &self.arguments
@@ -58,7 +58,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-impl Tool {
+impl DeveloperTool {
     /// Builds the tool, with other packages beside it.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Tool {
     /// The same, saying now and then how far it is and about how long it still takes.
     ///
     /// # Errors
-    /// As [`Tool::build`].
+    /// As [`DeveloperTool::build`].
     pub(crate) fn build_with_progress(self, beside: &[&str]) -> anyhow::Result<()> {
         let mut packages = vec!["--package", self.0];
         for package in beside {
@@ -93,7 +93,7 @@ impl Tool {
         command.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
         let mut child = command.args(&packages).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().context("cargo has no output")?;
-        let mut progress = Progress::new(all);
+        let mut progress = CargoProgress::new(all);
         for message in Message::parse_stream(BufReader::new(stdout)) {
             let Message::CompilerArtifact(artifact) = message? else { continue };
             if let Some(line) = progress.next(&artifact, Instant::now()) {
@@ -115,7 +115,7 @@ impl Tool {
     /// The same with a folder in the environment.
     ///
     /// # Errors
-    /// As [`Tool::start`].
+    /// As [`DeveloperTool::start`].
     pub(crate) fn start_with(
         self,
         arguments: &[OsString],
@@ -133,7 +133,7 @@ impl Tool {
     /// Builds the tool and runs it.
     ///
     /// # Errors
-    /// As [`Tool::build`] and [`Tool::start`].
+    /// As [`DeveloperTool::build`] and [`DeveloperTool::start`].
     pub(crate) fn run(self, arguments: &[OsString]) -> anyhow::Result<()> {
         self.build(&[])?;
         self.start(arguments)
@@ -159,7 +159,7 @@ pub(crate) fn beside(name: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// How far cargo is.
-struct Progress {
+struct CargoProgress {
     all: usize,
     present: usize,
     compiled: usize,
@@ -167,7 +167,7 @@ struct Progress {
     said: Instant,
 }
 
-impl Progress {
+impl CargoProgress {
     fn new(all: usize) -> Self {
         let now = Instant::now();
         Self { all, present: 0, compiled: 0, begun: now, said: now }
@@ -203,7 +203,7 @@ impl Progress {
 }
 
 /// Arguments that begin with the name of a command.
-pub(crate) fn with_name(name: &str, arguments: &Arguments) -> Vec<OsString> {
+pub(crate) fn with_name(name: &str, arguments: &ToolArguments) -> Vec<OsString> {
     let mut all = vec![OsString::from(name)];
     all.extend(arguments.as_slice().iter().cloned());
     all
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn the_time_that_is_left_is_estimated_from_what_was_compiled() {
         let now = Instant::now();
-        let progress = Progress { all: 30, present: 10, compiled: 5, begun: now, said: now };
+        let progress = CargoProgress { all: 30, present: 10, compiled: 5, begun: now, said: now };
         let line = progress.line(Duration::from_secs(10));
         assert_eq!(line, "15 of 30 crates after 10.0 s, at least 30.0 s left");
     }

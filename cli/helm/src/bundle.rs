@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
-use helmfile::bundle::{self, Bundle, BundleEntry};
-use helmfile::{Address, ChartError, ChartVersionRequest, Fetch, Settings};
+use helmfile::bundle::{self, HelmfileBundle, HelmfileBundleEntry};
+use helmfile::{
+    ChartFetchError, ChartVersionRequest, HelmfilePlanSettings, RemoteAddress, RemoteFetcher,
+};
 use parking_lot::Mutex;
-use sources::archive::{Contents, write};
-use sources::bases::without_credentials;
+use sources::archive::{ArchiveContents, write};
+use sources::remote_bases::without_credentials;
 use tree::RelPath;
 
-use super::helmfile::{Remotes, below, fetch_all};
-use windlass_cli_runtime::connection::{Mark, say};
+use super::helmfile::{HelmfileRemoteFetcher, below, fetch_all};
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::time_limit::parse_of_fetch;
 
 /// How deep directories are nested.
@@ -75,8 +77,8 @@ Exit status: 0; 2 if something cannot be read or fetched.";
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let folder = std::fs::canonicalize(&args.folder)
         .with_context(|| format!("cannot read {}", args.folder.display()))?;
-    let recording = Arc::new(Recording {
-        remotes: Remotes::within(args.time_limit).map_err(anyhow::Error::msg)?,
+    let recording = Arc::new(RecordingFetcher {
+        remotes: HelmfileRemoteFetcher::within(args.time_limit).map_err(anyhow::Error::msg)?,
         found: Mutex::default(),
     });
     let environments = match args.environment.as_slice() {
@@ -85,20 +87,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let mut count = 0;
     for environment in environments {
-        let settings = Settings {
+        let settings = HelmfilePlanSettings {
             file: args.file.clone(),
             environment: environment.clone(),
             selectors: args.selector.clone(),
             state_values_set: args.state_values_set.clone(),
             state_values_files: args.state_values_file.clone(),
-            ..Settings::default()
+            ..HelmfilePlanSettings::default()
         };
         let fetched = fetch_all(&folder, settings, recording.clone());
         let (releases, warnings) = fetched.map_err(|error| {
             anyhow::Error::msg(error).context(format!("environment {environment}"))
         })?;
         for warning in warnings {
-            say(Mark::Warning, &warning);
+            say(ProgressGlyph::Warning, &warning);
         }
         count += releases;
     }
@@ -108,11 +110,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let found = std::mem::take(&mut *recording.found());
     let mut contents = own(&folder, &args.output)?;
     let parts = found.len();
-    let mut lock = Bundle::default();
+    let mut lock = HelmfileBundle::default();
     for (id, FetchedArchive { of, archive }) in found {
         let file = format!("{}.tgz", id.get(..16).unwrap_or(&id));
         put(&mut contents, &format!("{}/{file}", bundle::FOLDER), archive.clone())?;
-        lock.entries.push(BundleEntry { id, of, file, digest: bundle::digest(&archive) });
+        lock.entries.push(HelmfileBundleEntry { id, of, file, digest: bundle::digest(&archive) });
     }
     let text = lock.text().map_err(anyhow::Error::msg)?;
     put(&mut contents, &format!("{}/{}", bundle::FOLDER, bundle::LOCK), text.into_bytes())?;
@@ -120,7 +122,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     std::fs::write(&args.output, &archive)
         .with_context(|| format!("cannot write {}", args.output.display()))?;
     say(
-        Mark::Success,
+        ProgressGlyph::Success,
         &format!(
             "{}: {} files; {parts} fetched charts and addresses; {}",
             args.output.display(),
@@ -131,18 +133,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn packed(contents: &Contents<Vec<u8>>) -> anyhow::Result<Vec<u8>> {
+fn packed(contents: &ArchiveContents<Vec<u8>>) -> anyhow::Result<Vec<u8>> {
     Ok(write(Vec::new(), contents, |_, data| Ok::<_, std::io::Error>(data.clone()))?)
 }
 
-fn put(contents: &mut Contents<Vec<u8>>, path: &str, data: Vec<u8>) -> anyhow::Result<()> {
+fn put(contents: &mut ArchiveContents<Vec<u8>>, path: &str, data: Vec<u8>) -> anyhow::Result<()> {
     Ok(contents.file(RelPath::parse(path)?, false, data)?)
 }
 
 /// The files of the directory, but for those of Git, of an earlier bundle, and the archive itself.
-fn own(folder: &Path, output: &Path) -> anyhow::Result<Contents<Vec<u8>>> {
+fn own(folder: &Path, output: &Path) -> anyhow::Result<ArchiveContents<Vec<u8>>> {
     let output = resolved(output)?;
-    let mut contents = Contents::new();
+    let mut contents = ArchiveContents::new();
     let mut left = vec![(folder.to_owned(), String::new(), MAX_DIRECTORY_DEPTH)];
     while let Some((at, shown, depth)) = left.pop() {
         let entries = std::fs::read_dir(&at).with_context(|| at.display().to_string())?;
@@ -166,7 +168,7 @@ fn own(folder: &Path, output: &Path) -> anyhow::Result<Contents<Vec<u8>>> {
                 let data = std::fs::read(&path).with_context(|| path.display().to_string())?;
                 put(&mut contents, &place, data)?;
             } else {
-                say(Mark::Warning, &format!("{place} is a link, and is left out"));
+                say(ProgressGlyph::Warning, &format!("{place} is a link, and is left out"));
             }
         }
     }
@@ -194,12 +196,12 @@ struct FetchedArchive {
 }
 
 /// Fetches, and keeps what came.
-struct Recording {
-    remotes: Remotes,
+struct RecordingFetcher {
+    remotes: HelmfileRemoteFetcher,
     found: Mutex<BTreeMap<String, FetchedArchive>>,
 }
 
-impl Recording {
+impl RecordingFetcher {
     fn found(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, FetchedArchive>> {
         self.found.lock()
     }
@@ -211,7 +213,7 @@ impl Recording {
         }
         let failed = |error: String| format!("{of}: {error}");
         let files = below(Path::new(place)).map_err(|error| failed(error.to_string()))?;
-        let mut contents = Contents::new();
+        let mut contents = ArchiveContents::new();
         for (path, data) in files.into_iter().filter(|(path, _)| !path.starts_with(".git/")) {
             let path = if name.is_empty() { path } else { format!("{name}/{path}") };
             put(&mut contents, &path, data).map_err(|error| failed(error.to_string()))?;
@@ -222,14 +224,14 @@ impl Recording {
     }
 }
 
-impl Fetch for Recording {
-    fn fetch(&self, address: &Address) -> Result<String, String> {
+impl RemoteFetcher for RecordingFetcher {
+    fn fetch(&self, address: &RemoteAddress) -> Result<String, String> {
         let place = self.remotes.fetch(address)?;
         self.keep(bundle::address_id(address), address.to_string(), "", &place)?;
         Ok(place)
     }
 
-    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartFetchError> {
         let place = self.remotes.chart(chart)?;
         let ChartVersionRequest { name, range, url, .. } = chart;
         let of = format!("chart {name} {range} of {}", without_credentials(url));

@@ -20,32 +20,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use golang::meter::Stop;
-use golang::time::Time;
+use golang::time::GoTime;
+use golang::work_meter::StopSignal;
 use helm::render::REQUIRED_STACK_BYTES;
 use helmfile::{
-    Chart, Fetch, Helm, HelmfileEnvironment, List, Plan, PrintEnvFormat, PrintOutput, Purpose,
-    Rendering, Settings, Template, UntilError,
+    ChartRenderRequest, HelmChartRenderer, HelmfileEnvironment, HelmfilePlanSettings,
+    HelmfileProcessingPlan, PartialResultError, PrintEnvFormat, PrintOutput, ReleaseChartLocation,
+    ReleaseListFormat, ReleaseRendering, RemoteFetcher, RenderPurpose,
 };
 
 use super::template;
-use flags::{EnvFormat, HelmfileCommand, ListFormat};
-use keys::OwnKeys;
-use programs::Programs;
+use flags::{HelmfileCommand, HelmfileEnvFormat, HelmfileListFormat};
+use keys::LocalKeyDecryptor;
+use programs::LocalProgramRunner;
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::time_limit;
 use windlass_runtime::time_limit::TimeLimit;
 
 pub(super) use files::below;
-pub use flags::Flags;
-pub(super) use remotes::Remotes;
+pub use flags::HelmfileFlags;
+pub(super) use remotes::HelmfileRemoteFetcher;
 
 /// Runs the command.
-pub fn run(flags: Flags) -> ExitCode {
+pub fn run(flags: HelmfileFlags) -> ExitCode {
     let settings = flags.settings();
     let allows_nothing = flags.allow_no_matching_release;
     let is_quiet = flags.quiet;
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     let limit = TimeLimit::start(flags.time_limit, &stop);
     // Templates may include each other deeply, which takes stack.
     let seen = stop.clone();
@@ -59,7 +60,7 @@ pub fn run(flags: Flags) -> ExitCode {
     drop(limit);
     let mut said = String::new();
     let status = match printed {
-        Ok(CommandOutcome { printed, summary, ending }) => {
+        Ok(HelmfileCommandOutcome { printed, summary, ending }) => {
             drop(std::io::stdout().lock().write_all(printed.text.as_bytes()));
             if !is_quiet {
                 said = printed
@@ -70,17 +71,20 @@ pub fn run(flags: Flags) -> ExitCode {
                 said.push_str(&summary);
             }
             match (ending, printed.has_releases) {
-                (Ending::Failed(error), _) => {
+                (HelmfileCommandEnd::Failed(error), _) => {
                     said.push_str(&failure(&error, &stop));
                     ExitCode::UpstreamError
                 }
-                (Ending::Changed, _) => {
+                (HelmfileCommandEnd::Changed, _) => {
                     said.push_str("Identified at least one change\n");
                     ExitCode::HelmfileDiffChanged
                 }
-                (Ending::Done, true) => ExitCode::Success,
-                (Ending::Done, false) => {
-                    said.push_str(&format!("err: {}\n", Plan::nothing_matched(&settings)));
+                (HelmfileCommandEnd::Done, true) => ExitCode::Success,
+                (HelmfileCommandEnd::Done, false) => {
+                    said.push_str(&format!(
+                        "err: {}\n",
+                        HelmfileProcessingPlan::nothing_matched(&settings)
+                    ));
                     if allows_nothing {
                         ExitCode::Success
                     } else {
@@ -100,7 +104,7 @@ pub fn run(flags: Flags) -> ExitCode {
 }
 
 /// What a person reads of an error.
-fn failure(error: &str, stop: &Stop) -> String {
+fn failure(error: &str, stop: &StopSignal) -> String {
     match stop.is_set() {
         true => format!("Error: {error}\n\n{}\n", time_limit::HINT),
         false => format!("Error: {error}\n"),
@@ -108,15 +112,15 @@ fn failure(error: &str, stop: &Stop) -> String {
 }
 
 /// What a command has done.
-struct CommandOutcome {
+struct HelmfileCommandOutcome {
     printed: PrintOutput,
     /// What a person reads at the end.
     summary: String,
-    ending: Ending,
+    ending: HelmfileCommandEnd,
 }
 
 /// How a command ends after it has printed.
-enum Ending {
+enum HelmfileCommandEnd {
     Done,
     /// With an error.
     Failed(String),
@@ -124,35 +128,39 @@ enum Ending {
     Changed,
 }
 
-impl From<PrintOutput> for CommandOutcome {
+impl From<PrintOutput> for HelmfileCommandOutcome {
     fn from(printed: PrintOutput) -> Self {
-        Self { printed, summary: String::new(), ending: Ending::Done }
+        Self { printed, summary: String::new(), ending: HelmfileCommandEnd::Done }
     }
 }
 
-impl CommandOutcome {
+impl HelmfileCommandOutcome {
     /// What was printed until an error.
     fn until_error(printed: PrintOutput, error: Option<String>) -> Self {
         let outcome = Self::from(printed);
         match error {
-            Some(error) => Self { ending: Ending::Failed(error), ..outcome },
+            Some(error) => Self { ending: HelmfileCommandEnd::Failed(error), ..outcome },
             None => outcome,
         }
     }
 }
 
-impl From<UntilError<PrintOutput>> for CommandOutcome {
-    fn from(printed: UntilError<PrintOutput>) -> Self {
+impl From<PartialResultError<PrintOutput>> for HelmfileCommandOutcome {
+    fn from(printed: PartialResultError<PrintOutput>) -> Self {
         Self::until_error(printed.made, printed.error.map(|error| error.to_string()))
     }
 }
 
-fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<CommandOutcome, String> {
+fn print(
+    flags: &HelmfileFlags,
+    settings: &HelmfilePlanSettings,
+    stop: &StopSignal,
+) -> Result<HelmfileCommandOutcome, String> {
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
     let helmfile_environment = Arc::new(helmfile_environment(flags, settings, stop)?);
-    let UntilError { made: plan, error } =
-        Plan::load_until_error(&helmfile_environment, directory, settings);
+    let PartialResultError { made: plan, error } =
+        HelmfileProcessingPlan::load_until_error(&helmfile_environment, directory, settings);
     let error = error.map(|error| error.to_string());
     if let Some(error) = &error
         && (plan.lacks_environment() || !flags.command.prints_until_error())
@@ -162,8 +170,8 @@ fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<CommandOutco
     let mut outcome = run_command(plan, flags, stop)?;
     outcome.printed.warnings.extend(changing(&helmfile_environment));
     // A helmfile that was loaded comes before the one that was not.
-    if let (Some(error), Ending::Done) = (error, &outcome.ending) {
-        outcome.ending = Ending::Failed(error);
+    if let (Some(error), HelmfileCommandEnd::Done) = (error, &outcome.ending) {
+        outcome.ending = HelmfileCommandEnd::Failed(error);
     }
     Ok(outcome)
 }
@@ -182,14 +190,18 @@ pub struct HelmfileReleaseList {
 /// What is wrong with the helmfile.
 pub fn listed(folder: &Path, environment: &str) -> Result<HelmfileReleaseList, String> {
     let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
-    let settings = Settings { environment: environment.to_owned(), ..Settings::default() };
+    let settings = HelmfilePlanSettings {
+        environment: environment.to_owned(),
+        ..HelmfilePlanSettings::default()
+    };
     let work = move || {
         let helmfile_environment = Arc::new(
-            on_disk(&Stop::default()).with_fetch(Arc::new(Remotes::within(Duration::ZERO)?)),
+            on_disk(&StopSignal::default())
+                .with_fetch(Arc::new(HelmfileRemoteFetcher::within(Duration::ZERO)?)),
         );
-        let plan = Plan::load(&helmfile_environment, &folder, &settings)
+        let plan = HelmfileProcessingPlan::load(&helmfile_environment, &folder, &settings)
             .map_err(|error| error.to_string())?;
-        let printed = plan.list(List::Json).map_err(|error| error.to_string())?;
+        let printed = plan.list(ReleaseListFormat::Json).map_err(|error| error.to_string())?;
         let mut warnings = printed.warnings;
         warnings.extend(changing(&helmfile_environment));
         let rows: Vec<serde_json::Value> =
@@ -214,21 +226,23 @@ pub fn listed(folder: &Path, environment: &str) -> Result<HelmfileReleaseList, S
 /// What is wrong with the helmfile, and what cannot be fetched.
 pub(super) fn fetch_all(
     folder: &Path,
-    settings: Settings,
-    fetch: Arc<dyn Fetch>,
+    settings: HelmfilePlanSettings,
+    fetch: Arc<dyn RemoteFetcher>,
 ) -> Result<(usize, Vec<String>), String> {
     let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
     let work = move || {
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let helmfile_environment = Arc::new(on_disk(&stop).with_fetch(fetch));
-        let plan = Plan::load(&helmfile_environment, &folder, &settings)
+        let plan = HelmfileProcessingPlan::load(&helmfile_environment, &folder, &settings)
             .map_err(|error| error.to_string())?;
-        let options = helmfile::Options {
-            purpose: Purpose::Apply,
+        let options = helmfile::ReleaseRenderOptions {
+            purpose: RenderPurpose::Apply,
             skip_needs: !settings.selectors.is_empty(),
-            ..helmfile::Options::default()
+            ..helmfile::ReleaseRenderOptions::default()
         };
-        let all = plan.renderings(&options, &InFolder(&stop)).map_err(|error| error.to_string())?;
+        let all = plan
+            .renderings(&options, &FolderChartRenderer(&stop))
+            .map_err(|error| error.to_string())?;
         Ok((all.releases.len(), all.warnings))
     };
     let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(work);
@@ -248,20 +262,28 @@ fn changing(helmfile_environment: &HelmfileEnvironment) -> Option<String> {
     })
 }
 
-fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<CommandOutcome, String> {
+fn run_command(
+    plan: HelmfileProcessingPlan,
+    flags: &HelmfileFlags,
+    stop: &StopSignal,
+) -> Result<HelmfileCommandOutcome, String> {
     let printed = match &flags.command {
         HelmfileCommand::Build { embed_values } => {
             let temporary = std::env::temp_dir();
             let temporary = temporary.to_string_lossy();
             return Ok(plan.build_until_error(*embed_values, &temporary).into());
         }
-        HelmfileCommand::List { output: ListFormat::Json, .. } => plan.list(List::Json),
-        HelmfileCommand::List { output: ListFormat::Table, .. } => plan.list(List::Table),
+        HelmfileCommand::List { output: HelmfileListFormat::Json, .. } => {
+            plan.list(ReleaseListFormat::Json)
+        }
+        HelmfileCommand::List { output: HelmfileListFormat::Table, .. } => {
+            plan.list(ReleaseListFormat::Table)
+        }
         HelmfileCommand::ShowDag => return Ok(plan.show_dag_until_error().into()),
         HelmfileCommand::PrintEnv { output } => {
             let format = match output {
-                EnvFormat::Yaml => PrintEnvFormat::Yaml,
-                EnvFormat::Json => PrintEnvFormat::Json,
+                HelmfileEnvFormat::Yaml => PrintEnvFormat::Yaml,
+                HelmfileEnvFormat::Json => PrintEnvFormat::Json,
             };
             // What an environment has does not depend on releases.
             let printed = plan.print_env(format);
@@ -274,24 +296,23 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<CommandOutcome,
         HelmfileCommand::Diff(given) => return diff::run(plan, given, flags, stop),
         HelmfileCommand::Lint(given) => return Ok(lint::run(plan, &given.options(flags), stop)),
     };
-    printed.map(CommandOutcome::from).map_err(|error| error.to_string())
+    printed.map(HelmfileCommandOutcome::from).map_err(|error| error.to_string())
 }
 
 /// The environment of the helmfile: the disk, the environment variables, the time, randomness.
 fn helmfile_environment(
-    flags: &Flags,
-    settings: &Settings,
-    stop: &Stop,
+    flags: &HelmfileFlags,
+    settings: &HelmfilePlanSettings,
+    stop: &StopSignal,
 ) -> Result<HelmfileEnvironment, String> {
     let helmfile_environment = on_disk(stop);
     let helmfile_environment = match flags.allow_exec {
-        true => {
-            helmfile_environment.with_programs(Arc::new(Programs::within(flags.time_limit, stop)))
-        }
+        true => helmfile_environment
+            .with_programs(Arc::new(LocalProgramRunner::within(flags.time_limit, stop))),
         false => helmfile_environment,
     };
     let helmfile_environment =
-        helmfile_environment.with_fetch(Arc::new(Remotes::within(flags.time_limit)?));
+        helmfile_environment.with_fetch(Arc::new(HelmfileRemoteFetcher::within(flags.time_limit)?));
     if settings.file != "-" {
         return Ok(helmfile_environment);
     }
@@ -305,24 +326,35 @@ fn helmfile_environment(
 
 /// An environment that fetches and runs nothing; encrypted files are decrypted with the keys of the user who runs the
 /// command.
-fn on_disk(stop: &Stop) -> HelmfileEnvironment {
+fn on_disk(stop: &StopSignal) -> HelmfileEnvironment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let local = template::local_zone();
-    let now = Time::from_unix(seconds, i64::from(since.subsec_nanos()), local.clone());
+    let now = GoTime::from_unix(seconds, i64::from(since.subsec_nanos()), local.clone());
     let text = |given: std::ffi::OsString| given.into_string().ok();
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-    let random = Arc::new(windlass_runtime::random::fill);
-    HelmfileEnvironment::new(Arc::new(files::Disk), variables.collect(), now, local, random)
-        .with_stop(stop.clone())
-        .with_decrypt(Arc::new(OwnKeys::new(stop)))
+    let random = Arc::new(windlass_runtime::random_bytes::fill);
+    HelmfileEnvironment::new(
+        Arc::new(files::LocalDiskFiles),
+        variables.collect(),
+        now,
+        local,
+        random,
+    )
+    .with_stop(stop.clone())
+    .with_decrypt(Arc::new(LocalKeyDecryptor::new(stop)))
 }
 
 /// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order until one
 /// fails.
-fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> CommandOutcome {
-    let UntilError { made: all, error } = plan.renderings_until_error(options, &InFolder(stop));
+fn render(
+    plan: HelmfileProcessingPlan,
+    options: &helmfile::ReleaseRenderOptions,
+    stop: &StopSignal,
+) -> HelmfileCommandOutcome {
+    let PartialResultError { made: all, error } =
+        plan.renderings_until_error(options, &FolderChartRenderer(stop));
     let mut printed = PrintOutput {
         warnings: all.warnings,
         has_releases: all.has_releases,
@@ -333,7 +365,10 @@ fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> CommandOutcom
         let text = match text {
             Ok(text) => text,
             Err(error) => {
-                return CommandOutcome::until_error(printed, Some(failure_of(release, &error)));
+                return HelmfileCommandOutcome::until_error(
+                    printed,
+                    Some(failure_of(release, &error)),
+                );
             }
         };
         printed.text.push_str(&String::from_utf8_lossy(&text));
@@ -342,16 +377,16 @@ fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> CommandOutcom
             printed.text.push('\n');
         }
     }
-    UntilError { made: printed, error }.into()
+    PartialResultError { made: printed, error }.into()
 }
 
 /// The error of a release.
-fn failure_of(release: &Rendering, error: &str) -> String {
+fn failure_of(release: &ReleaseRendering, error: &str) -> String {
     format!("{}: release \"{}\": {error}", release.trail, release.name)
 }
 
 /// What each release is rendered to.
-fn side_by_side(releases: &[Rendering], stop: &Stop) -> Vec<Result<Vec<u8>, String>> {
+fn side_by_side(releases: &[ReleaseRendering], stop: &StopSignal) -> Vec<Result<Vec<u8>, String>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -375,10 +410,10 @@ fn side_by_side(releases: &[Rendering], stop: &Stop) -> Vec<Result<Vec<u8>, Stri
 }
 
 /// Renders charts into temporary folders.
-struct InFolder<'s>(&'s Stop);
+struct FolderChartRenderer<'s>(&'s StopSignal);
 
-impl Helm for InFolder<'_> {
-    fn template(&self, request: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+impl HelmChartRenderer for FolderChartRenderer<'_> {
+    fn template(&self, request: &ChartRenderRequest<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let shown = folder.path().to_string_lossy().into_owned();
         let mut args = vec![request.name.to_owned(), request.place.to_owned()];
@@ -389,18 +424,18 @@ impl Helm for InFolder<'_> {
     }
 }
 
-fn rendered(release: &Rendering, stop: &Stop) -> Result<Vec<u8>, String> {
+fn rendered(release: &ReleaseRendering, stop: &StopSignal) -> Result<Vec<u8>, String> {
     let mut args = vec![release.name.clone()];
     let files = match &release.chart {
-        Chart::Path(path) => {
+        ReleaseChartLocation::Path(path) => {
             args.push(path.clone());
             None
         }
-        Chart::Files { place, files } => {
+        ReleaseChartLocation::Files { place, files } => {
             args.push(place.clone());
             Some(files.as_slice())
         }
-        Chart::Refused { why } => return Err(why.clone()),
+        ReleaseChartLocation::Refused { why } => return Err(why.clone()),
     };
     args.extend(release.flags.iter().cloned());
     template::render_chart(&args, &release.values, files, stop)

@@ -19,21 +19,21 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use helm::Env;
+use golang::time::{GoTime, GoTimeZone};
+use golang::work_meter::StopSignal;
+use helm::RenderEnvironment;
 use helm::capabilities::{Capabilities, KubeVersion};
-use helm::chart::{File, validate};
-use helm::render::{Mode, REQUIRED_STACK_BYTES, Release};
+use helm::chart::{ChartFile, validate};
+use helm::render::{REQUIRED_STACK_BYTES, ReleaseToRender, RenderMode};
 use helm::template::{self, RenderRequest};
-use helm::warning::{Level, Warning};
+use helm::warning::{HelmWarning, WarningLevel};
 
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::time_limit;
 use windlass_runtime::time_limit::TimeLimit;
 
-pub use flags::Flags;
-pub(super) use lint::{Chart as LintedChart, lint_chart};
+pub use flags::HelmTemplateFlags;
+pub(super) use lint::{ChartToLint as LintedChart, lint_chart};
 pub use overlay::{render as render_for_overlay, render_chart};
 pub use usage::explain as explain_usage;
 
@@ -41,13 +41,13 @@ pub use usage::explain as explain_usage;
 #[derive(Debug, Default)]
 struct TemplateOutput {
     stdout: Vec<u8>,
-    warnings: Vec<Warning>,
+    warnings: Vec<HelmWarning>,
     /// Text behind `Error: `, and what a person at a terminal is shown below it.
     error: Option<(String, Option<String>)>,
 }
 
 /// Runs the command.
-pub fn run(flags: Flags) -> ExitCode {
+pub fn run(flags: HelmTemplateFlags) -> ExitCode {
     let is_debug = flags.debug;
     let notices = flags.other.notices.clone();
     // Templates may include each other deeply, which takes stack.
@@ -66,7 +66,7 @@ pub fn run(flags: Flags) -> ExitCode {
     });
     let mut text: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
     for warning in &said.warnings {
-        if is_debug || warning.level > Level::Debug {
+        if is_debug || warning.level > WarningLevel::Debug {
             text.push_str(&warning.line_with_values());
             text.push('\n');
         }
@@ -98,19 +98,19 @@ fn failed(error: impl ToString) -> TemplateCommandError {
 
 /// What a render is part of.
 #[derive(Clone, Copy)]
-struct Within<'b> {
+struct RenderContext<'b> {
     /// Values below those of the flags, later ones above earlier ones.
     values: &'b [Vec<u8>],
     /// The files of the chart, if it is not on the disk.
-    chart: Option<&'b [File]>,
+    chart: Option<&'b [ChartFile]>,
     /// Ends the whole.
-    stop: &'b Stop,
+    stop: &'b StopSignal,
 }
 
 /// Renders what the flags say, alone or as a part of a build, whose time it takes.
 fn render(
-    flags: &Flags,
-    within: Option<Within<'_>>,
+    flags: &HelmTemplateFlags,
+    within: Option<RenderContext<'_>>,
     said: &mut TemplateOutput,
 ) -> Result<(), TemplateCommandError> {
     let kube_version = match flags.kube_version.as_deref() {
@@ -121,9 +121,9 @@ fn render(
         ),
     };
     said.warnings.extend(flags.said().map_err(failed)?);
-    let stop = within.map_or_else(Stop::default, |within| within.stop.clone());
+    let stop = within.map_or_else(StopSignal::default, |within| within.stop.clone());
     let _limit = within.is_none().then(|| TimeLimit::start(flags.time_limit, &stop));
-    let env = Env { stop, ..env(flags, kube_version) };
+    let env = RenderEnvironment { stop, ..env(flags, kube_version) };
     let done = render_in(flags, &env, within, said);
     done.map_err(|(error, explanation)| match env.stop.is_set() {
         true => (format!("{error}\n\n{}", time_limit::HINT), explanation),
@@ -133,13 +133,13 @@ fn render(
 
 /// Renders what the flags say in an environment.
 fn render_in(
-    flags: &Flags,
-    env: &Env,
-    within: Option<Within<'_>>,
+    flags: &HelmTemplateFlags,
+    env: &RenderEnvironment,
+    within: Option<RenderContext<'_>>,
     said: &mut TemplateOutput,
 ) -> Result<(), TemplateCommandError> {
     said.warnings.push(
-        Warning::new(Level::Debug, "Original chart version")
+        HelmWarning::new(WarningLevel::Debug, "Original chart version")
             .with("version", flags.version.clone().unwrap_or_default()),
     );
     let (name, reference) = flags.name_and_chart(env).map_err(failed)?;
@@ -153,17 +153,18 @@ fn render_in(
         None => {
             let path = files::locate(&reference).map_err(failed)?;
             let shown = path.to_string_lossy().into_owned();
-            said.warnings.push(Warning::new(Level::Debug, "Chart path").with("path", shown));
+            said.warnings
+                .push(HelmWarning::new(WarningLevel::Debug, "Chart path").with("path", shown));
             let values = values::merged(flags, values).map_err(failed)?;
             (values, files::load(&path, &mut said.warnings).map_err(failed)?)
         }
     };
     validate::installable(&chart).map_err(failed)?;
     if chart.metadata.deprecated {
-        said.warnings.push(Warning::new(Level::Warn, "this chart is deprecated"));
+        said.warnings.push(HelmWarning::new(WarningLevel::Warn, "this chart is deprecated"));
     }
     validate::dependencies_present(&chart).map_err(failed)?;
-    let release = Release {
+    let release = ReleaseToRender {
         name,
         namespace: files::namespace(flags),
         revision: 1,
@@ -173,7 +174,7 @@ fn render_in(
         chart,
         values: &values,
         release: release.clone(),
-        mode: Mode::default(),
+        mode: RenderMode::default(),
         skip_schema: flags.skip_schema_validation,
         sub_notes: false,
         templates: None,
@@ -200,7 +201,7 @@ fn render_in(
 }
 
 /// The environment of the templates: the time, randomness, and a cluster as the flags describe it.
-fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
+fn env(flags: &HelmTemplateFlags, kube_version: Option<KubeVersion>) -> RenderEnvironment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let local = local_zone();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -210,21 +211,21 @@ fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
         capabilities.kube_version = version;
     }
     capabilities.api_versions.extend(flags.api_versions());
-    Env {
-        now: Time::from_unix(seconds, nanos, local.clone()),
+    RenderEnvironment {
+        now: GoTime::from_unix(seconds, nanos, local.clone()),
         local,
-        random: Arc::new(windlass_runtime::random::fill),
+        random: Arc::new(windlass_runtime::random_bytes::fill),
         capabilities: Arc::new(capabilities),
         cluster: None,
-        stop: Stop::default(),
-        names: flags.enable_dns.then(|| Arc::new(files::Resolver) as _),
+        stop: StopSignal::default(),
+        names: flags.enable_dns.then(|| Arc::new(files::HostNameResolver) as _),
     }
 }
 
 /// The namespace of a release: the given one, `HELM_NAMESPACE`, or that of a context, which is the current one if it is
 /// empty.
 pub(super) fn namespace(given: &str, kubeconfig: Option<&str>, context: &str) -> String {
-    let mut flags = Flags::default();
+    let mut flags = HelmTemplateFlags::default();
     flags.namespace = Some(given.to_owned());
     flags.kubeconfig = kubeconfig.map(str::to_owned);
     flags.kube_context = Some(context.to_owned()).filter(|name| !name.is_empty());
@@ -232,11 +233,10 @@ pub(super) fn namespace(given: &str, kubeconfig: Option<&str>, context: &str) ->
 }
 
 /// The zone that `TZ` names; UTC without one.
-pub(super) fn local_zone() -> Zone {
+pub(super) fn local_zone() -> GoTimeZone {
     match std::env::var("TZ") {
-        Ok(name) if !name.is_empty() => {
-            Zone::load(name.trim_start_matches(':')).unwrap_or_else(|_| Zone::fixed("UTC", 0))
-        }
+        Ok(name) if !name.is_empty() => GoTimeZone::load(name.trim_start_matches(':'))
+            .unwrap_or_else(|_| GoTimeZone::fixed("UTC", 0)),
         _ => files::zone_of_the_machine(),
     }
 }

@@ -24,29 +24,31 @@ use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
 
-use self::credentials::{Credentials, GitCredentialsArgs};
-use self::forge::{Forge, ForgeBootstrapArgs, Service};
-use self::layout::Layout;
-use self::repository::{Author, BootstrapRepository};
-use self::repository_move::Moving;
-use super::install::manifests::Manifests;
+use self::credentials::{GitCredentialsArgs, RepositoryCredentials};
+use self::forge::{ForgeBootstrapArgs, ForgeRepository, ForgeService};
+use self::layout::BootstrapFileLayout;
+use self::repository::{BootstrapRepository, CommitAuthor};
+use self::repository_move::RepositoryMove;
+use super::cluster_operators::ClusterOperators;
+use super::install::manifests::InstallManifestFlags;
 use super::install::{self, MANAGER, POLL_INTERVAL, definitions};
-use super::operators::Operators;
-use windlass_cli_runtime::connection::{Connection, Mark, block_on, print, say};
-use windlass_cluster::Cluster;
+use windlass_cli_runtime::connection::{
+    ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
+};
+use windlass_cluster::ClusterConnection;
 use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass bootstrap`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
-    provider: Provider,
+    provider: BootstrapCommand,
 }
 
 #[derive(Debug, Clone, Subcommand)]
-enum Provider {
+enum BootstrapCommand {
     /// Use any Git server, over SSH or HTTPS
-    Git(Box<Git>),
+    Git(Box<GitBootstrapArgs>),
     /// Use a GitHub repository; it is created if it does not exist
     #[command(name = "github")]
     GitHub(Box<ForgeBootstrapArgs>),
@@ -59,7 +61,7 @@ enum Provider {
 
 /// Where windlass is in the repository, how it is followed, and who commits.
 #[derive(Debug, Clone, ClapArgs)]
-struct Following {
+struct BootstrapSyncArgs {
     /// Branch of the repository
     #[arg(long, default_value = "main", value_name = "BRANCH")]
     branch: String,
@@ -83,7 +85,7 @@ struct Following {
     ca_file: Option<PathBuf>,
 }
 
-impl Following {
+impl BootstrapSyncArgs {
     /// The certificates of `--ca-file`.
     fn ca(&self) -> anyhow::Result<Option<String>> {
         let read = |path: &PathBuf| {
@@ -95,11 +97,11 @@ impl Following {
 
 /// The flags of `windlass bootstrap git`.
 #[derive(Debug, Clone, ClapArgs)]
-struct Git {
+struct GitBootstrapArgs {
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
     #[command(flatten)]
-    manifests: Manifests,
+    manifests: InstallManifestFlags,
     #[command(flatten)]
     given: GitCredentialsArgs,
     /// URL of the repository, ssh:// or https://
@@ -112,7 +114,7 @@ struct Git {
     #[arg(short, long)]
     silent: bool,
     #[command(flatten)]
-    following: Following,
+    following: BootstrapSyncArgs,
 }
 
 /// Bootstraps a cluster.
@@ -121,33 +123,35 @@ struct Git {
 /// What is in the way, or what did not become ready in time.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (service, args) = match &args.provider {
-        Provider::Git(args) => {
+        BootstrapCommand::Git(args) => {
             credentials::check(&args.url, args.allow_insecure_http)?;
             return block_on(bootstrap(args, None));
         }
-        Provider::GitHub(args) => (Service::GitHub, args),
-        Provider::GitLab(args) => (Service::GitLab, args),
-        Provider::Gitea(args) => (Service::Gitea, args),
+        BootstrapCommand::GitHub(args) => (ForgeService::GitHub, args),
+        BootstrapCommand::GitLab(args) => (ForgeService::GitLab, args),
+        BootstrapCommand::Gitea(args) => (ForgeService::Gitea, args),
     };
-    let forge = Forge::new(service, args)?;
+    let forge = ForgeRepository::new(service, args)?;
     block_on(bootstrap(&args.as_git(&forge)?, Some(&forge)))
 }
 
 /// The same for any server; a service is asked for the repository, and takes the key that was made.
-async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
+async fn bootstrap(args: &GitBootstrapArgs, forge: Option<&ForgeRepository>) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
     let components = args.manifests.yaml(namespace)?;
     let wanted = args.manifests.objects(namespace)?;
     args.manifests.can_manage_itself()?;
-    let layout = Layout::new(&args.following.path, namespace)?;
+    let layout = BootstrapFileLayout::new(&args.following.path, namespace)?;
     let deadline = Instant::now() + args.connection.timeout;
     let (cluster, version) = args.connection.open().await?;
     super::check::is_supported(&version)?;
     definitions::check(&cluster, &wanted, false).await?;
-    Operators::find(&cluster).await?.permit_installation(namespace)?;
+    ClusterOperators::find(&cluster).await?.permit_installation(namespace)?;
     install::leader::permit_leases(&cluster, namespace, &wanted).await?;
     let ca = args.following.ca()?;
-    let access = Credentials::find(&cluster, namespace, &args.url, &args.given, ca.clone()).await?;
+    let access =
+        RepositoryCredentials::find(&cluster, namespace, &args.url, &args.given, ca.clone())
+            .await?;
     let asks = forge.is_none() && !args.silent;
     if access.is_generated() && asks && !std::io::stdin().is_terminal() {
         bail!(
@@ -161,7 +165,7 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
         Some(forge) => {
             forge.ensure_repository().await?;
             let given = forge.given(&args.given.secret_name);
-            let pushing = Credentials::of_http(&given, BTreeMap::new(), ca)?;
+            let pushing = RepositoryCredentials::of_http(&given, BTreeMap::new(), ca)?;
             publish(args, &forge.url()?, &pushing, &layout, &components, &sync).await?
         }
         None => publish(args, &args.url, &access, &layout, &components, &sync).await?,
@@ -176,37 +180,38 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
     }
     install_from(&cluster, args, &access, objects, &commit, deadline).await?;
     await_commit(&cluster, namespace, &commit, deadline).await?;
-    say(Mark::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
+    say(ProgressGlyph::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
     Ok(())
 }
 
 /// Puts the files into the repository; returns what a build of them has, and the commit.
 async fn publish(
-    args: &Git,
+    args: &GitBootstrapArgs,
     url: &Url,
-    access: &Credentials,
-    layout: &Layout,
+    access: &RepositoryCredentials,
+    layout: &BootstrapFileLayout,
     components: &str,
     sync: &[Object],
 ) -> anyhow::Result<(Vec<Object>, String)> {
     let following = &args.following;
     let branch = &following.branch;
-    say(Mark::Action, &format!("cloning branch {branch} of {url}"));
+    say(ProgressGlyph::Action, &format!("cloning branch {branch} of {url}"));
     let repository =
         BootstrapRepository::clone(url, branch, access, args.connection.timeout).await?;
     let changed = layout.write(repository.folder(), components, sync)?;
     let objects = layout.build(repository.folder(), sync)?;
     if changed.is_empty() {
-        say(Mark::Success, "the repository is up to date");
+        say(ProgressGlyph::Success, "the repository is up to date");
     } else {
         let mut message = format!("Add windlass v{} manifests", env!("CARGO_PKG_VERSION"));
         if let Some(appendix) = &following.commit_message_appendix {
             message.push_str("\n\n");
             message.push_str(appendix);
         }
-        let author = Author { name: &following.author_name, address: &following.author_email };
+        let author =
+            CommitAuthor { name: &following.author_name, address: &following.author_email };
         repository.commit_and_push(&changed, author, &message).await?;
-        say(Mark::Success, &format!("pushed {} to branch {branch}", changed.join(", ")));
+        say(ProgressGlyph::Success, &format!("pushed {} to branch {branch}", changed.join(", ")));
     }
     let commit = repository.head().await?;
     Ok((objects, commit))
@@ -215,7 +220,7 @@ async fn publish(
 /// Shows a key that was made, and waits until the user confirms that it has access.
 fn await_access(key: &str, url: &Url) -> anyhow::Result<()> {
     print(&format!("{}\n", key.trim()))?;
-    say(Mark::Waiting, &format!("give this key read access to {url}, then press Enter"));
+    say(ProgressGlyph::Waiting, &format!("give this key read access to {url}, then press Enter"));
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).context("cannot ask: add --silent")?;
     ensure!(read > 0, "the key was not confirmed: run the command again");
@@ -224,18 +229,18 @@ fn await_access(key: &str, url: &Url) -> anyhow::Result<()> {
 
 /// Applies the objects of the build; the Secret is there before what refers to it.
 async fn install_from(
-    cluster: &Cluster,
-    args: &Git,
-    access: &Credentials,
+    cluster: &ClusterConnection,
+    args: &GitBootstrapArgs,
+    access: &RepositoryCredentials,
     objects: Vec<Object>,
     commit: &str,
     deadline: Instant,
 ) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
-    say(Mark::Action, &format!("installing windlass in namespace {namespace}"));
+    say(ProgressGlyph::Action, &format!("installing windlass in namespace {namespace}"));
     let (sync, components): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|it| layout::is_sync(it, namespace));
-    let moving = Moving::begin(cluster, namespace, &sync).await?;
+    let moving = RepositoryMove::begin(cluster, namespace, &sync).await?;
     let written = install_components(cluster, args, access, components, deadline).await;
     match moving {
         Some(moving) => moving.end(written, commit, deadline).await?,
@@ -246,9 +251,9 @@ async fn install_from(
 
 /// Applies windlass itself, and the Secret with which it reads the repository.
 async fn install_components(
-    cluster: &Cluster,
-    args: &Git,
-    access: &Credentials,
+    cluster: &ClusterConnection,
+    args: &GitBootstrapArgs,
+    access: &RepositoryCredentials,
     components: Vec<Object>,
     deadline: Instant,
 ) -> anyhow::Result<()> {
@@ -256,16 +261,16 @@ async fn install_components(
     let namespace = &args.connection.namespace;
     if let Some(secret) = access.secret(namespace, &args.given.secret_name)? {
         let resource = cluster.resource(&secret.gvk()).await?;
-        let mode = windlass_cluster::objects::Mode::Write;
+        let mode = windlass_cluster::objects::DryRunMode::Write;
         cluster.apply_checked(&resource, &secret, MANAGER, mode, true).await?;
-        say(Mark::Success, &format!("{} written", install::name(&secret)));
+        say(ProgressGlyph::Success, &format!("{} written", install::name(&secret)));
     }
     Ok(())
 }
 
 /// Waits until windlass itself has applied a commit.
 async fn await_commit(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     commit: &str,
     deadline: Instant,
@@ -277,7 +282,10 @@ async fn await_commit(
     cluster.merge_patch(&resource, namespace, layout::NAME, &request, MANAGER).await?;
     let kustomization = Gvk::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
     let resource = cluster.resource(&kustomization).await?;
-    say(Mark::Waiting, &format!("Kustomization/{namespace}/{} applies {commit}", layout::NAME));
+    say(
+        ProgressGlyph::Waiting,
+        &format!("Kustomization/{namespace}/{} applies {commit}", layout::NAME),
+    );
     loop {
         let found = cluster.get(&resource, namespace, layout::NAME).await?;
         let status = found.as_ref().and_then(|it| it.get("status"));

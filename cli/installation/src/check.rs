@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use apply::health;
 use clap::Args as ClapArgs;
-use golang::semver::Version;
+use golang::semver::SemverVersion;
 use objects::{Gvk, Object};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::cluster_operators::{
+    self, ApiOperator, ClusterOperators, DetectedOperator, LeaseHolder, WindlassLeases, replicas,
+};
 use super::install::{POLL_INTERVAL, name};
-use super::operators::{self, ApiOperator, LeaseHolder, Operator, Operators, OwnLeases, replicas};
-use windlass_cli_runtime::connection::{Connection, Mark, block_on, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, WindlassConnectionFlags, block_on, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::incidents::open_incidents;
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::lease_name;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
@@ -36,7 +38,7 @@ const LEASE_ACQUISITION_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
     /// Check only what an installation requires
     #[arg(long)]
     pre: bool,
@@ -57,12 +59,12 @@ Exit status: 0; 1 if a check failed; 2 if the command line is wrong; 3 if the cl
 
 /// What is not as it should be; each is said when it is found.
 #[derive(Debug, Default)]
-struct Findings(Vec<String>);
+struct CheckFindings(Vec<String>);
 
-impl Findings {
+impl CheckFindings {
     fn fail(&mut self, text: &str) {
         self.0.push(text.to_owned());
-        say(Mark::Failure, text);
+        say(ProgressGlyph::Failure, text);
     }
 }
 
@@ -72,22 +74,22 @@ impl Findings {
 /// The cluster cannot be reached.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let found = block_on(async {
-        say(Mark::Action, "checking prerequisites");
+        say(ProgressGlyph::Action, "checking prerequisites");
         let (cluster, version) = args.connection.open().await?;
         Ok(check(&cluster, &version, args).await)
     })?;
     if found.0.is_empty() {
-        say(Mark::Success, "all checks passed");
+        say(ProgressGlyph::Success, "all checks passed");
         return Ok(ExitCode::Success);
     }
-    say(Mark::Failure, &format!("{} check(s) failed", found.0.len()));
+    say(ProgressGlyph::Failure, &format!("{} check(s) failed", found.0.len()));
     Ok(ExitCode::ProblemsFound)
 }
 
-async fn check(cluster: &Cluster, version: &str, args: &Args) -> Findings {
-    let mut findings = Findings::default();
+async fn check(cluster: &ClusterConnection, version: &str, args: &Args) -> CheckFindings {
+    let mut findings = CheckFindings::default();
     match is_supported(version) {
-        Ok(()) => say(Mark::Success, &format!("Kubernetes {version} >={OLDEST}")),
+        Ok(()) => say(ProgressGlyph::Success, &format!("Kubernetes {version} >={OLDEST}")),
         Err(error) => findings.fail(&error.to_string()),
     }
     rights(cluster, &mut findings).await;
@@ -98,10 +100,15 @@ async fn check(cluster: &Cluster, version: &str, args: &Args) -> Findings {
         definitions(cluster, &mut findings).await;
         deliveries(cluster).await;
     }
-    say(Mark::Action, "checking other operators");
-    match Operators::find(cluster).await {
+    say(ProgressGlyph::Action, "checking other operators");
+    match ClusterOperators::find(cluster).await {
         Ok(operators) => {
-            others(&operators, namespace, SharedDuties::of(&found, args.pre), &mut findings);
+            others(
+                &operators,
+                namespace,
+                DelegatedResponsibilities::of(&found, args.pre),
+                &mut findings,
+            );
         }
         Err(error) => findings.fail(&format!("{error:#}")),
     }
@@ -113,8 +120,8 @@ async fn check(cluster: &Cluster, version: &str, args: &Args) -> Findings {
 /// # Errors
 /// It is too old; names the oldest.
 pub(super) fn is_supported(version: &str) -> anyhow::Result<()> {
-    let oldest = Version::parse(OLDEST);
-    match (Version::parse(version), oldest) {
+    let oldest = SemverVersion::parse(OLDEST);
+    match (SemverVersion::parse(version), oldest) {
         (Ok(found), Ok(oldest)) if found < oldest => {
             anyhow::bail!(
                 "Kubernetes {version} is too old: {OLDEST} or newer is required; upgrade the cluster"
@@ -128,7 +135,7 @@ pub(super) fn is_supported(version: &str) -> anyhow::Result<()> {
 }
 
 /// Whether this user may install: CRDs and ClusterRoleBindings are the rights that are missing most often.
-async fn rights(cluster: &Cluster, findings: &mut Findings) {
+async fn rights(cluster: &ClusterConnection, findings: &mut CheckFindings) {
     let wanted = [
         ("apiextensions.k8s.io", "customresourcedefinitions"),
         ("rbac.authorization.k8s.io", "clusterrolebindings"),
@@ -136,7 +143,7 @@ async fn rights(cluster: &Cluster, findings: &mut Findings) {
     ];
     for (group, resource) in wanted {
         match cluster.may("create", group, resource).await {
-            Ok(true) => say(Mark::Success, &format!("this user can create {resource}")),
+            Ok(true) => say(ProgressGlyph::Success, &format!("this user can create {resource}")),
             Ok(false) => findings.fail(&format!(
                 "this user cannot create {resource}.{group}: use a kubeconfig of a cluster administrator"
             )),
@@ -146,9 +153,13 @@ async fn rights(cluster: &Cluster, findings: &mut Findings) {
 }
 
 /// Whether the program runs; what it runs as.
-async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> Vec<Object> {
+async fn workloads(
+    cluster: &ClusterConnection,
+    args: &Args,
+    findings: &mut CheckFindings,
+) -> Vec<Object> {
     let namespace = &args.connection.namespace;
-    say(Mark::Action, "checking windlass");
+    say(ProgressGlyph::Action, "checking windlass");
     let mut found = Vec::new();
     let mut is_known = true;
     for kind in ["Deployment", "StatefulSet"] {
@@ -158,9 +169,9 @@ async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> V
     }
     let is_active = found.iter().any(|it| replicas(it) > 0 && is_elected(it));
     let is_idle = found.is_empty() || found.iter().any(|it| replicas(it) == 0);
-    let mut processes = Processes::default();
+    let mut processes = LeaseHolderProcesses::default();
     if is_active || is_idle {
-        match Processes::observe(cluster, args).await {
+        match LeaseHolderProcesses::observe(cluster, args).await {
             Ok(observed) => processes = observed,
             Err(error) => {
                 is_known = false;
@@ -168,7 +179,7 @@ async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> V
             }
         }
     }
-    let Processes { leases, outside } = &processes;
+    let LeaseHolderProcesses { leases, outside } = &processes;
     for text in &leases.unconfirmed {
         findings.fail(&format!("cannot tell whether windlass acts: {text}, and not since"));
     }
@@ -176,7 +187,7 @@ async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> V
         check_workload(workload, &processes, findings);
     }
     if found.is_empty() && is_known {
-        outside.iter().for_each(|it| say(Mark::Success, &held_outside(it)));
+        outside.iter().for_each(|it| say(ProgressGlyph::Success, &held_outside(it)));
         if outside.is_empty() && leases.unconfirmed.is_empty() {
             findings.fail(&absence(namespace, leases));
         }
@@ -189,27 +200,28 @@ async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> V
 
 /// The processes that act, as far as Leases tell.
 #[derive(Debug, Default)]
-struct Processes {
-    leases: OwnLeases,
+struct LeaseHolderProcesses {
+    leases: WindlassLeases,
     /// Those that are none of the Pods of windlass.
     outside: Vec<LeaseHolder>,
 }
 
-impl Processes {
+impl LeaseHolderProcesses {
     /// Waits until it is seen who renews Leases.
     ///
     /// # Errors
     /// The API server refuses to list Leases or Pods.
-    async fn observe(cluster: &Cluster, args: &Args) -> Result<Self, ClusterError> {
-        let Connection { namespace, timeout, .. } = &args.connection;
-        let leases = OwnLeases::observe(cluster, namespace, Instant::now() + *timeout).await?;
-        let outside = operators::none_of_pods(cluster, namespace, leases.holders.clone()).await?;
+    async fn observe(cluster: &ClusterConnection, args: &Args) -> Result<Self, ClusterError> {
+        let WindlassConnectionFlags { namespace, timeout, .. } = &args.connection;
+        let leases = WindlassLeases::observe(cluster, namespace, Instant::now() + *timeout).await?;
+        let outside =
+            cluster_operators::none_of_pods(cluster, namespace, leases.holders.clone()).await?;
         Ok(Self { leases, outside })
     }
 }
 
 /// What is said where windlass neither is a workload nor runs outside of the cluster.
-fn absence(namespace: &str, leases: &OwnLeases) -> String {
+fn absence(namespace: &str, leases: &WindlassLeases) -> String {
     let absent = format!("windlass is not in namespace {namespace}");
     match leases.restart() {
         Some(restart) => format!("{absent}: {restart}; or run `windlass install`"),
@@ -218,15 +230,19 @@ fn absence(namespace: &str, leases: &OwnLeases) -> String {
 }
 
 /// Whether one workload runs, or another process does outside of the cluster what it would do.
-fn check_workload(workload: &Object, processes: &Processes, findings: &mut Findings) {
-    let Processes { leases, outside } = processes;
+fn check_workload(
+    workload: &Object,
+    processes: &LeaseHolderProcesses,
+    findings: &mut CheckFindings,
+) {
+    let LeaseHolderProcesses { leases, outside } = processes;
     let id = name(workload);
     let namespace = workload.namespace();
     let lease = format!("{namespace}/{}", lease_name(selector(workload)));
     match health::compute(workload, jiff::Timestamp::now()) {
         _ if replicas(workload) == 0 => match outside.iter().find(|it| it.lease == lease) {
             Some(holder) => {
-                say(Mark::Success, &format!("{id} is scaled to zero, and {}", held_outside(holder)));
+                say(ProgressGlyph::Success, &format!("{id} is scaled to zero, and {}", held_outside(holder)));
             }
             // Whether another process acts is not known.
             None if !leases.unconfirmed.is_empty() => {}
@@ -240,7 +256,7 @@ fn check_workload(workload: &Object, processes: &Processes, findings: &mut Findi
         },
         Ok(report) if report.is_current() => {
             let leads = outside.iter().find(|it| it.lease == lease && is_elected(workload));
-            say(Mark::Success, &ready_in_words(workload, leads));
+            say(ProgressGlyph::Success, &ready_in_words(workload, leads));
         }
         Ok(report) => findings.fail(&format!(
             "{id} not ready: {}; `kubectl -n {namespace} describe pods -l {OURS}` shows why",
@@ -284,8 +300,13 @@ pub(super) fn is_elected(workload: &Object) -> bool {
 }
 
 /// Whether a process acts, where Leases tell: one that follows another takes the Lease after a moment.
-async fn leader(cluster: &Cluster, args: &Args, mut leases: OwnLeases, findings: &mut Findings) {
-    let Connection { namespace, timeout, .. } = &args.connection;
+async fn leader(
+    cluster: &ClusterConnection,
+    args: &Args,
+    mut leases: WindlassLeases,
+    findings: &mut CheckFindings,
+) {
+    let WindlassConnectionFlags { namespace, timeout, .. } = &args.connection;
     let deadline = Instant::now() + LEASE_ACQUISITION_TIMEOUT.min(*timeout);
     let mut is_printed = false;
     while let Some(text) = leases.vacancy(namespace) {
@@ -294,11 +315,11 @@ async fn leader(cluster: &Cluster, args: &Args, mut leases: OwnLeases, findings:
                 .fail(&format!("{text}; `kubectl -n {namespace} logs -l {OURS}` shows why"));
         }
         if !is_printed {
-            say(Mark::Waiting, &text);
+            say(ProgressGlyph::Waiting, &text);
             is_printed = true;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
-        leases = match OwnLeases::observe(cluster, namespace, deadline).await {
+        leases = match WindlassLeases::observe(cluster, namespace, deadline).await {
             Ok(leases) => leases,
             Err(error) => {
                 return findings.fail(&format!("cannot tell whether windlass acts: {error}"));
@@ -306,7 +327,7 @@ async fn leader(cluster: &Cluster, args: &Args, mut leases: OwnLeases, findings:
         };
     }
     for holder in &leases.holders {
-        say(Mark::Success, &format!("{holder} ({})", holder.term()));
+        say(ProgressGlyph::Success, &format!("{holder} ({})", holder.term()));
     }
 }
 
@@ -328,8 +349,8 @@ fn images(object: &Object) -> String {
 }
 
 /// Whether every CRD is there, served in the version that this program uses.
-async fn definitions(cluster: &Cluster, findings: &mut Findings) {
-    say(Mark::Action, "checking CRDs");
+async fn definitions(cluster: &ClusterConnection, findings: &mut CheckFindings) {
+    say(ProgressGlyph::Action, "checking CRDs");
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     for (_, wanted) in crds::all() {
         let id = wanted.metadata.name.clone().unwrap_or_default();
@@ -351,7 +372,7 @@ async fn definitions(cluster: &Cluster, findings: &mut Findings) {
                 findings.fail(&format!("{id} is not established: `kubectl describe crd {id}` shows why"));
             }
             Ok(Some(crd)) if wants.iter().all(|version| served(&crd, version)) => {
-                say(Mark::Success, &format!("{id}/{}", wants.join(",")));
+                say(ProgressGlyph::Success, &format!("{id}/{}", wants.join(",")));
             }
             Ok(Some(_)) => findings
                 .fail(&format!("{id} does not serve {}: run `windlass install`", wants.join(","))),
@@ -372,18 +393,18 @@ fn is_established(crd: &Object) -> bool {
 const MAX_NAMED_PROVIDERS: usize = 8;
 
 /// Warns of Providers whose services do not accept notifications: windlass itself is well.
-async fn deliveries(cluster: &Cluster) {
+async fn deliveries(cluster: &ClusterConnection) {
     match open_incidents(cluster, "", "Provider").await {
         Ok(incidents) => {
             if let Some(text) = undelivered(&incidents) {
-                say(Mark::Warning, &clean(&text));
+                say(ProgressGlyph::Warning, &clean(&text));
             }
         }
         // What is missing is said of its CRD.
         Err(ClusterError::NoSuchKind { .. }) => {}
         Err(error) => {
             let text = format!("cannot tell whether notifications are delivered: {error}");
-            say(Mark::Warning, &clean(&text));
+            say(ProgressGlyph::Warning, &clean(&text));
         }
     }
 }
@@ -409,7 +430,7 @@ fn undelivered(incidents: &[Object]) -> Option<String> {
 
 /// What an installation leaves to others.
 #[derive(Debug, Clone, Copy, Default)]
-struct SharedDuties {
+struct DelegatedResponsibilities {
     /// There is none yet.
     is_before: bool,
     /// The objects are divided by a selector.
@@ -418,7 +439,7 @@ struct SharedDuties {
     forwards: bool,
 }
 
-impl SharedDuties {
+impl DelegatedResponsibilities {
     fn of(workloads: &[Object], is_before: bool) -> Self {
         let has = |flag: &str| workloads.iter().flat_map(arguments).any(|it| it.starts_with(flag));
         let divides = has(SELECTOR_FLAG);
@@ -427,7 +448,7 @@ impl SharedDuties {
     }
 
     /// Whether an operator may act, too.
-    fn permit(self, operator: &Operator) -> bool {
+    fn permit(self, operator: &DetectedOperator) -> bool {
         let is_notifying = operator.kind == ApiOperator::Flux("notification-controller");
         self.divides || (self.forwards && is_notifying)
     }
@@ -435,16 +456,17 @@ impl SharedDuties {
 
 /// Operators beside which windlass must not act.
 fn others(
-    operators: &Operators,
+    operators: &ClusterOperators,
     namespace: &str,
-    shared_duties: SharedDuties,
-    findings: &mut Findings,
+    shared_duties: DelegatedResponsibilities,
+    findings: &mut CheckFindings,
 ) {
-    let is_other = |it: &&Operator| it.kind != ApiOperator::Windlass || it.namespace != namespace;
+    let is_other =
+        |it: &&DetectedOperator| it.kind != ApiOperator::Windlass || it.namespace != namespace;
     let mut is_alone = true;
     for operator in operators.active().filter(is_other) {
         is_alone = false;
-        let Operator { subject, namespace, .. } = operator;
+        let DetectedOperator { subject, namespace, .. } = operator;
         let text = match operator.kind {
             ApiOperator::Flux(_) => format!(
                 "{subject}, and works on the same objects: `windlass migrate from-flux -n {namespace}` takes the cluster \
@@ -456,23 +478,25 @@ fn others(
             ),
         };
         match (shared_duties.is_before, shared_duties.permit(operator)) {
-            (_, true) => say(Mark::Warning, &format!("{subject}, too: the work is divided")),
-            (true, false) => say(Mark::Warning, &text),
+            (_, true) => {
+                say(ProgressGlyph::Warning, &format!("{subject}, too: the work is divided"));
+            }
+            (true, false) => say(ProgressGlyph::Warning, &text),
             (false, false) => findings.fail(&text),
         }
     }
     if is_alone {
-        say(Mark::Success, "no other operator works on the same objects");
+        say(ProgressGlyph::Success, "no other operator works on the same objects");
     }
 }
 
 /// Objects of a kind that a selector matches; none if they cannot be listed, which is said.
 async fn list(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     gvk: &Gvk,
     namespace: &str,
     selector: &str,
-    findings: &mut Findings,
+    findings: &mut CheckFindings,
 ) -> Option<Vec<Object>> {
     let listed = match cluster.resource(gvk).await {
         Ok(resource) => cluster.list(&resource, namespace, selector).await,
@@ -501,7 +525,7 @@ mod tests {
     }
 
     #[derive(Debug, clap::Parser)]
-    struct Command {
+    struct CheckTestCommand {
         #[command(flatten)]
         args: Args,
     }
@@ -551,7 +575,7 @@ mod tests {
     }
 
     async fn findings_of(objects: Vec<Value>, flags: &[&str]) -> Vec<String> {
-        let args = <Command as clap::Parser>::try_parse_from([&["check"], flags].concat());
+        let args = <CheckTestCommand as clap::Parser>::try_parse_from([&["check"], flags].concat());
         let (cluster, _) = with_objects(objects).await;
         check(&cluster, "v1.34.0", &args.unwrap().args).await.0
     }

@@ -14,20 +14,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use apply::health::{self, Health};
-use apply::stages::{Stage, stages};
+use apply::health::{self, HealthStatus};
+use apply::stages::{ApplyStage, stages};
 use clap::Args as ClapArgs;
 use objects::Object;
 use similar::TextDiff;
 use tokio::time::Instant;
 
-use self::manifests::Manifests;
+use self::manifests::InstallManifestFlags;
 use super::check::arguments;
-use super::operators::Operators;
-use windlass_cli_runtime::connection::{Connection, Mark, block_on, print, say};
+use super::cluster_operators::ClusterOperators;
+use windlass_cli_runtime::connection::{
+    ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
+};
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::objects::Mode;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The field manager of installed objects.
 pub(super) const MANAGER: &str = "windlass";
@@ -41,9 +43,9 @@ const SERVER_FIELDS: [&str; 4] =
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
     #[command(flatten)]
-    manifests: Manifests,
+    manifests: InstallManifestFlags,
     /// Print the manifests, and do nothing
     #[arg(long)]
     export: bool,
@@ -74,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, version) = args.connection.open().await?;
         super::check::is_supported(&version)?;
-        Operators::find(&cluster).await?.permit_installation(namespace)?;
+        ClusterOperators::find(&cluster).await?.permit_installation(namespace)?;
         leader::permit_leases(&cluster, namespace, &objects).await?;
         definitions::check(&cluster, &objects, args.force).await?;
         say_lost_flags(&cluster, &objects).await?;
@@ -82,13 +84,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             return preview(&cluster, &objects).await;
         }
         say(
-            Mark::Action,
+            ProgressGlyph::Action,
             &format!("installing windlass in namespace {namespace} (Kubernetes {version})"),
         );
         let deadline = Instant::now() + args.connection.timeout;
         apply_windlass(&cluster, namespace, objects, deadline).await?;
-        say(Mark::Success, "windlass is installed");
-        say(Mark::Action, "next: `windlass check`, then docs/getting-started.md");
+        say(ProgressGlyph::Success, "windlass is installed");
+        say(ProgressGlyph::Action, "next: `windlass check`, then docs/getting-started.md");
         Ok(())
     })
 }
@@ -97,13 +99,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The API server refuses to read a workload.
-async fn say_lost_flags(cluster: &Cluster, objects: &[Object]) -> anyhow::Result<()> {
+async fn say_lost_flags(cluster: &ClusterConnection, objects: &[Object]) -> anyhow::Result<()> {
     for wanted in manifests::workloads(objects) {
         let id = name(wanted);
         let found = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
         for flag in found.iter().flat_map(|found| lost_flags(found, wanted)) {
             let text = format!("{id} loses its flag `{flag}`: add `-- {flag}` to keep it");
-            say(Mark::Warning, &clean(&text));
+            say(ProgressGlyph::Warning, &clean(&text));
         }
     }
     Ok(())
@@ -125,7 +127,7 @@ fn flag_name(flag: &str) -> &str {
 /// # Errors
 /// The API server refuses one, or it is not ready in time, or no Pod acts in time.
 pub(super) async fn apply_windlass(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     objects: Vec<Object>,
     deadline: Instant,
@@ -140,7 +142,7 @@ pub(super) async fn apply_windlass(
 /// # Errors
 /// The API server refuses one, or it is not ready in time.
 pub(super) async fn apply(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     objects: Vec<Object>,
     deadline: Instant,
 ) -> anyhow::Result<()> {
@@ -151,29 +153,37 @@ pub(super) async fn apply(
     Ok(())
 }
 
-async fn apply_stage(cluster: &Cluster, stage: &Stage) -> anyhow::Result<()> {
+async fn apply_stage(cluster: &ClusterConnection, stage: &ApplyStage) -> anyhow::Result<()> {
     for wanted in stage.objects.iter().map(|manifest| &manifest.object) {
         let id = name(wanted);
         let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
-        let after = write(cluster, wanted, Mode::Write).await.with_context(|| id.clone())?;
+        let after = write(cluster, wanted, DryRunMode::Write).await.with_context(|| id.clone())?;
         // Not by version: controllers write statuses meanwhile.
         let what = match before {
             None => "created",
             Some(before) if text(&before)? != text(&after)? => "configured",
             Some(_) => "unchanged",
         };
-        say(Mark::Success, &format!("{id} {what}"));
+        say(ProgressGlyph::Success, &format!("{id} {what}"));
     }
     Ok(())
 }
 
-async fn write(cluster: &Cluster, wanted: &Object, mode: Mode) -> Result<Object, ClusterError> {
+async fn write(
+    cluster: &ClusterConnection,
+    wanted: &Object,
+    mode: DryRunMode,
+) -> Result<Object, ClusterError> {
     let resource = cluster.resource(&wanted.gvk()).await?;
     cluster.apply_checked(&resource, wanted, MANAGER, mode, true).await
 }
 
 /// Waits until every object of a stage is ready.
-async fn await_stage(cluster: &Cluster, stage: &Stage, deadline: Instant) -> anyhow::Result<()> {
+async fn await_stage(
+    cluster: &ClusterConnection,
+    stage: &ApplyStage,
+    deadline: Instant,
+) -> anyhow::Result<()> {
     let mut last_text = String::new();
     for wanted in stage.objects.iter().map(|manifest| &manifest.object) {
         loop {
@@ -185,14 +195,14 @@ async fn await_stage(cluster: &Cluster, stage: &Stage, deadline: Instant) -> any
                 break;
             }
             let text = format!("{id}: {}", report.message);
-            if report.status == Health::Failed {
+            if report.status == HealthStatus::Failed {
                 bail!("{text}");
             }
             if Instant::now() >= deadline {
                 bail!("not ready in time: {text}; `windlass check` and `flux logs` show more");
             }
             if last_text != text {
-                say(Mark::Waiting, &text);
+                say(ProgressGlyph::Waiting, &text);
                 last_text = text;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -202,11 +212,11 @@ async fn await_stage(cluster: &Cluster, stage: &Stage, deadline: Instant) -> any
 }
 
 /// Prints what an installation would change, as a unified diff.
-async fn preview(cluster: &Cluster, objects: &[Object]) -> anyhow::Result<()> {
+async fn preview(cluster: &ClusterConnection, objects: &[Object]) -> anyhow::Result<()> {
     for wanted in objects {
         let id = name(wanted);
         let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
-        let after = match write(cluster, wanted, Mode::DryRun).await {
+        let after = match write(cluster, wanted, DryRunMode::DryRun).await {
             Ok(after) => after,
             // Its namespace or its kind is among what is not there yet.
             Err(error) if before.is_none() && (error.is_not_found() || is_unknown(&error)) => {

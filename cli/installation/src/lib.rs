@@ -5,7 +5,7 @@
 
 pub mod bootstrap;
 pub mod check;
+pub mod cluster_operators;
 pub mod install;
 pub mod migrate;
-pub mod operators;
 pub mod uninstall;

@@ -4,8 +4,8 @@
 //! controllers run, and what is needed to change that back is recorded in the cluster first.
 //!
 //! Below: the controllers of Flux and what would stop a migration (`flux_installation`), their flags (`flags`), the
-//! state before the migration (`record`), the check that nothing was written since (`write_check`), what stays of one
-//! that was undone (`remaining_objects`), and the two directions (`from_flux`, `to_flux`);
+//! state before the migration (`migration_record`), the check that nothing was written since (`write_check`), what
+//! stays of one that was undone (`remaining_objects`), and the two directions (`from_flux`, `to_flux`);
 //! objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
 
 mod convert;
@@ -13,7 +13,7 @@ mod flags;
 mod flux_installation;
 mod from_flux;
 mod from_helmfile;
-mod record;
+mod migration_record;
 mod remaining_objects;
 mod to_flux;
 mod write_check;
@@ -25,18 +25,18 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::install::{MANAGER, POLL_INTERVAL, name};
-use windlass_cli_runtime::connection::{Mark, say};
-use windlass_cluster::Cluster;
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+use windlass_cluster::ClusterConnection;
 
 /// The flags of `windlass migrate`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
-    direction: Direction,
+    direction: MigrationDirection,
 }
 
 #[derive(Debug, Clone, Subcommand)]
-enum Direction {
+enum MigrationDirection {
     /// Scale Flux's source-, kustomize- and helm-controller to zero and install windlass in their place
     FromFlux(from_flux::Args),
     /// Scale windlass to zero and Flux's controllers back to what they were
@@ -57,29 +57,35 @@ enum Direction {
 /// Something is in the way, or did not become ready; the message says what was undone.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.direction {
-        Direction::FromFlux(args) => from_flux::run(args),
-        Direction::ToFlux(args) => to_flux::run(args),
-        Direction::FromArgocd(args) => convert::run(args, &convert::argocd::OPERATOR),
-        Direction::FromHelmOperator(args) => convert::run(args, &convert::helm_operator::OPERATOR),
-        Direction::FromHelmfile(args) => from_helmfile::run(args),
-        Direction::FromHelmfileOperator(args) => {
+        MigrationDirection::FromFlux(args) => from_flux::run(args),
+        MigrationDirection::ToFlux(args) => to_flux::run(args),
+        MigrationDirection::FromArgocd(args) => convert::run(args, &convert::argocd::OPERATOR),
+        MigrationDirection::FromHelmOperator(args) => {
+            convert::run(args, &convert::helm_operator::OPERATOR)
+        }
+        MigrationDirection::FromHelmfile(args) => from_helmfile::run(args),
+        MigrationDirection::FromHelmfileOperator(args) => {
             convert::run(args, &convert::helmfile_operator::OPERATOR)
         }
     }
 }
 
 /// Changes how many replicas a workload is to have.
-async fn scale(cluster: &Cluster, workload: &Object, replicas: i64) -> anyhow::Result<()> {
+async fn scale(
+    cluster: &ClusterConnection,
+    workload: &Object,
+    replicas: i64,
+) -> anyhow::Result<()> {
     let resource = cluster.resource(&workload.gvk()).await?;
     let patch = json!({"spec": {"replicas": replicas}});
     cluster.merge_patch(&resource, workload.namespace(), workload.name(), &patch, MANAGER).await?;
-    say(Mark::Success, &format!("{} scaled to {replicas}", name(workload)));
+    say(ProgressGlyph::Success, &format!("{} scaled to {replicas}", name(workload)));
     Ok(())
 }
 
 /// Waits until no Pod of these workloads is left, so that none of them acts any more.
 async fn await_end(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     workloads: &[Object],
     deadline: Instant,
 ) -> anyhow::Result<()> {
@@ -94,7 +100,7 @@ async fn await_end(
                 bail!("{} is still running", name(pod));
             }
             if !is_printed {
-                say(Mark::Waiting, &format!("{} ends", name(pod)));
+                say(ProgressGlyph::Waiting, &format!("{} ends", name(pod)));
                 is_printed = true;
             }
             tokio::time::sleep(POLL_INTERVAL).await;

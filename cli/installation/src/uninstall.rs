@@ -2,7 +2,7 @@
 //!
 //! What belongs to windlass is what has its label, so every form of installation is uninstalled the same way. Of what is of
 //! the whole cluster only that is deleted which names this installation. Here: what is deleted, and in which order.
-//! Elsewhere: who else acts ([`super::operators`]).
+//! Elsewhere: who else acts ([`super::cluster_operators`]).
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::check::OURS;
+use super::cluster_operators::{ApiOperator, ClusterOperators};
 use super::install::manifests::INSTALLATION;
 use super::install::{MANAGER, POLL_INTERVAL, name};
-use super::operators::{ApiOperator, Operators};
-use windlass_cli_runtime::connection::{Connection, Mark, agrees, block_on, say};
+use windlass_cli_runtime::connection::{
+    ProgressGlyph, WindlassConnectionFlags, agrees, block_on, say,
+};
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// What an installation consists of, in the order in which it is deleted: first what acts.
 const KINDS: [(&str, &str); 13] = [
@@ -43,7 +45,7 @@ const CLAIMS: &str = "app=windlass-controller";
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
     /// Also delete the CRDs, and with them every object of these kinds; what they manage stays
     #[arg(long)]
     delete_crds: bool,
@@ -66,11 +68,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-async fn uninstall(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
+async fn uninstall(cluster: &ClusterConnection, args: &Args) -> anyhow::Result<()> {
     let namespace = args.connection.namespace.as_str();
-    let installation = Installation::find(cluster, namespace).await?;
+    let installation = WindlassInstallation::find(cluster, namespace).await?;
     if args.delete_crds || installation.own.is_empty() {
-        let operators = Operators::find(cluster).await?;
+        let operators = ClusterOperators::find(cluster).await?;
         if args.delete_crds {
             ensure_no_other_operator(&operators, namespace)?;
         }
@@ -81,7 +83,7 @@ async fn uninstall(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     let deleted = installation.own.len();
     if deleted == 0 && definitions.is_empty() {
         let text = format!("windlass is not in namespace {namespace}: nothing to delete");
-        say(Mark::Warning, &text);
+        say(ProgressGlyph::Warning, &text);
         return Ok(());
     }
     let held: usize = definitions.iter().map(|(_, held)| held.len()).sum();
@@ -122,11 +124,11 @@ fn tell_end(args: &Args, deleted: usize, definitions: usize) {
             "windlass is uninstalled from namespace {namespace} ({count} object(s)); what it managed is unchanged"
         ),
     };
-    say(Mark::Success, &text);
+    say(ProgressGlyph::Success, &text);
     if !args.delete_crds {
         let text = "objects of its kinds stay, and finalizers keep those that are deleted now until windlass is \
                     installed again; --delete-crds removes them";
-        say(Mark::Warning, text);
+        say(ProgressGlyph::Warning, text);
     }
 }
 
@@ -146,7 +148,7 @@ fn is_agreed(namespace: &str, held: Option<usize>) -> anyhow::Result<bool> {
 ///
 /// # Errors
 /// Another one does; names it.
-fn ensure_no_other_operator(operators: &Operators, namespace: &str) -> anyhow::Result<()> {
+fn ensure_no_other_operator(operators: &ClusterOperators, namespace: &str) -> anyhow::Result<()> {
     let is_other = |kind: ApiOperator, of: &str| kind != ApiOperator::Windlass || of != namespace;
     let mut others = operators.active().filter(|it| is_other(it.kind, &it.namespace));
     let Some(other) = others.next() else { return Ok(()) };
@@ -164,15 +166,15 @@ fn ensure_no_other_operator(operators: &Operators, namespace: &str) -> anyhow::R
 
 /// What belongs to windlass, but for CRDs.
 #[derive(Debug, Default)]
-struct Installation {
+struct WindlassInstallation {
     /// What is deleted.
     own: Vec<Object>,
     /// What is of the whole cluster and names another installation, or none.
     foreign: Vec<Object>,
 }
 
-impl Installation {
-    async fn find(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
+impl WindlassInstallation {
+    async fn find(cluster: &ClusterConnection, namespace: &str) -> anyhow::Result<Self> {
         let mut found = Self::default();
         for (api_version, kind) in KINDS {
             let gvk = Gvk::new(api_version, kind);
@@ -199,7 +201,11 @@ impl Installation {
     ///
     /// # Errors
     /// It is; names the command that removes it.
-    fn ensure_not_elsewhere(&self, operators: &Operators, namespace: &str) -> anyhow::Result<()> {
+    fn ensure_not_elsewhere(
+        &self,
+        operators: &ClusterOperators,
+        namespace: &str,
+    ) -> anyhow::Result<()> {
         if !self.own.is_empty() {
             return Ok(());
         }
@@ -227,7 +233,7 @@ impl Installation {
                 );
             };
             say(
-                Mark::Warning,
+                ProgressGlyph::Warning,
                 &format!("{} stays: it belongs to windlass in namespace {other}", name(object)),
             );
         }
@@ -236,7 +242,7 @@ impl Installation {
 }
 
 /// The CRDs, each with the objects that go with it.
-async fn definitions(cluster: &Cluster) -> anyhow::Result<Vec<(Object, Vec<Object>)>> {
+async fn definitions(cluster: &ClusterConnection) -> anyhow::Result<Vec<(Object, Vec<Object>)>> {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let resource = cluster.resource(&gvk).await?;
     let mut found = Vec::new();
@@ -258,7 +264,7 @@ async fn definitions(cluster: &Cluster) -> anyhow::Result<Vec<(Object, Vec<Objec
 }
 
 /// All objects of a kind, page by page, without specs and statuses.
-async fn held_by(cluster: &Cluster, gvk: &Gvk) -> Result<Vec<Object>, ClusterError> {
+async fn held_by(cluster: &ClusterConnection, gvk: &Gvk) -> Result<Vec<Object>, ClusterError> {
     let resource = match cluster.resource(gvk).await {
         Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
         found => found?,
@@ -282,7 +288,7 @@ async fn held_by(cluster: &Cluster, gvk: &Gvk) -> Result<Vec<Object>, ClusterErr
 }
 
 /// Waits until nothing of windlass runs that could still act, and with `--delete-crds` until no operator does.
-async fn await_end(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
+async fn await_end(cluster: &ClusterConnection, args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.connection.timeout;
     let pods = Gvk::new("v1", "Pod");
     let mut last_acting = None;
@@ -290,7 +296,7 @@ async fn await_end(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
         let running = cluster.list_of_kind(&pods, &args.connection.namespace, OURS).await?;
         let mut acting = running.first().map(|pod| format!("{} is still running", name(pod)));
         if acting.is_none() && args.delete_crds {
-            let operators = Operators::find(cluster).await?;
+            let operators = ClusterOperators::find(cluster).await?;
             acting = operators.active().next().map(|it| it.subject.clone());
         }
         let Some(acting) = acting else { return Ok(()) };
@@ -298,17 +304,17 @@ async fn await_end(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
             bail!("{acting}; no CRD was deleted: run this again when it is gone");
         }
         if last_acting.as_ref() != Some(&acting) {
-            say(Mark::Waiting, &acting);
+            say(ProgressGlyph::Waiting, &acting);
             last_acting = Some(acting);
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn delete(cluster: &Cluster, object: &Object, dry_run: bool) -> anyhow::Result<()> {
+async fn delete(cluster: &ClusterConnection, object: &Object, dry_run: bool) -> anyhow::Result<()> {
     let id = name(object);
     if dry_run {
-        say(Mark::Success, &format!("{id} would be deleted"));
+        say(ProgressGlyph::Success, &format!("{id} would be deleted"));
         return Ok(());
     }
     let resource = cluster.resource(&object.gvk()).await?;
@@ -316,17 +322,17 @@ async fn delete(cluster: &Cluster, object: &Object, dry_run: bool) -> anyhow::Re
         .delete_unmanaged(&resource, object.namespace(), object.name(), object.uid())
         .await
         .with_context(|| id.clone())?;
-    say(Mark::Success, &format!("{id} deleted"));
+    say(ProgressGlyph::Success, &format!("{id} deleted"));
     Ok(())
 }
 
 /// Takes the finalizers from an object, so that its deletion deletes nothing else.
-async fn free(cluster: &Cluster, object: &Object, dry_run: bool) -> anyhow::Result<()> {
+async fn free(cluster: &ClusterConnection, object: &Object, dry_run: bool) -> anyhow::Result<()> {
     let has = object.meta("finalizers").and_then(Value::as_array).is_some_and(|it| !it.is_empty());
     let id = name(object);
     if dry_run || !has {
         if dry_run {
-            say(Mark::Success, &format!("{id} would be deleted, without what it manages"));
+            say(ProgressGlyph::Success, &format!("{id} would be deleted, without what it manages"));
         }
         return Ok(());
     }

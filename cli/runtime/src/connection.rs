@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-use windlass_cluster::Cluster;
-use windlass_cluster::client::{Access, connect};
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::client::{ClusterAccessOptions, connect};
 use windlass_cluster::leadership::Leadership;
-use windlass_cluster::metrics::Metrics;
+use windlass_cluster::metrics::MetricsRegistry;
 use windlass_serve::settings::parse_duration;
 
 /// How long the API server may take to answer at first.
@@ -20,7 +20,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Which cluster is meant, and in whose name it is asked: the flags of kubectl.
 #[derive(Debug, Clone, Args)]
-pub struct Reach {
+pub struct ClusterAccessFlags {
     /// Path of the kubeconfig; by default `$KUBECONFIG`, then ~/.kube/config
     #[arg(long, value_name = "PATH", help_heading = "Cluster")]
     kubeconfig: Option<PathBuf>,
@@ -46,14 +46,14 @@ pub struct Reach {
     groups: Vec<String>,
 }
 
-impl Reach {
+impl ClusterAccessFlags {
     /// The cluster and the version of its API server.
     ///
     /// # Errors
-    /// There is no such kubeconfig or context, or the API server did not respond ([`Unreachable`]).
-    pub async fn open(&self) -> anyhow::Result<(Cluster, String)> {
+    /// There is no such kubeconfig or context, or the API server did not respond ([`ApiServerUnreachable`]).
+    pub async fn open(&self) -> anyhow::Result<(ClusterConnection, String)> {
         let Self { kubeconfig, context, cluster, user, impersonate, groups } = self;
-        let access = Access {
+        let access = ClusterAccessOptions {
             kubeconfig: kubeconfig.as_deref(),
             context: context.as_deref(),
             cluster: cluster.as_deref(),
@@ -67,9 +67,9 @@ impl Reach {
 
 /// The API server did not respond.
 #[derive(Debug, Clone, Copy)]
-pub struct Unreachable;
+pub struct ApiServerUnreachable;
 
-impl std::fmt::Display for Unreachable {
+impl std::fmt::Display for ApiServerUnreachable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the cluster cannot be reached")
     }
@@ -77,9 +77,9 @@ impl std::fmt::Display for Unreachable {
 
 /// Which cluster is meant, and where windlass is in it.
 #[derive(Debug, Clone, Args)]
-pub struct Connection {
+pub struct WindlassConnectionFlags {
     #[command(flatten)]
-    reach: Reach,
+    reach: ClusterAccessFlags,
     /// Namespace of windlass, not of objects
     #[arg(
         short,
@@ -98,18 +98,20 @@ pub struct Connection {
 ///
 /// # Errors
 /// There is no such kubeconfig or context, or the API server did not respond.
-pub async fn connected(access: Access<'_>) -> anyhow::Result<(Cluster, String)> {
-    let cluster = connect(access, "cli", &Leadership::unlimited(), &Metrics::new()).await?;
-    let version = cluster.await_answer(ANSWER_LIMIT).await.context(Unreachable)?;
+pub async fn connected(
+    access: ClusterAccessOptions<'_>,
+) -> anyhow::Result<(ClusterConnection, String)> {
+    let cluster = connect(access, "cli", &Leadership::unlimited(), &MetricsRegistry::new()).await?;
+    let version = cluster.await_answer(ANSWER_LIMIT).await.context(ApiServerUnreachable)?;
     Ok((cluster, version))
 }
 
-impl Connection {
+impl WindlassConnectionFlags {
     /// The cluster and the version of its API server.
     ///
     /// # Errors
     /// There is no such kubeconfig or context, or the API server did not respond.
-    pub async fn open(&self) -> anyhow::Result<(Cluster, String)> {
+    pub async fn open(&self) -> anyhow::Result<(ClusterConnection, String)> {
         self.reach.open().await
     }
 }
@@ -127,7 +129,7 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
 
 /// What a line of progress says, by its glyph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum ProgressGlyph {
     /// Something begins.
     Action,
     /// Something is waited for.
@@ -140,7 +142,7 @@ pub enum Mark {
     Warning,
 }
 
-impl Mark {
+impl ProgressGlyph {
     /// The glyph, and its colour on a terminal.
     fn parts(self) -> (char, u8) {
         match self {
@@ -154,7 +156,7 @@ impl Mark {
 }
 
 /// Prints a line of progress.
-pub fn say(mark: Mark, text: &str) {
+pub fn say(mark: ProgressGlyph, text: &str) {
     let mut out = std::io::stderr().lock();
     let (glyph, colour) = mark.parts();
     let is_coloured = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();

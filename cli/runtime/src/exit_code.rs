@@ -3,7 +3,7 @@
 //! Elsewhere: the same for users (the table of `docs/cli.md`, which `cli/src/reference_page.rs` writes with these numbers),
 //! and in the help of each command.
 
-use super::connection::{OutputError, Unreachable};
+use super::connection::{ApiServerUnreachable, OutputError};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ impl ExitCode {
         match () {
             // The reader of the output, such as `head`, needs no more of it.
             () if is_of_reader(error) => Self::Success,
-            () if error.is::<Unreachable>() => Self::ClusterUnreachable,
+            () if error.is::<ApiServerUnreachable>() => Self::ClusterUnreachable,
             () => Self::Failed,
         }
     }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_cluster_that_cannot_be_reached_has_a_code_of_its_own() {
-        let unreachable = anyhow::anyhow!("timed out").context(Unreachable);
+        let unreachable = anyhow::anyhow!("timed out").context(ApiServerUnreachable);
         assert_eq!(ExitCode::of_failure(&unreachable), ExitCode::ClusterUnreachable);
         let unreachable = unreachable.context("the objects cannot be read");
         assert_eq!(ExitCode::of_failure(&unreachable), ExitCode::ClusterUnreachable);

@@ -8,14 +8,14 @@ use objects::{Gvk, Object};
 use serde_json::Value;
 
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The Incidents of a namespace, or of all of them (`""`), that are open and about objects of a kind.
 ///
 /// # Errors
 /// The cluster does not serve Incidents, or refuses to list them.
 pub async fn open_incidents(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     kind: &str,
 ) -> Result<Vec<Object>, ClusterError> {

@@ -4,13 +4,14 @@
 
 use anyhow::Context as _;
 
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// The flags of the operator, which decide about builds, too.
 ///
 /// # Errors
 /// They are not those of `windlass serve`.
-pub fn settings(flags: &[String]) -> anyhow::Result<Settings> {
+pub fn settings(flags: &[String]) -> anyhow::Result<OperatorSettings> {
     let flags: Vec<&String> = flags.iter().filter(|flag| *flag != "serve").collect();
-    Settings::from_flags(&flags).context("the flags behind `--` are not those of `windlass serve`")
+    OperatorSettings::from_flags(&flags)
+        .context("the flags behind `--` are not those of `windlass serve`")
 }

@@ -7,7 +7,7 @@ use reconcile::Time;
 
 /// A colour, which is never the only sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Colour {
+pub enum TextColour {
     /// All is well.
     Good,
     /// Something failed.
@@ -16,7 +16,7 @@ pub enum Colour {
     Busy,
 }
 
-impl Colour {
+impl TextColour {
     fn code(self) -> u8 {
         match self {
             Self::Good => 32,
@@ -38,14 +38,14 @@ impl Colour {
 
 /// What a text is printed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Screen {
+pub struct TerminalScreen {
     /// Characters of a line; none if the output is not a terminal.
     pub width: Option<usize>,
     /// Whether it has colours.
     pub is_coloured: bool,
 }
 
-impl Screen {
+impl TerminalScreen {
     /// Standard output: colours and a width on a terminal only.
     pub fn of_stdout() -> Self {
         let out = std::io::stdout();
@@ -58,7 +58,7 @@ impl Screen {
     }
 
     /// A text in a colour.
-    pub fn paint(self, text: &str, colour: Option<Colour>) -> String {
+    pub fn paint(self, text: &str, colour: Option<TextColour>) -> String {
         match colour.filter(|_| self.is_coloured) {
             Some(colour) => format!("\u{1b}[{}m{text}\u{1b}[0m", colour.code()),
             None => text.to_owned(),
@@ -88,13 +88,13 @@ impl Screen {
 
 /// A text of one cell.
 #[derive(Debug, Clone)]
-pub struct Cell {
+pub struct TableCell {
     text: String,
-    colour: Option<Colour>,
+    colour: Option<TextColour>,
     is_vital: bool,
 }
 
-impl Cell {
+impl TableCell {
     /// Of a text from anywhere; `-` for none.
     pub fn new(text: &str) -> Self {
         let text = clean(text);
@@ -103,7 +103,7 @@ impl Cell {
     }
 
     /// The same in a colour.
-    pub fn coloured(text: &str, colour: Option<Colour>) -> Self {
+    pub fn coloured(text: &str, colour: Option<TextColour>) -> Self {
         Self { colour, ..Self::new(text) }
     }
 
@@ -119,10 +119,10 @@ impl Cell {
 
 /// A table that is printed page by page: its columns never become narrower.
 #[derive(Debug)]
-pub struct Table {
+pub struct PagedTable {
     titles: Vec<&'static str>,
     widths: Vec<usize>,
-    screen: Screen,
+    screen: TerminalScreen,
     is_headed: bool,
 }
 
@@ -135,9 +135,9 @@ const LEFT_OUT: &str = " …";
 /// Spaces before what has a line of its own.
 const LINE_INDENT_CHARACTERS: usize = 4;
 
-impl Table {
+impl PagedTable {
     /// A table without rows, whose columns have these titles.
-    pub fn new(titles: &[&'static str], screen: Screen) -> Self {
+    pub fn new(titles: &[&'static str], screen: TerminalScreen) -> Self {
         let widths = titles.iter().map(|title| title.len()).collect();
         Self { titles: titles.to_vec(), widths, screen, is_headed: false }
     }
@@ -148,7 +148,7 @@ impl Table {
     }
 
     /// The lines of a page, with the titles before the first one.
-    pub fn page(&mut self, rows: &[Vec<Cell>]) -> String {
+    pub fn page(&mut self, rows: &[Vec<TableCell>]) -> String {
         for row in rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width());
@@ -157,7 +157,8 @@ impl Table {
         let mut out = String::new();
         if !self.is_headed && !rows.is_empty() {
             self.is_headed = true;
-            let titles: Vec<Cell> = self.titles.iter().map(|title| Cell::new(title)).collect();
+            let titles: Vec<TableCell> =
+                self.titles.iter().map(|title| TableCell::new(title)).collect();
             self.line(&titles, &mut out);
         }
         for row in rows {
@@ -180,7 +181,7 @@ impl Table {
         (if is_cut { most - LEFT_OUT.chars().count() } else { most }, is_cut)
     }
 
-    fn line(&self, row: &[Cell], out: &mut String) {
+    fn line(&self, row: &[TableCell], out: &mut String) {
         let mut used = 0;
         let mut gap = 0;
         let (most, is_cut) = self.room();
@@ -287,12 +288,12 @@ pub fn age(since: Option<Time>, now: Time) -> String {
 mod tests {
     use super::*;
 
-    fn screen(width: usize) -> Screen {
-        Screen { width: Some(width), is_coloured: false }
+    fn screen(width: usize) -> TerminalScreen {
+        TerminalScreen { width: Some(width), is_coloured: false }
     }
 
-    fn row(texts: &[&str]) -> Vec<Cell> {
-        texts.iter().map(|text| Cell::new(text)).collect()
+    fn row(texts: &[&str]) -> Vec<TableCell> {
+        texts.iter().map(|text| TableCell::new(text)).collect()
     }
 
     #[test]
@@ -300,10 +301,10 @@ mod tests {
         let rows =
             [row(&["web", "True", "a long message that goes on"]), row(&["database", "False", ""])];
         for width in [1, 10, 20, 40, 80] {
-            let text = Table::new(&["NAME", "READY", "MESSAGE"], screen(width)).page(&rows);
+            let text = PagedTable::new(&["NAME", "READY", "MESSAGE"], screen(width)).page(&rows);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }
-        let text = Table::new(&["NAME", "READY", "MESSAGE"], screen(30)).page(&rows);
+        let text = PagedTable::new(&["NAME", "READY", "MESSAGE"], screen(30)).page(&rows);
         assert_eq!(
             text,
             "NAME      READY  MESSAGE\nweb       True   a long messa…\ndatabase  False  -\n"
@@ -313,15 +314,15 @@ mod tests {
     #[test]
     fn a_line_says_that_columns_do_not_fit() {
         let rows = [row(&["web", "a-long-revision", "True"]), row(&["db", "b", "False"])];
-        let text = Table::new(&["NAME", "REVISION", "READY"], screen(18)).page(&rows);
+        let text = PagedTable::new(&["NAME", "REVISION", "READY"], screen(18)).page(&rows);
         assert_eq!(text, "NAME  REVISION …\nweb   a-long-re… …\ndb    b …\n");
-        let text = Table::new(&["NAME", "REVISION", "READY"], screen(28)).page(&rows);
+        let text = PagedTable::new(&["NAME", "REVISION", "READY"], screen(28)).page(&rows);
         assert!(!text.contains('…'), "{text}");
     }
 
     #[test]
     fn the_title_is_printed_once_and_columns_stay() {
-        let mut table = Table::new(&["NAME", "READY"], screen(80));
+        let mut table = PagedTable::new(&["NAME", "READY"], screen(80));
         assert_eq!(table.page(&[]), "");
         assert_eq!(
             table.page(&[row(&["a-long-name", "True"])]),
@@ -347,9 +348,10 @@ mod tests {
 
     #[test]
     fn colours_come_on_a_terminal_only() {
-        let painted = Screen { width: None, is_coloured: true }.paint("True", Some(Colour::Good));
+        let painted =
+            TerminalScreen { width: None, is_coloured: true }.paint("True", Some(TextColour::Good));
         assert_eq!(painted, "\u{1b}[32mTrue\u{1b}[0m");
-        assert_eq!(screen(80).paint("True", Some(Colour::Good)), "True");
+        assert_eq!(screen(80).paint("True", Some(TextColour::Good)), "True");
     }
 
     #[test]

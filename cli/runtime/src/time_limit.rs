@@ -1,6 +1,6 @@
 //! `--time-limit`: how long a command may work on templates or overlays.
 //!
-//! Elsewhere: the clock (`windlass_runtime::time_limit`), what ends when the time is over (`golang::meter`).
+//! Elsewhere: the clock (`windlass_runtime::time_limit`), what ends when the time is over (`golang::work_meter`).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub fn parse_of_fetch(text: &str) -> Result<Duration, String> {
 }
 
 fn duration(text: &str, zero: &str) -> Result<Duration, String> {
-    let parsed = golang::time::Duration::parse(text).map_err(|error| error.to_string())?;
+    let parsed = golang::time::GoDuration::parse(text).map_err(|error| error.to_string())?;
     let nanoseconds = u64::try_from(parsed.nanoseconds()).map_err(|_| {
         format!("time: invalid duration {text:?}: it is negative; use 0 for {zero}")
     })?;

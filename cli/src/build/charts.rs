@@ -8,25 +8,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use golang::meter::Stop;
-use kustomize::{BuildFiles, Error, Inflation, RepositoryAddress, ResolvedPath};
-use sources::bases::without_credentials;
-use sources::disk::{self, Disk};
+use golang::work_meter::StopSignal;
+use kustomize::{BuildFiles, ChartInflation, Error, RepositoryAddress, ResolvedPath};
+use sources::local_disk::{self, LocalDisk};
+use sources::remote_bases::without_credentials;
 
 use windlass_cli_helm::template;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// The disk, and the program that fetches charts.
 #[derive(Debug)]
-pub(super) struct WithCharts<'c> {
+pub(super) struct ChartBuildFiles<'c> {
     pub(super) command: &'c str,
-    pub(super) disk: Disk,
+    pub(super) disk: LocalDisk,
     pub(super) limit: &'c TimeLimit,
     /// What ends the build, and so its charts.
-    pub(super) stop: Stop,
+    pub(super) stop: StopSignal,
 }
 
-impl BuildFiles for WithCharts<'_> {
+impl BuildFiles for ChartBuildFiles<'_> {
     fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         self.disk.resolve(path)
     }
@@ -47,8 +47,8 @@ impl BuildFiles for WithCharts<'_> {
         self.limit.pause(|| self.disk.checkout(repository))
     }
 
-    fn prepare(&self, inflation: &Inflation) -> Result<(), Error> {
-        let Inflation { chart, home: charts, .. } = inflation;
+    fn prepare(&self, inflation: &ChartInflation) -> Result<(), Error> {
+        let ChartInflation { chart, home: charts, .. } = inflation;
         let path = Path::new(charts).join(&chart.name);
         if path.is_dir() {
             return Ok(());
@@ -70,7 +70,7 @@ impl BuildFiles for WithCharts<'_> {
         })
     }
 
-    fn inflate(&self, inflation: &Inflation) -> Result<Vec<u8>, Error> {
+    fn inflate(&self, inflation: &ChartInflation) -> Result<Vec<u8>, Error> {
         let args = template_args(inflation);
         template::render_for_overlay(&args, &inflation.values, &self.stop).map_err(|error| {
             // Parity(kustomize): the command is shown, so that a user can run it without kustomize.
@@ -80,8 +80,8 @@ impl BuildFiles for WithCharts<'_> {
 }
 
 /// The arguments of `helm template`, without the file of values.
-fn template_args(inflation: &Inflation) -> Vec<String> {
-    let Inflation { chart, home, .. } = inflation;
+fn template_args(inflation: &ChartInflation) -> Vec<String> {
+    let ChartInflation { chart, home, .. } = inflation;
     let name = if chart.release_name.is_empty() { "--generate-name" } else { &chart.release_name };
     let path = golang::path::join(home, &chart.name);
     let mut args = vec![name.to_owned(), path];
@@ -107,13 +107,13 @@ fn template_args(inflation: &Inflation) -> Vec<String> {
 }
 
 /// Where Helm keeps its files during one call; gone afterwards unless the kustomization names it.
-struct Home {
+struct HelmHomeFolder {
     config: PathBuf,
     dir: PathBuf,
 }
 
-impl Home {
-    fn new(inflation: &Inflation) -> Result<Self, Error> {
+impl HelmHomeFolder {
+    fn new(inflation: &ChartInflation) -> Result<Self, Error> {
         let unique = format!("windlass-helm-{}", std::process::id());
         let dir = std::env::temp_dir().join(unique);
         std::fs::create_dir_all(&dir).map_err(|error| {
@@ -127,20 +127,20 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for HelmHomeFolder {
     fn drop(&mut self) {
         // What stays behind is in the folder for temporary files.
         drop(std::fs::remove_dir_all(&self.dir));
     }
 }
 
-impl WithCharts<'_> {
+impl ChartBuildFiles<'_> {
     /// Fetches a chart of a repository into its folder.
-    fn pull(&self, inflation: &Inflation) -> Result<(), Error> {
-        let home = Home::new(inflation)?;
+    fn pull(&self, inflation: &ChartInflation) -> Result<(), Error> {
+        let home = HelmHomeFolder::new(inflation)?;
         let version = self.helm(&home, ["version", "--short"])?;
         check_version(&String::from_utf8_lossy(&version))?;
-        let Inflation { chart, home: charts, .. } = inflation;
+        let ChartInflation { chart, home: charts, .. } = inflation;
         let mut args = vec!["pull".to_owned(), "--untar".to_owned(), "--untardir".to_owned()];
         args.push(charts.clone());
         if chart.repo.starts_with("oci://") {
@@ -160,7 +160,7 @@ impl WithCharts<'_> {
     /// Runs Helm.
     fn helm<S: AsRef<OsStr>>(
         &self,
-        home: &Home,
+        home: &HelmHomeFolder,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Vec<u8>, Error> {
         let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
@@ -188,7 +188,7 @@ impl WithCharts<'_> {
                 std::io::ErrorKind::NotFound if !command.contains('/') => {
                     format!("exec: {command:?}: executable file not found in $PATH")
                 }
-                _ => format!("fork/exec {command}: {}", disk::reason(&error)),
+                _ => format!("fork/exec {command}: {}", local_disk::reason(&error)),
             };
             Error::new(format!("{}: {reason}", shown()))
         })?;

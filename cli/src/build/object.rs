@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
 use clap::Args as ClapArgs;
-use objects::{Masking, Object};
+use objects::{Object, SecretMasking};
 use serde_json::Value;
 
-use crate::kind;
+use crate::command_scope::{ClusterScope, CommandScope, shown};
+use crate::kind_argument;
 use crate::render::{ArtifactOrigin, BuildableKind, helm_release, kustomization};
-use crate::scope::{ClusterScope, Site, shown};
 use windlass_cli_runtime::serve_flags::settings;
 
 /// Flags for objects of the cluster.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Flags {
+pub(super) struct BuildObjectFlags {
     /// Of a Kustomization of the cluster: a local folder instead of that at spec.path of its source
     #[arg(long, value_name = "DIR", conflicts_with = "chart")]
     path: Option<PathBuf>,
@@ -42,9 +42,9 @@ pub(super) fn named(arguments: &[String]) -> Option<Vec<String>> {
         _ => return None,
     };
     let kind = kind.to_lowercase();
-    let is_built = |names: &&crds::Names| GROUPS.contains(&names.group);
+    let is_built = |names: &&crds::KindNames| GROUPS.contains(&names.group);
     let mut words = crds::names().filter(is_built).flat_map(|names| {
-        kind::words(names).flat_map(|word| [format!("{word}.{}", names.group), word])
+        kind_argument::words(names).flat_map(|word| [format!("{word}.{}", names.group), word])
     });
     words.any(|word| word == kind).then(|| arguments.to_vec())
 }
@@ -53,7 +53,7 @@ pub(super) fn named(arguments: &[String]) -> Option<Vec<String>> {
 ///
 /// # Errors
 /// One is given.
-pub(super) fn refuse(flags: &Flags) -> anyhow::Result<()> {
+pub(super) fn refuse(flags: &BuildObjectFlags) -> anyhow::Result<()> {
     let is_given = flags.path.is_some() || flags.chart.is_some() || !flags.flags.is_empty();
     ensure!(!is_given, "--path, --chart and flags behind `--` are for objects, such as ks/app");
     Ok(())
@@ -63,11 +63,11 @@ pub(super) fn refuse(flags: &Flags) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// It cannot be built.
-pub(super) fn build(flags: &Flags, words: &[String]) -> anyhow::Result<String> {
+pub(super) fn build(flags: &BuildObjectFlags, words: &[String]) -> anyhow::Result<String> {
     let settings = settings(&flags.flags)?;
-    flags.place.run(async |site: Site| {
-        let target = kind::one(&site.cluster, words).await?;
-        let object = kind::read(&site, &target).await?;
+    flags.place.run(async |site: CommandScope| {
+        let target = kind_argument::one(&site.cluster, words).await?;
+        let object = kind_argument::read(&site, &target).await?;
         let is_release = BuildableKind::of(&object)? == BuildableKind::HelmRelease;
         let local = match (is_release, &flags.path, &flags.chart) {
             (true, Some(_), _) => bail!("--path is for Kustomizations; use --chart"),
@@ -88,7 +88,7 @@ pub(super) fn build(flags: &Flags, words: &[String]) -> anyhow::Result<String> {
 /// Objects as a stream of documents, without what Secrets hold.
 fn text<'o>(
     objects: impl Iterator<Item = &'o Object>,
-    secrets: &Masking,
+    secrets: &SecretMasking,
 ) -> anyhow::Result<String> {
     let mut out = String::new();
     for object in objects {
@@ -101,7 +101,7 @@ fn text<'o>(
 }
 
 /// Masks every string of a value.
-fn mask(value: &mut Value, secrets: &Masking) {
+fn mask(value: &mut Value, secrets: &SecretMasking) {
     let mut pending = vec![value];
     while let Some(value) = pending.pop() {
         match value {
@@ -143,7 +143,7 @@ mod tests {
         let map =
             object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"},
             "data": {"url": "https://user:hunter2-and-more@host"}}));
-        let secrets = Masking::new([b"hunter2-and-more".to_vec()]);
+        let secrets = SecretMasking::new([b"hunter2-and-more".to_vec()]);
         let text = text([&secret, &map].into_iter(), &secrets).unwrap();
         assert!(!text.contains("hunter2") && text.matches("****").count() == 2, "{text}");
         assert_eq!(text.matches("---\n").count(), 1);

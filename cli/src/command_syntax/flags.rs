@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use Fate::{Answered, Ignored, LeftOut, LeftOutWithValue};
+use FluxFlagSupport::{Answered, Ignored, LeftOut, LeftOutWithValue};
 
 /// Commands whose flags are those of `flux`: others have those of kustomize or Helm.
 const VERBS: [&str; 13] = [
@@ -44,7 +44,7 @@ const SWITCHES: [&str; 14] = [
 
 /// What becomes of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum FluxFlagSupport {
     /// It changes nothing of the result, also as `=false`.
     Ignored,
     /// It asks for what is so anyway.
@@ -61,22 +61,26 @@ struct FluxFlag {
     name: &'static str,
     /// The commands that have it; all of them if there are none.
     verbs: &'static [&'static str],
-    fate: Fate,
+    fate: FluxFlagSupport,
 }
 
-const fn flag(name: &'static str, verbs: &'static [&'static str], fate: Fate) -> FluxFlag {
+const fn flag(
+    name: &'static str,
+    verbs: &'static [&'static str],
+    fate: FluxFlagSupport,
+) -> FluxFlag {
     FluxFlag { name, verbs, fate }
 }
 
 const BUILDS: &[&str] = &["build", "diff"];
-const IN_KUBECONFIG: Fate = Answered(
+const IN_KUBECONFIG: FluxFlagSupport = Answered(
     "windlass connects as a kubeconfig says: set it there (`kubectl config set-cluster`, `kubectl config set-credentials`), and \
      choose it with --kubeconfig, --context, --cluster and --user",
 );
-const ONE_PROGRAM: Fate =
+const ONE_PROGRAM: FluxFlagSupport =
     Answered("windlass is one program without components: `windlass check` checks all of it");
 
-const FOLLOWED: Fate = Answered(
+const FOLLOWED: FluxFlagSupport = Answered(
     "`kubectl events --watch` follows events; `windlass logs -f` and `windlass get --watch` follow what windlass does",
 );
 

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
-use crdguard::{Definition, ImportError, RestoredObject};
+use crdguard::{CrdDefinition, CrdImportError, RestoredObject};
 use futures::stream::{self, StreamExt as _};
 use objects::Object;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::stored_exports::CrdExport;
+use super::stored_exports::StoredCrdExport;
 use super::{CrdCommonArgs, definitions};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::crd_guard::claims::UNOWNED;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::crd_guard::crd_owners::UNOWNED;
 use windlass_runtime::crd_guard::{is_definition, object_check};
 
 /// How many objects are created at once.
@@ -40,7 +40,7 @@ const MAX_NAMED_FIELDS: usize = 8;
 
 /// What is restored.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct How {
+pub(super) struct CrdRestoreOptions {
     /// Export, by its name or by the uid of the deleted definition; needed if there are several
     #[arg(long, value_name = "EXPORT")]
     export: Option<String>,
@@ -55,7 +55,7 @@ pub(super) struct How {
 /// What came of it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RestoreReport {
+struct CrdRestoreReport {
     name: String,
     export: String,
     /// When the export was made.
@@ -80,11 +80,14 @@ struct RestoreReport {
 ///
 /// # Errors
 /// There is no such export, or the definition cannot be created.
-pub(super) async fn run(shown: &CrdCommonArgs, how: &How) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    shown: &CrdCommonArgs,
+    how: &CrdRestoreOptions,
+) -> anyhow::Result<ExitCode> {
     let (cluster, _) = shown.connection.open().await?;
     let namespace = &shown.connection.namespace;
     let name = shown.name();
-    let found = CrdExport::find(&cluster, namespace, name, how.export.as_deref()).await;
+    let found = StoredCrdExport::find(&cluster, namespace, name, how.export.as_deref()).await;
     let stored = found.with_context(|| format!("no export of {name} can be restored"))?;
     let mut import = stored.read(&cluster, namespace).await?;
     let definition = import.next().context("the export is empty")??.manifest;
@@ -96,15 +99,16 @@ pub(super) async fn run(shown: &CrdCommonArgs, how: &How) -> anyhow::Result<Exit
         stored.name,
         definition.id().subject()
     );
-    let site = Site::prepare(&cluster, definition, how, shown.connection.timeout).await?;
-    let mut outcome = RestoreReport {
+    let site =
+        CrdRestoreTarget::prepare(&cluster, definition, how, shown.connection.timeout).await?;
+    let mut outcome = CrdRestoreReport {
         name: name.to_owned(),
         export: stored.name.clone(),
         exported_at: stored.time.clone(),
         dry_run: how.dry_run,
         definition_created: site.is_new,
         definition_differs: site.differs.clone(),
-        ..RestoreReport::default()
+        ..CrdRestoreReport::default()
     };
     let writes = import.map(|object| site.restore(object));
     let mut writes = stream::iter(writes).buffer_unordered(AT_ONCE);
@@ -122,9 +126,9 @@ pub(super) async fn run(shown: &CrdCommonArgs, how: &How) -> anyhow::Result<Exit
 }
 
 /// Where objects are created.
-struct Site<'a> {
-    cluster: &'a Cluster,
-    definition: Definition,
+struct CrdRestoreTarget<'a> {
+    cluster: &'a ClusterConnection,
+    definition: CrdDefinition,
     /// The manifest, for what each version has.
     manifest: Value,
     is_new: bool,
@@ -134,18 +138,18 @@ struct Site<'a> {
 }
 
 /// What came of one object.
-enum One {
+enum ObjectRestoreResult {
     Created { had_owners: bool },
     Existed { was_given_status: bool },
     Failed(String),
 }
 
-impl<'a> Site<'a> {
+impl<'a> CrdRestoreTarget<'a> {
     /// The definition that is there, or the one of the export, which is created.
     async fn prepare(
-        cluster: &'a Cluster,
+        cluster: &'a ClusterConnection,
         manifest: Object,
-        how: &How,
+        how: &CrdRestoreOptions,
         timeout: Duration,
     ) -> anyhow::Result<Self> {
         let crds = definitions(cluster).await?;
@@ -174,26 +178,26 @@ impl<'a> Site<'a> {
             }
         };
         let manifest = used.into_value();
-        let definition = Definition::read(&manifest)?;
+        let definition = CrdDefinition::read(&manifest)?;
         Ok(Self { cluster, definition, manifest, is_new, dry_run: how.dry_run, differs })
     }
 
-    async fn restore(&self, object: Result<RestoredObject, ImportError>) -> One {
+    async fn restore(&self, object: Result<RestoredObject, CrdImportError>) -> ObjectRestoreResult {
         let restored = match object {
             Ok(restored) => restored,
-            Err(error) => return One::Failed(error.to_string()),
+            Err(error) => return ObjectRestoreResult::Failed(error.to_string()),
         };
         let RestoredObject { manifest, status, had_owners } = restored;
         let object = match Object::new(manifest) {
             Ok(object) => object,
-            Err(error) => return One::Failed(error.to_string()),
+            Err(error) => return ObjectRestoreResult::Failed(error.to_string()),
         };
         let at = if object.namespace().is_empty() { "" } else { "/" };
         let place = format!("{}{at}{}", object.namespace(), object.name());
         match self.create(object, status).await {
-            Ok(None) => One::Created { had_owners },
-            Ok(Some(was_given_status)) => One::Existed { was_given_status },
-            Err(error) => One::Failed(format!("{place}: {error:#}")),
+            Ok(None) => ObjectRestoreResult::Created { had_owners },
+            Ok(Some(was_given_status)) => ObjectRestoreResult::Existed { was_given_status },
+            Err(error) => ObjectRestoreResult::Failed(format!("{place}: {error:#}")),
         }
     }
 
@@ -239,7 +243,7 @@ impl<'a> Site<'a> {
     /// Writes a status, and leaves it to the client that writes it next.
     async fn write_status(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         status: &Value,
@@ -277,7 +281,9 @@ fn differing(exported: &Object, live: &Object) -> Vec<String> {
         )
     };
     match (spec(exported), spec(live)) {
-        (Ok(exported), Ok(live)) => apply::compare::diff_paths(&exported, &live, MAX_NAMED_FIELDS),
+        (Ok(exported), Ok(live)) => {
+            apply::drift_comparison::diff_paths(&exported, &live, MAX_NAMED_FIELDS)
+        }
         _ => vec!["/spec".to_owned()],
     }
 }
@@ -311,8 +317,8 @@ fn is_there(error: &ClusterError) -> bool {
 
 /// Waits until the API server serves a definition.
 async fn established(
-    cluster: &Cluster,
-    crds: &Resource,
+    cluster: &ClusterConnection,
+    crds: &ApiResourceLocation,
     name: &str,
     timeout: Duration,
 ) -> anyhow::Result<Object> {
@@ -321,7 +327,7 @@ async fn established(
         let live = cluster.get(crds, "", name).await?.context("the definition was deleted")?;
         let value = live.into_value();
         if object_check::is_established(&value) {
-            let definition = Definition::read(&value)?;
+            let definition = CrdDefinition::read(&value)?;
             let version = definition.readable().context("no version of it is served")?;
             // Another API server may learn of it later.
             match cluster.count(&object_check::resource(&definition, &version.name)).await {
@@ -338,18 +344,18 @@ async fn established(
     }
 }
 
-impl RestoreReport {
-    fn count(&mut self, one: One) {
+impl CrdRestoreReport {
+    fn count(&mut self, one: ObjectRestoreResult) {
         match one {
-            One::Created { had_owners } => {
+            ObjectRestoreResult::Created { had_owners } => {
                 self.created += 1;
                 self.without_owners += u64::from(had_owners);
             }
-            One::Existed { was_given_status } => {
+            ObjectRestoreResult::Existed { was_given_status } => {
                 self.existing += 1;
                 self.statuses += u64::from(was_given_status);
             }
-            One::Failed(text) => {
+            ObjectRestoreResult::Failed(text) => {
                 self.not_restored += 1;
                 if self.errors.len() < MAX_SHOWN_ERRORS {
                     self.errors.push(text);
@@ -399,19 +405,21 @@ mod tests {
 
     #[test]
     fn the_outcome_says_what_exists_what_is_left_out_and_what_fails() {
-        let mut outcome = RestoreReport {
+        let mut outcome = CrdRestoreReport {
             name: "widgets.acme.io".to_owned(),
             export: "u-0123456789abcdef".to_owned(),
             exported_at: "2026-11-24T10:00:00Z".to_owned(),
             definition_created: true,
-            ..RestoreReport::default()
+            ..CrdRestoreReport::default()
         };
-        outcome.count(One::Created { had_owners: true });
-        outcome.count(One::Created { had_owners: false });
-        outcome.count(One::Existed { was_given_status: false });
-        outcome.count(One::Existed { was_given_status: true });
+        outcome.count(ObjectRestoreResult::Created { had_owners: true });
+        outcome.count(ObjectRestoreResult::Created { had_owners: false });
+        outcome.count(ObjectRestoreResult::Existed { was_given_status: false });
+        outcome.count(ObjectRestoreResult::Existed { was_given_status: true });
         for at in 0..=MAX_SHOWN_ERRORS {
-            outcome.count(One::Failed(format!("shop/{at}: namespaces \"shop\" not found")));
+            outcome.count(ObjectRestoreResult::Failed(format!(
+                "shop/{at}: namespaces \"shop\" not found"
+            )));
         }
         outcome.errors.truncate(1);
         outcome.not_restored = 2;

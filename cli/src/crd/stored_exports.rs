@@ -5,18 +5,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail, ensure};
-use crdguard::Import;
+use crdguard::CrdExportReader;
 use objects::Gvk;
 use serde_json::Value;
 
-use windlass_cluster::Cluster;
+use windlass_cluster::ClusterConnection;
 use windlass_runtime::crd_guard::export::{
     DIGEST, EXPORT, KEY, NAME, OBJECTS, PARTS, TIME, export_name, secret_name,
 };
 
 /// An export, as the annotations of its Secrets have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CrdExport {
+pub(super) struct StoredCrdExport {
     /// The uid of the deleted definition, and the first digits of the digest.
     pub(super) name: String,
     uid: String,
@@ -27,13 +27,13 @@ pub(super) struct CrdExport {
     pub(super) time: String,
 }
 
-impl CrdExport {
+impl StoredCrdExport {
     /// The requested export of a definition, by its name or by the uid of the definition; without a request, the only one.
     ///
     /// # Errors
     /// There is none, or there are several.
     pub(super) async fn find(
-        cluster: &Cluster,
+        cluster: &ClusterConnection,
         namespace: &str,
         definition: &str,
         wanted: Option<&str>,
@@ -63,7 +63,11 @@ impl CrdExport {
     ///
     /// # Errors
     /// Parts of it are missing or were changed.
-    pub(super) async fn read(&self, cluster: &Cluster, namespace: &str) -> anyhow::Result<Import> {
+    pub(super) async fn read(
+        &self,
+        cluster: &ClusterConnection,
+        namespace: &str,
+    ) -> anyhow::Result<CrdExportReader> {
         let mut parts = Vec::new();
         for at in 0..self.parts {
             let name = secret_name(&self.name, at);
@@ -75,37 +79,39 @@ impl CrdExport {
                 )
             })?);
         }
-        let import = Import::of(&parts, &self.digest);
+        let import = CrdExportReader::of(&parts, &self.digest);
         import.with_context(|| format!("export {} in namespace {namespace}", self.name))
     }
 }
 
 /// The exports of a definition of which all Secrets are there, by name.
-fn whole(listed: &[Value], definition: &str) -> Vec<CrdExport> {
+fn whole(listed: &[Value], definition: &str) -> Vec<StoredCrdExport> {
     let names: BTreeSet<&str> =
         listed.iter().filter_map(|it| it["metadata"]["name"].as_str()).collect();
-    let all = listed.iter().filter_map(|it| CrdExport::of(&it["metadata"], definition));
-    let is_whole = |it: &CrdExport| {
+    let all = listed.iter().filter_map(|it| StoredCrdExport::of(&it["metadata"], definition));
+    let is_whole = |it: &StoredCrdExport| {
         // A user who may write Secrets can claim any number of parts.
         it.parts <= listed.len()
             && (0..it.parts).all(|at| names.contains(secret_name(&it.name, at).as_str()))
     };
-    let unique: BTreeMap<String, CrdExport> =
+    let unique: BTreeMap<String, StoredCrdExport> =
         all.filter(is_whole).map(|it| (it.name.clone(), it)).collect();
     unique.into_values().collect()
 }
 
 /// The one that is meant.
-fn chosen(all: Vec<CrdExport>, wanted: Option<&str>) -> anyhow::Result<CrdExport> {
-    let is_it = |it: &CrdExport| wanted.is_none_or(|wanted| wanted == it.name || wanted == it.uid);
-    let mut found: Vec<CrdExport> = all.into_iter().filter(is_it).collect();
+fn chosen(all: Vec<StoredCrdExport>, wanted: Option<&str>) -> anyhow::Result<StoredCrdExport> {
+    let is_it =
+        |it: &StoredCrdExport| wanted.is_none_or(|wanted| wanted == it.name || wanted == it.uid);
+    let mut found: Vec<StoredCrdExport> = all.into_iter().filter(is_it).collect();
     found.sort_by(|a, b| a.time.cmp(&b.time));
     match (found.pop(), found.is_empty(), wanted) {
         (Some(only), true, _) => Ok(only),
         (Some(last), false, _) => {
             found.push(last);
-            let line =
-                |it: &CrdExport| format!("\n  {}: {} objects, {}", it.name, it.objects, it.time);
+            let line = |it: &StoredCrdExport| {
+                format!("\n  {}: {} objects, {}", it.name, it.objects, it.time)
+            };
             let lines: String = found.iter().map(line).collect();
             bail!("there are several exports; choose one with --export:{lines}")
         }

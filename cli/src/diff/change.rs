@@ -1,22 +1,22 @@
 //! Changes of objects by field, without what Secrets hold.
 //!
-//! Elsewhere: which fields differ (`apply::compare`), how changes are printed (`format.rs`).
+//! Elsewhere: which fields differ (`apply::drift_comparison`), how changes are printed (`format.rs`).
 
 use std::collections::BTreeSet;
 
-use apply::compare::diff_paths;
-use objects::{Masking, Object, ObjectId};
+use apply::drift_comparison::diff_paths;
+use objects::{Object, ObjectId, SecretMasking};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use windlass_cluster::Cluster;
-use windlass_cluster::discovery::Resource;
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_runtime::crd_guard::is_definition;
 
 /// What would happen to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Action {
+pub(super) enum DiffAction {
     Created,
     Changed,
     /// Deleted and created again.
@@ -27,9 +27,9 @@ pub(super) enum Action {
 /// An object that would change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct DiffChange {
-    pub(super) action: Action,
+    pub(super) action: DiffAction,
     pub(super) object: DiffObjectReference,
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<FieldChange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<&'static str>,
 }
@@ -54,7 +54,7 @@ impl DiffObjectReference {
 
 /// A field that would change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Field {
+pub(super) struct FieldChange {
     /// A JSON pointer.
     pub(super) path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ pub(super) struct Field {
 
 impl DiffChange {
     /// A change without fields.
-    pub(super) fn of(action: Action, object: &Object) -> Self {
+    pub(super) fn of(action: DiffAction, object: &Object) -> Self {
         let object = DiffObjectReference {
             api_version: object.api_version().to_owned(),
             kind: object.kind().to_owned(),
@@ -76,8 +76,8 @@ impl DiffChange {
     }
 
     /// One of the fields in which an object differs from what it would be.
-    pub(super) fn between(live: &Object, after: &Object, secrets: &Masking) -> Self {
-        Self { fields: fields(live, after, secrets), ..Self::of(Action::Changed, live) }
+    pub(super) fn between(live: &Object, after: &Object, secrets: &SecretMasking) -> Self {
+        Self { fields: fields(live, after, secrets), ..Self::of(DiffAction::Changed, live) }
     }
 
     pub(super) fn noted(self, note: Option<&'static str>) -> Self {
@@ -96,8 +96,8 @@ const TAKEN_OVER_UNTRIED: &str =
 /// dry-run of the apply alone makes of it. What the API server fills in, and whether it takes the object, is tried by a
 /// dry-run.
 pub(super) async fn taken_over(
-    cluster: &Cluster,
-    resource: &Resource,
+    cluster: &ClusterConnection,
+    resource: &ApiResourceLocation,
     taken: Option<&Value>,
     dry: Object,
     manager: &str,
@@ -123,7 +123,7 @@ pub(super) enum ComparisonResult {
 
 /// What would change, and what could not be compared.
 #[derive(Debug, Default)]
-pub(crate) struct Difference {
+pub(crate) struct DiffReport {
     pub(super) changes: Vec<DiffChange>,
     pub(super) unchanged: usize,
     pub(super) skipped: usize,
@@ -131,7 +131,7 @@ pub(crate) struct Difference {
     pub(super) problems: Vec<String>,
 }
 
-impl Difference {
+impl DiffReport {
     pub(super) fn add(&mut self, compared: Result<ComparisonResult, String>) {
         match compared {
             Ok(ComparisonResult::Changes(change)) => self.changes.push(change),
@@ -182,7 +182,7 @@ const PLAIN: [&str; 3] = ["/metadata/labels", "/type", "/immutable"];
 const MAX_LISTED_FIELDS: usize = 1000;
 
 /// The fields in which two states of an object differ. No value of a Secret is among them.
-fn fields(before: &Object, after: &Object, secrets: &Masking) -> Vec<Field> {
+fn fields(before: &Object, after: &Object, secrets: &SecretMasking) -> Vec<FieldChange> {
     let is_secret = (after.api_version(), after.kind()) == ("v1", "Secret");
     let field = |path: String| {
         let is_plain = !is_secret || PLAIN.iter().any(|plain| path.starts_with(plain));
@@ -192,7 +192,7 @@ fn fields(before: &Object, after: &Object, secrets: &Masking) -> Vec<Field> {
             true => shown(values, secrets),
             false => values.map(|value| value.map(hidden)),
         };
-        Field { path, old, new }
+        FieldChange { path, old, new }
     };
     diff_paths(before, after, MAX_LISTED_FIELDS).into_iter().map(field).collect()
 }
@@ -216,7 +216,7 @@ fn hidden(value: &Value) -> Value {
 }
 
 /// Both values of a field. Where one came from a Secret, the other one did so earlier or does so later.
-fn shown(values: [Option<&Value>; 2], secrets: &Masking) -> [Option<Value>; 2] {
+fn shown(values: [Option<&Value>; 2], secrets: &SecretMasking) -> [Option<Value>; 2] {
     let masked = values.map(|value| value.map(|value| without(value, secrets)));
     let is_same = |at: usize| masked[at].as_ref() == values[at];
     match (is_same(0), is_same(1)) {
@@ -227,7 +227,7 @@ fn shown(values: [Option<&Value>; 2], secrets: &Masking) -> [Option<Value>; 2] {
 }
 
 /// A value without what came from Secrets.
-fn without(value: &Value, secrets: &Masking) -> Value {
+fn without(value: &Value, secrets: &SecretMasking) -> Value {
     let text = value.to_string();
     let masked = secrets.mask(&text);
     if masked == text {
@@ -251,7 +251,7 @@ mod tests {
         Object::new(value).unwrap()
     }
 
-    fn fields_of(kind: &str, before: &Value, after: &Value, secrets: &Masking) -> Value {
+    fn fields_of(kind: &str, before: &Value, after: &Value, secrets: &SecretMasking) -> Value {
         let change = DiffChange::between(&object(kind, before), &object(kind, after), secrets);
         serde_json::to_value(change.fields).unwrap()
     }
@@ -266,7 +266,7 @@ mod tests {
             {"path": "/data/new", "new": "y"},
             {"path": "/list/1/b~1c", "old": 2, "new": 3},
         ]);
-        assert_eq!(fields_of("ConfigMap", &before, &after, &Masking::default()), expected);
+        assert_eq!(fields_of("ConfigMap", &before, &after, &SecretMasking::default()), expected);
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
         let before = json!({"data": {"password": "aHVudGVyMg==", "same": "c2FtZQ=="}});
         let after = json!({"data": {"password": "b3RoZXI=", "same": "c2FtZQ=="}, "type": "x",
             "stringData": {"token": "hunter3"}, "metadata": last});
-        let fields = fields_of("Secret", &before, &after, &Masking::default());
+        let fields = fields_of("Secret", &before, &after, &SecretMasking::default());
         let expected = json!([
             {"path": "/data/password", "old": MASK, "new": MASK},
             {"path": "/metadata/annotations", "new": {"last-applied": MASK}},
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn what_came_from_a_secret_is_masked_in_other_objects() {
-        let secrets = Masking::new([b"hunter2-and-more".to_vec()]);
+        let secrets = SecretMasking::new([b"hunter2-and-more".to_vec()]);
         let after = json!({"data": {"a": "is hunter2-and-more", "b": "plain"}});
         let expected = json!([{"path": "/data", "new": {"a": "is ****", "b": "plain"}}]);
         assert_eq!(fields_of("ConfigMap", &json!({}), &after, &secrets), expected);

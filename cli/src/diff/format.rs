@@ -2,21 +2,21 @@
 
 use serde_json::Value;
 
-use super::change::{Action, DiffChange, Difference, Field};
-use windlass_cli_runtime::table::{Colour, Screen, clean, cut};
+use super::change::{DiffAction, DiffChange, DiffReport, FieldChange};
+use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean, cut};
 
 /// How far fields are indented.
 const FIELD_INDENT_CHARACTERS: usize = 4;
 
 /// The text of a difference.
-pub(super) fn text(difference: &Difference, on: Screen) -> String {
+pub(super) fn text(difference: &DiffReport, on: TerminalScreen) -> String {
     let mut out = String::new();
     for DiffChange { action, object, fields, note } in &difference.changes {
         let (sign, word, colour) = match action {
-            Action::Created => ("+", "created", Colour::Good),
-            Action::Changed => ("~", "changed", Colour::Busy),
-            Action::Recreated => ("±", "recreated", Colour::Bad),
-            Action::Removed => ("-", "removed", Colour::Bad),
+            DiffAction::Created => ("+", "created", TextColour::Good),
+            DiffAction::Changed => ("~", "changed", TextColour::Busy),
+            DiffAction::Recreated => ("±", "recreated", TextColour::Bad),
+            DiffAction::Removed => ("-", "removed", TextColour::Bad),
         };
         let line = fitting(&clean(&format!("{sign} {word} {}", object.subject())), 0, on);
         out.push_str(&on.paint(&line, Some(colour)));
@@ -36,7 +36,7 @@ pub(super) fn text(difference: &Difference, on: Screen) -> String {
 }
 
 /// The lines of a field: one if it fits.
-fn field(field: &Field, on: Screen) -> String {
+fn field(field: &FieldChange, on: TerminalScreen) -> String {
     let value = |value: &Option<Value>| value.as_ref().map_or("(none)".into(), Value::to_string);
     let path = clean(&field.path);
     let old = value(&field.old);
@@ -55,19 +55,19 @@ fn field(field: &Field, on: Screen) -> String {
     lines.collect()
 }
 
-fn fitting(line: &str, indent: usize, on: Screen) -> String {
+fn fitting(line: &str, indent: usize, on: TerminalScreen) -> String {
     on.width.map_or_else(|| line.to_owned(), |width| cut(line, width.saturating_sub(indent)))
 }
 
 /// How many objects there are of which.
-fn sum(difference: &Difference) -> String {
-    let Difference { changes, unchanged, skipped, problems } = difference;
+fn sum(difference: &DiffReport) -> String {
+    let DiffReport { changes, unchanged, skipped, problems } = difference;
     let of = |action| changes.iter().filter(|it| it.action == action).count();
     let counts = [
-        (of(Action::Created), "created"),
-        (of(Action::Changed), "changed"),
-        (of(Action::Recreated), "recreated"),
-        (of(Action::Removed), "removed"),
+        (of(DiffAction::Created), "created"),
+        (of(DiffAction::Changed), "changed"),
+        (of(DiffAction::Recreated), "recreated"),
+        (of(DiffAction::Removed), "removed"),
         (*unchanged, "unchanged"),
         (*skipped, "skipped"),
         (problems.len(), "not compared"),
@@ -83,7 +83,7 @@ fn sum(difference: &Difference) -> String {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use objects::{Masking, Object};
+    use objects::{Object, SecretMasking};
     use serde_json::json;
 
     use super::*;
@@ -94,26 +94,26 @@ mod tests {
         .unwrap()
     }
 
-    fn difference() -> Difference {
-        let secrets = Masking::default();
+    fn difference() -> DiffReport {
+        let secrets = SecretMasking::default();
         let long = |with: &str| with.repeat(60);
         let a = object("b", &long("one "));
         let b = object("b", &long("two\u{1b}[2J"));
         let note = Some("an immutable field changes: the object is deleted and created again");
         let changes = vec![
-            DiffChange::of(Action::Created, &object("new", "")),
+            DiffChange::of(DiffAction::Created, &object("new", "")),
             DiffChange::between(&object("a", "1"), &object("a", "2"), &secrets),
             DiffChange::between(&a, &b, &secrets),
-            DiffChange::of(Action::Recreated, &object("c", "")).noted(note),
-            DiffChange::of(Action::Removed, &object("gone", "")),
+            DiffChange::of(DiffAction::Recreated, &object("c", "")).noted(note),
+            DiffChange::of(DiffAction::Removed, &object("gone", "")),
         ];
         let problems = vec!["x".to_owned()];
-        Difference { changes, unchanged: 3, skipped: 1, problems }
+        DiffReport { changes, unchanged: 3, skipped: 1, problems }
     }
 
     #[test]
     fn lines_are_no_wider_than_the_terminal() {
-        let on = Screen { width: Some(80), is_coloured: false };
+        let on = TerminalScreen { width: Some(80), is_coloured: false };
         let text = text(&difference(), on);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.chars().all(|it| it == '\n' || !it.is_control()), "{text:?}");
@@ -142,16 +142,16 @@ mod tests {
 
     #[test]
     fn elsewhere_lines_are_whole_and_colour_says_nothing_by_itself() {
-        let plain = text(&difference(), Screen { width: None, is_coloured: false });
+        let plain = text(&difference(), TerminalScreen { width: None, is_coloured: false });
         assert!(plain.contains(&format!("/data/value: \"{}", "one ".repeat(60))), "{plain}");
-        let coloured = text(&difference(), Screen { width: None, is_coloured: true });
+        let coloured = text(&difference(), TerminalScreen { width: None, is_coloured: true });
         let without = ["32", "33", "31", "0"]
             .iter()
             .fold(coloured.clone(), |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
         assert_eq!(without, plain);
         assert_ne!(coloured, plain);
         assert_eq!(
-            text(&Difference::default(), Screen { width: None, is_coloured: false }),
+            text(&DiffReport::default(), TerminalScreen { width: None, is_coloured: false }),
             "no objects\n"
         );
     }

@@ -6,28 +6,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use futures::stream::{self, StreamExt as _};
-use objects::{Gvk, Masking, Object, ObjectId};
-use release::{Action as Operation, Record};
+use objects::{Gvk, Object, ObjectId, SecretMasking};
+use release::{OperationKind as Operation, ReleaseRecord};
 use serde_json::json;
 
-use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
+use super::change::{
+    ComparisonResult, DiffAction, DiffChange, DiffReport, PendingObjects, taken_over,
+};
 use crate::render::helm_release::RenderedHelmRelease;
 use helm_controller::release_runner::MANAGER;
 use helm_controller::release_runner::action_options::ActionOptions;
-use helm_controller::release_runner::manifest_objects::{self, Member, POLICY};
+use helm_controller::release_runner::manifest_objects::{self, ManifestObject, POLICY};
 use helm_controller::release_runner::merge;
-use windlass_cluster::objects::Mode;
-use windlass_cluster::{Cluster, ClusterError};
-use windlass_serve::settings::Settings;
+use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_serve::settings::OperatorSettings;
 
 /// Compares what a HelmRelease renders with what it released.
 ///
 /// # Errors
 /// Its last release cannot be read.
 pub(super) async fn diff(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     rendered: RenderedHelmRelease,
-) -> anyhow::Result<Difference> {
+) -> anyhow::Result<DiffReport> {
     let RenderedHelmRelease {
         target,
         base,
@@ -39,7 +41,7 @@ pub(super) async fn diff(
         settings,
         ..
     } = rendered;
-    let comparison = Comparison {
+    let comparison = HelmReleaseComparison {
         cluster,
         name: &target.name,
         namespace: &target.namespace,
@@ -56,14 +58,14 @@ pub(super) async fn diff(
 }
 
 /// Field managers whose fields become those of windlass.
-fn overrides(settings: &Settings) -> Vec<String> {
+fn overrides(settings: &OperatorSettings) -> Vec<String> {
     let ours = ["helm", MANAGER].map(str::to_owned).into_iter();
     ours.chain(settings.override_manager.iter().cloned()).collect()
 }
 
 /// What objects are compared with, and how they would be written.
-struct Comparison<'c> {
-    cluster: &'c Cluster,
+struct HelmReleaseComparison<'c> {
+    cluster: &'c ClusterConnection,
     name: &'c str,
     namespace: &'c str,
     operation: Operation,
@@ -72,20 +74,20 @@ struct Comparison<'c> {
     was_merged: bool,
     overrides: Vec<String>,
     planned: PendingObjects,
-    secrets: Masking,
+    secrets: SecretMasking,
 }
 
-impl Comparison<'_> {
+impl HelmReleaseComparison<'_> {
     async fn difference(
         mut self,
         wanted: Vec<Object>,
-        base: Option<&Record>,
+        base: Option<&ReleaseRecord>,
         width: usize,
-    ) -> anyhow::Result<Difference> {
-        let mut difference = Difference::default();
+    ) -> anyhow::Result<DiffReport> {
+        let mut difference = DiffReport::default();
         if let Some(namespace) = self.new_namespace().await? {
             self.planned.namespaces.insert(self.namespace.to_owned());
-            difference.changes.push(DiffChange::of(Action::Created, &namespace));
+            difference.changes.push(DiffChange::of(DiffAction::Created, &namespace));
         }
         let mut originals = BTreeMap::new();
         let before = base.map_or("", |base| &base.manifest);
@@ -108,10 +110,10 @@ impl Comparison<'_> {
                 Ok((resource, mut object)) => {
                     manifest_objects::owned(&mut object, self.name, self.namespace);
                     id = object.id();
-                    placed.push(Member { id: id.clone(), object, resource });
+                    placed.push(ManifestObject { id: id.clone(), object, resource });
                 }
                 Err(ClusterError::NoSuchKind { .. }) if self.planned.has_kind_of(&object) => {
-                    difference.changes.push(DiffChange::of(Action::Created, &object));
+                    difference.changes.push(DiffChange::of(DiffAction::Created, &object));
                 }
                 Err(error) => difference.problems.push(self.refused(&id, &error)),
             }
@@ -146,14 +148,15 @@ impl Comparison<'_> {
     /// How an object would change; the error says why it cannot be compared.
     async fn compare(
         &self,
-        member: &Member,
-        original: Option<&Member>,
+        member: &ManifestObject,
+        original: Option<&ManifestObject>,
     ) -> Result<ComparisonResult, String> {
-        let Member { id, object, resource } = member;
+        let ManifestObject { id, object, resource } = member;
         let refused = |error: ClusterError| self.refused(id, &error);
         let live = self.cluster.get(resource, &id.namespace, &id.name).await.map_err(refused)?;
         let Some(live) = live else {
-            let created = Ok(ComparisonResult::Changes(DiffChange::of(Action::Created, object)));
+            let created =
+                Ok(ComparisonResult::Changes(DiffChange::of(DiffAction::Created, object)));
             return match self.try_to_create(member).await {
                 Err(error) if error.is_not_found() && self.is_planned(id) => created,
                 tried => tried.map_err(refused).and(created),
@@ -177,7 +180,7 @@ impl Comparison<'_> {
             cluster.try_merge_patch(resource, &id.namespace, &id.name, &patch, MANAGER).await
         };
         let after = after.map_err(refused)?;
-        if taken.is_none() && !apply::compare::has_drifted(&live, &after) {
+        if taken.is_none() && !apply::drift_comparison::has_drifted(&live, &after) {
             return Ok(ComparisonResult::Same);
         }
         let (after, note) =
@@ -191,22 +194,26 @@ impl Comparison<'_> {
         self.planned.namespaces.contains(&id.namespace)
     }
 
-    async fn try_to_create(&self, member: &Member) -> Result<Object, ClusterError> {
+    async fn try_to_create(&self, member: &ManifestObject) -> Result<Object, ClusterError> {
         if self.is_server_side {
             return self.try_to_apply(member).await;
         }
-        let Member { object, resource, .. } = member;
+        let ManifestObject { object, resource, .. } = member;
         let strict = !self.options.of_action(self.operation).disable_openapi;
         self.cluster.create_object(resource, object, &dry(), strict).await
     }
 
-    async fn try_to_apply(&self, member: &Member) -> Result<Object, ClusterError> {
-        let Member { object, resource, .. } = member;
+    async fn try_to_apply(&self, member: &ManifestObject) -> Result<Object, ClusterError> {
+        let ManifestObject { object, resource, .. } = member;
         let strict = !self.options.of_action(self.operation).disable_openapi;
-        self.cluster.apply_checked(resource, object, MANAGER, Mode::DryRun, strict).await
+        self.cluster.apply_checked(resource, object, MANAGER, DryRunMode::DryRun, strict).await
     }
 
-    async fn try_to_replace(&self, member: &Member, live: &Object) -> Result<Object, ClusterError> {
+    async fn try_to_replace(
+        &self,
+        member: &ManifestObject,
+        live: &Object,
+    ) -> Result<Object, ClusterError> {
         let mut whole = member.object.clone();
         if let Some(version) = live.meta("resourceVersion").cloned() {
             whole.metadata_mut().insert("resourceVersion".to_owned(), version);
@@ -215,8 +222,8 @@ impl Comparison<'_> {
     }
 
     /// An object that only the revision before has; nothing if it is gone, or another release has it.
-    async fn removed(&self, member: &Member) -> Option<Result<ComparisonResult, String>> {
-        let Member { id, resource, .. } = member;
+    async fn removed(&self, member: &ManifestObject) -> Option<Result<ComparisonResult, String>> {
+        let ManifestObject { id, resource, .. } = member;
         let live = match self.cluster.get(resource, &id.namespace, &id.name).await {
             Ok(live) => live?,
             Err(error) => return Some(Err(self.refused(id, &error))),
@@ -226,7 +233,7 @@ impl Comparison<'_> {
         }
         Some(Ok(match live.annotation(POLICY) == Some("keep") {
             true => ComparisonResult::Skipped,
-            false => ComparisonResult::Changes(DiffChange::of(Action::Removed, &live)),
+            false => ComparisonResult::Changes(DiffChange::of(DiffAction::Removed, &live)),
         }))
     }
 

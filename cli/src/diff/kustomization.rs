@@ -4,23 +4,25 @@
 //! how a run compares and writes (its `executor`), switches and rules (`apply`).
 
 use anyhow::ensure;
-use apply::meta::{Ssa, expires, switches_for_apply};
-use apply::refusal::{describe, may_be_immutable};
-use apply::{Inventory, Manifest, is_owned, switches};
+use apply::dry_run_refusal::{describe, may_be_immutable};
+use apply::managed_metadata::{ServerSideApplyPolicy, expires, switches_for_apply};
+use apply::{ManifestToApply, ObjectInventory, is_owned, switches};
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
 
-use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
+use super::change::{
+    ComparisonResult, DiffAction, DiffChange, DiffReport, PendingObjects, taken_over,
+};
 use crate::render::kustomization::KustomizationBuild;
 use kustomize_controller::kustomization::MANAGER;
 use kustomize_controller::kustomization::validated_spec::DesiredKustomization;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::objects::Mode;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::crd_guard::is_definition;
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 const RECREATED: &str = "an immutable field changes: the object is deleted and created again";
 const EXPIRED: &str =
@@ -31,12 +33,12 @@ const EXPIRED: &str =
 /// # Errors
 /// Its inventory cannot be read, or nothing is built.
 pub(super) async fn diff(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     built: &KustomizationBuild,
-) -> anyhow::Result<Difference> {
+) -> anyhow::Result<DiffReport> {
     let KustomizationBuild { object, desired_kustomization, settings } = built;
     let recorded = recorded(object)?;
-    let manifests: Vec<&Manifest> = built.manifests().collect();
+    let manifests: Vec<&ManifestToApply> = built.manifests().collect();
     ensure!(
         !manifests.is_empty()
             || recorded.is_empty()
@@ -45,14 +47,15 @@ pub(super) async fn diff(
         recorded.len()
     );
     let planned = PendingObjects::of(manifests.iter().map(|manifest| &manifest.object));
-    let comparison = Comparison { cluster, object, desired_kustomization, settings, planned };
+    let comparison =
+        KustomizationComparison { cluster, object, desired_kustomization, settings, planned };
     let width = usize::from(settings.concurrent_ssa);
-    let mut difference = Difference::default();
+    let mut difference = DiffReport::default();
     let compared: Vec<_> = manifests.iter().map(|it| comparison.compare(it)).collect();
     let compared: Vec<_> = stream::iter(compared).buffered(width).collect().await;
     compared.into_iter().for_each(|it| difference.add(it));
     if object.spec.prune {
-        let wanted: Inventory =
+        let wanted: ObjectInventory =
             manifests.iter().map(|it| (it.id.clone(), it.object.gvk().version)).collect();
         let stale = recorded.minus(&wanted);
         let removed: Vec<_> =
@@ -64,11 +67,11 @@ pub(super) async fn diff(
 }
 
 /// What the Kustomization has applied.
-fn recorded(object: &Kustomization) -> anyhow::Result<Inventory> {
+fn recorded(object: &Kustomization) -> anyhow::Result<ObjectInventory> {
     let entries = object.status.as_ref().and_then(|status| status.inventory.as_ref());
     let entries = entries.into_iter().flat_map(|it| &it.entries);
     let entries: Vec<_> = entries.map(|it| (it.id.clone(), it.version.clone())).collect();
-    let (recorded, unreadable) = Inventory::from_entries(&entries);
+    let (recorded, unreadable) = ObjectInventory::from_entries(&entries);
     ensure!(
         unreadable.is_empty(),
         "status.inventory has invalid entries: {}; correct or remove them",
@@ -78,20 +81,21 @@ fn recorded(object: &Kustomization) -> anyhow::Result<Inventory> {
 }
 
 /// What objects are compared with, and by which rules.
-struct Comparison<'c> {
-    cluster: &'c Cluster,
+struct KustomizationComparison<'c> {
+    cluster: &'c ClusterConnection,
     object: &'c Kustomization,
     desired_kustomization: &'c DesiredKustomization,
-    settings: &'c Settings,
+    settings: &'c OperatorSettings,
     planned: PendingObjects,
 }
 
-impl Comparison<'_> {
+impl KustomizationComparison<'_> {
     /// How an object would change; the error says why it cannot be compared.
-    async fn compare(&self, manifest: &Manifest) -> Result<ComparisonResult, String> {
-        let Manifest { id, object, .. } = manifest;
-        let created =
-            |note| ComparisonResult::Changes(DiffChange::of(Action::Created, object).noted(note));
+    async fn compare(&self, manifest: &ManifestToApply) -> Result<ComparisonResult, String> {
+        let ManifestToApply { id, object, .. } = manifest;
+        let created = |note| {
+            ComparisonResult::Changes(DiffChange::of(DiffAction::Created, object).noted(note))
+        };
         let resource = match self.cluster.resource(&object.gvk()).await {
             Ok(resource) => resource,
             Err(ClusterError::NoSuchKind { .. }) if self.planned.has_kind_of(object) => {
@@ -127,10 +131,10 @@ impl Comparison<'_> {
 
     async fn try_to_apply(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         object: &Object,
     ) -> Result<Object, ClusterError> {
-        self.cluster.apply(resource, object, MANAGER, Mode::DryRun).await
+        self.cluster.apply(resource, object, MANAGER, DryRunMode::DryRun).await
     }
 
     fn was_applied(&self, id: &ObjectId) -> bool {
@@ -144,15 +148,15 @@ impl Comparison<'_> {
 
     async fn changed(
         &self,
-        manifest: &Manifest,
-        resource: &Resource,
+        manifest: &ManifestToApply,
+        resource: &ApiResourceLocation,
         live: Object,
         dry: Object,
     ) -> Result<ComparisonResult, String> {
-        let Manifest { id, object, .. } = manifest;
+        let ManifestToApply { id, object, .. } = manifest;
         let rules = &self.desired_kustomization.ignore;
         let overrides = &self.settings.override_manager;
-        let is_merged = switches_for_apply(object, Some(&live)).ssa == Ssa::Merge;
+        let is_merged = switches_for_apply(object, Some(&live)).ssa == ServerSideApplyPolicy::Merge;
         let taken = rules.take_over(object, &live, MANAGER, overrides).filter(|_| !is_merged);
         if taken.is_none() && !rules.have_drifted(&live, &dry) {
             return Ok(ComparisonResult::Same);
@@ -173,12 +177,12 @@ impl Comparison<'_> {
     /// A dry-run that was refused: the object is recreated if that was asked for and would help.
     async fn recreated(
         &self,
-        manifest: &Manifest,
-        resource: &Resource,
+        manifest: &ManifestToApply,
+        resource: &ApiResourceLocation,
         live: Option<Object>,
         error: &ClusterError,
     ) -> Result<ComparisonResult, String> {
-        let Manifest { id, object, .. } = manifest;
+        let ManifestToApply { id, object, .. } = manifest;
         let force = self.object.spec.force || switches_for_apply(object, live.as_ref()).force;
         let may_be_recreated = force && !is_definition(object);
         let is_immutable = may_be_immutable(word(error), &error.to_string());
@@ -193,7 +197,7 @@ impl Comparison<'_> {
         probe.metadata_mut().insert("name".into(), name.into());
         match self.try_to_apply(resource, &probe).await {
             Ok(_) => {
-                let change = DiffChange::of(Action::Recreated, &live);
+                let change = DiffChange::of(DiffAction::Recreated, &live);
                 Ok(ComparisonResult::Changes(change.noted(Some(RECREATED))))
             }
             Err(_) => Err(self.refused(id, error)),
@@ -219,7 +223,7 @@ impl Comparison<'_> {
         }
         Some(Ok(match switches(&live).skips_prune() {
             true => ComparisonResult::Skipped,
-            false => ComparisonResult::Changes(DiffChange::of(Action::Removed, &live)),
+            false => ComparisonResult::Changes(DiffChange::of(DiffAction::Removed, &live)),
         }))
     }
 

@@ -5,22 +5,22 @@
 
 use jiff::Timestamp;
 use objects::{Gvk, Object};
-use release::target::ReleaseTarget;
+use release::release_target::ReleaseTarget;
 use serde_json::{Value, json};
 
-use crate::scope::Site;
+use crate::command_scope::CommandScope;
 
 /// What the status of a record begins with while its operation is under way, or after one that did not end.
 const PENDING: &str = "pending-";
 
 /// Where Helm has the records of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RecordPlace {
+pub(super) struct ReleaseRecordLocation {
     namespace: String,
     name: String,
 }
 
-impl RecordPlace {
+impl ReleaseRecordLocation {
     /// The records of a HelmRelease, or of the release of a Helmfile that `row` is about; none for what is in another cluster
     /// or has no records.
     pub(super) fn of(object: &Object, row: Option<&Value>) -> Option<Self> {
@@ -51,7 +51,7 @@ impl RecordPlace {
     /// The records may not be read, so that it is not known whether there are any.
     pub(super) async fn unlisted(
         &self,
-        site: &Site,
+        site: &CommandScope,
         history: &[Value],
     ) -> anyhow::Result<Vec<Value>> {
         let secrets = site.cluster.resource(&Gvk::new("v1", "Secret")).await?;
@@ -102,8 +102,8 @@ mod tests {
             record("3", "pending-upgrade"),
         ];
         let (cluster, _) = with_objects(records).await;
-        let site = Site { cluster, namespace: "apps".to_owned() };
-        let place = RecordPlace::of(&release(&json!({})), None).unwrap();
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let place = ReleaseRecordLocation::of(&release(&json!({})), None).unwrap();
         let history = [json!({"version": 2, "status": "deployed"})];
         let old = json!({"version": 1, "status": "superseded", "action": null,
             "lastDeployed": "2026-11-24T12:00:00Z"});
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn records_are_where_the_spec_or_the_row_has_them() {
         let of = |spec: &Value, row: Option<&Value>| {
-            let place = RecordPlace::of(&release(spec), row);
+            let place = ReleaseRecordLocation::of(&release(spec), row);
             place.map(|it| format!("{}/{}", it.namespace, it.name))
         };
         assert_eq!(of(&json!({}), None).as_deref(), Some("apps/web"));

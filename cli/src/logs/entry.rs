@@ -5,11 +5,11 @@
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 
-use windlass_cli_runtime::table::{Colour, Screen, clean_line};
+use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean_line};
 
 /// How severe a line is, the most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(super) enum Level {
+pub(super) enum LogLevel {
     /// Something failed
     Error,
     /// What was done
@@ -22,7 +22,7 @@ pub(super) enum Level {
 
 /// Which lines are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Selection {
+pub(super) struct LogLineSelection {
     /// Of one of these kinds; any if there are none.
     pub(super) kinds: Vec<String>,
     /// Of objects in this namespace.
@@ -32,10 +32,10 @@ pub(super) struct Selection {
     /// So severe or more.
     ///
     /// Differs(flux): there it is this level alone.
-    pub(super) level: Option<Level>,
+    pub(super) level: Option<LogLevel>,
 }
 
-impl Selection {
+impl LogLineSelection {
     fn is_about_objects(&self) -> bool {
         !self.kinds.is_empty() || self.namespace.is_some() || self.name.is_some()
     }
@@ -47,7 +47,7 @@ impl Selection {
             return (!self.is_about_objects()).then(|| LogEntry::Plain(line.to_owned()));
         };
         let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default();
-        let level = Level::from_str(text("level"), true).unwrap_or(Level::Error);
+        let level = LogLevel::from_str(text("level"), true).unwrap_or(LogLevel::Error);
         let is_kind = |kind: &String| kind.eq_ignore_ascii_case(text("controllerKind"));
         let is_wanted = (self.kinds.is_empty() || self.kinds.iter().any(is_kind))
             && self.namespace.as_ref().is_none_or(|it| it == text("namespace"))
@@ -76,14 +76,14 @@ const PLACED: [&str; 7] = ["ts", "level", "msg", "controllerKind", "namespace", 
 
 impl LogEntry {
     /// One line for people: time, level, object, message, then everything else.
-    pub(super) fn text(&self, on: Screen) -> String {
+    pub(super) fn text(&self, on: TerminalScreen) -> String {
         let fields = match self {
             Self::Plain(line) => return clean_line(line),
             Self::Fields(fields) => fields,
         };
         let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default();
         let level = text("level");
-        let colour = (level == "error").then_some(Colour::Bad);
+        let colour = (level == "error").then_some(TextColour::Bad);
         let mut out = format!(
             "{} {}",
             clean_line(text("ts")),
@@ -123,40 +123,46 @@ mod tests {
     const STARTED: &str =
         r#"{"ts":"2026-11-24T12:00:00.000Z","level":"info","msg":"started","version":"1.0.0"}"#;
 
-    fn is_wanted(selection: &Selection, line: &str) -> bool {
+    fn is_wanted(selection: &LogLineSelection, line: &str) -> bool {
         selection.entry(line).is_some()
     }
 
     #[test]
     fn a_line_has_time_level_object_and_message() {
-        let text = |on: Screen| {
-            let lines = [LINE, STARTED, "thread 'main' panicked\u{7}"]
-                .map(|line| format!("{}\n", Selection::default().entry(line).unwrap().text(on)));
+        let text = |on: TerminalScreen| {
+            let lines = [LINE, STARTED, "thread 'main' panicked\u{7}"].map(|line| {
+                format!("{}\n", LogLineSelection::default().entry(line).unwrap().text(on))
+            });
             lines.concat()
         };
-        let on = |width| text(Screen { width, is_coloured: false });
+        let on = |width| text(TerminalScreen { width, is_coloured: false });
         // Lines are for grep: they are not cut.
         assert_eq!(on(Some(80)), on(None));
         expect_test::expect_file!["../goldens/logs.txt"].assert_eq(&on(None));
-        assert!(text(Screen { width: None, is_coloured: true }).contains("\u{1b}[31merror"));
+        assert!(
+            text(TerminalScreen { width: None, is_coloured: true }).contains("\u{1b}[31merror")
+        );
     }
 
     #[test]
     fn lines_are_selected_by_object_and_level() {
-        let all = Selection::default;
-        let of = |kind: &str| Selection { kinds: vec![kind.to_owned()], ..all() };
+        let all = LogLineSelection::default;
+        let of = |kind: &str| LogLineSelection { kinds: vec![kind.to_owned()], ..all() };
         assert!(is_wanted(&of("kustomization"), LINE) && !is_wanted(&of("HelmRelease"), LINE));
         assert!(!is_wanted(&of("Kustomization"), STARTED));
-        let within = |namespace: &str| Selection { namespace: Some(namespace.into()), ..all() };
+        let within =
+            |namespace: &str| LogLineSelection { namespace: Some(namespace.into()), ..all() };
         assert!(is_wanted(&within("apps"), LINE) && !is_wanted(&within("other"), LINE));
-        let named = |name: &str| Selection { name: Some(name.into()), ..all() };
+        let named = |name: &str| LogLineSelection { name: Some(name.into()), ..all() };
         assert!(is_wanted(&named("web"), LINE) && !is_wanted(&named("we"), LINE));
-        let level = |level| Selection { level: Some(level), ..all() };
-        assert!(is_wanted(&level(Level::Error), LINE) && is_wanted(&level(Level::Debug), LINE));
-        assert!(!is_wanted(&level(Level::Error), STARTED));
+        let level = |level| LogLineSelection { level: Some(level), ..all() };
+        assert!(
+            is_wanted(&level(LogLevel::Error), LINE) && is_wanted(&level(LogLevel::Debug), LINE)
+        );
+        assert!(!is_wanted(&level(LogLevel::Error), STARTED));
         // A panic is never hidden by a level, and is about no object.
         assert!(
-            is_wanted(&level(Level::Error), "panicked") && !is_wanted(&named("web"), "panicked")
+            is_wanted(&level(LogLevel::Error), "panicked") && !is_wanted(&named("web"), "panicked")
         );
     }
 }

@@ -9,9 +9,9 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
-use crate::fact_source::{self, AT_ONCE};
-use crate::kind::ResourceArgument;
-use crate::scope::Site;
+use crate::cluster_facts::{self, AT_ONCE};
+use crate::command_scope::CommandScope;
+use crate::kind_argument::ResourceArgument;
 use windlass_cli_installation::check::OURS;
 
 /// How many containers are read at once.
@@ -25,7 +25,7 @@ const MANAGER: &str = "manager";
 
 /// A container that has printed lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Container {
+pub(super) struct LoggingContainer {
     pub(super) namespace: String,
     pub(super) pod: String,
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) struct Container {
 /// Containers, and what is said beside their lines.
 #[derive(Debug, Default)]
 pub(super) struct LogTargets {
-    pub(super) containers: Vec<Container>,
+    pub(super) containers: Vec<LoggingContainer>,
     /// Containers that have not printed anything yet, and why.
     pub(super) silent: Vec<String>,
     /// What may not be read, or is too much.
@@ -60,7 +60,7 @@ impl LogTargets {
                         pod.id().subject()
                     )),
                     None if self.containers.len() >= MOST_CONTAINERS => self.more += 1,
-                    None => self.containers.push(Container {
+                    None => self.containers.push(LoggingContainer {
                         namespace: pod.namespace().to_owned(),
                         pod: pod.name().to_owned(),
                         name: name.to_owned(),
@@ -109,7 +109,10 @@ fn silence(status: Option<&Value>) -> Option<String> {
 ///
 /// # Errors
 /// Pods cannot be listed.
-pub(super) async fn of_windlass(site: &Site, namespace: &str) -> anyhow::Result<LogTargets> {
+pub(super) async fn of_windlass(
+    site: &CommandScope,
+    namespace: &str,
+) -> anyhow::Result<LogTargets> {
     let mut found = LogTargets::default();
     pods(site, namespace, OURS, &mut found).await?;
     Ok(found.ended().only(MANAGER))
@@ -119,7 +122,7 @@ pub(super) async fn of_windlass(site: &Site, namespace: &str) -> anyhow::Result<
 ///
 /// # Errors
 /// The API server did not respond.
-pub(super) async fn of_object(site: &Site, object: Object) -> anyhow::Result<LogTargets> {
+pub(super) async fn of_object(site: &CommandScope, object: Object) -> anyhow::Result<LogTargets> {
     let mut found = LogTargets::default();
     let mut seen = BTreeSet::from([object.id()]);
     let mut pending = VecDeque::from([object]);
@@ -170,9 +173,9 @@ fn may_have_pods(id: &ObjectId) -> bool {
     }
 }
 
-async fn read(site: &Site, ids: Vec<ObjectId>, found: &mut LogTargets) -> Vec<Object> {
+async fn read(site: &CommandScope, ids: Vec<ObjectId>, found: &mut LogTargets) -> Vec<Object> {
     let reads = ids.into_iter().map(|id| async {
-        let read = fact_source::read(&site.cluster, &id).await;
+        let read = cluster_facts::read(&site.cluster, &id).await;
         (id, read)
     });
     let mut objects = Vec::new();
@@ -187,7 +190,7 @@ async fn read(site: &Site, ids: Vec<ObjectId>, found: &mut LogTargets) -> Vec<Ob
 }
 
 async fn pods(
-    site: &Site,
+    site: &CommandScope,
     namespace: &str,
     selector: &str,
     found: &mut LogTargets,
@@ -205,7 +208,7 @@ async fn pods(
 
 /// The Jobs of a CronJob.
 async fn jobs(
-    site: &Site,
+    site: &CommandScope,
     owner: &ObjectId,
     found: &mut LogTargets,
 ) -> anyhow::Result<Vec<Object>> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use sources::ignore::{IGNORE_FILE, Matcher};
+use sources::ignore::{IGNORE_FILE, IgnoreMatcher};
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 /// How many files and folders are searched for ignore files.
@@ -20,7 +20,7 @@ const OF_GIT: &str = ".git";
 /// `.sourceignore` excludes.
 pub(super) struct Checkout {
     root: PathBuf,
-    ignored: Matcher,
+    ignored: IgnoreMatcher,
 }
 
 impl Checkout {
@@ -37,9 +37,9 @@ impl Checkout {
             Some(root) => (root, wanted),
             None => (real, RelPath::root()),
         };
-        let nothing = Matcher::without_defaults(None, None)?;
+        let nothing = IgnoreMatcher::without_defaults(None, None)?;
         let all = Self { root, ignored: nothing };
-        let ignored = Matcher::new(&all.ignore_files(&folder)?, None)?;
+        let ignored = IgnoreMatcher::new(&all.ignore_files(&folder)?, None)?;
         Ok((Self { ignored, ..all }, folder))
     }
 

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use crds::helm::{CrdsPolicy, HelmRelease};
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::Map;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
+use golang::work_meter::StopSignal;
 use helm::chart::Chart;
-use helm::env::{Env, Lookup, LookupQuery};
-use helm::render::{Mode as Templates, Release};
+use helm::render::{ReleaseToRender, RenderMode as Templates};
+use helm::render_environment::{ClusterLookup, LookupQuery, RenderEnvironment};
 use helm::template::{RenderRequest, render};
-use objects::{Masking, Object};
-use release::target::{self, ReleaseTarget, TargetChange};
-use release::{Action as Operation, Record, ReleaseSpec};
+use objects::{Object, SecretMasking};
+use release::release_target::{self, ReleaseTarget, TargetChange};
+use release::{OperationKind as Operation, ReleaseRecord, ReleaseSpec};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
@@ -29,12 +29,12 @@ use helm_controller::release_runner::chart::of_archive;
 use helm_controller::release_runner::manifest_objects;
 use helm_controller::release_runner::postrender::PostRenderers;
 use helm_controller::release_runner::render;
-use helm_controller::release_runner::storage::{Storage, StorageError};
+use helm_controller::release_runner::storage::{ReleaseStorage, StorageError};
 use windlass_cli_helm::template::load_chart;
-use windlass_cluster::Cluster;
+use windlass_cluster::ClusterConnection;
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// How long the API server may take to respond to a `lookup`.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
@@ -43,7 +43,7 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
 pub(crate) struct RenderedHelmRelease {
     pub(crate) target: ReleaseTarget,
     /// The revision that the operation begins with.
-    pub(crate) base: Option<Arc<Record>>,
+    pub(crate) base: Option<Arc<ReleaseRecord>>,
     pub(crate) operation: Operation,
     pub(crate) options: ActionOptions,
     /// The definitions in `crds` that the operation writes.
@@ -52,8 +52,8 @@ pub(crate) struct RenderedHelmRelease {
     pub(crate) objects: Vec<Object>,
     /// Those of hooks.
     pub(crate) hooks: Vec<Object>,
-    pub(crate) secrets: Masking,
-    pub(crate) settings: Settings,
+    pub(crate) secrets: SecretMasking,
+    pub(crate) settings: OperatorSettings,
 }
 
 /// Renders a HelmRelease with the values of the cluster: for an upgrade, or an installation where there is no release.
@@ -61,10 +61,10 @@ pub(crate) struct RenderedHelmRelease {
 /// # Errors
 /// It cannot be rendered, or is released to another cluster.
 pub(crate) async fn render_release(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     object: Object,
     given: &ArtifactOrigin,
-    settings: Settings,
+    settings: OperatorSettings,
 ) -> anyhow::Result<RenderedHelmRelease> {
     let object: HelmRelease = typed(object)?;
     ensure!(
@@ -76,7 +76,7 @@ pub(crate) async fn render_release(
     let values = values.map_err(outcome_error)?;
     let spec = read_without_chart(&object, &settings);
     let target = &spec.release.target;
-    let storage = Storage::new(cluster, &target.storage_namespace, &target.name, "").await;
+    let storage = ReleaseStorage::new(cluster, &target.storage_namespace, &target.name, "").await;
     let revisions = storage.map_err(StorageError::into_cluster)?.revisions().await;
     let revisions = revisions.map_err(StorageError::into_cluster)?;
     if let Some(broken) = revisions.unreadable_last() {
@@ -96,10 +96,10 @@ pub(crate) async fn render_release(
         CrdsPolicy::Skip => Vec::new(),
         CrdsPolicy::Create | CrdsPolicy::CreateReplace => definitions(&chart)?,
     };
-    let rendering = Rendering {
+    let rendering = HelmReleaseRendering {
         chart,
         config,
-        release: Release {
+        release: ReleaseToRender {
             name: target.name.clone(),
             namespace: target.namespace.clone(),
             revision: last + 1,
@@ -132,10 +132,10 @@ pub(crate) async fn render_release(
 
 /// The chart. That of a HelmChart has its `valuesFiles` already.
 async fn chart(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     object: &HelmRelease,
     given: &ArtifactOrigin,
-    settings: &Settings,
+    settings: &OperatorSettings,
 ) -> anyhow::Result<Chart> {
     match given {
         ArtifactOrigin::Local(path) => {
@@ -159,7 +159,8 @@ async fn chart(
 fn is_in_place(object: &HelmRelease, spec: &ReleaseSpec, chart: &Chart) -> anyhow::Result<()> {
     let known = status::read(object);
     let name = &chart.metadata.name;
-    let changed = target::change(&spec.target, name, &known.storage_namespace, &known.history);
+    let changed =
+        release_target::change(&spec.target, name, &known.storage_namespace, &known.history);
     let may_be_renamed = spec.upgrade.in_place_chart_name_change;
     match changed.filter(|it| *it != TargetChange::Chart || !may_be_renamed) {
         None => Ok(()),
@@ -182,26 +183,26 @@ fn definitions(chart: &Chart) -> anyhow::Result<Vec<Object>> {
 }
 
 /// What is rendered.
-struct Rendering {
+struct HelmReleaseRendering {
     chart: Chart,
-    config: Map,
-    release: Release,
+    config: GoMap,
+    release: ReleaseToRender,
     skip_schema: bool,
     post: PostRenderers,
 }
 
-impl Rendering {
+impl HelmReleaseRendering {
     /// The manifests, and those of hooks.
     fn manifests(
         self,
-        cluster: Cluster,
+        cluster: ClusterConnection,
         runtime: Handle,
         served: &ServerCapabilities,
     ) -> Result<(String, String), String> {
         let Self { chart, config, release, skip_schema, post } = self;
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
-        let env = env(served, stop, Finder { cluster, runtime, limit });
+        let env = env(served, stop, UserClusterLookup { cluster, runtime, limit });
         let rendered = post.with(|post_render| {
             let request = RenderRequest {
                 chart,
@@ -223,14 +224,18 @@ impl Rendering {
     }
 }
 
-fn env(served: &ServerCapabilities, stop: Stop, finder: Finder) -> Env {
+fn env(
+    served: &ServerCapabilities,
+    stop: StopSignal,
+    finder: UserClusterLookup,
+) -> RenderEnvironment {
     let now = jiff::Timestamp::now();
-    let local = Zone::fixed("UTC", 0);
+    let local = GoTimeZone::fixed("UTC", 0);
     let capabilities = served.to_helm();
-    Env {
-        now: Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), local.clone()),
+    RenderEnvironment {
+        now: GoTime::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), local.clone()),
         local,
-        random: Arc::new(windlass_runtime::random::fill),
+        random: Arc::new(windlass_runtime::random_bytes::fill),
         capabilities: Arc::new(capabilities),
         cluster: Some(Arc::new(finder)),
         stop,
@@ -239,13 +244,13 @@ fn env(served: &ServerCapabilities, stop: Stop, finder: Finder) -> Env {
 }
 
 /// What `lookup` finds, in the name of the user.
-struct Finder {
-    cluster: Cluster,
+struct UserClusterLookup {
+    cluster: ClusterConnection,
     runtime: Handle,
     limit: Arc<TimeLimit>,
 }
 
-impl Lookup for Finder {
+impl ClusterLookup for UserClusterLookup {
     fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
         let asked =
             async { tokio::time::timeout(LOOKUP_LIMIT, render::find(&self.cluster, wanted)).await };

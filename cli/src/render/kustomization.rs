@@ -3,7 +3,7 @@
 //! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), how that compares with the cluster (`diff`).
 
 use anyhow::{Context as _, ensure};
-use apply::Manifest;
+use apply::ManifestToApply;
 use crds::kustomize::Kustomization;
 use objects::Object;
 use sources::archive::{ExtractOptions, extract};
@@ -11,15 +11,15 @@ use tree::{FileTree, RelPath};
 
 use super::checkout::Checkout;
 use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
-use kustomize_controller::kustomization::inputs::Inputs;
-use kustomize_controller::kustomization::scope::scoped;
+use kustomize_controller::kustomization::build_inputs::KustomizationInputs;
+use kustomize_controller::kustomization::cluster_scope::scoped;
 use kustomize_controller::kustomization::validated_spec::{
-    self, BuildRequest, DesiredKustomization, Servers,
+    self, BuildRequest, DesiredKustomization, RemoteServerAccess,
 };
-use windlass_cluster::Cluster;
-use windlass_runtime::build::bases::Bases;
-use windlass_runtime::build::key_services::KeyServices;
-use windlass_serve::settings::Settings;
+use windlass_cluster::ClusterConnection;
+use windlass_runtime::build::bases::RemoteBaseAccess;
+use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_serve::settings::OperatorSettings;
 
 /// Why bases on other servers are not fetched.
 const NO_BASES: &str = "remote bases are not fetched by this command";
@@ -31,27 +31,27 @@ const NO_SERVICES: &str = "this command decrypts with age and OpenPGP keys only"
 pub(crate) struct KustomizationBuild {
     pub(crate) object: Kustomization,
     pub(crate) desired_kustomization: DesiredKustomization,
-    pub(crate) settings: Settings,
+    pub(crate) settings: OperatorSettings,
 }
 
 impl KustomizationBuild {
     /// What is built, in the order in which it is applied.
-    pub(crate) fn manifests(&self) -> impl Iterator<Item = &Manifest> {
+    pub(crate) fn manifests(&self) -> impl Iterator<Item = &ManifestToApply> {
         self.desired_kustomization.desired.stages.iter().flat_map(|stage| &stage.objects)
     }
 }
 
-type Tree = Box<dyn FileTree + Send>;
+type BoxedFileTree = Box<dyn FileTree + Send>;
 
 /// Builds a Kustomization with the ConfigMaps and Secrets of the cluster.
 ///
 /// # Errors
 /// It cannot be built, or is applied to another cluster.
 pub(crate) async fn build(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     object: Object,
     given: &ArtifactOrigin,
-    settings: Settings,
+    settings: OperatorSettings,
 ) -> anyhow::Result<KustomizationBuild> {
     let mut object: Kustomization = typed(object)?;
     let spec = &object.spec;
@@ -60,17 +60,18 @@ pub(crate) async fn build(
         "it is applied to the cluster of spec.kubeConfig, which this command does not read"
     );
     let timeouts = validated_spec::check(spec).map_err(outcome_error)?;
-    let inputs =
-        Inputs::read(&settings, &object, &mut references(cluster)).await.map_err(outcome_error)?;
+    let inputs = KustomizationInputs::read(&settings, &object, &mut references(cluster))
+        .await
+        .map_err(outcome_error)?;
     let path = spec.path.clone().unwrap_or_default();
     let (files, path, revision) = tree(cluster, given, &path).await?;
     if let Some(path) = path {
         object.spec.path = Some(path.as_str().to_owned());
     }
     let (desired_kustomization, object, settings) = on_large_stack(move || {
-        let bases = Bases::Refused(NO_BASES);
-        let keys = KeyServices::Refused(NO_SERVICES);
-        let servers = Servers { bases, keys };
+        let bases = RemoteBaseAccess::Refused(NO_BASES);
+        let keys = KeyServiceAccess::Refused(NO_SERVICES);
+        let servers = RemoteServerAccess { bases, keys };
         let request = BuildRequest {
             object: &object,
             timeouts,
@@ -92,10 +93,10 @@ pub(crate) async fn build(
 
 /// The files, where `spec.path` is in them if not where it says, and their revision.
 async fn tree(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     given: &ArtifactOrigin,
     path: &str,
-) -> anyhow::Result<(Tree, Option<RelPath>, String)> {
+) -> anyhow::Result<(BoxedFileTree, Option<RelPath>, String)> {
     match given {
         ArtifactOrigin::Local(folder) => {
             let (checkout, path) = Checkout::of(folder, path)?;

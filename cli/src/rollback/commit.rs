@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use objects::{Object, ObjectId};
-use reconcile::Rollback;
+use reconcile::ReleaseRollback;
 use serde_json::Value;
 
 use super::RollbackTarget;
-use crate::fact_source;
-use crate::scope::Site;
+use crate::cluster_facts;
+use crate::command_scope::CommandScope;
 use windlass_cli_runtime::table::cut;
 
 /// What the advice is made of besides the status, as far as the user may read it.
 #[derive(Debug, Default)]
-pub(super) struct Evidence {
+pub(super) struct CommitAdviceEvidence {
     /// Where the chart comes from, if it is a folder of a source with files.
     files: Option<ObjectId>,
     /// Values of the newest revision and of the one whose contents it has now; none if they cannot be read.
@@ -27,16 +27,23 @@ const MOST_VALUES: usize = 40;
 const MAX_VALUE_CHARACTERS: usize = 60;
 
 /// Reads what the advice is made of.
-pub(super) async fn known(site: &Site, before: &RollbackTarget, asked: Rollback) -> Evidence {
-    Evidence { files: files(site, before).await, values: values(site, before, asked).await }
+pub(super) async fn known(
+    site: &CommandScope,
+    before: &RollbackTarget,
+    asked: ReleaseRollback,
+) -> CommitAdviceEvidence {
+    CommitAdviceEvidence {
+        files: files(site, before).await,
+        values: values(site, before, asked).await,
+    }
 }
 
 /// The source of a chart that is a folder; none where a repository or registry has charts with versions.
-async fn files(site: &Site, found: &RollbackTarget) -> Option<ObjectId> {
+async fn files(site: &CommandScope, found: &RollbackTarget) -> Option<ObjectId> {
     let mut id = cause::object_references::sources(&found.owner).into_iter().next()?;
     // A HelmRelease makes a HelmChart, or refers to one.
     if id.kind == "HelmChart" {
-        let chart = fact_source::read(&site.cluster, &id).await.ok()??;
+        let chart = cluster_facts::read(&site.cluster, &id).await.ok()??;
         id = cause::object_references::sources(&chart).into_iter().next()?;
     }
     matches!(id.kind.as_str(), "GitRepository" | "Bucket" | "HTTPArchive" | "ExternalArtifact")
@@ -44,7 +51,11 @@ async fn files(site: &Site, found: &RollbackTarget) -> Option<ObjectId> {
 }
 
 /// The values of both revisions, from the records of Helm.
-async fn values(site: &Site, found: &RollbackTarget, asked: Rollback) -> Option<[Value; 2]> {
+async fn values(
+    site: &CommandScope,
+    found: &RollbackTarget,
+    asked: ReleaseRollback,
+) -> Option<[Value; 2]> {
     if found.is_remote() {
         return None;
     }
@@ -67,8 +78,8 @@ pub(super) fn advice(
     done: &RollbackTarget,
     made: &Value,
     before: &RollbackTarget,
-    asked: Rollback,
-    known: &Evidence,
+    asked: ReleaseRollback,
+    known: &CommitAdviceEvidence,
 ) -> String {
     let newest = done.revision(asked.from).or_else(|| before.revision(asked.from));
     let newest = newest.unwrap_or_default();
@@ -80,7 +91,12 @@ pub(super) fn advice(
 }
 
 /// What to do about the chart.
-fn chart(done: &RollbackTarget, made: &Value, newest: &Value, known: &Evidence) -> Vec<String> {
+fn chart(
+    done: &RollbackTarget,
+    made: &Value,
+    newest: &Value,
+    known: &CommitAdviceEvidence,
+) -> Vec<String> {
     let chart = text(made, "chartName");
     let version = text(made, "chartVersion");
     let spec = done.owner.get("spec").cloned().unwrap_or_default();
@@ -140,8 +156,8 @@ fn changed_values(
     done: &RollbackTarget,
     made: &Value,
     newest: &Value,
-    asked: Rollback,
-    known: &Evidence,
+    asked: ReleaseRollback,
+    known: &CommitAdviceEvidence,
 ) -> Vec<String> {
     if made["configDigest"] == newest["configDigest"] {
         return vec!["  the values are the same in both revisions".to_owned()];
@@ -168,13 +184,13 @@ fn changed_values(
 }
 
 /// A value that is another one in both revisions.
-struct Difference {
+struct RevisionValueDifference {
     path: Vec<String>,
     from: Option<Value>,
     to: Option<Value>,
 }
 
-impl Difference {
+impl RevisionValueDifference {
     /// One line. What may come from a Secret is not printed.
     fn line(&self, owner: &Object) -> String {
         let is_hidden = may_be_secret(owner, &self.path);
@@ -200,11 +216,20 @@ fn may_be_secret(owner: &Object, path: &[String]) -> bool {
     (secrets.next().is_some() || owner.kind() == "Helmfile") && own.is_none()
 }
 
-fn differences(path: &mut Vec<String>, from: &Value, to: &Value, found: &mut Vec<Difference>) {
+fn differences(
+    path: &mut Vec<String>,
+    from: &Value,
+    to: &Value,
+    found: &mut Vec<RevisionValueDifference>,
+) {
     let (Value::Object(before), Value::Object(after)) = (from, to) else {
         if from != to {
             let some = |value: &Value| Some(value.clone());
-            found.push(Difference { path: path.clone(), from: some(from), to: some(to) });
+            found.push(RevisionValueDifference {
+                path: path.clone(),
+                from: some(from),
+                to: some(to),
+            });
         }
         return;
     };
@@ -216,7 +241,7 @@ fn differences(path: &mut Vec<String>, from: &Value, to: &Value, found: &mut Vec
             (from, to) => {
                 let from = from.cloned();
                 let to = to.cloned();
-                found.push(Difference { path: path.clone(), from, to });
+                found.push(RevisionValueDifference { path: path.clone(), from, to });
             }
         }
         path.pop();
@@ -235,10 +260,10 @@ mod tests {
     use super::super::tests::{release, revision};
     use super::*;
 
-    fn check_advice(spec: &Value, made: &Value, known: &Evidence, expected: &Expect) {
+    fn check_advice(spec: &Value, made: &Value, known: &CommitAdviceEvidence, expected: &Expect) {
         let before =
             [revision(5, "deployed", "2.0.0", "b"), revision(4, "superseded", "1.0.0", "a")];
-        let asked = Rollback { from: 5, to: 4 };
+        let asked = ReleaseRollback { from: 5, to: 4 };
         expected.assert_eq(&advice(
             &release(spec, &[]),
             made,
@@ -251,7 +276,7 @@ mod tests {
     #[test]
     fn the_advice_names_what_to_commit() {
         let made = revision(6, "deployed", "1.0.0", "a");
-        let none = Evidence::default();
+        let none = CommitAdviceEvidence::default();
         let chart = json!({"chart": {"spec": {"chart": "shop"}}});
         check_advice(
             &chart,
@@ -290,7 +315,7 @@ mod tests {
     #[test]
     fn a_chart_of_a_repository_of_files_is_reverted_there() {
         let source = ObjectId::new("apps", "charts", "source.toolkit.fluxcd.io", "GitRepository");
-        let known = Evidence { files: Some(source), values: None };
+        let known = CommitAdviceEvidence { files: Some(source), values: None };
         let chart = json!({"chart": {"spec": {"chart": "./charts/shop", "version": "1.0.0"}}});
         check_advice(
             &chart,
@@ -311,7 +336,7 @@ mod tests {
             json!({"image": {"tag": "2"}, "password": "new", "replicas": 3, "same": [1]}),
             json!({"image": {"tag": "1"}, "password": "old", "extra": true, "same": [1]}),
         ];
-        let known = Evidence { files: None, values: Some(values) };
+        let known = CommitAdviceEvidence { files: None, values: Some(values) };
         let spec = json!({"chart": {"spec": {"chart": "shop"}}, "valuesFrom": [{"kind": "Secret", "name": "s"}],
             "values": {"image": {"tag": "2"}, "replicas": 3}});
         check_advice(

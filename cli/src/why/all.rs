@@ -5,22 +5,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cause::incident::first_of_cycles;
-use cause::{Advice, Cause, Problem, QueryAnswers, State, Why, condition, object_references};
+use cause::{
+    CauseAdvice, CauseKind, ExaminedObjectState, QueryAnswers, RootCause, StateExplanation,
+    condition, object_references,
+};
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};
 use reconcile::Time;
 use serde::{Serialize, Serializer};
 
 use super::Args;
-use crate::fact_source::Facts;
-use crate::kind::{self, ResourceArgument};
+use crate::cluster_facts::ClusterFactSource;
+use crate::command_scope::{CommandScope, say_left_out};
+use crate::kind_argument::{self, ResourceArgument};
 use crate::live_objects::{AppliedObjects, ReportedObjects};
 use crate::output::report;
-use crate::scope::{Site, say_left_out};
-use windlass_cli_installation::operators;
+use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::print;
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{Colour, Screen, age, clean, cut_within};
+use windlass_cli_runtime::table::{TerminalScreen, TextColour, age, clean, cut_within};
 
 /// Where objects are that no namespace limits.
 const EVERYWHERE: &str = "in all namespaces";
@@ -42,12 +45,12 @@ const MOST_WARNINGS: usize = 20;
 
 /// Objects that are not ready for one cause.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Group {
+struct CauseGroup {
     cause: String,
     #[serde(serialize_with = "moment")]
     since: Option<Time>,
     objects: Vec<String>,
-    advice: Option<Advice>,
+    advice: Option<CauseAdvice>,
 }
 
 #[expect(clippy::ref_option, reason = "serde calls it so")]
@@ -58,7 +61,7 @@ fn moment<S: Serializer>(at: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
 /// Everything that was found.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Overview {
+struct UnreadyObjectsOverview {
     /// How many objects were read.
     objects: usize,
     /// How many objects that they applied were examined.
@@ -72,7 +75,7 @@ struct Overview {
     suspended: usize,
     /// How many of those that are not ready were not explained.
     unexplained: usize,
-    causes: Vec<Group>,
+    causes: Vec<CauseGroup>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     remarks: Vec<String>,
     /// What this user may not list.
@@ -85,15 +88,15 @@ struct Overview {
 /// # Errors
 /// The API server did not respond.
 pub(super) async fn run(
-    site: Site,
+    site: CommandScope,
     args: &Args,
     targets: &[ResourceArgument],
 ) -> anyhow::Result<ExitCode> {
     let now = jiff::Timestamp::now();
     let site = site.everywhere(args.scope.all_namespaces);
     let labels = &args.scope.labels;
-    let mut facts = Facts::new(&site.cluster);
-    let mut overview = Overview::default();
+    let mut facts = ClusterFactSource::new(&site.cluster);
+    let mut overview = UnreadyObjectsOverview::default();
     let mut listed = ListedObjects::default();
     for target in targets {
         let refused = site.list(target, labels, |objects| {
@@ -125,11 +128,11 @@ pub(super) async fn run(
     for id in suspects.iter().take(MOST_EXPLAINED) {
         whys.push(facts.explain(id).await?);
     }
-    let doubt = operators::doubt(&site.cluster, now).await;
+    let doubt = cluster_operators::doubt(&site.cluster, now).await;
     let is_unattended = doubt.as_ref().is_some_and(|doubt| doubt.is_absent);
     overview.remarks.extend(doubt.map(|doubt| doubt.text));
     let new_since = now.checked_sub(SignedDuration::from_mins(MINUTES_TO_BEGIN)).ok();
-    let facts = GroupFacts {
+    let facts = CauseGroupFacts {
         rolling_out: live.rolling_out,
         unfinished_rollbacks,
         first_of_cycle: cycles(&whys, facts.known()),
@@ -137,7 +140,7 @@ pub(super) async fn run(
     };
     overview.take(whys, &facts);
     if report(&overview, args.output)?.is_none() {
-        print(&overview.screen(&site.namespace, Screen::of_stdout(), now))?;
+        print(&overview.screen(&site.namespace, TerminalScreen::of_stdout(), now))?;
     }
     say_left_out(&overview.left_out);
     Ok(match () {
@@ -192,7 +195,7 @@ impl ListedObjects {
 
 /// What decides which objects are one group, besides what each says.
 #[derive(Debug, Default)]
-struct GroupFacts {
+struct CauseGroupFacts {
     /// Deployments that are being rolled out.
     rolling_out: BTreeSet<ObjectId>,
     /// Suspended objects of which a rollback is requested that is not done.
@@ -203,30 +206,34 @@ struct GroupFacts {
     new_since: Option<Time>,
 }
 
-impl GroupFacts {
+impl CauseGroupFacts {
     /// Whether all that is known is that something is in progress.
-    fn is_in_progress(&self, why: &Why) -> bool {
-        let is_rolling_out = |cause: &Cause| {
-            cause.problem == Problem::Health
+    fn is_in_progress(&self, why: &StateExplanation) -> bool {
+        let is_rolling_out = |cause: &RootCause| {
+            cause.problem == CauseKind::Health
                 && cause.event.is_none()
                 && self.rolling_out.contains(&cause.object)
         };
         match (why.state, &why.cause) {
-            (State::Progressing, None) => true,
-            (State::Progressing, Some(cause)) if cause.problem == Problem::NotReconciled => {
+            (ExaminedObjectState::Progressing, None) => true,
+            (ExaminedObjectState::Progressing, Some(cause))
+                if cause.problem == CauseKind::NotReconciled =>
+            {
                 let times = self.new_since.zip(cause.since);
                 times.is_some_and(|(new, since)| since > new)
             }
-            (State::Degraded, Some(cause)) => why.second.is_none() && is_rolling_out(cause),
+            (ExaminedObjectState::Degraded, Some(cause)) => {
+                why.second.is_none() && is_rolling_out(cause)
+            }
             _ => false,
         }
     }
 }
 
 /// The first object of each cycle, for those that are its members.
-fn cycles(whys: &[Why], known: &QueryAnswers) -> BTreeMap<ObjectId, ObjectId> {
+fn cycles(whys: &[StateExplanation], known: &QueryAnswers) -> BTreeMap<ObjectId, ObjectId> {
     let causes = whys.iter().filter_map(|why| why.cause.as_ref());
-    let members = causes.filter(|cause| cause.problem == Problem::Cycle).map(|it| &it.object);
+    let members = causes.filter(|cause| cause.problem == CauseKind::Cycle).map(|it| &it.object);
     let depends: BTreeMap<ObjectId, Vec<ObjectId>> = members
         .filter_map(|id| {
             let object = known.object(id)?;
@@ -249,30 +256,31 @@ fn is_suspect(object: &Object) -> bool {
     }
 }
 
-impl Overview {
+impl UnreadyObjectsOverview {
     /// Groups what was explained.
-    fn take(&mut self, whys: Vec<Why>, facts: &GroupFacts) {
-        let mut groups: BTreeMap<(Option<Problem>, String), Vec<Why>> = BTreeMap::new();
+    fn take(&mut self, whys: Vec<StateExplanation>, facts: &CauseGroupFacts) {
+        let mut groups: BTreeMap<(Option<CauseKind>, String), Vec<StateExplanation>> =
+            BTreeMap::new();
         let shared = shared(&whys);
         for why in whys {
-            self.suspended += usize::from(why.state == State::Suspended);
+            self.suspended += usize::from(why.state == ExaminedObjectState::Suspended);
             match why.state {
                 // A suspended object does not count as failing, unless it failed before.
-                State::Suspended
+                ExaminedObjectState::Suspended
                     if why.second.is_none()
                         && !facts.unfinished_rollbacks.contains(&why.object) => {}
                 // Deleted since it was listed.
-                State::Missing => {}
-                State::Ready if why.cause.is_none() => {}
+                ExaminedObjectState::Missing => {}
+                ExaminedObjectState::Ready if why.cause.is_none() => {}
                 _ if facts.is_in_progress(&why) => self.in_progress += 1,
                 _ => {
                     self.not_ready += 1;
-                    self.degraded += usize::from(why.state == State::Degraded);
+                    self.degraded += usize::from(why.state == ExaminedObjectState::Degraded);
                     groups.entry(key(&why, &shared, facts)).or_default().push(why);
                 }
             }
         }
-        let mut causes: Vec<Group> = groups.into_values().filter_map(group).collect();
+        let mut causes: Vec<CauseGroup> = groups.into_values().filter_map(group).collect();
         causes.sort_by_key(|it| std::cmp::Reverse(it.objects.len()));
         self.causes = causes;
     }
@@ -286,13 +294,13 @@ impl Overview {
     }
 
     /// What a person reads.
-    fn screen(&self, namespace: &str, on: Screen, now: Time) -> String {
+    fn screen(&self, namespace: &str, on: TerminalScreen, now: Time) -> String {
         let mut out = String::new();
-        for Group { cause, since, objects, advice } in &self.causes {
+        for CauseGroup { cause, since, objects, advice } in &self.causes {
             let since = since.map(|at| format!(" ({})", age(Some(at), now))).unwrap_or_default();
             let line = cut_within(&clean(&format!("{cause}{since}")), MAX_CAUSE_CHARACTERS);
             let line = on.wrapped(&line, 2);
-            out.push_str(&format!("{} {line}\n", on.paint("✗", Some(Colour::Bad))));
+            out.push_str(&format!("{} {line}\n", on.paint("✗", Some(TextColour::Bad))));
             let named = objects.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
             let more = objects.len().saturating_sub(MOST_NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -387,16 +395,22 @@ fn counted(objects: usize) -> String {
 }
 
 /// The objects that are the cause for others, too.
-fn shared(whys: &[Why]) -> BTreeSet<ObjectId> {
+fn shared(whys: &[StateExplanation]) -> BTreeSet<ObjectId> {
     let causes = whys.iter().filter_map(|it| Some((&it.object, &it.cause.as_ref()?.object)));
     causes.filter(|(subject, cause)| subject != cause).map(|(_, cause)| cause.clone()).collect()
 }
 
 /// By what causes are one: the problem and its text, which names the object if it is about one.
-fn key(why: &Why, shared: &BTreeSet<ObjectId>, facts: &GroupFacts) -> (Option<Problem>, String) {
+fn key(
+    why: &StateExplanation,
+    shared: &BTreeSet<ObjectId>,
+    facts: &CauseGroupFacts,
+) -> (Option<CauseKind>, String) {
     match &why.cause {
         // Each may fail for another cause.
-        Some(cause) if why.state == State::Suspended => (Some(cause.problem), why.object.subject()),
+        Some(cause) if why.state == ExaminedObjectState::Suspended => {
+            (Some(cause.problem), why.object.subject())
+        }
         Some(cause) if facts.first_of_cycle.contains_key(&cause.object) => {
             let first = facts.first_of_cycle.get(&cause.object);
             (Some(cause.problem), first.map(ObjectId::subject).unwrap_or_default())
@@ -410,7 +424,7 @@ fn key(why: &Why, shared: &BTreeSet<ObjectId>, facts: &GroupFacts) -> (Option<Pr
 }
 
 /// The text of a cause without the object that was asked about, which is another one each time.
-fn bare(cause: &Cause, subject: &ObjectId) -> String {
+fn bare(cause: &RootCause, subject: &ObjectId) -> String {
     match cause.object == *subject {
         true => {
             let named = subject.subject();
@@ -421,20 +435,21 @@ fn bare(cause: &Cause, subject: &ObjectId) -> String {
     }
 }
 
-fn group(whys: Vec<Why>) -> Option<Group> {
+fn group(whys: Vec<StateExplanation>) -> Option<CauseGroup> {
     let mut objects: Vec<String> = whys.iter().map(|it| it.object.subject()).collect();
     objects.sort();
     let since = whys.iter().filter_map(|it| it.cause.as_ref()?.since).min();
     let first = whys.into_iter().next()?;
     let text = match &first.cause {
-        Some(cause) if cause.problem == Problem::Suspension => {
-            let failing = first.second.as_ref().filter(|_| first.state == State::Suspended);
+        Some(cause) if cause.problem == CauseKind::Suspension => {
+            let failing =
+                first.second.as_ref().filter(|_| first.state == ExaminedObjectState::Suspended);
             let failing = failing.map(|second| second.cause.line(&first.object));
             let failing = failing.map(|line| format!(", and failing: {line}")).unwrap_or_default();
             format!("{} is {}{failing}", cause.object.subject(), cause.text)
         }
         // Each member of the cycle describes the cycle from itself on.
-        Some(cause) if cause.problem == Problem::Cycle => cause.text.clone(),
+        Some(cause) if cause.problem == CauseKind::Cycle => cause.text.clone(),
         // The object is named once, whether its text has it or not.
         Some(cause) if objects.len() == 1 || cause.object != first.object => {
             let named = cause.object.subject();
@@ -447,17 +462,18 @@ fn group(whys: Vec<Why>) -> Option<Group> {
         None if first.message.is_empty() => first.line(),
         None => first.message.clone(),
     };
-    Some(Group { cause: text, since, objects, advice: advice(first) })
+    Some(CauseGroup { cause: text, since, objects, advice: advice(first) })
 }
 
 /// What would help: what is suspended is mended first, and then resumed.
-fn advice(why: Why) -> Option<Advice> {
-    let Why { state, advice, second, .. } = why;
-    let mending = second.and_then(|second| second.advice).filter(|_| state == State::Suspended);
+fn advice(why: StateExplanation) -> Option<CauseAdvice> {
+    let StateExplanation { state, advice, second, .. } = why;
+    let mending =
+        second.and_then(|second| second.advice).filter(|_| state == ExaminedObjectState::Suspended);
     match (mending, advice) {
         (Some(mending), Some(resuming)) => {
             let text = format!("{}; {}", mending.text, resuming.text);
-            Some(Advice { text, ..resuming })
+            Some(CauseAdvice { text, ..resuming })
         }
         (_, advice) => advice,
     }
@@ -468,12 +484,12 @@ fn advice(why: Why) -> Option<Advice> {
 /// # Errors
 /// There is no such kind.
 pub(super) async fn targets(
-    site: &Site,
+    site: &CommandScope,
     words: &[String],
 ) -> anyhow::Result<Option<Vec<ResourceArgument>>> {
     let all = ["all".to_owned()];
     let words = if words.is_empty() { all.as_slice() } else { words };
-    let targets = kind::targets(&site.cluster, words).await?;
+    let targets = kind_argument::targets(&site.cluster, words).await?;
     let is_named = targets.iter().any(|it| it.name.is_some());
     Ok((!is_named).then_some(targets))
 }
@@ -489,14 +505,18 @@ mod tests {
         ObjectId::new("apps", name, "", kind)
     }
 
-    fn why(subject: ObjectId, state: State, cause: Option<(ObjectId, Problem, &str)>) -> Why {
+    fn why(
+        subject: ObjectId,
+        state: ExaminedObjectState,
+        cause: Option<(ObjectId, CauseKind, &str)>,
+    ) -> StateExplanation {
         let since = Some("2026-11-24T11:55:00Z".parse().unwrap());
-        Why {
+        StateExplanation {
             path: vec![CauseStep { object: subject.clone(), since, text: String::new() }],
             object: subject,
             state,
             message: "it says so".to_owned(),
-            cause: cause.map(|(object, problem, text)| Cause {
+            cause: cause.map(|(object, problem, text)| RootCause {
                 object,
                 problem,
                 text: text.to_owned(),
@@ -505,7 +525,7 @@ mod tests {
                 event: None,
             }),
             next: None,
-            advice: Some(Advice {
+            advice: Some(CauseAdvice {
                 text: "correct it".to_owned(),
                 command: Some("kubectl get".to_owned()),
             }),
@@ -514,23 +534,33 @@ mod tests {
         }
     }
 
-    fn shown(objects: usize, whys: Vec<Why>) -> String {
-        let mut overview = Overview { objects, ..Overview::default() };
-        overview.take(whys, &GroupFacts::default());
+    fn shown(objects: usize, whys: Vec<StateExplanation>) -> String {
+        let mut overview = UnreadyObjectsOverview { objects, ..UnreadyObjectsOverview::default() };
+        overview.take(whys, &CauseGroupFacts::default());
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        overview.screen("", Screen { width: Some(80), is_coloured: false }, now)
+        overview.screen("", TerminalScreen { width: Some(80), is_coloured: false }, now)
     }
 
     #[test]
     fn objects_that_fail_for_one_cause_are_reported_once() {
-        let source = || Some((id("GitRepository", "app"), Problem::Fetch, "connection refused"));
-        let mut whys: Vec<Why> = (0..118)
-            .map(|at| why(id("HelmRelease", &format!("r{at:03}")), State::NotReady, source()))
+        let source = || Some((id("GitRepository", "app"), CauseKind::Fetch, "connection refused"));
+        let mut whys: Vec<StateExplanation> = (0..118)
+            .map(|at| {
+                why(
+                    id("HelmRelease", &format!("r{at:03}")),
+                    ExaminedObjectState::NotReady,
+                    source(),
+                )
+            })
             .collect();
         let own = id("Kustomization", "web");
         let text = "a.yaml: line 3: no such field";
-        whys.push(why(own.clone(), State::NotReady, Some((own, Problem::Build, text))));
-        whys.push(why(id("Alert", "all"), State::Suspended, None));
+        whys.push(why(
+            own.clone(),
+            ExaminedObjectState::NotReady,
+            Some((own, CauseKind::Build, text)),
+        ));
+        whys.push(why(id("Alert", "all"), ExaminedObjectState::Suspended, None));
         expect![[r#"
             ✗ GitRepository/apps/app: connection refused (5m)
               118 objects: HelmRelease/apps/r000, HelmRelease/apps/r001,
@@ -551,9 +581,10 @@ mod tests {
     #[test]
     fn a_source_and_what_it_keeps_from_being_ready_are_one_cause() {
         let source = || id("GitRepository", "app");
-        let cause = || Some((source(), Problem::Fetch, "connection refused"));
+        let cause = || Some((source(), CauseKind::Fetch, "connection refused"));
         let whys = [source(), id("Kustomization", "web")];
-        let text = shown(2, whys.map(|it| why(it, State::NotReady, cause())).to_vec());
+        let text =
+            shown(2, whys.map(|it| why(it, ExaminedObjectState::NotReady, cause())).to_vec());
         assert!(
             text.contains("2 objects: GitRepository/apps/app, Kustomization/apps/web"),
             "{text}"
@@ -566,7 +597,7 @@ mod tests {
         let whys = ["a", "b"].map(|name| {
             let own = id("HelmRelease", name);
             let text = format!("HelmRelease/apps/{name}: no such chart");
-            why(own.clone(), State::NotReady, Some((own, Problem::Spec, &text)))
+            why(own.clone(), ExaminedObjectState::NotReady, Some((own, CauseKind::Spec, &text)))
         });
         let text = shown(2, whys.to_vec());
         assert!(
@@ -580,13 +611,14 @@ mod tests {
         let member = |name: &str| {
             let own = id("Kustomization", name);
             let text = format!("Kustomization/apps/{name} depends on itself");
-            why(own.clone(), State::NotReady, Some((own, Problem::Cycle, &text)))
+            why(own.clone(), ExaminedObjectState::NotReady, Some((own, CauseKind::Cycle, &text)))
         };
-        let mut overview = Overview { objects: 2, ..Overview::default() };
+        let mut overview =
+            UnreadyObjectsOverview { objects: 2, ..UnreadyObjectsOverview::default() };
         let first = id("Kustomization", "one");
         let first_of_cycle =
             ["one", "two"].map(|name| (id("Kustomization", name), first.clone())).into();
-        let facts = GroupFacts { first_of_cycle, ..GroupFacts::default() };
+        let facts = CauseGroupFacts { first_of_cycle, ..CauseGroupFacts::default() };
         overview.take(["one", "two"].map(member).to_vec(), &facts);
         assert_eq!(overview.causes.len(), 1);
         assert_eq!(overview.causes[0].cause, "Kustomization/apps/one depends on itself");
@@ -605,10 +637,14 @@ mod tests {
             let object = object.unwrap();
             let own = object.id();
             known.insert(
-                cause::Query::Object(own.clone()),
+                cause::FactQuery::Object(own.clone()),
                 cause::FactAnswer::Objects(vec![object]),
             );
-            whys.push(why(own.clone(), State::NotReady, Some((own, Problem::Cycle, "cycle"))));
+            whys.push(why(
+                own.clone(),
+                ExaminedObjectState::NotReady,
+                Some((own, CauseKind::Cycle, "cycle")),
+            ));
         }
         let found = cycles(&whys, &known);
         let firsts: Vec<[&str; 2]> =
@@ -620,12 +656,12 @@ mod tests {
     fn what_is_suspended_and_failed_before_is_a_row_of_its_own() {
         let suspended = |name: &str| {
             let own = id("HelmRelease", name);
-            let said = Some((own.clone(), Problem::Suspension, "suspended by alice"));
-            let mut it = why(own.clone(), State::Suspended, said);
+            let said = Some((own.clone(), CauseKind::Suspension, "suspended by alice"));
+            let mut it = why(own.clone(), ExaminedObjectState::Suspended, said);
             let mut cause = it.cause.clone().unwrap();
-            cause.problem = Problem::Apply;
+            cause.problem = CauseKind::Apply;
             cause.text = "upgrade failed".to_owned();
-            let advice = Some(Advice { text: "correct the chart".to_owned(), command: None });
+            let advice = Some(CauseAdvice { text: "correct the chart".to_owned(), command: None });
             it.second = Some(SecondCause { cause, advice });
             it
         };
@@ -644,12 +680,13 @@ mod tests {
     #[test]
     fn what_is_in_progress_is_no_cause() {
         let deployment = id("Deployment", "web");
-        let running = why(id("HelmRelease", "a"), State::Progressing, None);
-        let text = Some((deployment.clone(), Problem::Health, "InProgress: Updated: 0/1"));
-        let degraded = why(id("Kustomization", "b"), State::Degraded, text);
-        let mut overview = Overview { objects: 2, applied: 1, ..Overview::default() };
+        let running = why(id("HelmRelease", "a"), ExaminedObjectState::Progressing, None);
+        let text = Some((deployment.clone(), CauseKind::Health, "InProgress: Updated: 0/1"));
+        let degraded = why(id("Kustomization", "b"), ExaminedObjectState::Degraded, text);
+        let mut overview =
+            UnreadyObjectsOverview { objects: 2, applied: 1, ..UnreadyObjectsOverview::default() };
         let rolling_out = [deployment].into();
-        let facts = GroupFacts { rolling_out, ..GroupFacts::default() };
+        let facts = CauseGroupFacts { rolling_out, ..CauseGroupFacts::default() };
         overview.take(vec![running, degraded.clone()], &facts);
         assert_eq!(
             overview.sum(EVERYWHERE),
@@ -658,15 +695,20 @@ mod tests {
         );
         let new = id("Kustomization", "new");
         let said = "has not been reconciled yet";
-        let new = why(new.clone(), State::Progressing, Some((new, Problem::NotReconciled, said)));
+        let new = why(
+            new.clone(),
+            ExaminedObjectState::Progressing,
+            Some((new, CauseKind::NotReconciled, said)),
+        );
         let new_since = Some("2026-11-24T11:54:30Z".parse().unwrap());
-        overview.take(vec![new.clone()], &GroupFacts { new_since, ..GroupFacts::default() });
+        overview
+            .take(vec![new.clone()], &CauseGroupFacts { new_since, ..CauseGroupFacts::default() });
         assert_eq!((overview.in_progress, overview.not_ready), (3, 0));
-        overview.take(vec![new], &GroupFacts::default());
+        overview.take(vec![new], &CauseGroupFacts::default());
         assert_eq!((overview.in_progress, overview.not_ready), (3, 1), "no operator is active");
         // Without a rollout it is not what it was.
         overview.not_ready = 0;
-        overview.take(vec![degraded], &GroupFacts::default());
+        overview.take(vec![degraded], &CauseGroupFacts::default());
         let sum = overview.sum(EVERYWHERE);
         assert!(
             sum.contains(
@@ -677,7 +719,8 @@ mod tests {
 
     #[test]
     fn what_was_left_out_is_a_warning_and_no_all_clear() {
-        let mut overview = Overview { objects: 1, ..Overview::default() };
+        let mut overview =
+            UnreadyObjectsOverview { objects: 1, ..UnreadyObjectsOverview::default() };
         overview.warn(&vec!["Kustomization/apps/a: no field dat".to_owned(); 22]);
         assert_eq!(overview.remarks.len(), MOST_WARNINGS + 1);
         assert!(overview.remarks[MOST_WARNINGS].starts_with("2 more warnings"));
@@ -687,7 +730,7 @@ mod tests {
     #[test]
     fn that_nothing_fails_says_no_more_than_was_read() {
         assert_eq!(shown(0, vec![]), "► there are no such objects in all namespaces\n");
-        let ready = why(id("Provider", "slack"), State::Ready, None);
+        let ready = why(id("Provider", "slack"), ExaminedObjectState::Ready, None);
         assert_eq!(
             shown(3, vec![ready]),
             "✔ none of 3 objects in all namespaces reports that it is not ready\n"
@@ -698,7 +741,11 @@ mod tests {
     fn one_object_is_said_to_be_one() {
         let failing = || {
             let own = id("Kustomization", "web");
-            vec![why(own.clone(), State::NotReady, Some((own, Problem::Build, "no such field")))]
+            vec![why(
+                own.clone(),
+                ExaminedObjectState::NotReady,
+                Some((own, CauseKind::Build, "no such field")),
+            )]
         };
         for (objects, sum) in [
             (4, "► 1 of 4 objects in all namespaces is not ready (causes: 1)\n"),
@@ -715,7 +762,13 @@ mod tests {
             let owned = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
             let left_out = owned(left_out);
             let remarks = owned(remarks);
-            Overview { objects, left_out, remarks, ..Overview::default() }.sum("in namespace apps")
+            UnreadyObjectsOverview {
+                objects,
+                left_out,
+                remarks,
+                ..UnreadyObjectsOverview::default()
+            }
+            .sum("in namespace apps")
         };
         let forbidden = ["alerts: forbidden"];
         assert_eq!(

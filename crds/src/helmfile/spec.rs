@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::HelmfileStatus;
-use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::helm::{DriftDetection, ValuesReference};
 use crate::kustomize::{CrossNamespaceSourceReference, Decryption, DeletionPolicy};
 use crate::object::reconciled;
@@ -17,7 +17,8 @@ use crate::{
     Time, omit_empty, schema,
 };
 
-pub(crate) const REVISION: Column = Column::text("Revision", ".status.lastAppliedRevision");
+pub(crate) const REVISION: PrinterColumn =
+    PrinterColumn::text("Revision", ".status.lastAppliedRevision");
 
 custom_resource! {
     /// A helmfile in a source, whose releases are installed and kept as it says.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{self, Condition};
-use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::object::reconciled;
 use crate::string_enum::choice;
 use crate::{GoDuration, omit_empty};
@@ -19,8 +19,8 @@ custom_resource! {
         short: ["imgpol", "imagepol"],
         category: "fluxcd-images",
         columns: [
-            Column::text("Image", ".status.latestRef.name"),
-            Column::text("Tag", ".status.latestRef.tag"),
+            PrinterColumn::text("Image", ".status.latestRef.name"),
+            PrinterColumn::text("Tag", ".status.latestRef.tag"),
             READY,
             STATUS,
             AGE,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{self, Condition};
-use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::duration::FETCH_PATTERN;
 use crate::object::reconciled;
 use crate::source::{AccessFrom, RegistryProvider};
@@ -20,11 +20,11 @@ custom_resource! {
         short: ["imgrepo", "imagerepo"],
         category: "fluxcd-images",
         columns: [
-            Column::text("Image", ".spec.image"),
-            Column::text("Tags", ".status.lastScanResult.tagCount"),
+            PrinterColumn::text("Image", ".spec.image"),
+            PrinterColumn::text("Tags", ".status.lastScanResult.tagCount"),
             READY,
             STATUS,
-            Column::wide("Last scan", ".status.lastScanResult.scanTime"),
+            PrinterColumn::wide("Last scan", ".status.lastScanResult.scanTime"),
             AGE,
         ],
     }

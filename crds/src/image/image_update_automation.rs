@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ImageRef;
 use crate::condition::{self, Condition};
-use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::object::reconciled;
 use crate::source::GitRepositoryRef;
 use crate::{GoDuration, LocalObjectReference, Time, omit_empty};
@@ -25,7 +25,7 @@ custom_resource! {
         columns: [
             READY,
             STATUS,
-            Column::wide("Last run", ".status.lastAutomationRunTime"),
+            PrinterColumn::wide("Last run", ".status.lastAutomationRunTime"),
             AGE,
         ],
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource::{AGE, Column, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
 
@@ -19,12 +19,12 @@ custom_resource! {
         short: [],
         category: "fluxcd-incidents",
         columns: [
-            Column::text("State", ".status.state"),
-            Column::text("Kind", ".spec.subject.kind"),
-            Column::text("Subject", ".spec.subject.name"),
-            Column::text("Reason", ".spec.cause.reason"),
-            Column::text("Opened", ".status.openedAt"),
-            Column::text("Message", ".status.message"),
+            PrinterColumn::text("State", ".status.state"),
+            PrinterColumn::text("Kind", ".spec.subject.kind"),
+            PrinterColumn::text("Subject", ".spec.subject.name"),
+            PrinterColumn::text("Reason", ".spec.cause.reason"),
+            PrinterColumn::text("Opened", ".status.openedAt"),
+            PrinterColumn::text("Message", ".status.message"),
             AGE,
         ],
     }

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::LifecyclePhase;
-use crate::custom_resource::{AGE, Column, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::omit_empty;
 use crate::string_enum::choice;
 
@@ -18,7 +18,7 @@ custom_resource! {
         plural: "lifecyclebindings",
         short: [],
         category: "fluxcd-gates",
-        columns: [Column::text("Lifecycle", ".spec.lifecycle"), AGE],
+        columns: [PrinterColumn::text("Lifecycle", ".spec.lifecycle"), AGE],
     }
 }
 

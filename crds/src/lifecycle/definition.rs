@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LifecycleHandler, LifecyclePhase};
 use crate::GoDuration;
-use crate::custom_resource::{AGE, Column, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::string_enum::choice;
 
 custom_resource! {
@@ -20,9 +20,9 @@ custom_resource! {
         short: [],
         category: "fluxcd-gates",
         columns: [
-            Column::text("Key", ".spec.key"),
-            Column::text("Timeout", ".spec.timeout"),
-            Column::text("On timeout", ".spec.onTimeout"),
+            PrinterColumn::text("Key", ".spec.key"),
+            PrinterColumn::text("Timeout", ".spec.timeout"),
+            PrinterColumn::text("On timeout", ".spec.onTimeout"),
             AGE,
         ],
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LifecyclePhase;
 use super::binding::parameters;
-use crate::custom_resource::{AGE, Column, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
 
@@ -22,12 +22,12 @@ custom_resource! {
         short: ["lce"],
         category: "fluxcd-gates",
         columns: [
-            Column::text("Lifecycle", ".spec.lifecycle"),
-            Column::text("Kind", ".spec.subject.kind"),
-            Column::text("Subject", ".spec.subject.name"),
-            Column::text("Phase", ".spec.phase"),
-            Column::text("State", ".status.phase"),
-            Column::text("Message", ".status.message"),
+            PrinterColumn::text("Lifecycle", ".spec.lifecycle"),
+            PrinterColumn::text("Kind", ".spec.subject.kind"),
+            PrinterColumn::text("Subject", ".spec.subject.name"),
+            PrinterColumn::text("Phase", ".spec.phase"),
+            PrinterColumn::text("State", ".status.phase"),
+            PrinterColumn::text("Message", ".status.message"),
             AGE,
         ],
     }

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource::{AGE, Column, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::schema;
 use crate::string_enum::choice;
 use crate::{Time, omit_empty};
@@ -18,11 +18,11 @@ custom_resource! {
         short: ["audit"],
         category: "fluxcd-audits",
         columns: [
-            Column::text("Kind", ".spec.subject.kind"),
-            Column::text("Subject", ".spec.subject.name"),
-            Column::text("Operation", ".spec.operation"),
-            Column::text("Outcome", ".spec.outcome"),
-            Column::text("Duration", ".spec.duration"),
+            PrinterColumn::text("Kind", ".spec.subject.kind"),
+            PrinterColumn::text("Subject", ".spec.subject.name"),
+            PrinterColumn::text("Operation", ".spec.operation"),
+            PrinterColumn::text("Outcome", ".spec.outcome"),
+            PrinterColumn::text("Duration", ".spec.duration"),
             AGE,
         ],
     }

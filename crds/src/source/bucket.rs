@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{self, Condition};
-use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::duration::FETCH_PATTERN;
 use crate::object::{reconciled, source};
 use crate::string_enum::choice;
@@ -19,7 +19,7 @@ custom_resource! {
         plural: "buckets",
         short: [],
         category: "fluxcd-sources",
-        columns: [Column::text("Endpoint", ".spec.endpoint"), AGE, READY, STATUS],
+        columns: [PrinterColumn::text("Endpoint", ".spec.endpoint"), AGE, READY, STATUS],
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{self, Condition};
-use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::object::source;
 use crate::{Artifact, NamespacedObjectKindReference, ObjectStatus, ReconciledObject};
 
@@ -17,7 +17,7 @@ custom_resource! {
         plural: "externalartifacts",
         short: ["ea"],
         category: "fluxcd-sources",
-        columns: [AGE, READY, STATUS, Column::text("Source", ".spec.sourceRef.name")],
+        columns: [AGE, READY, STATUS, PrinterColumn::text("Source", ".spec.sourceRef.name")],
     }
 }
 

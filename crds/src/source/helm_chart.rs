@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::HelmChartVerification;
 use crate::condition::{self, Condition};
-use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::object::{reconciled, source};
 use crate::string_enum::choice;
 use crate::{Artifact, GoDuration, omit_empty};
@@ -20,10 +20,10 @@ custom_resource! {
         short: ["hc"],
         category: "fluxcd-sources",
         columns: [
-            Column::text("Chart", ".spec.chart"),
-            Column::text("Version", ".spec.version"),
-            Column::text("Source Kind", ".spec.sourceRef.kind"),
-            Column::text("Source Name", ".spec.sourceRef.name"),
+            PrinterColumn::text("Chart", ".spec.chart"),
+            PrinterColumn::text("Version", ".spec.version"),
+            PrinterColumn::text("Source Kind", ".spec.sourceRef.kind"),
+            PrinterColumn::text("Source Name", ".spec.sourceRef.name"),
             AGE,
             READY,
             STATUS,

@@ -24,15 +24,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::http_request::{Gate, exchange};
-use crate::authority::Authority;
+use super::http_request::{ApiRequestGate, exchange};
+use crate::certificate_authority::TestCertificateAuthority;
 
 /// Headers that are about one connection and mean nothing, or harm, on the next.
 const HOP_BY_HOP: [header::HeaderName; 4] =
     [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE];
 
 /// Shakes hands with a certificate for loopback, and agrees on HTTP/2 where the client can.
-pub(super) fn acceptor(authority: &Authority) -> Result<TlsAcceptor> {
+pub(super) fn acceptor(authority: &TestCertificateAuthority) -> Result<TlsAcceptor> {
     let issued = authority.issue_server(&["127.0.0.1", "localhost"])?;
     let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())
         .context("the certificate is damaged")?;
@@ -49,8 +49,8 @@ pub(super) fn acceptor(authority: &Authority) -> Result<TlsAcceptor> {
 pub(super) async fn serve(
     listener: TcpListener,
     acceptor: TlsAcceptor,
-    gate: Arc<Gate>,
-    upstream: Upstream,
+    gate: Arc<ApiRequestGate>,
+    upstream: UpstreamApiServer,
 ) {
     let router = Router::new().fallback(exchange).with_state((gate.clone(), upstream));
     while let Ok((stream, _)) = listener.accept().await {
@@ -79,14 +79,14 @@ type HttpsClient = legacy::Client<hyper_rustls::HttpsConnector<HttpConnector>, B
 
 /// The API server itself.
 #[derive(Clone)]
-pub(super) struct Upstream {
+pub(super) struct UpstreamApiServer {
     address: Uri,
     answering: HttpsClient,
     /// A connection of their own, so that many watches do not use up the streams of one.
     watching: HttpsClient,
 }
 
-impl Upstream {
+impl UpstreamApiServer {
     /// The server of a kubeconfig.
     pub(super) async fn of(kubeconfig: &Path) -> Result<Self> {
         let file = Kubeconfig::read_from(kubeconfig)

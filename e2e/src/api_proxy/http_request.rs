@@ -17,10 +17,10 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
-use super::connection::Upstream;
-use super::request::Sort;
-use super::{ApiFault, Moment};
-use crate::random::Random;
+use super::connection::UpstreamApiServer;
+use super::request::ApiRequestProperties;
+use super::{ApiFault, ConnectionCutMoment};
+use crate::random_sequence::RandomSequence;
 
 /// The largest answer to a write that is held back to its end.
 const ANSWER_LIMIT: usize = 64 << 20;
@@ -29,24 +29,24 @@ const ANSWER_LIMIT: usize = 64 << 20;
 #[derive(Debug)]
 struct PendingConnectionCut {
     number: usize,
-    moment: Moment,
+    moment: ConnectionCutMoment,
     tell: oneshot::Sender<String>,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct ApiProxyState {
     fault: Option<ApiFault>,
     cut: Option<PendingConnectionCut>,
     /// A cut has happened: no request is answered.
     is_severed: bool,
     writes: Vec<String>,
-    dice: Random,
+    dice: RandomSequence,
 }
 
 /// What all requests pass.
 #[derive(Debug)]
-pub(super) struct Gate {
-    inside: Mutex<Inside>,
+pub(super) struct ApiRequestGate {
+    inside: Mutex<ApiProxyState>,
     /// A change of these ends the connections, or the watches, that are open then.
     connections: watch::Sender<()>,
     watches: watch::Sender<()>,
@@ -54,14 +54,14 @@ pub(super) struct Gate {
     under_way: watch::Sender<usize>,
 }
 
-impl Default for Gate {
+impl Default for ApiRequestGate {
     fn default() -> Self {
-        let inside = Inside {
+        let inside = ApiProxyState {
             fault: None,
             cut: None,
             is_severed: false,
             writes: Vec::new(),
-            dice: Random::new(0),
+            dice: RandomSequence::new(0),
         };
         Self {
             inside: Mutex::new(inside),
@@ -87,8 +87,8 @@ enum ExchangeVerdict {
     },
 }
 
-impl Gate {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+impl ApiRequestGate {
+    fn inside(&self) -> MutexGuard<'_, ApiProxyState> {
         self.inside.lock()
     }
 
@@ -111,7 +111,11 @@ impl Gate {
         }
     }
 
-    pub(super) fn cut_at(&self, number: usize, moment: Moment) -> oneshot::Receiver<String> {
+    pub(super) fn cut_at(
+        &self,
+        number: usize,
+        moment: ConnectionCutMoment,
+    ) -> oneshot::Receiver<String> {
         let (tell, receiver) = oneshot::channel();
         let mut inside = self.inside();
         inside.writes.clear();
@@ -135,7 +139,7 @@ impl Gate {
         self.connections.send_replace(());
     }
 
-    /// Ends when [`Gate::drop_connections`] is called after this.
+    /// Ends when [`ApiRequestGate::drop_connections`] is called after this.
     pub(super) fn next_end_of_connections(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut end = self.connections.subscribe();
         async move { end.changed().await.unwrap_or_default() }
@@ -155,12 +159,12 @@ impl Gate {
     fn sever(&self, request: String, tell: oneshot::Sender<String>) {
         self.inside().is_severed = true;
         self.drop_connections();
-        // The test may have dropped its [`super::Cut`].
+        // The test may have dropped its [`super::ConnectionCutOrder`].
         tell.send(request).ok();
     }
 
     /// Counts a request and decides about it.
-    fn judge(&self, request: &Request, sort: &Sort) -> ExchangeVerdict {
+    fn judge(&self, request: &Request, sort: &ApiRequestProperties) -> ExchangeVerdict {
         let mut inside = self.inside();
         if inside.is_gone() {
             return ExchangeVerdict::Lost;
@@ -183,22 +187,24 @@ impl Gate {
         };
         drop(inside);
         match cut.moment {
-            Moment::Before => {
+            ConnectionCutMoment::Before => {
                 self.sever(request_line, cut.tell);
                 ExchangeVerdict::Lost
             }
-            Moment::After => ExchangeVerdict::Passed { delay, cut: Some((request_line, cut.tell)) },
+            ConnectionCutMoment::After => {
+                ExchangeVerdict::Passed { delay, cut: Some((request_line, cut.tell)) }
+            }
         }
     }
 }
 
-impl Inside {
+impl ApiProxyState {
     fn is_gone(&self) -> bool {
         self.is_severed || self.fault == Some(ApiFault::Gone)
     }
 
     /// The proxy's own answer to a request, if a fault has one.
-    fn refuse(&mut self, request: &Request, sort: &Sort) -> Option<Response> {
+    fn refuse(&mut self, request: &Request, sort: &ApiRequestProperties) -> Option<Response> {
         let bearer = || {
             let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
             value.strip_prefix("Bearer ")
@@ -251,10 +257,10 @@ fn too_old() -> Response {
 
 /// Answers one request, or never.
 pub(super) async fn exchange(
-    State((gate, upstream)): State<(Arc<Gate>, Upstream)>,
+    State((gate, upstream)): State<(Arc<ApiRequestGate>, UpstreamApiServer)>,
     request: Request,
 ) -> Response {
-    let sort = Sort::of(request.method(), request.uri());
+    let sort = ApiRequestProperties::of(request.method(), request.uri());
     match gate.judge(&request, &sort) {
         // The connection is being closed, which ends this too.
         ExchangeVerdict::Lost => pending().await,
@@ -282,9 +288,9 @@ pub(super) async fn exchange(
 }
 
 /// Counts a write as answered, however its task ends.
-struct UnderWay(Arc<Gate>);
+struct WriteInProgress(Arc<ApiRequestGate>);
 
-impl Drop for UnderWay {
+impl Drop for WriteInProgress {
     fn drop(&mut self) {
         self.0.under_way.send_modify(|count| *count -= 1);
     }
@@ -292,14 +298,14 @@ impl Drop for UnderWay {
 
 /// Sends a write on and holds its answer until all of it is there; none when the answer is lost.
 async fn write(
-    gate: Arc<Gate>,
-    upstream: Upstream,
+    gate: Arc<ApiRequestGate>,
+    upstream: UpstreamApiServer,
     request: Request,
     delay: Duration,
     cut: Option<(String, oneshot::Sender<String>)>,
 ) -> Option<Response> {
     let answer = {
-        let _under_way = UnderWay(gate.clone());
+        let _under_way = WriteInProgress(gate.clone());
         whole(upstream.forward(request, false).await)
             .await
             .unwrap_or_else(|error| unreachable(&error))
@@ -319,7 +325,7 @@ async fn whole(answer: anyhow::Result<axum::http::Response<Body>>) -> anyhow::Re
 }
 
 /// A watch that ends when all watches are ended.
-fn until_ended(gate: &Gate, answer: Response) -> Response {
+fn until_ended(gate: &ApiRequestGate, answer: Response) -> Response {
     let end = gate.next_end_of_watches();
     answer.map(|body| {
         let events = body.into_data_stream().take_until(Box::pin(end));

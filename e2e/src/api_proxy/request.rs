@@ -6,7 +6,7 @@ use axum::http::{Method, Uri};
 
 /// The properties of a request that decide how the proxy handles it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sort {
+pub(super) struct ApiRequestProperties {
     /// It changes an object; not a dry-run, and not an Event, a Lease, a token or a review.
     pub(super) is_write: bool,
     /// A watch, and the resourceVersion from which it goes on.
@@ -17,7 +17,7 @@ pub(super) struct Sort {
 const UNCOUNTED: [&str; 6] =
     ["events", "leases", "token", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"];
 
-impl Sort {
+impl ApiRequestProperties {
     /// What a request is.
     pub(super) fn of(method: &Method, uri: &Uri) -> Self {
         let parameter = |name: &str| {
@@ -46,8 +46,8 @@ impl Sort {
 mod tests {
     use super::*;
 
-    fn sort(method: Method, uri: &str) -> Sort {
-        Sort::of(&method, &uri.parse().expect("a URI"))
+    fn sort(method: Method, uri: &str) -> ApiRequestProperties {
+        ApiRequestProperties::of(&method, &uri.parse().expect("a URI"))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Kubeconfig files for the test bed: writing and using them.
 //!
 //! Here: their text, and a client made from one.
-//! Elsewhere: whose they are and where they lie (`state`, `crate::control_plane`).
+//! Elsewhere: whose they are and where they lie (`state_folder`, `crate::control_plane`).
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::authority::IssuedCertificate;
+use crate::certificate_authority::IssuedCertificate;
 
 /// How a user proves who they are.
-pub(super) enum Credential<'a> {
+pub(super) enum KubeconfigCredential<'a> {
     /// A bearer token.
     Token(&'a str),
     /// A client certificate.
@@ -21,11 +21,16 @@ pub(super) enum Credential<'a> {
 }
 
 /// A kubeconfig with one cluster and one user.
-pub(super) fn render(server: &str, authority: &str, user: &str, who: &Credential<'_>) -> String {
+pub(super) fn render(
+    server: &str,
+    authority: &str,
+    user: &str,
+    who: &KubeconfigCredential<'_>,
+) -> String {
     let authority = BASE64_STANDARD.encode(authority);
     let credential = match who {
-        Credential::Token(token) => format!("token: {token}"),
-        Credential::Certificate(issued) => format!(
+        KubeconfigCredential::Token(token) => format!("token: {token}"),
+        KubeconfigCredential::Certificate(issued) => format!(
             "client-certificate-data: {}\n    client-key-data: {}",
             BASE64_STANDARD.encode(&issued.certificate),
             BASE64_STANDARD.encode(&issued.key),
@@ -70,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_rendered_kubeconfig_reads_back() {
-        let who = Credential::Token("t0ken");
+        let who = KubeconfigCredential::Token("t0ken");
         let text = render("https://127.0.0.1:1", "PEM", "system:serviceaccount:a:b", &who);
         let read = Kubeconfig::from_yaml(&text).expect("a kubeconfig");
         let cluster = read.clusters[0].cluster.as_ref().expect("a cluster");

@@ -1,27 +1,31 @@
 //! The command lines of the control plane's programs.
 //!
 //! Here: every flag, with its reason where it is not the default of a real cluster.
-//! Elsewhere: the order of starting (`crate::control_plane`), the files (`state`).
+//! Elsewhere: the order of starting (`crate::control_plane`), the files (`state_folder`).
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::state::{State, write_private};
-use testbed::binaries::{Binaries, testbed};
+use super::state_folder::{ControlPlaneStateFolder, write_private};
+use testbed::binaries::{TestbedBinaries, testbed};
 
 /// A program that is about to be started.
-pub(super) struct Program {
+pub(super) struct ProgramLaunch {
     pub(super) name: &'static str,
     pub(super) command: Command,
 }
 
 /// etcd and the API server, then those that need the API server.
 /// `ports`: API server, etcd for clients, etcd for peers, kwok.
-pub(super) fn all(state: &State, binaries: &Binaries, ports: [u16; 4]) -> Result<Vec<Program>> {
+pub(super) fn all(
+    state: &ControlPlaneStateFolder,
+    binaries: &TestbedBinaries,
+    ports: [u16; 4],
+) -> Result<Vec<ProgramLaunch>> {
     let [api, etcd, peer, kwok] = ports;
-    let program = |name: &'static str, flags: Vec<String>| -> Result<Program> {
+    let program = |name: &'static str, flags: Vec<String>| -> Result<ProgramLaunch> {
         let mut command = Command::new(binaries.path(name)?);
         // Memory for time: collecting garbage is much of what the API server does.
         command.env("GOGC", "200");
@@ -30,7 +34,7 @@ pub(super) fn all(state: &State, binaries: &Binaries, ports: [u16; 4]) -> Result
         for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "KUBECONFIG"] {
             command.env_remove(proxy);
         }
-        Ok(Program { name, command })
+        Ok(ProgramLaunch { name, command })
     };
     Ok(vec![
         program("etcd", etcd_flags(state, etcd, peer))?,
@@ -42,7 +46,7 @@ pub(super) fn all(state: &State, binaries: &Binaries, ports: [u16; 4]) -> Result
 }
 
 /// Nothing needs to survive a power failure, so nothing is synced to disk.
-fn etcd_flags(state: &State, client: u16, peer: u16) -> Vec<String> {
+fn etcd_flags(state: &ControlPlaneStateFolder, client: u16, peer: u16) -> Vec<String> {
     vec![
         "--name=testbed".into(),
         format!("--data-dir={}", show(&state.folder().join("etcd"))),
@@ -59,7 +63,7 @@ fn etcd_flags(state: &State, client: u16, peer: u16) -> Vec<String> {
     ]
 }
 
-fn api_server_flags(state: &State, port: u16, etcd: u16) -> Result<Vec<String>> {
+fn api_server_flags(state: &ControlPlaneStateFolder, port: u16, etcd: u16) -> Result<Vec<String>> {
     let pki = |name: &str| show(&state.pki().join(name));
     let policy = state.pki().join("audit-policy.yaml");
     write_private(
@@ -98,7 +102,7 @@ fn api_server_flags(state: &State, port: u16, etcd: u16) -> Result<Vec<String>> 
     ])
 }
 
-fn controller_manager_flags(state: &State) -> Vec<String> {
+fn controller_manager_flags(state: &ControlPlaneStateFolder) -> Vec<String> {
     let pki = |name: &str| show(&state.pki().join(name));
     vec![
         format!("--kubeconfig={}", pki("controller-manager.kubeconfig")),
@@ -120,7 +124,7 @@ fn controller_manager_flags(state: &State) -> Vec<String> {
     ]
 }
 
-fn scheduler_flags(state: &State) -> Result<Vec<String>> {
+fn scheduler_flags(state: &ControlPlaneStateFolder) -> Result<Vec<String>> {
     let config = state.pki().join("scheduler.yaml");
     let kubeconfig = show(&state.pki().join("scheduler.kubeconfig"));
     write_private(
@@ -136,7 +140,7 @@ fn scheduler_flags(state: &State) -> Result<Vec<String>> {
 
 /// kwok also answers for the node's kubelet, so that reading logs works: every container has
 /// printed the same line, except those of [`PRINTED`].
-fn kwok_flags(state: &State, port: u16) -> Result<Vec<String>> {
+fn kwok_flags(state: &ControlPlaneStateFolder, port: u16) -> Result<Vec<String>> {
     let pki = |name: &str| show(&state.pki().join(name));
     let mut logs = String::new();
     let line = "this container exists on the test bed only";

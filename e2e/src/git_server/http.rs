@@ -22,27 +22,30 @@ use tokio::sync::watch;
 use tokio_util::io::ReaderStream;
 
 use super::repository::isolate;
-use super::{Access, GitServerRequest};
+use super::{GitReadAccess, GitServerRequest};
 
 /// The most that one push may carry.
 const BODY_LIMIT: usize = 256 << 20;
 
 /// What every request needs to know.
 #[derive(Clone)]
-pub(super) struct Backend {
+pub(super) struct GitHttpBackend {
     pub(super) root: PathBuf,
-    pub(super) access: Access,
+    pub(super) access: GitReadAccess,
     pub(super) requests: Arc<Mutex<Vec<GitServerRequest>>>,
     pub(super) stalling: watch::Receiver<bool>,
     /// Each request that is not answered yet has one of these.
     pub(super) waiting: Arc<Mutex<Vec<Weak<()>>>>,
 }
 
-pub(super) fn router(backend: Backend) -> Router {
+pub(super) fn router(backend: GitHttpBackend) -> Router {
     Router::new().fallback(answer).with_state(backend)
 }
 
-async fn answer(State(backend): State<Backend>, request: axum::extract::Request) -> Response {
+async fn answer(
+    State(backend): State<GitHttpBackend>,
+    request: axum::extract::Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let Ok(body) = to_bytes(body, BODY_LIMIT).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
@@ -81,7 +84,7 @@ async fn answer(State(backend): State<Backend>, request: axum::extract::Request)
     }
 }
 
-impl Backend {
+impl GitHttpBackend {
     async fn run(
         &self,
         parts: &Parts,
@@ -149,7 +152,7 @@ impl Backend {
     }
 }
 
-impl Access {
+impl GitReadAccess {
     fn admits(&self, headers: &HeaderMap) -> bool {
         let wanted = match self {
             Self::Open => return true,
@@ -162,8 +165,8 @@ impl Access {
     }
 }
 
-fn refusal(access: &Access) -> Response {
-    let scheme = if matches!(access, Access::Bearer(_)) { "Bearer" } else { "Basic" };
+fn refusal(access: &GitReadAccess) -> Response {
+    let scheme = if matches!(access, GitReadAccess::Bearer(_)) { "Bearer" } else { "Basic" };
     let challenge = format!("{scheme} realm=\"testbed\"");
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::repository::StoryRepository;
 use crate::control_plane::{free_ports, tail, write_private};
-use crate::reaper::Reaper;
+use crate::process_reaper::ProcessReaper;
 
 const INSTALL: &str = "install the OpenSSH server (Debian: `apt-get install openssh-server`)";
 
@@ -26,7 +26,7 @@ pub struct SshServer {
 
 impl SshServer {
     /// Starts `sshd` with keys and settings in `folder`; `reaper` ends it at the latest.
-    pub(super) fn start(folder: &Path, root: &Path, reaper: &Reaper) -> Result<Self> {
+    pub(super) fn start(folder: &Path, root: &Path, reaper: &ProcessReaper) -> Result<Self> {
         let sshd = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"];
         let sshd = sshd.into_iter().find(|path| Path::new(path).is_file());
         let sshd = sshd.with_context(|| format!("`sshd` is not installed: {INSTALL}"))?;

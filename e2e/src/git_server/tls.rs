@@ -1,7 +1,7 @@
 //! HTTPS for the Git server.
 //!
 //! Here: a listener that shakes hands before it hands a connection on.
-//! Elsewhere: certificates (`crate::authority`), requests (`super::http`).
+//! Elsewhere: certificates (`crate::certificate_authority`), requests (`super::http`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::authority::Authority;
+use crate::certificate_authority::TestCertificateAuthority;
 
 /// Names of this machine.
 pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.1", "localhost"];
@@ -26,7 +26,7 @@ pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.1", "localhost"];
 /// Shakes hands with a certificate for some names, issued by `authority`; with `is_mutual` only clients with a
 /// certificate of the same authority are accepted.
 pub(crate) fn acceptor(
-    authority: &Authority,
+    authority: &TestCertificateAuthority,
     names: &[&str],
     is_mutual: bool,
 ) -> Result<TlsAcceptor> {
@@ -52,12 +52,12 @@ pub(crate) fn acceptor(
 }
 
 /// Accepts TLS connections; those that cannot agree on TLS are dropped, as any server does.
-pub(super) struct Listener {
+pub(super) struct TlsListener {
     ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
     address: io::Result<SocketAddr>,
 }
 
-impl Listener {
+impl TlsListener {
     /// Begins to accept, on the current runtime.
     pub(super) fn new(listener: TcpListener, acceptor: TlsAcceptor) -> Self {
         let address = listener.local_addr();
@@ -78,7 +78,7 @@ impl Listener {
     }
 }
 
-impl axum::serve::Listener for Listener {
+impl axum::serve::Listener for TlsListener {
     type Io = TlsStream<TcpStream>;
     type Addr = SocketAddr;
 

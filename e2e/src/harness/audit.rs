@@ -16,7 +16,7 @@ const LOG_LIMIT: Duration = Duration::from_secs(120);
 
 /// A request that could have changed something, whether it did or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
+pub struct AuditedWriteRequest {
     /// When the API server received it, RFC 3339 with microseconds: strings compare as times.
     pub at: String,
     /// Who sent it: what its user agent has in parentheses.
@@ -25,7 +25,7 @@ pub struct Write {
     pub what: String,
 }
 
-impl Write {
+impl AuditedWriteRequest {
     /// Requests that windlass made in a namespace, but those about Leases.
     fn of(event: &Value, namespace: &str) -> Option<Self> {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -149,14 +149,14 @@ impl Story {
     /// What windlass wrote in the story's namespace so far, in the order in which it was received.
     ///
     /// Requests are logged once they are answered, so what is under way is not there yet.
-    pub fn writes(&self) -> Result<Vec<Write>> {
+    pub fn writes(&self) -> Result<Vec<AuditedWriteRequest>> {
         let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
         // Only what is named is read as JSON; the last line may be half written.
         let text = std::fs::read_to_string(path)?;
         let named = text.lines().filter(|line| line.contains(&self.namespace));
         let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let mut writes: Vec<Write> =
-            events.filter_map(|event| Write::of(&event, &self.namespace)).collect();
+        let mut writes: Vec<AuditedWriteRequest> =
+            events.filter_map(|event| AuditedWriteRequest::of(&event, &self.namespace)).collect();
         writes.sort_by(|a, b| a.at.cmp(&b.at));
         Ok(writes)
     }

@@ -53,7 +53,7 @@ pub(super) async fn surroundings(client: &Client, namespace: &str) -> String {
             writeln!(text, "  (cannot be read: {error})").ok();
         }
     }
-    let log = crate::operator::tails(60);
+    let log = crate::operator_process::tails(60);
     if !log.is_empty() {
         write!(text, "the operator's log ends:\n{log}").ok();
     }

@@ -21,8 +21,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Story, StoryTarget};
-use crate::git_server::{Access, GitServer, StoryRepository};
-use testbed::oracle::Oracle;
+use crate::git_server::{GitReadAccess, GitServer, StoryRepository};
+use testbed::oracle::OracleProgram;
 
 /// Within what time everything happens that is not waited for on purpose. Long, because it is
 /// only ever waited for by a story that fails: a machine that compiles meanwhile is many times slower.
@@ -100,7 +100,7 @@ pub fn revision(sha: &str) -> String {
 pub type CommitFiles<'a> = [(&'a str, String)];
 
 /// A repository and the GitRepository that follows its branch `main`.
-pub struct Upstream<'a> {
+pub struct FollowedGitRepository<'a> {
     story: &'a Story,
     name: String,
     /// The server of the repository.
@@ -109,7 +109,7 @@ pub struct Upstream<'a> {
     pub repository: StoryRepository,
 }
 
-impl Upstream<'_> {
+impl FollowedGitRepository<'_> {
     /// Commits files and requests a reconciliation of the source; returns the revision.
     pub async fn push(&self, files: &CommitFiles<'_>) -> Result<String> {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
@@ -129,13 +129,17 @@ impl Upstream<'_> {
 impl Story {
     /// Starts a Git server with the files in its only repository, and a GitRepository that
     /// follows it. Does not wait for it.
-    pub async fn follow(&self, name: &str, files: &CommitFiles<'_>) -> Result<Upstream<'_>> {
-        let server = GitServer::start(Access::Open)?;
+    pub async fn follow(
+        &self,
+        name: &str,
+        files: &CommitFiles<'_>,
+    ) -> Result<FollowedGitRepository<'_>> {
+        let server = GitServer::start(GitReadAccess::Open)?;
         let repository = server.repository(name)?;
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
         repository.commit(&files, "the first files")?;
         self.git_repository(name, &server.url(&repository), json!({})).await?;
-        Ok(Upstream { story: self, name: name.to_owned(), server, repository })
+        Ok(FollowedGitRepository { story: self, name: name.to_owned(), server, repository })
     }
 
     /// Creates or replaces a GitRepository of the branch `main`. `more` goes over its spec, where
@@ -323,7 +327,7 @@ impl Story {
     /// The command fails; the error has its output.
     pub fn flux_in(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
         let home = tempfile::tempdir()?;
-        let output = Command::new(Oracle::Flux.ensure()?)
+        let output = Command::new(OracleProgram::Flux.ensure()?)
             .env_clear()
             .env("HOME", home.path())
             .env("KUBECONFIG", self.kubeconfig())

@@ -9,8 +9,8 @@ use kube::api::{Api, ListParams};
 use serde_json::Value;
 
 use super::flux::DEFAULT_WAIT_TIMEOUT;
-use super::{Story, StoryTarget, Windlass};
-use crate::operator;
+use super::{Story, StoryTarget, WindlassProcess};
+use crate::operator_process;
 
 /// The Deployment of an installation.
 pub fn deployment(namespace: &str) -> StoryTarget {
@@ -23,7 +23,7 @@ impl Story {
     /// # Errors
     /// It succeeded or failed, and should not have.
     pub fn windlass_says(&self, arguments: &[&str], is_success: bool) -> Result<String> {
-        let output = Command::new(operator::binary()?)
+        let output = Command::new(operator_process::binary()?)
             .args(arguments)
             .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
             .output()
@@ -43,8 +43,8 @@ impl Story {
         &self,
         arguments: &[&str],
         workload: &StoryTarget,
-    ) -> Result<(String, Windlass)> {
-        let mut command = tokio::process::Command::new(operator::binary()?);
+    ) -> Result<(String, WindlassProcess)> {
+        let mut command = tokio::process::Command::new(operator_process::binary()?);
         command.args(arguments).arg(format!("--kubeconfig={}", self.kubeconfig().display()));
         let ended = async {
             let output = command.output().await.context("windlass cannot be started")?;
@@ -60,13 +60,13 @@ impl Story {
     ///
     /// # Errors
     /// Nothing is installed there, or the process does not become ready.
-    pub async fn installed(&self, namespace: &str) -> Result<Windlass> {
+    pub async fn installed(&self, namespace: &str) -> Result<WindlassProcess> {
         self.in_place_of(&deployment(namespace)).await
     }
 
     /// A process with the token of an installation's ServiceAccount, the arguments of its workload, and the identity of one of
     /// its Pods.
-    async fn in_place_of(&self, workload: &StoryTarget) -> Result<Windlass> {
+    async fn in_place_of(&self, workload: &StoryTarget) -> Result<WindlassProcess> {
         let installed = self.await_object(workload, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         let namespace = installed.metadata.namespace.clone().unwrap_or_default();
         let kubeconfig = self.bed.account_kubeconfig(&namespace, "windlass-controller").await?;
@@ -81,7 +81,7 @@ impl Story {
         flags.push(format!("--kubeconfig={}", kubeconfig.display()));
         flags.push(format!("--runtime-namespace={namespace}"));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        Windlass::start(self.bed, &flags).await
+        WindlassProcess::start(self.bed, &flags).await
     }
 
     /// The name of a Pod of windlass in a namespace, as soon as there is one that is as young as its workload.

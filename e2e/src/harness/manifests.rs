@@ -4,7 +4,7 @@
 
 /// How the pods of a workload behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pods {
+pub enum PodBehavior {
     /// They are ready at once; those of Jobs complete.
     Ready,
     /// They run and are never ready.
@@ -17,7 +17,7 @@ pub enum Pods {
     ImagePull,
 }
 
-impl Pods {
+impl PodBehavior {
     fn annotation(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -52,7 +52,7 @@ data:
 }
 
 /// The label by which a workload finds its pods, and their template, indented for `spec`.
-fn template(name: &str, pods: Pods, restart: &str) -> String {
+fn template(name: &str, pods: PodBehavior, restart: &str) -> String {
     let behaviour = pods.annotation();
     format!(
         "  template:
@@ -67,7 +67,7 @@ fn template(name: &str, pods: Pods, restart: &str) -> String {
 }
 
 /// A workload of `apps/v1`: `Deployment`, `StatefulSet` or `DaemonSet`.
-pub fn workload(kind: &str, name: &str, pods: Pods) -> String {
+pub fn workload(kind: &str, name: &str, pods: PodBehavior) -> String {
     let more = match kind {
         "StatefulSet" => "  replicas: 1\n  serviceName: none\n",
         "DaemonSet" => "",
@@ -86,12 +86,12 @@ spec:
 }
 
 /// A Deployment of one pod.
-pub fn deployment(name: &str, pods: Pods) -> String {
+pub fn deployment(name: &str, pods: PodBehavior) -> String {
     workload("Deployment", name, pods)
 }
 
 /// A Job of one pod that is tried once.
-pub fn job(name: &str, pods: Pods) -> String {
+pub fn job(name: &str, pods: PodBehavior) -> String {
     let template = template(name, pods, "Never");
     format!(
         "\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec:\n  backoffLimit: 0\n{template}"

@@ -12,15 +12,15 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT, condition};
-use super::manifests::{Pods, deployment, job};
+use super::manifests::{PodBehavior, deployment, job};
 use super::{Story, StoryTarget};
 use crate::servers::charts::ChartServer;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 
 /// A repository of charts that HelmReleases of a story use.
-pub struct Charts<'s> {
+pub struct StoryChartRepository<'s> {
     story: &'s Story,
     /// Where the charts are.
     pub server: ChartServer,
@@ -40,7 +40,7 @@ pub const VALUES: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .
 /// A Deployment `web` whose pods behave as the value `pods` says.
 pub fn by_value() -> String {
     let says = "windlass.dev/testbed: {{ .Values.pods | default \"ready\" }}";
-    deployment("web", Pods::Ready).replace("windlass.dev/testbed: ready", says)
+    deployment("web", PodBehavior::Ready).replace("windlass.dev/testbed: ready", says)
 }
 
 impl StoryTarget {
@@ -55,12 +55,12 @@ impl StoryTarget {
     }
 }
 
-impl<'s> Charts<'s> {
+impl<'s> StoryChartRepository<'s> {
     /// A repository without charts, and the HelmRepository `charts` for it.
     ///
     /// # Errors
     /// The server cannot be started, or the API server refuses.
-    pub async fn of(story: &'s Story) -> Result<Charts<'s>> {
+    pub async fn of(story: &'s Story) -> Result<StoryChartRepository<'s>> {
         let server = ChartServer::start(None)?;
         let url = server.url();
         server.publish(&[("Chart.yaml", "apiVersion: v2\nname: none\nversion: 0.0.1\n")])?;
@@ -168,7 +168,7 @@ impl Story {
     /// # Errors
     /// It cannot be run; what it says is in the output.
     pub fn helm(&self, arguments: &[&str]) -> Result<Output> {
-        self.run_helm(&Oracle::Helm.ensure()?, arguments)
+        self.run_helm(&OracleProgram::Helm.ensure()?, arguments)
     }
 
     /// Runs the stock `helm` 3.22 in the story's namespace.
@@ -176,7 +176,7 @@ impl Story {
     /// # Errors
     /// It cannot be run, or fails; the error has its output.
     pub fn helm3(&self, arguments: &[&str]) -> Result<String> {
-        let output = self.run_helm(&Oracle::Helm3.ensure()?, arguments)?;
+        let output = self.run_helm(&OracleProgram::Helm3.ensure()?, arguments)?;
         let text = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "helm 3 {arguments:?}: {text}");
         Ok(String::from_utf8(output.stdout)?)
@@ -218,7 +218,7 @@ impl Story {
         arguments: &[&str],
         mut is_reached: impl AsyncFnMut() -> Result<bool>,
     ) -> Result<()> {
-        let helm = Oracle::Helm.ensure()?;
+        let helm = OracleProgram::Helm.ensure()?;
         let home = tempfile::tempdir()?;
         let mut child = self.helm_command(&helm, home.path(), arguments).spawn()?;
         let reached = self
@@ -289,7 +289,7 @@ impl Story {
 }
 
 /// A Job that is a hook of these events; `policies` may be empty.
-pub fn hook(name: &str, events: &str, weight: i32, policies: &str, pods: Pods) -> String {
+pub fn hook(name: &str, events: &str, weight: i32, policies: &str, pods: PodBehavior) -> String {
     let mut annotations =
         format!("\"helm.sh/hook\": \"{events}\", \"helm.sh/hook-weight\": \"{weight}\"");
     if !policies.is_empty() {
@@ -300,9 +300,9 @@ pub fn hook(name: &str, events: &str, weight: i32, policies: &str, pods: Pods) -
 }
 
 /// A Pod that is a test.
-pub fn test_pod(name: &str, pods: Pods) -> String {
+pub fn test_pod(name: &str, pods: PodBehavior) -> String {
     let behaviour = match pods {
-        Pods::Fail => "fail",
+        PodBehavior::Fail => "fail",
         _ => "ready",
     };
     format!(

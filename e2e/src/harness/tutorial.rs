@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::Story;
-use crate::operator;
-use testbed::binaries::Binaries;
+use crate::operator_process;
+use testbed::binaries::TestbedBinaries;
 
 /// The commands in the `sh` blocks of a page, in order.
 pub fn commands(page: &str) -> Vec<String> {
@@ -31,8 +31,8 @@ impl Story {
     /// It is neither `kubectl` nor `windlass`, or it failed.
     pub fn typed(&self, command: &str, folder: &Path) -> Result<String> {
         let program = match command.split_whitespace().next() {
-            Some("kubectl") => Binaries::ensure()?.path("kubectl")?.to_owned(),
-            Some("windlass") => operator::binary()?,
+            Some("kubectl") => TestbedBinaries::ensure()?.path("kubectl")?.to_owned(),
+            Some("windlass") => operator_process::binary()?,
             _ => bail!("`{command}` is neither kubectl nor windlass"),
         };
         let (name, rest) = command.split_once(' ').unwrap_or((command, ""));

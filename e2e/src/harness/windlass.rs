@@ -1,7 +1,7 @@
 //! windlass as stories run it: on the bed, with its own storage and loopback addresses.
 //!
 //! Here: flags, waiting until it works, the one operator that stories share.
-//! Elsewhere: the process (`crate::operator`), the objects it is given (`super::flux`).
+//! Elsewhere: the process (`crate::operator_process`), the objects it is given (`super::flux`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use super::{Story, Testbed, await_until};
 use crate::control_plane::free_ports;
-use crate::operator::{self, Operator};
+use crate::operator_process::{self, OperatorProcess};
 use crate::process_usage::cpu_seconds;
 
 /// How long the program may take until it works, on a machine that is busy.
@@ -25,23 +25,23 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running windlass.
 #[derive(Debug)]
-pub struct Windlass {
+pub struct WindlassProcess {
     /// The process: to be killed, stopped, started again, asked for its log.
-    pub operator: Operator,
+    pub operator: OperatorProcess,
     health: String,
     artifacts: String,
     metrics: String,
     webhooks: String,
 }
 
-impl Windlass {
+impl WindlassProcess {
     /// Starts windlass on a bed, with more flags, and waits until it works.
     /// The addresses stay the same over restarts.
     pub async fn start(bed: &Testbed, more: &[&str]) -> Result<Self> {
         Self::start_with(bed, more, &[]).await
     }
 
-    /// As [`Windlass::start`], with more variables in its environment.
+    /// As [`WindlassProcess::start`], with more variables in its environment.
     pub async fn start_with(
         bed: &Testbed,
         more: &[&str],
@@ -70,7 +70,8 @@ impl Windlass {
             if !more.iter().any(|flag| flag.starts_with("--storage-path")) {
                 arguments.push("--storage-path={folder}/storage".to_owned());
             }
-            let operator = Operator::start_with(operator::binary()?, arguments, environment)?;
+            let operator =
+                OperatorProcess::start_with(operator_process::binary()?, arguments, environment)?;
             let health = format!("http://127.0.0.1:{health}/readyz");
             let artifacts = format!("http://127.0.0.1:{storage}/");
             let metrics = format!("http://127.0.0.1:{metrics}/metrics");
@@ -91,7 +92,7 @@ impl Windlass {
         Self::start_for_with(story, more, &[]).await
     }
 
-    /// As [`Windlass::start_for`], with more variables in its environment.
+    /// As [`WindlassProcess::start_for`], with more variables in its environment.
     pub async fn start_for_with(
         story: &Story,
         more: &[&str],
@@ -223,7 +224,7 @@ async fn create_crd(
     Ok((name, patched.metadata.generation.unwrap_or_default()))
 }
 
-static SHARED: OnceCell<Mutex<Windlass>> = OnceCell::const_new();
+static SHARED: OnceCell<Mutex<WindlassProcess>> = OnceCell::const_new();
 
 /// Whether a story of this test run has a windlass of its own.
 static HAS_OWN: AtomicBool = AtomicBool::new(false);
@@ -235,12 +236,12 @@ const TWO: &str = "a story with a windlass of its own is in a process whose stor
 ///
 /// Nothing in a story happens because of an interval or a retry: those of dependencies, as those that stories set, are
 /// ten minutes long.
-async fn shared() -> Result<&'static Mutex<Windlass>> {
+async fn shared() -> Result<&'static Mutex<WindlassProcess>> {
     ensure!(!HAS_OWN.load(Ordering::Relaxed), TWO);
     SHARED
         .get_or_try_init(async || {
             let flags = ["--requeue-dependency=10m", "--concurrent-source=4"];
-            Windlass::start(Testbed::shared().await?, &flags).await.map(Mutex::new)
+            WindlassProcess::start(Testbed::shared().await?, &flags).await.map(Mutex::new)
         })
         .await
 }
@@ -253,7 +254,7 @@ impl Story {
     }
 
     /// The operator that all stories begun by [`Story::with_windlass`] share; look, don't touch.
-    pub async fn windlass(&self) -> Result<MutexGuard<'static, Windlass>> {
+    pub async fn windlass(&self) -> Result<MutexGuard<'static, WindlassProcess>> {
         Ok(shared().await?.lock().await)
     }
 }

@@ -25,14 +25,14 @@ const MAX_STATE_CHARACTERS: usize = 200;
 
 /// Which objects of a kind are watched.
 #[derive(Debug, Clone)]
-pub struct Selection {
+pub struct WatchSelection {
     resource: ApiResource,
     namespace: Option<String>,
     name: Option<String>,
     labels: Option<String>,
 }
 
-impl Selection {
+impl WatchSelection {
     /// All objects of a kind, such as `apps/v1` and `Deployment`.
     pub fn of(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -66,12 +66,12 @@ impl Selection {
     /// A watch of nothing else, and where requests about it go; objects that exist when it begins are not seen again.
     ///
     /// # Errors
-    /// As [`Watch::begin`].
+    /// As [`ObjectWatch::begin`].
     pub async fn watch_alone(
         &self,
         client: &Client,
-    ) -> anyhow::Result<(Api<DynamicObject>, Watch)> {
-        let mut watch = Watch::begin(client, std::slice::from_ref(self)).await?;
+    ) -> anyhow::Result<(Api<DynamicObject>, ObjectWatch)> {
+        let mut watch = ObjectWatch::begin(client, std::slice::from_ref(self)).await?;
         watch.forget();
         Ok((self.api(client), watch))
     }
@@ -177,19 +177,19 @@ impl WatchedObject {
 }
 
 /// Watches that run until this is dropped.
-pub struct Watch {
+pub struct ObjectWatch {
     seen: mpsc::UnboundedReceiver<WatchedObject>,
     last: BTreeMap<String, String>,
     /// Ended when dropped.
     _tasks: JoinSet<()>,
 }
 
-impl Watch {
+impl ObjectWatch {
     /// Opens a watch for each selection; what exists already is seen first.
     ///
     /// # Guarantees
     /// No change after the return is missed.
-    pub async fn begin(client: &Client, selections: &[Selection]) -> anyhow::Result<Self> {
+    pub async fn begin(client: &Client, selections: &[WatchSelection]) -> anyhow::Result<Self> {
         let (tell, seen) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let mut openings = Vec::new();
@@ -234,7 +234,7 @@ impl Watch {
     /// Waits for a change of which `is_it` is true.
     ///
     /// # Errors
-    /// As [`Watch::next`].
+    /// As [`ObjectWatch::next`].
     pub async fn until(
         &mut self,
         what: &str,
@@ -371,7 +371,8 @@ mod tests {
     #[tokio::test]
     async fn a_wait_that_timed_out_is_reported_with_the_last_state() {
         let (tell, receiver) = mpsc::unbounded_channel();
-        let mut watch = Watch { seen: receiver, last: BTreeMap::new(), _tasks: JoinSet::new() };
+        let mut watch =
+            ObjectWatch { seen: receiver, last: BTreeMap::new(), _tasks: JoinSet::new() };
         tell.send(kustomization("False", 2, "")).unwrap();
         let outcome =
             watch.until("shop to be ready", Duration::ZERO, WatchedObject::is_ready).await;

@@ -10,17 +10,17 @@ use tempfile::TempDir;
 
 use crate::control_plane::free_ports;
 use crate::harness::await_until;
-use crate::reaper::Reaper;
+use crate::process_reaper::ProcessReaper;
 
 /// A running server. Ends with this process, or when dropped.
-pub struct Alertmanager {
+pub struct AlertmanagerServer {
     port: u16,
     client: reqwest::Client,
     _folder: TempDir,
-    _reaper: Reaper,
+    _reaper: ProcessReaper,
 }
 
-impl Alertmanager {
+impl AlertmanagerServer {
     /// Starts it.
     pub async fn start() -> Result<Self> {
         let package = "prometheus-alertmanager";
@@ -30,7 +30,7 @@ impl Alertmanager {
         let config = folder.path().join("config.yml");
         let none = json!({"route": {"receiver": "none"}, "receivers": [{"name": "none"}]});
         std::fs::write(&config, none.to_string())?;
-        let reaper = Reaper::start(None)?;
+        let reaper = ProcessReaper::start(None)?;
         let mut command = Command::new(program);
         command.arg(format!("--config.file={}", config.display()));
         command.arg(format!("--storage.path={}", folder.path().join("data").display()));

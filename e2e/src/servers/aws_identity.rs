@@ -37,7 +37,7 @@ const METADATA_TOKEN: &str = "token-of-the-instance";
 
 /// A running server. Ends when dropped.
 #[derive(Debug)]
-pub struct AwsIdentity {
+pub struct AwsIdentityServer {
     address: SocketAddr,
     shared: Arc<Mutex<AwsIdentityServerState>>,
     server: tokio::task::JoinHandle<()>,
@@ -50,7 +50,7 @@ struct AwsIdentityServerState {
     stale: Vec<String>,
 }
 
-impl AwsIdentity {
+impl AwsIdentityServer {
     /// Starts a server.
     pub async fn start() -> Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -82,7 +82,7 @@ impl AwsIdentity {
     }
 }
 
-impl Drop for AwsIdentity {
+impl Drop for AwsIdentityServer {
     fn drop(&mut self) {
         self.server.abort();
     }

@@ -12,10 +12,10 @@ use jiff::{Timestamp, ToSpan as _};
 use reqwest::Method;
 use tempfile::TempDir;
 
-use super::log::Log;
+use super::log::ServerRequestLog;
 use super::s3::{encoded, hmac, path_encoded};
 use crate::control_plane::{free_ports, tail};
-use crate::reaper::Reaper;
+use crate::process_reaper::ProcessReaper;
 use testbed::binaries::packages;
 
 /// The account that the server knows.
@@ -29,15 +29,15 @@ const VERSION: &str = "2021-12-02";
 
 /// A running server. Ends with this process, or when dropped.
 #[derive(Debug)]
-pub struct Azurite {
+pub struct AzuriteServer {
     _folder: TempDir,
     port: u16,
     client: reqwest::Client,
-    log: Log,
-    _reaper: Reaper,
+    log: ServerRequestLog,
+    _reaper: ProcessReaper,
 }
 
-impl Azurite {
+impl AzuriteServer {
     /// Starts a server over HTTP.
     pub async fn start() -> Result<Self> {
         let program = tokio::task::block_in_place(|| packages("azurite"))?;
@@ -48,11 +48,12 @@ impl Azurite {
         command.args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]);
         command.args(["--inMemoryPersistence", "--disableProductStyleUrl"]);
         command.env("AZURITE_ACCOUNTS", format!("{ACCOUNT}:{KEY}")).current_dir(folder.path());
-        let reaper = Reaper::start(None)?;
+        let reaper = ProcessReaper::start(None)?;
         let log = folder.path().join("log");
         let mut child = reaper.spawn(&mut command, &log)?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let request_log = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
+        let request_log =
+            ServerRequestLog::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
         let server = Self { _folder: folder, port, client, log: request_log, _reaper: reaper };
         let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while server.client.get(server.url()).send().await.is_err() {

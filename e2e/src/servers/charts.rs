@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
 /// Files behind HTTP on loopback. Ends, with its files, when dropped.
 pub struct ChartServer {
@@ -42,7 +42,7 @@ pub struct ChartServerRequest {
 }
 
 #[derive(Clone)]
-struct Backend {
+struct ChartServerBackend {
     root: PathBuf,
     /// What `Authorization` has to be.
     access: Option<String>,
@@ -55,7 +55,7 @@ impl ChartServer {
     /// # Errors
     /// There is no `helm` and none can be built, or no port is free.
     pub fn start(access: Option<(&str, &str)>) -> Result<Self> {
-        let helm = Oracle::Helm.ensure()?;
+        let helm = OracleProgram::Helm.ensure()?;
         let folder = tempfile::Builder::new().prefix("windlass-charts-").tempdir()?;
         std::fs::create_dir(folder.path().join("served"))?;
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -63,7 +63,7 @@ impl ChartServer {
             format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
         });
         let root = folder.path().join("served");
-        let backend = Backend { root, access, asked: Arc::clone(&asked) };
+        let backend = ChartServerBackend { root, access, asked: Arc::clone(&asked) };
         let (stop, stopped) = oneshot::channel();
         let (tell, receiver) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("chart-server".into()).spawn(move || {
@@ -141,7 +141,7 @@ type ListenResult = Result<Option<SocketAddr>>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn run(
-    backend: Backend,
+    backend: ChartServerBackend,
     stopped: oneshot::Receiver<()>,
     tell: &std::sync::mpsc::Sender<ListenResult>,
 ) -> Result<()> {
@@ -154,7 +154,7 @@ async fn run(
     }
 }
 
-async fn answer(State(backend): State<Backend>, request: Request) -> Response {
+async fn answer(State(backend): State<ChartServerBackend>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let response = backend.answer(&path, request.headers());
     let status = response.status().as_u16();
@@ -163,7 +163,7 @@ async fn answer(State(backend): State<Backend>, request: Request) -> Response {
     response
 }
 
-impl Backend {
+impl ChartServerBackend {
     fn answer(&self, path: &str, headers: &HeaderMap) -> Response {
         let given = |name| headers.get(name).and_then(|it: &header::HeaderValue| it.to_str().ok());
         if self.access.is_some() && given(header::AUTHORIZATION) != self.access.as_deref() {

@@ -12,14 +12,14 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::log::Log;
+use super::log::ServerRequestLog;
 use super::s3::encoded;
 use crate::control_plane::{free_ports, tail};
-use crate::reaper::Reaper;
-use testbed::binaries::{GO, Recipe, Set};
+use crate::process_reaper::ProcessReaper;
+use testbed::binaries::{GO, GoBuildRecipe, ProgramSet};
 
-const FAKE_GCS_SERVER: Set = Set {
-    recipes: &[Recipe::plain("fake-gcs-server", "github.com/fsouza/fake-gcs-server")],
+const FAKE_GCS_SERVER: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("fake-gcs-server", "github.com/fsouza/fake-gcs-server")],
     module_files: &["fake-gcs-server/go.mod", "fake-gcs-server/go.sum"],
     advice: GO,
 };
@@ -30,8 +30,8 @@ pub struct GcsServer {
     _folder: TempDir,
     port: u16,
     client: reqwest::Client,
-    log: Log,
-    _reaper: Reaper,
+    log: ServerRequestLog,
+    _reaper: ProcessReaper,
 }
 
 impl GcsServer {
@@ -43,11 +43,12 @@ impl GcsServer {
         let mut command = Command::new(program);
         command.args(["-scheme", "http", "-host", "127.0.0.1", "-backend", "memory"]);
         command.args(["-port", &port.to_string(), "-public-host", &format!("127.0.0.1:{port}")]);
-        let reaper = Reaper::start(None)?;
+        let reaper = ProcessReaper::start(None)?;
         let log = folder.path().join("log");
         let mut child = reaper.spawn(&mut command, &log)?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let request_log = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
+        let request_log =
+            ServerRequestLog::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
         let server = Self { _folder: folder, port, client, log: request_log, _reaper: reaper };
         let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while server.send(server.request(Method::GET, "/_internal/healthcheck")).await.is_err() {

@@ -1,7 +1,7 @@
 //! Gitea, with its API, its webhooks, and Git over HTTP and SSH.
 //!
 //! Here: running it with one user, tokens, repositories that are pushed to, requests to its API. TLS is in front of it where
-//! a story wants it (`tls_front`). Elsewhere: how it is built (`binaries`), other Git servers (`git_server`).
+//! a story wants it (`tls_proxy`). Elsewhere: how it is built (`binaries`), other Git servers (`git_server`).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use crate::control_plane::{free_ports, tail, write_private};
 use crate::git_server::StoryRepository;
 use crate::harness::await_until;
-use crate::reaper::Reaper;
-use testbed::binaries::{GO, Lacks, Recipe, Set, module};
+use crate::process_reaper::ProcessReaper;
+use testbed::binaries::{GO, GoBuildRecipe, MissingSourcePart, ProgramSet, module};
 
 /// The user of the server, who may do everything.
 pub const USER: &str = "walker";
@@ -26,27 +26,27 @@ const PASSWORD: &str = "g1tea-passw0rd";
 /// The module, whose folder also has the templates and texts that the program reads.
 const MODULE: &str = "code.gitea.io/gitea@v1.26.4";
 
-const GITEA: Set = Set {
-    recipes: &[Recipe {
+const GITEA: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe {
         name: "gitea",
         module: "gitea",
         package: "code.gitea.io/gitea",
         // Clients ask for the version; without this it is `development`.
         link_flags: "-s -w -X main.Version=1.26.4",
         tags: "sqlite sqlite_unlock_notify",
-        lacks: Lacks::Nothing,
+        lacks: MissingSourcePart::Nothing,
     }],
     module_files: &["gitea/go.mod", "gitea/go.sum"],
     advice: GO,
 };
 
 /// A running server. Ends, with its repositories, when dropped or when this process ends.
-pub struct Gitea {
+pub struct GiteaServer {
     port: u16,
     ssh_port: u16,
     client: reqwest::Client,
     log: PathBuf,
-    _reaper: Reaper,
+    _reaper: ProcessReaper,
     /// What is pushed from here.
     local: TempDir,
 }
@@ -72,13 +72,13 @@ impl GiteaRepository {
     }
 }
 
-impl Gitea {
+impl GiteaServer {
     /// Starts a server without repositories.
     pub async fn start() -> Result<Self> {
         let program = GITEA.ensure(None)?["gitea"].clone();
         let assets = module(MODULE)?;
         let folder = tempfile::Builder::new().prefix("windlass-gitea-").tempdir()?.keep();
-        let reaper = Reaper::start(Some(&folder))?;
+        let reaper = ProcessReaper::start(Some(&folder))?;
         let [port, ssh_port] = free_ports()?;
         let host_key = rcgen::KeyPair::generate().context("cannot generate a host key")?;
         write_private(&folder.join("host.key"), &host_key.serialize_pem())?;
@@ -122,7 +122,7 @@ impl Gitea {
         format!("http://{}", self.address())
     }
 
-    /// The host and port of [`Gitea::url`].
+    /// The host and port of [`GiteaServer::url`].
     pub fn address(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.port).into()
     }

@@ -2,7 +2,8 @@
 //! and Azure, with the logins that they need.
 //!
 //! There is no other double that checks all of what is documented: paths, headers, tokens and their audiences, signatures,
-//! encryption contexts, algorithms. Elsewhere: AWS's other logins (`aws_identity`), TLS and the clouds' own names (`tls_front`, `proxy`).
+//! encryption contexts, algorithms. Elsewhere: AWS's other logins (`aws_identity`), TLS and the clouds' own names
+//! (`tls_proxy`, `forward_proxy`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

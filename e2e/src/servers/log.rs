@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 /// The request log of a test server, which the server writes some time after it has answered.
 /// A read first sends a request of its own and waits until the log has it.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct ServerRequestLog {
     path: PathBuf,
     /// The URL below which a path is requested that the server does not have.
     base: String,
@@ -17,7 +17,7 @@ pub(super) struct Log {
     marks: AtomicUsize,
 }
 
-impl Log {
+impl ServerRequestLog {
     pub(super) fn new(path: PathBuf, base: String, client: reqwest::Client) -> Self {
         Self { path, base, client, marks: AtomicUsize::new(0) }
     }

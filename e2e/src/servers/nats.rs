@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::control_plane::free_ports;
 use crate::harness::await_until;
-use crate::reaper::Reaper;
+use crate::process_reaper::ProcessReaper;
 
 /// Who may publish where only one may.
 pub const USER: &str = "windlass";
@@ -21,13 +21,13 @@ pub const USER: &str = "windlass";
 pub const PASSWORD: &str = "n4ts-passw0rd";
 
 /// A running server. Ends with this process, or when dropped.
-pub struct Nats {
+pub struct NatsServer {
     port: u16,
     _folder: TempDir,
-    _reaper: Reaper,
+    _reaper: ProcessReaper,
 }
 
-impl Nats {
+impl NatsServer {
     /// Starts a server for [`USER`] only.
     pub async fn start() -> Result<Self> {
         let program = super::installed(&["nats-server"], "nats-server")?;
@@ -40,7 +40,7 @@ impl Nats {
         });
         let path = folder.path().join("nats.conf");
         std::fs::write(&path, config.to_string())?;
-        let reaper = Reaper::start(None)?;
+        let reaper = ProcessReaper::start(None)?;
         let mut command = Command::new(program);
         drop(reaper.spawn(command.arg("-c").arg(&path), &folder.path().join("log"))?);
         let server = Self { port, _folder: folder, _reaper: reaper };

@@ -11,9 +11,9 @@ use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::authority::Authority;
+use crate::certificate_authority::TestCertificateAuthority;
 use crate::control_plane::free_ports;
-use crate::reaper::Reaper;
+use crate::process_reaper::ProcessReaper;
 
 /// Who may pull and push where a password is asked for.
 pub const USER: &str = "walker";
@@ -32,24 +32,24 @@ const FLUX_CONFIG: &str = "application/vnd.cncf.flux.config.v1+json";
 pub const FLUX_LAYER: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
 
 /// A registry on loopback. Ends, with all that was pushed, when dropped or when this process ends.
-pub struct Registry {
+pub struct RegistryServer {
     host: String,
-    authority: Option<Authority>,
+    authority: Option<TestCertificateAuthority>,
     has_password: bool,
     client: Client,
     folder: PathBuf,
-    _reaper: Reaper,
+    _reaper: ProcessReaper,
 }
 
 /// A layer to be pushed.
-pub struct Layer<'a> {
+pub struct PushedLayer<'a> {
     /// What it is.
     pub media_type: &'a str,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-impl Registry {
+impl RegistryServer {
     /// Starts a registry without authentication, over plain HTTP.
     pub async fn start() -> Result<Self> {
         Self::start_with(None, false).await
@@ -60,15 +60,19 @@ impl Registry {
         Self::start_with(None, true).await
     }
 
-    /// Starts a registry for [`USER`] only, over HTTPS, with a certificate that [`Registry::authority`] vouches for.
+    /// Starts a registry for [`USER`] only, over HTTPS, with a certificate that [`RegistryServer::authority`] vouches
+    /// for.
     pub async fn start_tls() -> Result<Self> {
-        Self::start_with(Some(Authority::generate()?), true).await
+        Self::start_with(Some(TestCertificateAuthority::generate()?), true).await
     }
 
-    async fn start_with(authority: Option<Authority>, has_password: bool) -> Result<Self> {
+    async fn start_with(
+        authority: Option<TestCertificateAuthority>,
+        has_password: bool,
+    ) -> Result<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new().prefix("windlass-registry-").tempdir()?.keep();
-        let reaper = Reaper::start(Some(&folder))?;
+        let reaper = ProcessReaper::start(Some(&folder))?;
         let [port] = free_ports()?;
         let host = format!("127.0.0.1:{port}");
         let mut config = json!({
@@ -125,7 +129,7 @@ impl Registry {
     }
 
     /// Who vouches for the registry's certificate; none over plain HTTP.
-    pub fn authority(&self) -> Option<&Authority> {
+    pub fn authority(&self) -> Option<&TestCertificateAuthority> {
         self.authority.as_ref()
     }
 
@@ -147,7 +151,7 @@ impl Registry {
         files: &[(&str, &str)],
         annotations: Value,
     ) -> Result<String> {
-        let layer = Layer { media_type: FLUX_LAYER, bytes: self.pack(files)? };
+        let layer = PushedLayer { media_type: FLUX_LAYER, bytes: self.pack(files)? };
         self.push(repository, tag, &[layer], annotations).await
     }
 
@@ -156,11 +160,11 @@ impl Registry {
         &self,
         repository: &str,
         tag: &str,
-        layers: &[Layer<'_>],
+        layers: &[PushedLayer<'_>],
         annotations: Value,
     ) -> Result<String> {
         let mut described = Vec::new();
-        for Layer { media_type, bytes } in layers {
+        for PushedLayer { media_type, bytes } in layers {
             let digest = self.push_blob(repository, bytes.clone()).await?;
             described.push(json!({"mediaType": media_type, "digest": digest, "size": bytes.len()}));
         }

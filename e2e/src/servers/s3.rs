@@ -14,10 +14,10 @@ use reqwest::Method;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::authority::Authority;
+use crate::certificate_authority::TestCertificateAuthority;
 use crate::control_plane::{free_ports, tail};
-use crate::reaper::Reaper;
-use testbed::binaries::{GO, Recipe, Set};
+use crate::process_reaper::ProcessReaper;
+use testbed::binaries::{GO, GoBuildRecipe, ProgramSet};
 
 /// The key that the server knows.
 pub const ACCESS: &str = "windlass-access";
@@ -26,8 +26,8 @@ pub const SECRET: &str = "windlass-secret";
 /// The region that the server is in.
 pub const REGION: &str = "us-east-1";
 
-const VERSITYGW: Set = Set {
-    recipes: &[Recipe::plain("versitygw", "github.com/versity/versitygw/cmd/versitygw")],
+const VERSITYGW: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("versitygw", "github.com/versity/versitygw/cmd/versitygw")],
     module_files: &["versitygw/go.mod", "versitygw/go.sum"],
     advice: GO,
 };
@@ -39,7 +39,7 @@ pub struct S3Server {
     port: u16,
     client: reqwest::Client,
     is_tls: bool,
-    _reaper: Reaper,
+    _reaper: ProcessReaper,
 }
 
 impl S3Server {
@@ -49,7 +49,7 @@ impl S3Server {
     }
 
     /// Starts a server; over HTTPS with a certificate of the authority.
-    pub async fn start_with(authority: Option<&Authority>) -> Result<Self> {
+    pub async fn start_with(authority: Option<&TestCertificateAuthority>) -> Result<Self> {
         let program: PathBuf = VERSITYGW.ensure(None)?["versitygw"].clone();
         let folder = tempfile::Builder::new().prefix("windlass-s3-").tempdir()?;
         let path = |name: &str| folder.path().join(name);
@@ -69,7 +69,7 @@ impl S3Server {
             client = client.tls_certs_only([own]);
         }
         command.arg("posix").arg(path("data"));
-        let reaper = Reaper::start(None)?;
+        let reaper = ProcessReaper::start(None)?;
         let log = path("server.log");
         let mut child = reaper.spawn(&mut command, &log)?;
         let server = Self {

@@ -1,7 +1,8 @@
 //! A SOCKS 5 proxy that admits every client, or those with a user name and a password: armon's go-socks5, in a program of
 //! ours.
 //!
-//! Here: running it, and where it was asked to go. Elsewhere: how it is built (`binaries`), HTTP proxies (`crate::proxy`).
+//! Here: running it, and where it was asked to go. Elsewhere: how it is built (`binaries`), HTTP proxies
+//! (`crate::forward_proxy`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,24 +14,24 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::control_plane::{free_ports, tail};
-use crate::reaper::Reaper;
-use testbed::binaries::{GO, Recipe, Set};
+use crate::process_reaper::ProcessReaper;
+use testbed::binaries::{GO, GoBuildRecipe, ProgramSet};
 
-const SOCKS: Set = Set {
-    recipes: &[Recipe::plain("socks", ".")],
+const SOCKS: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("socks", ".")],
     module_files: &["socks/go.mod", "socks/go.sum", "socks/main.go"],
     advice: GO,
 };
 
 /// A running proxy. Ends with this process, or when dropped.
 #[derive(Debug)]
-pub struct Socks {
+pub struct SocksProxyServer {
     address: SocketAddr,
     folder: TempDir,
-    _reaper: Reaper,
+    _reaper: ProcessReaper,
 }
 
-impl Socks {
+impl SocksProxyServer {
     /// Starts a proxy; with `user` it admits only clients that send that user name and password.
     pub async fn start(user: Option<(&str, &str)>) -> Result<Self> {
         let program: PathBuf = SOCKS.ensure(None)?["socks"].clone();
@@ -42,7 +43,7 @@ impl Socks {
         if let Some((user, password)) = user {
             command.arg(user).env("SOCKS_PASSWORD", password);
         }
-        let reaper = Reaper::start(None)?;
+        let reaper = ProcessReaper::start(None)?;
         let log = folder.path().join("log");
         let mut child = reaper.spawn(&mut command, &log)?;
         let deadline = Instant::now() + super::SERVER_START_TIMEOUT;

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use crate::authority::Authority;
-use crate::tls_front::TlsFront;
+use crate::certificate_authority::TestCertificateAuthority;
+use crate::tls_proxy::TlsProxyListener;
 
 /// How the webhook answers an admission review.
 #[derive(Debug, Clone, Default)]
@@ -40,33 +40,33 @@ struct WebhookServerState {
 
 /// A webhook. Ends when dropped.
 #[derive(Debug)]
-pub struct Webhook {
-    front: TlsFront,
-    authority: Authority,
+pub struct AdmissionWebhookServer {
+    front: TlsProxyListener,
+    authority: TestCertificateAuthority,
     shared: Arc<Mutex<WebhookServerState>>,
     stop: AbortHandle,
 }
 
-impl Drop for Webhook {
+impl Drop for AdmissionWebhookServer {
     fn drop(&mut self) {
         self.stop.abort();
     }
 }
 
-impl Webhook {
+impl AdmissionWebhookServer {
     /// Starts one on the current runtime.
     ///
     /// # Errors
     /// No port, or no certificate.
     pub async fn start(first: WebhookVerdict) -> Result<Self> {
-        let authority = Authority::generate()?;
+        let authority = TestCertificateAuthority::generate()?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a webhook")?;
         let address = listener.local_addr()?;
         let state = Arc::new(Mutex::new(WebhookServerState { answer: first, asked: 0 }));
         let router = Router::new().fallback(review).with_state(state.clone());
         let serving = async move { axum::serve(listener, router).await };
         let stop = tokio::spawn(serving).abort_handle();
-        let front = TlsFront::start(address, &authority, false).await?;
+        let front = TlsProxyListener::start(address, &authority, false).await?;
         Ok(Self { front, authority, shared: state, stop })
     }
 

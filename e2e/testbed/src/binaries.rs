@@ -25,7 +25,7 @@ const KUBERNETES: &str = "-s -w \
     -X k8s.io/client-go/pkg/version.gitMinor=36";
 
 /// How one program is built: `go build` of `package` in the folder `testbed/<module>`.
-pub struct Recipe {
+pub struct GoBuildRecipe {
     /// What the program is called.
     pub name: &'static str,
     /// The folder of its Go module.
@@ -37,11 +37,11 @@ pub struct Recipe {
     /// Build tags, with spaces between them.
     pub tags: &'static str,
     /// What has to be added to its sources.
-    pub lacks: Lacks,
+    pub lacks: MissingSourcePart,
 }
 
 /// The part of a program's sources that its Go modules lack.
-pub enum Lacks {
+pub enum MissingSourcePart {
     /// They lack nothing.
     Nothing,
     /// A file that the package embeds: an empty one is put there. What the program does with it does not work.
@@ -51,27 +51,38 @@ pub enum Lacks {
 }
 
 /// Programs that share a folder of the cache: when one would be built otherwise, all are built again.
-pub struct Set {
+pub struct ProgramSet {
     /// The programs.
-    pub recipes: &'static [Recipe],
+    pub recipes: &'static [GoBuildRecipe],
     /// What identifies the modules, apart from the flags in the recipes.
     pub module_files: &'static [&'static str],
     /// What to do where there is no Go that is new enough.
     pub advice: &'static str,
 }
 
-impl Recipe {
+impl GoBuildRecipe {
     /// A program that is called as its module and wants nothing else.
     pub const fn plain(name: &'static str, package: &'static str) -> Self {
-        Self { name, module: name, package, link_flags: STRIP, tags: "", lacks: Lacks::Nothing }
+        Self {
+            name,
+            module: name,
+            package,
+            link_flags: STRIP,
+            tags: "",
+            lacks: MissingSourcePart::Nothing,
+        }
     }
 }
 
-const fn kubernetes(name: &'static str, package: &'static str) -> Recipe {
-    Recipe { link_flags: KUBERNETES, module: "kubernetes", ..Recipe::plain(name, package) }
+const fn kubernetes(name: &'static str, package: &'static str) -> GoBuildRecipe {
+    GoBuildRecipe {
+        link_flags: KUBERNETES,
+        module: "kubernetes",
+        ..GoBuildRecipe::plain(name, package)
+    }
 }
 
-const BED: Set = Set {
+const BED: ProgramSet = ProgramSet {
     recipes: &RECIPES,
     module_files: &[
         "etcd/go.mod",
@@ -86,22 +97,22 @@ const BED: Set = Set {
              it in KUBEBUILDER_ASSETS",
 };
 
-const RECIPES: [Recipe; 6] = [
-    Recipe::plain("etcd", "."),
+const RECIPES: [GoBuildRecipe; 6] = [
+    GoBuildRecipe::plain("etcd", "."),
     kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     kubernetes("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
     kubernetes("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
-    Recipe::plain("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    GoBuildRecipe::plain("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 ];
 
 /// The programs of the bed, all of them present.
 #[derive(Debug, Clone)]
-pub struct Binaries {
+pub struct TestbedBinaries {
     paths: BTreeMap<&'static str, PathBuf>,
 }
 
-impl Binaries {
+impl TestbedBinaries {
     /// Finds every program, building what is missing. Blocks, up to ten minutes the first time.
     ///
     /// `$KUBEBUILDER_ASSETS` comes first; what it lacks is taken from the cache of this user,
@@ -141,7 +152,7 @@ impl Binaries {
         Ok(Some(folder))
     }
 
-    /// Like [`Binaries::ensure`], with the folder that [`Binaries::present`] found.
+    /// Like [`TestbedBinaries::ensure`], with the folder that [`TestbedBinaries::present`] found.
     pub fn ensure_with(assets: Option<&Path>) -> Result<Self> {
         Ok(Self { paths: BED.ensure(assets)? })
     }
@@ -176,7 +187,7 @@ pub fn testbed() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-impl Set {
+impl ProgramSet {
     /// Finds every program, first in the folder that is given, and builds what is missing.
     pub fn ensure(&self, given: Option<&Path>) -> Result<BTreeMap<&'static str, PathBuf>> {
         let folder = cache()?.join("testbed").join(self.key()?);
@@ -275,7 +286,7 @@ pub fn packages(module: &str) -> Result<PathBuf> {
     Ok(packages)
 }
 
-fn build_all(folder: &Path, missing: &[&Recipe]) -> Result<()> {
+fn build_all(folder: &Path, missing: &[&GoBuildRecipe]) -> Result<()> {
     let bin = folder.join("bin");
     std::fs::create_dir_all(&bin).with_context(|| format!("cannot create {}", bin.display()))?;
     let _lock = lock(folder)?;
@@ -288,16 +299,16 @@ fn build_all(folder: &Path, missing: &[&Recipe]) -> Result<()> {
     Ok(())
 }
 
-fn build(recipe: &Recipe, bin: &Path, position: &str) -> Result<()> {
+fn build(recipe: &GoBuildRecipe, bin: &Path, position: &str) -> Result<()> {
     let name = recipe.name;
     let unfinished = bin.join(format!(".{name}.unfinished"));
     let errors = bin.join(format!(".{name}.log"));
     say(&format!("building {name} ({position}); the first time this takes minutes"));
     let start = Instant::now();
     let completed = match recipe.lacks {
-        Lacks::Nothing => None,
-        Lacks::File(path) => Some(with_file(recipe, bin, path)?),
-        Lacks::Program(module) => Some(with_program(recipe, bin, module)?),
+        MissingSourcePart::Nothing => None,
+        MissingSourcePart::File(path) => Some(with_file(recipe, bin, path)?),
+        MissingSourcePart::Program(module) => Some(with_program(recipe, bin, module)?),
     };
     let sources = completed.as_ref().map(|it| it.path().to_owned());
     let mut go = go(&sources.unwrap_or_else(|| testbed().join(recipe.module)))
@@ -364,7 +375,7 @@ fn run_go(folder: &Path, arguments: &[&str]) -> Result<String> {
 }
 
 /// A folder with the module of a recipe, without sources.
-fn copy_of_module(recipe: &Recipe, bin: &Path) -> Result<tempfile::TempDir> {
+fn copy_of_module(recipe: &GoBuildRecipe, bin: &Path) -> Result<tempfile::TempDir> {
     let copy = tempfile::Builder::new().prefix(".sources-").tempdir_in(bin)?;
     for file in ["go.mod", "go.sum"] {
         std::fs::copy(testbed().join(recipe.module).join(file), copy.path().join(file))
@@ -374,7 +385,7 @@ fn copy_of_module(recipe: &Recipe, bin: &Path) -> Result<tempfile::TempDir> {
 }
 
 /// A copy of a module with all that it needs, and an empty file where one is missing.
-fn with_file(recipe: &Recipe, bin: &Path, missing: &str) -> Result<tempfile::TempDir> {
+fn with_file(recipe: &GoBuildRecipe, bin: &Path, missing: &str) -> Result<tempfile::TempDir> {
     let copy = copy_of_module(recipe, bin)?;
     // With `-e` the missing file does not end the command.
     run_go(copy.path(), &["mod", "vendor", "-e"])?;
@@ -387,7 +398,7 @@ fn with_file(recipe: &Recipe, bin: &Path, missing: &str) -> Result<tempfile::Tem
 }
 
 /// A copy of a module that takes another one from a copy in it, to which a program of ours was added.
-fn with_program(recipe: &Recipe, bin: &Path, module: &str) -> Result<tempfile::TempDir> {
+fn with_program(recipe: &GoBuildRecipe, bin: &Path, module: &str) -> Result<tempfile::TempDir> {
     let copy = copy_of_module(recipe, bin)?;
     run_go(copy.path(), &["mod", "download", module])?;
     let sources = run_go(copy.path(), &["list", "-m", "-f", "{{.Dir}}", module])?;

@@ -6,21 +6,21 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 
 /// A program that is needed, and Debian's package that has it.
-struct Need {
+struct RequiredProgram {
     what: &'static str,
     present: fn() -> bool,
     package: &'static str,
 }
 
-const NEEDS: [Need; 4] = [
-    Need { what: "git", present: || runs("git"), package: "git" },
-    Need { what: "git http-backend", present: has_http_backend, package: "git" },
-    Need {
+const NEEDS: [RequiredProgram; 4] = [
+    RequiredProgram { what: "git", present: || runs("git"), package: "git" },
+    RequiredProgram { what: "git http-backend", present: has_http_backend, package: "git" },
+    RequiredProgram {
         what: "sshd",
         present: || Path::new("/usr/sbin/sshd").exists(),
         package: "openssh-server",
     },
-    Need {
+    RequiredProgram {
         what: "docker-registry",
         present: || runs("docker-registry"),
         package: "docker-registry",
@@ -29,15 +29,19 @@ const NEEDS: [Need; 4] = [
 
 /// What the stories need beside that: one of their servers is a package of npm, two services that are
 /// notified are packages of Debian, and commits are signed with GnuPG.
-const FOR_STORIES: [Need; 4] = [
-    Need { what: "nats-server", present: || runs("nats-server"), package: "nats-server" },
-    Need {
+const FOR_STORIES: [RequiredProgram; 4] = [
+    RequiredProgram {
+        what: "nats-server",
+        present: || runs("nats-server"),
+        package: "nats-server",
+    },
+    RequiredProgram {
         what: "prometheus-alertmanager",
         present: || runs("prometheus-alertmanager"),
         package: "prometheus-alertmanager",
     },
-    Need { what: "npm", present: || runs("npm"), package: "npm" },
-    Need { what: "gpg", present: || runs("gpg"), package: "gnupg" },
+    RequiredProgram { what: "npm", present: || runs("npm"), package: "npm" },
+    RequiredProgram { what: "gpg", present: || runs("gpg"), package: "gnupg" },
 ];
 
 /// Sees to it that the programs are there.
@@ -56,8 +60,8 @@ pub fn ensure_for_stories() -> anyhow::Result<()> {
     install(&FOR_STORIES)
 }
 
-fn install(needs: &[Need]) -> anyhow::Result<()> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.present)()).collect();
+fn install(needs: &[RequiredProgram]) -> anyhow::Result<()> {
+    let missing: Vec<&RequiredProgram> = needs.iter().filter(|need| !(need.present)()).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -8,70 +8,73 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-use crate::binaries::{GO, Lacks, Recipe, STRIP, Set};
+use crate::binaries::{GO, GoBuildRecipe, MissingSourcePart, ProgramSet, STRIP};
 
-const HELM: Set = Set {
+const HELM: ProgramSet = ProgramSet {
     recipes: &[
-        Recipe {
+        GoBuildRecipe {
             name: "helm",
             module: "helm",
             package: "helm.sh/helm/v4/cmd/helm",
             // Charts see the version; without this it is v4.2, which no release calls itself.
             link_flags: "-s -w -X helm.sh/helm/v4/internal/version.version=v4.2.4",
             tags: "",
-            lacks: Lacks::Nothing,
+            lacks: MissingSourcePart::Nothing,
         },
-        Recipe {
+        GoBuildRecipe {
             name: "renders",
             module: "helm",
             package: ".",
             link_flags: STRIP,
             tags: "",
-            lacks: Lacks::Nothing,
+            lacks: MissingSourcePart::Nothing,
         },
     ],
     module_files: &["helm/go.mod", "helm/go.sum", "helm/main.go"],
     advice: GO,
 };
 
-const KUSTOMIZE: Set = Set {
-    recipes: &[Recipe::plain("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")],
+const KUSTOMIZE: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")],
     module_files: &["kustomize/go.mod", "kustomize/go.sum"],
     advice: GO,
 };
 
-const HELM_3: Set = Set {
-    recipes: &[Recipe::plain("helm3", "helm.sh/helm/v3/cmd/helm")],
+const HELM_3: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("helm3", "helm.sh/helm/v3/cmd/helm")],
     module_files: &["helm3/go.mod", "helm3/go.sum"],
     advice: GO,
 };
 
-const HELMFILE: Set = Set {
-    recipes: &[Recipe::plain("helmfile", "github.com/helmfile/helmfile")],
+const HELMFILE: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("helmfile", "github.com/helmfile/helmfile")],
     module_files: &["helmfile/go.mod", "helmfile/go.sum"],
     advice: GO,
 };
 
-const HELM_CONTROLLER: Set = Set {
-    recipes: &[Recipe::plain("helm-controller", "github.com/fluxcd/helm-controller")],
+const HELM_CONTROLLER: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("helm-controller", "github.com/fluxcd/helm-controller")],
     module_files: &["helm-controller/go.mod", "helm-controller/go.sum"],
     advice: GO,
 };
 
-const KUSTOMIZE_CONTROLLER: Set = Set {
-    recipes: &[Recipe::plain("kustomize-controller", "github.com/fluxcd/kustomize-controller")],
+const KUSTOMIZE_CONTROLLER: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain(
+        "kustomize-controller",
+        "github.com/fluxcd/kustomize-controller",
+    )],
     module_files: &["kustomize-controller/go.mod", "kustomize-controller/go.sum"],
     advice: GO,
 };
 
-const SOURCE_CONTROLLER: Set = Set {
-    recipes: &[Recipe::plain("source-controller", "github.com/fluxcd/source-controller")],
+const SOURCE_CONTROLLER: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("source-controller", "github.com/fluxcd/source-controller")],
     module_files: &["source-controller/go.mod", "source-controller/go.sum"],
     advice: GO,
 };
 
-const NOTIFICATION_CONTROLLER: Set = Set {
-    recipes: &[Recipe::plain(
+const NOTIFICATION_CONTROLLER: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain(
         "notification-controller",
         "github.com/fluxcd/notification-controller",
     )],
@@ -79,14 +82,14 @@ const NOTIFICATION_CONTROLLER: Set = Set {
     advice: GO,
 };
 
-const DECRYPTS: Set = Set {
-    recipes: &[Recipe {
+const DECRYPTS: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe {
         name: "decrypts",
         module: "kustomize-controller",
         package: "github.com/fluxcd/kustomize-controller/decrypts",
         link_flags: STRIP,
         tags: "",
-        lacks: Lacks::Program("github.com/fluxcd/kustomize-controller"),
+        lacks: MissingSourcePart::Program("github.com/fluxcd/kustomize-controller"),
     }],
     module_files: &[
         "kustomize-controller/go.mod",
@@ -96,46 +99,49 @@ const DECRYPTS: Set = Set {
     advice: GO,
 };
 
-const FLUX: Set = Set {
-    recipes: &[Recipe {
+const FLUX: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe {
         name: "flux",
         module: "flux",
         package: "github.com/fluxcd/flux2/v2/cmd/flux",
         link_flags: "-s -w -X main.VERSION=2.9.5",
         tags: "",
         // Only `flux install` and `flux bootstrap` need it.
-        lacks: Lacks::File("github.com/fluxcd/flux2/v2/cmd/flux/manifests/none.yaml"),
+        lacks: MissingSourcePart::File("github.com/fluxcd/flux2/v2/cmd/flux/manifests/none.yaml"),
     }],
     module_files: &["flux/go.mod", "flux/go.sum"],
     advice: GO,
 };
 
 /// All that encrypts files: age is what SOPS has most of its keys from.
-const SOPS: Set = Set {
+const SOPS: ProgramSet = ProgramSet {
     recipes: &[
-        Recipe::plain("sops", "github.com/getsops/sops/v3/cmd/sops"),
-        Recipe { module: "sops", ..Recipe::plain("age", "filippo.io/age/cmd/age") },
-        Recipe { module: "sops", ..Recipe::plain("age-keygen", "filippo.io/age/cmd/age-keygen") },
+        GoBuildRecipe::plain("sops", "github.com/getsops/sops/v3/cmd/sops"),
+        GoBuildRecipe { module: "sops", ..GoBuildRecipe::plain("age", "filippo.io/age/cmd/age") },
+        GoBuildRecipe {
+            module: "sops",
+            ..GoBuildRecipe::plain("age-keygen", "filippo.io/age/cmd/age-keygen")
+        },
     ],
     module_files: &["sops/go.mod", "sops/go.sum"],
     advice: GO,
 };
 
-const COSIGN: Set = Set {
-    recipes: &[Recipe::plain("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")],
+const COSIGN: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")],
     module_files: &["cosign/go.mod", "cosign/go.sum"],
     advice: GO,
 };
 
-const NOTATION: Set = Set {
-    recipes: &[Recipe::plain("notation", "github.com/notaryproject/notation/cmd/notation")],
+const NOTATION: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain("notation", "github.com/notaryproject/notation/cmd/notation")],
     module_files: &["notation/go.mod", "notation/go.sum"],
     advice: GO,
 };
 
 /// A program whose answers are right by definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Oracle {
+pub enum OracleProgram {
     /// `helm`.
     Helm,
     /// `helm` of the version before, whose releases are taken over.
@@ -166,7 +172,7 @@ pub enum Oracle {
     Notation,
 }
 
-impl Oracle {
+impl OracleProgram {
     /// What the program is called.
     pub const fn name(self) -> &'static str {
         match self {
@@ -232,7 +238,7 @@ impl Oracle {
 /// A program that renders a chart many times in one process: `renders CHART TIMES` prints the seconds of each time.
 ///
 /// # Errors
-/// As [`Oracle::ensure`].
+/// As [`OracleProgram::ensure`].
 pub fn renders() -> Result<PathBuf> {
     program(&HELM, "renders")
 }
@@ -241,12 +247,12 @@ pub fn renders() -> Result<PathBuf> {
 /// sources have the details.
 ///
 /// # Errors
-/// As [`Oracle::ensure`].
+/// As [`OracleProgram::ensure`].
 pub fn decrypts() -> Result<PathBuf> {
     program(&DECRYPTS, "decrypts")
 }
 
-fn program(set: &Set, name: &str) -> Result<PathBuf> {
+fn program(set: &ProgramSet, name: &str) -> Result<PathBuf> {
     let mut paths = set.ensure(None)?;
     paths.remove(name).with_context(|| format!("nothing builds `{name}`"))
 }
@@ -259,35 +265,39 @@ mod tests {
     #[test]
     fn the_versions_that_are_named_are_those_that_are_built() {
         for (oracle, module, path) in [
-            (Oracle::Helm, "helm", "helm.sh/helm/v4"),
-            (Oracle::Helm3, "helm3", "helm.sh/helm/v3"),
-            (Oracle::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
-            (Oracle::Helmfile, "helmfile", "github.com/helmfile/helmfile"),
-            (Oracle::HelmController, "helm-controller", "github.com/fluxcd/helm-controller"),
+            (OracleProgram::Helm, "helm", "helm.sh/helm/v4"),
+            (OracleProgram::Helm3, "helm3", "helm.sh/helm/v3"),
+            (OracleProgram::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
+            (OracleProgram::Helmfile, "helmfile", "github.com/helmfile/helmfile"),
+            (OracleProgram::HelmController, "helm-controller", "github.com/fluxcd/helm-controller"),
             (
-                Oracle::KustomizeController,
+                OracleProgram::KustomizeController,
                 "kustomize-controller",
                 "github.com/fluxcd/kustomize-controller",
             ),
-            (Oracle::SourceController, "source-controller", "github.com/fluxcd/source-controller"),
             (
-                Oracle::NotificationController,
+                OracleProgram::SourceController,
+                "source-controller",
+                "github.com/fluxcd/source-controller",
+            ),
+            (
+                OracleProgram::NotificationController,
                 "notification-controller",
                 "github.com/fluxcd/notification-controller",
             ),
-            (Oracle::Flux, "flux", "github.com/fluxcd/flux2/v2"),
-            (Oracle::Sops, "sops", "github.com/getsops/sops/v3"),
-            (Oracle::Age, "sops", "filippo.io/age"),
-            (Oracle::AgeKeygen, "sops", "filippo.io/age"),
-            (Oracle::Cosign, "cosign", "github.com/sigstore/cosign/v3"),
-            (Oracle::Notation, "notation", "github.com/notaryproject/notation"),
+            (OracleProgram::Flux, "flux", "github.com/fluxcd/flux2/v2"),
+            (OracleProgram::Sops, "sops", "github.com/getsops/sops/v3"),
+            (OracleProgram::Age, "sops", "filippo.io/age"),
+            (OracleProgram::AgeKeygen, "sops", "filippo.io/age"),
+            (OracleProgram::Cosign, "cosign", "github.com/sigstore/cosign/v3"),
+            (OracleProgram::Notation, "notation", "github.com/notaryproject/notation"),
         ] {
             let text = std::fs::read_to_string(testbed().join(module).join("go.mod")).unwrap();
             let (_, version) = oracle.version().split_once(' ').unwrap();
             let wanted = format!("{path} {version}");
             assert!(text.lines().any(|line| line.contains(&wanted)), "{module} is not {wanted}");
         }
-        let version = Oracle::Helm.version().trim_start_matches("helm ");
+        let version = OracleProgram::Helm.version().trim_start_matches("helm ");
         assert!(HELM.recipes[0].link_flags.ends_with(&format!("={version}")));
     }
 }

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use e2e::servers::azurite::{ACCOUNT, Azurite, KEY};
+use e2e::servers::azurite::{ACCOUNT, AzuriteServer, KEY};
 use e2e::servers::gcs::GcsServer;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use objects::RedactedValue;
@@ -18,23 +18,23 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sources::bucket::{
-    BucketClientCache, BucketIdentity, Endpoint, Error, Note, Previous, Remote, azure, bundle,
-    fetch, google, list,
+    BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketIdentity, Error, PreviousArtifact,
+    RemoteBucket, azure, bundle, fetch, google, list,
 };
 use tokio::net::TcpListener;
 
 use super::{BUCKET, failure, packed, remote as of_s3, strings};
 
 /// A store of one of the clouds.
-enum Store {
+enum CloudStore {
     Google(GcsServer),
-    Azure(Azurite),
+    Azure(AzuriteServer),
 }
 
-impl Store {
+impl CloudStore {
     async fn all() -> Result<[Self; 2]> {
         let stores =
-            [Self::Google(GcsServer::start().await?), Self::Azure(Azurite::start().await?)];
+            [Self::Google(GcsServer::start().await?), Self::Azure(AzuriteServer::start().await?)];
         for store in &stores {
             match store {
                 Self::Google(server) => server.bucket(BUCKET).await?,
@@ -44,7 +44,7 @@ impl Store {
         Ok(stores)
     }
 
-    fn remote(&self) -> Result<Remote> {
+    fn remote(&self) -> Result<RemoteBucket> {
         match self {
             Self::Google(server) => {
                 to_google(&server.endpoint(), google::GoogleIdentity::Anonymous)
@@ -83,13 +83,13 @@ impl Store {
     }
 }
 
-pub(super) fn to_google(endpoint: &str, identity: google::GoogleIdentity) -> Result<Remote> {
+pub(super) fn to_google(endpoint: &str, identity: google::GoogleIdentity) -> Result<RemoteBucket> {
     of_s3(endpoint, BucketIdentity::Google(identity))
 }
 
-pub(super) fn to_azure(url: &str, identity: azure::AzureIdentity) -> Result<Remote> {
+pub(super) fn to_azure(url: &str, identity: azure::AzureIdentity) -> Result<RemoteBucket> {
     let mut remote = of_s3("127.0.0.1", BucketIdentity::Azure(identity))?;
-    remote.server.endpoint = Endpoint::parse_account(url)?;
+    remote.server.endpoint = BucketEndpoint::parse_account(url)?;
     Ok(remote)
 }
 
@@ -113,15 +113,15 @@ pub(super) fn service_account() -> Result<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listing() -> Result<()> {
-    for store in Store::all().await? {
+    for store in CloudStore::all().await? {
         for (key, body) in [("a.yaml", "1"), ("deep/b.yaml", "2"), ("deep/ü c+%20&#?.yaml", "3")] {
             store.put(key, body).await?;
         }
         let remote = store.remote()?;
         let known = BucketClientCache::default();
-        let listed = list(&remote, None, &Note::default(), &known).await?;
+        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
         let revision = listed.revision();
-        let first = fetch(&remote, listed, Previous::default(), &known).await?;
+        let first = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
         ensure!((first.count, first.downloaded) == (3, 3), "{} {}", first.count, first.downloaded);
         ensure!(first.revision == revision, "{} {revision}", first.revision);
         let files = packed(&first)?;
@@ -138,7 +138,7 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
         let before = store.requests().await?.len();
         let listed = list(&remote, None, &first.note, &known).await?;
         ensure!(listed.revision() != revision);
-        let previous = Previous { files: Some(Arc::new(files)), note: first.note };
+        let previous = PreviousArtifact { files: Some(Arc::new(files)), note: first.note };
         let second = fetch(&remote, listed, previous, &known).await?;
         ensure!(store.asked(before).await? == (1, 1), "{:?}", store.requests().await?);
         ensure!((second.count, second.downloaded) == (2, 1));
@@ -152,15 +152,15 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
 /// Flux's revisions are of the entity tags that Google's metadata and Azure's answers have, quotes and all.
 #[tokio::test(flavor = "multi_thread")]
 async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
-    for store in Store::all().await? {
+    for store in CloudStore::all().await? {
         store.put("a.yaml", "1").await?;
         let etag = match &store {
-            Store::Google(server) => {
+            CloudStore::Google(server) => {
                 let url = format!("http://{}/storage/v1/b/{BUCKET}/o/a.yaml", server.endpoint());
                 let metadata: Value = reqwest::get(url).await?.json().await?;
                 metadata["etag"].as_str().context("there is no tag")?.to_owned()
             }
-            Store::Azure(server) => {
+            CloudStore::Azure(server) => {
                 let query = server.signature(BUCKET)?;
                 let answer = reqwest::get(format!("{}/{BUCKET}/a.yaml?{query}", server.url()));
                 let etag = answer.await?.error_for_status()?.headers()["etag"].clone();
@@ -169,8 +169,13 @@ async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
         };
         let expected = Sha256::digest(format!("a.yaml {etag}\n"));
         let expected: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
-        let listed =
-            list(&store.remote()?, None, &Note::default(), &BucketClientCache::default()).await?;
+        let listed = list(
+            &store.remote()?,
+            None,
+            &BucketArtifactNote::default(),
+            &BucketClientCache::default(),
+        )
+        .await?;
         ensure!(listed.revision() == format!("sha256:{expected}"), "{etag}");
     }
     Ok(())
@@ -178,15 +183,15 @@ async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Result<()> {
-    for store in Store::all().await? {
+    for store in CloudStore::all().await? {
         for key in ["a.yaml", "a.png", "docs/a.md", "apps/b.yaml", "apps/c.txt", "empty/"] {
             store.put(key, "x").await?;
         }
         store.put(".sourceignore", "docs/\n").await?;
         let mut remote = store.remote()?;
         let known = BucketClientCache::default();
-        let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
-        let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+        let listed = list(&remote, Some("*.txt\n"), &BucketArtifactNote::default(), &known).await?;
+        let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
         let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
         ensure!(strings(&packed(&fetched)?)? == expected, "{:?}", strings(&packed(&fetched)?)?);
         let before = store.requests().await?.len();
@@ -208,17 +213,17 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result<()> {
-    for store in Store::all().await? {
+    for store in CloudStore::all().await? {
         let put = async |n: usize| store.put(&format!("d{}/{n}.yaml", n % 7), format!("{n}")).await;
         let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
         puts.try_collect::<Vec<()>>().await?;
         let remote = store.remote()?;
         let known = BucketClientCache::default();
         let before = store.requests().await?.len();
-        let listed = list(&remote, None, &Note::default(), &known).await?;
+        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
         ensure!(listed.len() == 1003, "{}", listed.len());
         ensure!(store.asked(before).await? == (2, 0), "{:?}", store.requests().await?);
-        let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+        let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
         ensure!(store.asked(before).await? == (2, 1003));
         let strings = strings(&packed(&fetched)?)?;
         ensure!(strings.len() == 1003 && strings.contains(&"d6/1000.yaml=1000".to_owned()));
@@ -228,17 +233,17 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_while_it_is_fetched_counts_as_it_is_then() -> Result<()> {
-    for store in Store::all().await? {
+    for store in CloudStore::all().await? {
         for key in ["changed.yaml", "gone.yaml", "kept.yaml"] {
             store.put(key, "1").await?;
         }
         let remote = store.remote()?;
         let known = BucketClientCache::default();
-        let listed = list(&remote, None, &Note::default(), &known).await?;
+        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
         let before = listed.revision();
         store.put("changed.yaml", "2").await?;
         store.delete("gone.yaml").await?;
-        let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
+        let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
         let found = strings(&packed(&fetched)?)?;
         ensure!(found == ["changed.yaml=2", "kept.yaml=1"], "{found:?}");
         let now = list(&remote, None, &fetched.note, &known).await?.revision();
@@ -249,7 +254,7 @@ async fn what_changes_while_it_is_fetched_counts_as_it_is_then() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Result<()> {
-    for store in Store::all().await? {
+    for store in CloudStore::all().await? {
         let zip = |text: &str| -> Result<Vec<u8>> {
             let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
             zip.start_file("app/a.yaml", zip::write::SimpleFileOptions::default())?;
@@ -283,16 +288,17 @@ async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Resu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
-    let stores = Store::all().await?;
+    let stores = CloudStore::all().await?;
     for store in &stores {
         for name in ["other", "..", "a/b"] {
-            let error = failure(&Remote { bucket: name.to_owned(), ..store.remote()? }).await?;
+            let error =
+                failure(&RemoteBucket { bucket: name.to_owned(), ..store.remote()? }).await?;
             let is_missing = matches!(error, Error::NoBucket { .. });
             // To Azurite a name with a slash is not a name of a container.
             ensure!(is_missing || name == "a/b", "{name}: {error:?}");
         }
     }
-    let [_, Store::Azure(azurite)] = &stores else { unreachable!("the second is Azure's") };
+    let [_, CloudStore::Azure(azurite)] = &stores else { unreachable!("the second is Azure's") };
     azurite.put(BUCKET, "a.yaml", "1").await?;
     let wrong = "aHVudGVyMjogbm90IHRoZSBrZXkgb2YgYW55Ym9keSE=";
     let right = azurite.signature(BUCKET)?;
@@ -305,7 +311,7 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
         (signature(&format!("{start}&sig={wrong}")), false),
     ] {
         let remote = to_azure(&azurite.url(), identity)?;
-        let note = Note::default();
+        let note = BucketArtifactNote::default();
         let known = BucketClientCache::default();
         match list(&remote, None, &note, &known).await {
             Ok(listed) => ensure!(is_right && listed.len() == 1),
@@ -353,7 +359,7 @@ async fn the_key_of_a_service_account_becomes_a_token_that_is_asked_for_once() -
     let remote = to_google(&endpoint, identity.clone())?;
     let known = BucketClientCache::default();
     for _again in 0..2 {
-        ensure!(list(&remote, None, &Note::default(), &known).await?.len() == 1);
+        ensure!(list(&remote, None, &BucketArtifactNote::default(), &known).await?.len() == 1);
     }
     let seen = seen.lock().clone();
     ensure!(seen.len() == 2 && seen[0] == seen[1], "{}", seen.len());

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::run_in_subprocess;
-use e2e::relay::Relay;
-use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN, WEB_IDENTITY};
+use e2e::servers::aws_identity::{AwsIdentityServer, POD_TOKEN, WEB_IDENTITY};
 use e2e::servers::s3::{ACCESS, SECRET};
-use sources::bucket::{BucketClientCache, BucketIdentity, Note, list};
+use e2e::tcp_relay::TcpRelay;
+use sources::bucket::{BucketArtifactNote, BucketClientCache, BucketIdentity, list};
 use tempfile::TempDir;
 use url::Url;
 
@@ -27,7 +27,7 @@ async fn as_the_environment_says() -> Result<()> {
     }
     let known = BucketClientCache::default();
     for _again in 0..2 {
-        let listed = list(&remote, None, &Note::default(), &known).await;
+        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await;
         // The error as users read it, not its `Debug` form.
         let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
@@ -103,7 +103,7 @@ fn run(
 async fn every_way_of_the_environment_is_gone() -> Result<()> {
     let (server, _) = server().await?;
     server.put(BUCKET, "a.yaml", "1").await?;
-    let identity = AwsIdentity::start().await?;
+    let identity = AwsIdentityServer::start().await?;
     let folder = tempfile::tempdir()?;
     let profile =
         format!("[profile p]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {SECRET}\n");
@@ -130,8 +130,8 @@ async fn every_way_of_the_environment_is_gone() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_gives_no_credentials_is_named() -> Result<()> {
     let (server, _) = server().await?;
-    let identity = AwsIdentity::start().await?;
-    let silent = Relay::start(identity.address()).await?;
+    let identity = AwsIdentityServer::start().await?;
+    let silent = TcpRelay::start(identity.address()).await?;
     silent.hold_after(0);
     let closed_port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let folder = tempfile::tempdir()?;

@@ -13,14 +13,14 @@ use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use e2e::authority::Authority;
+use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::run_in_subprocess;
-use e2e::relay::Relay;
-use e2e::tls_front::TlsFront;
+use e2e::tcp_relay::TcpRelay;
+use e2e::tls_proxy::TlsProxyListener;
 use objects::RedactedValue;
 use parking_lot::Mutex;
 use serde_json::json;
-use sources::bucket::{BucketClientCache, Note, azure, google, list};
+use sources::bucket::{BucketArtifactNote, BucketClientCache, azure, google, list};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use url::Url;
@@ -106,7 +106,7 @@ async fn as_the_cloud_says() -> Result<()> {
     }
     let known = BucketClientCache::default();
     for _again in 0..2 {
-        let listed = list(&remote, None, &Note::default(), &known).await;
+        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await;
         // The error as users read it, not its `Debug` form.
         let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
@@ -117,24 +117,24 @@ async fn as_the_cloud_says() -> Result<()> {
 type EnvironmentVariables = Vec<(&'static str, String)>;
 
 /// The double, over HTTP and TLS.
-struct Clouds {
+struct FakeCloudLogins {
     address: SocketAddr,
     seen: BucketRequestLog,
-    front: TlsFront,
+    front: TlsProxyListener,
     folder: TempDir,
     /// The authority of TLS.
     trusted: String,
 }
 
-impl Clouds {
+impl FakeCloudLogins {
     async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let seen = BucketRequestLog::default();
         let router = Router::new().fallback(answer).with_state(seen.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let authority = Authority::generate()?;
-        let front = TlsFront::start(address, &authority, false).await?;
+        let authority = TestCertificateAuthority::generate()?;
+        let front = TlsProxyListener::start(address, &authority, false).await?;
         let folder = tempfile::tempdir()?;
         let trusted = String::new();
         let mut clouds = Self { address, seen, front, folder, trusted };
@@ -188,16 +188,16 @@ fn application(login: SocketAddr, tenant: &str, secret: &str) -> EnvironmentVari
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_login_is_made_once_and_reported_when_it_fails() -> Result<()> {
-    let clouds = Clouds::start().await?;
+    let clouds = FakeCloudLogins::start().await?;
     let key = clouds.file("key", &service_account()?)?;
     let assertion = clouds.file("assertion", ASSERTION)?;
     let unread = clouds.file("unread", "s3cret")?;
     let address = clouds.address;
     let login = clouds.front.address();
     // The identity, its variables, how many requests the login takes, and a part of the error if it fails.
-    type Way = (&'static str, EnvironmentVariables, usize, Option<&'static str>);
+    type CloudLoginCase = (&'static str, EnvironmentVariables, usize, Option<&'static str>);
     let application = |tenant: &str, secret: &str| application(login, tenant, secret);
-    let ways: [Way; 8] = [
+    let ways: [CloudLoginCase; 8] = [
         ("google", vec![("GCE_METADATA_HOST", address.to_string())], 1, None),
         ("google", vec![("GOOGLE_APPLICATION_CREDENTIALS", key)], 0, None),
         (
@@ -232,11 +232,11 @@ async fn every_login_is_made_once_and_reported_when_it_fails() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_gives_no_token_is_named_by_its_own_address() -> Result<()> {
-    let clouds = Clouds::start().await?;
+    let clouds = FakeCloudLogins::start().await?;
     let assertion = clouds.file("assertion", ASSERTION)?;
     let closed_port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let plain = Relay::start(clouds.address).await?;
-    let over_tls = Relay::start(clouds.front.address()).await?;
+    let plain = TcpRelay::start(clouds.address).await?;
+    let over_tls = TcpRelay::start(clouds.front.address()).await?;
     for relay in [&plain, &over_tls] {
         relay.hold_after(0);
     }

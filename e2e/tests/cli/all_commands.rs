@@ -10,9 +10,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
-use e2e::operator;
+use e2e::operator_process;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ use tokio::process::Command;
 
 /// A command line, and its expected exit status and output.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct CommandLineCase {
     /// Without the program, and without `--namespace` unless it is for all of them. `{dir}` is a folder with a helmfile, and
     /// here and below `{ns}` the namespace.
     pub(crate) arguments: &'static str,
@@ -37,8 +37,8 @@ pub(crate) const fn row(
     code: i32,
     says: &'static [&'static str],
     never: &'static [&'static str],
-) -> Row {
-    Row { arguments, code, says, never }
+) -> CommandLineCase {
+    CommandLineCase { arguments, code, says, never }
 }
 
 /// How many commands run at once.
@@ -60,13 +60,13 @@ pub(crate) const ASKS_NO_CLUSTER: [&str; 8] = [
 ];
 
 /// Runs command lines with the kubeconfig of a user.
-pub(crate) struct Sweep<'s> {
+pub(crate) struct CommandLineRunner<'s> {
     story: &'s Story,
     kubeconfig: PathBuf,
     folder: TempDir,
 }
 
-impl<'s> Sweep<'s> {
+impl<'s> CommandLineRunner<'s> {
     pub(crate) fn of(story: &'s Story, kubeconfig: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let helmfile =
@@ -83,7 +83,7 @@ impl<'s> Sweep<'s> {
     }
 
     /// Runs all rows, and compares what they come to; no row may say one of `never`.
-    pub(crate) async fn check(&self, rows: &[Row], never: &[&str]) -> Result<()> {
+    pub(crate) async fn check(&self, rows: &[CommandLineCase], never: &[&str]) -> Result<()> {
         let wrong = stream::iter(rows).map(|row| self.wrong(row, never)).buffered(AT_ONCE);
         let wrong: Vec<Option<String>> = wrong.try_collect().await?;
         let wrong: Vec<String> = wrong.into_iter().flatten().collect();
@@ -92,13 +92,13 @@ impl<'s> Sweep<'s> {
     }
 
     /// What is wrong with what a row comes to.
-    async fn wrong(&self, row: &Row, never: &[&str]) -> Result<Option<String>> {
+    async fn wrong(&self, row: &CommandLineCase, never: &[&str]) -> Result<Option<String>> {
         let filled = |text: &str| {
             let folder = self.folder.path().display().to_string();
             text.replace("{ns}", &self.story.namespace).replace("{dir}", &folder)
         };
         let everywhere = row.arguments.split(' ').any(|it| it == "-A");
-        let mut command = Command::new(operator::binary()?);
+        let mut command = Command::new(operator_process::binary()?);
         command
             .args(filled(row.arguments).split_whitespace())
             .args((!everywhere).then(|| format!("--namespace={}", self.story.namespace)))
@@ -118,7 +118,7 @@ impl<'s> Sweep<'s> {
         let is_right = output.status.code() == Some(row.code) && lacks.is_empty() && has.is_empty();
         Ok((!is_right).then(|| {
             let code = output.status.code().unwrap_or_default();
-            let Row { arguments, code: wanted, .. } = row;
+            let CommandLineCase { arguments, code: wanted, .. } = row;
             format!("windlass {arguments}: {code} instead of {wanted}, without {lacks:?}, with {has:?}:\n{text}")
         }))
     }
@@ -135,7 +135,8 @@ fn listed(help: &str) -> Vec<String> {
 }
 
 async fn help(arguments: &[&str]) -> Result<String> {
-    let output = Command::new(operator::binary()?).args(arguments).arg("--help").output().await?;
+    let output =
+        Command::new(operator_process::binary()?).args(arguments).arg("--help").output().await?;
     ensure!(output.status.success(), "{arguments:?} --help: {output:?}");
     Ok(String::from_utf8(output.stdout)?)
 }
@@ -160,7 +161,7 @@ async fn commands() -> Result<Vec<String>> {
 ///
 /// # Errors
 /// One has no row; or one that needs none is not a command.
-pub(crate) async fn ensure_all_have_rows(rows: &[Row], others: &[&str]) -> Result<()> {
+pub(crate) async fn ensure_all_have_rows(rows: &[CommandLineCase], others: &[&str]) -> Result<()> {
     let all = commands().await?;
     let is_of = |line: &str, command: &str| {
         line.strip_prefix(command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
@@ -183,7 +184,7 @@ pub(crate) async fn ensure_all_have_rows(rows: &[Row], others: &[&str]) -> Resul
 async fn no_command_takes_an_empty_namespace_for_one_where_all_is_well() -> Result<()> {
     let story = Story::with_windlass("sweep-nothing").await?;
     ensure_all_have_rows(tables::NOTHING_THERE, &ASKS_NO_CLUSTER).await?;
-    Sweep::of(&story, story.kubeconfig())?.check(tables::NOTHING_THERE, &[]).await?;
+    CommandLineRunner::of(&story, story.kubeconfig())?.check(tables::NOTHING_THERE, &[]).await?;
     story.end().await
 }
 
@@ -234,7 +235,9 @@ async fn no_command_takes_what_it_may_not_read_for_absent() -> Result<()> {
     let without_rights = account(&story, "without-rights", json!([])).await?;
     ensure_all_have_rows(tables::MAY_NOT_LOOK, &ASKS_NO_CLUSTER).await?;
     ensure!(tables::MAY_NOT_LOOK.iter().all(|row| row.code != 0), "a row succeeds");
-    Sweep::of(&story, &without_rights)?.check(tables::MAY_NOT_LOOK, tables::ABSENT).await?;
+    CommandLineRunner::of(&story, &without_rights)?
+        .check(tables::MAY_NOT_LOOK, tables::ABSENT)
+        .await?;
     for definition in &definitions {
         story.delete(definition).await?;
     }
@@ -244,13 +247,16 @@ async fn no_command_takes_what_it_may_not_read_for_absent() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partial_answer_names_what_it_leaves_out() -> Result<()> {
     let story = Story::with_windlass("sweep-partial").await?;
-    let files = [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", Pods::Ready))];
+    let files =
+        [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", PodBehavior::Ready))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
     let rules = json!([{"apiGroups": ["kustomize.toolkit.fluxcd.io"],
         "resources": ["kustomizations"], "verbs": ["get", "list", "watch"]}]);
     let clerk = account(&story, "clerk", rules).await?;
-    Sweep::of(&story, &clerk)?.check(tables::MAY_LOOK_AT_KUSTOMIZATIONS, tables::ABSENT).await?;
+    CommandLineRunner::of(&story, &clerk)?
+        .check(tables::MAY_LOOK_AT_KUSTOMIZATIONS, tables::ABSENT)
+        .await?;
     story.end().await
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget, await_until};
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -58,7 +58,7 @@ async fn a_kustomization_is_built_and_resumed_with_a_plan() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_rendered_and_resumed_with_a_plan() -> Result<()> {
     let story = Story::with_windlass("built-release").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let hook = "
 apiVersion: v1
 kind: ConfigMap
@@ -102,7 +102,7 @@ async fn a_shell_completes_names_of_the_cluster() -> Result<()> {
     story.apply(&config_map("blue", "1")).await?;
     story.apply(&config_map("green", "1")).await?;
     let offered = |words: &[&str]| -> Result<String> {
-        let output = std::process::Command::new(e2e::operator::binary()?)
+        let output = std::process::Command::new(e2e::operator_process::binary()?)
             .env("WINDLASS_COMPLETE", "fish")
             .args([&["--", "windlass"], words].concat())
             .output()?;

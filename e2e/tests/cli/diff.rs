@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{annotated, config_map};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -152,7 +152,7 @@ async fn a_push_changes_what_the_diff_of_its_folder_said() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_changes_what_the_diff_of_its_chart_said() -> Result<()> {
     let story = Story::with_windlass("diff-release").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let named = |name: &str| CONFIG.replace("-config", name);
     let gone = named("-gone");
     let new = named("-new");

@@ -2,13 +2,13 @@
 //! `incidents.rs`.
 
 use anyhow::Result;
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::Story;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::release::{CONFIG, Charts, test_pod};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, test_pod};
 use e2e::servers::web::WebServer;
-use e2e::servers::webhook::{Webhook, WebhookVerdict};
+use e2e::servers::webhook::{AdmissionWebhookServer, WebhookVerdict};
 use serde_json::json;
 
 use crate::cli::incidents::await_cause;
@@ -18,7 +18,7 @@ async fn why_names_wrong_credentials_digests_and_specs_of_sources() -> Result<()
     let story = Story::with_windlass("why-credentials").await?;
     let user = "git".to_owned();
     let password = "right".to_owned();
-    let server = GitServer::start(Access::Basic { user, password })?;
+    let server = GitServer::start(GitReadAccess::Basic { user, password })?;
     let repository = server.repository("app")?;
     repository.commit(&[("a.yaml", config_map("a", "1").as_str())], "begin")?;
     let key = "{apiVersion: v1, kind: Secret, metadata: {name: wrong}, stringData: {username: git, password: hunter2}}";
@@ -50,7 +50,7 @@ async fn why_names_wrong_credentials_digests_and_specs_of_sources() -> Result<()
 async fn why_names_webhooks_and_images() -> Result<()> {
     let story = Story::with_windlass("why-webhooks").await?;
     let files = [
-        ("pull/a.yaml", deployment("pulling", Pods::ImagePull)),
+        ("pull/a.yaml", deployment("pulling", PodBehavior::ImagePull)),
         ("webhook/a.yaml", config_map("refused", "1")),
     ];
     let _upstream = story.follow("app", &files).await?;
@@ -59,8 +59,10 @@ async fn why_names_webhooks_and_images() -> Result<()> {
     let parts = ["Pod/{ns}/pulling-", "ImagePullBackOff"];
     await_cause(&story, "ks/pull", "Image", &parts).await?;
 
-    let webhook =
-        Webhook::start(WebhookVerdict::Refuse("no ConfigMaps on Sundays".to_owned())).await?;
+    let webhook = AdmissionWebhookServer::start(WebhookVerdict::Refuse(
+        "no ConfigMaps on Sundays".to_owned(),
+    ))
+    .await?;
     story.apply_value(webhook.configuration(&story.namespace, 10)).await?;
     let asked = async || {
         story.apply(&config_map("probe", "x")).await.ok();
@@ -83,8 +85,8 @@ async fn why_names_webhooks_and_images() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn why_names_a_failing_test_of_a_release() -> Result<()> {
     let story = Story::with_windlass("why-tests").await?;
-    let charts = Charts::of(&story).await?;
-    let test = test_pod("smoke", Pods::Fail);
+    let charts = StoryChartRepository::of(&story).await?;
+    let test = test_pod("smoke", PodBehavior::Fail);
     charts
         .publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/t.yaml", test.as_str())])
         .await?;

@@ -12,11 +12,11 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{Charts, by_value};
+use e2e::harness::release::{StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryTarget};
-use e2e::operator;
+use e2e::operator_process;
 use serde_json::{Value, json};
-use testbed::binaries::Binaries;
+use testbed::binaries::TestbedBinaries;
 
 use crate::cli::incidents::await_cause;
 use crate::cli::windlass;
@@ -33,8 +33,8 @@ pub(super) fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Resul
     for (word, meaning) in known {
         command = command.replace(word, meaning);
     }
-    let binaries = Binaries::ensure()?;
-    let programs = [binaries.path("kubectl")?.to_path_buf(), operator::binary()?];
+    let binaries = TestbedBinaries::ensure()?;
+    let programs = [binaries.path("kubectl")?.to_path_buf(), operator_process::binary()?];
     let mut path: Vec<_> =
         programs.iter().filter_map(|it| Some(it.parent()?.to_path_buf())).collect();
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
@@ -58,7 +58,7 @@ async fn what_why_prints_mends_the_case() -> Result<()> {
     mend(&story, "ks/account", &[])?;
     story.await_ready(&StoryTarget::kustomization("account")).await?;
 
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", by_value().as_str())]).await?;
     charts.seen().await?;
     let file = std::env::temp_dir().join(format!("{}.yaml", story.namespace));

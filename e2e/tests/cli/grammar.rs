@@ -65,7 +65,7 @@ async fn an_unreachable_cluster_has_a_status_of_its_own() -> Result<()> {
         "users": [{"name": "a", "user": {"token": "none"}}],
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}]});
     std::fs::write(&path, kubeconfig.to_string())?;
-    let output = std::process::Command::new(e2e::operator::binary()?)
+    let output = std::process::Command::new(e2e::operator_process::binary()?)
         .args(["get", "all", "--kubeconfig", &path.display().to_string()])
         .output()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
-use e2e::harness::manifests::{Pods, config_map, deployment, job};
-use e2e::harness::release::{Charts, by_value, hook};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment, job};
+use e2e::harness::release::{StoryChartRepository, by_value, hook};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ async fn why_names_what_is_wrong_with_sources() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn why_names_what_a_run_cannot_do() -> Result<()> {
     let story = Story::with_windlass("why-runs").await?;
-    let schema = deployment("refused", Pods::Ready).replace("replicas: 1", "replicas: many");
+    let schema = deployment("refused", PodBehavior::Ready).replace("replicas: 1", "replicas: many");
     let files = [
         ("fine/a.yaml", config_map("a", "1")),
         ("patch/kustomization.yaml", BAD_PATCH.to_owned()),
@@ -167,13 +167,13 @@ async fn why_names_the_container_the_quota_and_the_volume() -> Result<()> {
     let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: \
                  [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Gi}}}}";
     let files = [
-        ("crash/a.yaml", deployment("crashing", Pods::CrashLoop)),
-        ("fail/a.yaml", job("failing", Pods::Fail)),
+        ("crash/a.yaml", deployment("crashing", PodBehavior::CrashLoop)),
+        ("fail/a.yaml", job("failing", PodBehavior::Fail)),
         ("volume/a.yaml", claim.to_owned()),
-        ("unready/a.yaml", deployment("unready", Pods::Unready)),
+        ("unready/a.yaml", deployment("unready", PodBehavior::Unready)),
         (
             "node/a.yaml",
-            deployment("nowhere", Pods::Ready)
+            deployment("nowhere", PodBehavior::Ready)
                 .replace("restartPolicy", "nodeSelector: {none: none}\n      restartPolicy"),
         ),
     ];
@@ -196,7 +196,7 @@ async fn why_names_the_container_the_quota_and_the_volume() -> Result<()> {
 
     let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: small}, spec: {hard: {pods: \"0\"}}}";
     story.apply(quota).await?;
-    story.apply(&deployment("too-many", Pods::Ready)).await?;
+    story.apply(&deployment("too-many", PodBehavior::Ready)).await?;
     await_cause(
         &story,
         "deployment/too-many",
@@ -210,9 +210,9 @@ async fn why_names_the_container_the_quota_and_the_volume() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn why_names_what_is_wrong_with_releases() -> Result<()> {
     let story = Story::with_windlass("why-releases").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let values = by_value();
-    let hook = hook("migrate", "pre-install", 0, "", Pods::Fail);
+    let hook = hook("migrate", "pre-install", 0, "", PodBehavior::Fail);
     let broken = "{{ if .Values.broken }}{{ fail \"values are broken\" }}{{ end }}\n";
     let gated = format!("{{{{ if .Values.hook }}}}\n{hook}\n{{{{ end }}}}\n");
     let files = [

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
@@ -63,9 +63,9 @@ async fn lines_of_windlass_are_selected_by_object_and_level() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_of_what_was_applied_have_pod_and_container() -> Result<()> {
     let story = Story::with_windlass("logs-workload").await?;
-    let noisy = deployment("web", Pods::Ready)
+    let noisy = deployment("web", PodBehavior::Ready)
         .replace("containers: [", "containers: [{name: noisy, image: example.com/noisy:1}, ");
-    let nowhere = deployment("nowhere", Pods::Ready)
+    let nowhere = deployment("nowhere", PodBehavior::Ready)
         .replace("restartPolicy", "nodeSelector: {none: none}\n      restartPolicy");
     let files = [("a.yaml", config_map("a", "1")), ("web.yaml", noisy), ("nowhere.yaml", nowhere)];
     let _upstream = story.follow("app", &files).await?;

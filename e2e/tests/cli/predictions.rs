@@ -6,8 +6,8 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, annotated, config_map, deployment};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::manifests::{PodBehavior, annotated, config_map, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -137,7 +137,7 @@ async fn check(
 
 /// A Deployment with an environment.
 fn web(replicas: u32, env: &str) -> String {
-    let text = deployment("web", Pods::Ready);
+    let text = deployment("web", PodBehavior::Ready);
     text.replace("replicas: 1", &format!("replicas: {replicas}"))
         .replace("image: example.com/app:1", &format!("image: example.com/app:1{env}"))
 }
@@ -189,7 +189,7 @@ fn steps() -> Vec<FileEdits> {
 }
 
 /// A version of the chart, its files, and a change of the release.
-type Upgrade<'a> = (&'a str, &'a [(&'a str, &'a str)], Value);
+type ChartUpgrade<'a> = (&'a str, &'a [(&'a str, &'a str)], Value);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kustomization_changes_what_was_predicted() -> Result<()> {
@@ -272,7 +272,7 @@ async fn what_kubectl_had_set_is_predicted() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_changes_what_was_predicted() -> Result<()> {
     let story = Story::with_windlass("predictions-release").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let named = |name: &str| CONFIG.replace("-config", name);
     let more = named("-more");
     let secret = SECRET.replace("hunter2", "hidden-{{ .Values.value }}");
@@ -284,7 +284,7 @@ async fn a_release_changes_what_was_predicted() -> Result<()> {
     let app = charts.release("app", json!({"values": {"value": "one"}})).await?;
     story.await_revision(&app, 1).await?;
     let value = |value: &str| json!({"spec": {"values": {"value": value}}});
-    let steps: [Upgrade<'_>; 5] = [
+    let steps: [ChartUpgrade<'_>; 5] = [
         ("1.1.0", &both, json!({})),
         ("1.1.0", &both, value("two")),
         ("1.2.0", &hidden, json!({})),

@@ -1,7 +1,7 @@
 //! get, tree, trace, events, export, describe, history and stats of objects that work.
 
 use anyhow::{Result, ensure};
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
@@ -10,7 +10,8 @@ use crate::cli::windlass;
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_applied_is_read_from_both_ends() -> Result<()> {
     let story = Story::with_windlass("reading").await?;
-    let files = [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", Pods::Ready))];
+    let files =
+        [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", PodBehavior::Ready))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::cli::{is_asked_for, windlass};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_goes_back_and_stays_there_until_it_is_resumed() -> Result<()> {
     let story = Story::with_windlass("rollback").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let first = json!({"values": {"value": "1"}});
     let app = charts.release("app", first.clone()).await?;
@@ -61,7 +61,7 @@ async fn a_release_goes_back_and_stays_there_until_it_is_resumed() -> Result<()>
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_that_fails_says_why() -> Result<()> {
     let story = Story::with_windlass("rollback-fails").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let pinned = "
 apiVersion: v1
 kind: ConfigMap

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{Charts, by_value};
+use e2e::harness::release::{StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -97,7 +97,7 @@ async fn a_reconciliation_begins_with_the_source_and_is_followed_to_its_end() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn every_value_of_a_release_has_a_source_and_secrets_stay_hidden() -> Result<()> {
     let story = Story::with_windlass("acting-values").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", by_value().as_str())]).await?;
     charts.seen().await?;
     let objects = "

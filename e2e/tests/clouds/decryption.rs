@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::names::Names;
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::server_names::ServerHostNames;
 use e2e::servers::kms::{
     AZURE_SECRET, AZURE_TENANT, KeyServer, MACHINE_TOKEN, NAMES, OTHER_TOKEN, ROLE, VAULT_TOKEN,
 };
@@ -20,15 +20,15 @@ use super::encrypted_secrets::{
 };
 
 /// The double by the names that the clouds have: through a proxy, with certificates that windlass trusts.
-pub(crate) struct Clouds {
+pub(crate) struct FakeKeyClouds {
     pub(crate) server: KeyServer,
-    names: Names,
+    names: ServerHostNames,
 }
 
-impl Clouds {
+impl FakeKeyClouds {
     pub(crate) async fn start() -> Result<Self> {
         let server = KeyServer::start().await?;
-        let names = Names::give(server.address(), &NAMES).await?;
+        let names = ServerHostNames::give(server.address(), &NAMES).await?;
         Ok(Self { server, names })
     }
 
@@ -37,10 +37,10 @@ impl Clouds {
         story: &Story,
         flags: &[&str],
         more: &[(&str, &str)],
-    ) -> Result<Windlass> {
+    ) -> Result<WindlassProcess> {
         let mut environment = self.names.environment().to_vec();
         environment.extend(more);
-        Windlass::start_for_with(story, flags, &environment).await
+        WindlassProcess::start_for_with(story, flags, &environment).await
     }
 
     /// The service opens what was sealed.
@@ -81,7 +81,7 @@ const SECRETS: [&str; 6] = [CANARY, VAULT_TOKEN, OTHER_TOKEN, SECRET, AZURE_SECR
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_each_service_encrypted_is_plain_in_the_cluster_and_asked_for_once() -> Result<()> {
-    let (clouds, story) = (Clouds::start().await?, Story::begin("decryption-clouds").await?);
+    let (clouds, story) = (FakeKeyClouds::start().await?, Story::begin("decryption-clouds").await?);
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     let vault = of_vault(&clouds.server.url(), "shop", "vault");
     let mut files = vec![
@@ -113,7 +113,7 @@ async fn what_each_service_encrypted_is_plain_in_the_cluster_and_asked_for_once(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()> {
-    let clouds = Clouds::start().await?;
+    let clouds = FakeKeyClouds::start().await?;
     let story = Story::begin("decryption-vault").await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     let address = clouds.server.url();
@@ -166,7 +166,7 @@ async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_service_of_a_cloud_is_named_that_rejects_a_request() -> Result<()> {
-    let clouds = Clouds::start().await?;
+    let clouds = FakeKeyClouds::start().await?;
     let story = Story::begin("decryption-refused").await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     for (_, sealed) in of_clouds() {
@@ -230,7 +230,7 @@ async fn the_service_of_a_cloud_is_named_that_rejects_a_request() -> Result<()> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_secret_the_machine_decrypts_unless_tenants_are_separated() -> Result<()> {
-    let clouds = Clouds::start().await?;
+    let clouds = FakeKeyClouds::start().await?;
     let story = Story::begin("decryption-machine").await?;
     let machine = clouds.server.address().to_string();
     let environment = [

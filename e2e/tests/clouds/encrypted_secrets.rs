@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use crds::release::ReleaseAudit;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryTarget, Testbed, Windlass};
+use e2e::harness::{Story, StoryTarget, Testbed, WindlassProcess};
 use e2e::servers::kms::{ARN, RESOURCE, ROLE, VAULT_URL, VERSION};
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
@@ -168,7 +168,7 @@ pub(crate) async fn ensure_plain(story: &Story, secret: &str) -> Result<()> {
 /// Checks that nothing of these is in a status, an event, an audit, a metric, the log, the store or a temporary file.
 pub(crate) async fn ensure_silent(
     story: &Story,
-    windlass: &Windlass,
+    windlass: &WindlassProcess,
     secrets: &[&str],
 ) -> Result<()> {
     let client = Testbed::shared().await?.client().await?;

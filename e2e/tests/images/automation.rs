@@ -7,9 +7,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, Upstream, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, revision};
 use e2e::harness::{Story, StoryTarget};
-use e2e::servers::registry::Registry;
+use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -24,14 +24,14 @@ fn target() -> StoryTarget {
 /// An image whose tags a policy chooses from, and a repository with a file that is marked by the policy.
 struct Images<'s> {
     story: &'s Story,
-    registry: Registry,
+    registry: RegistryServer,
     image: String,
-    upstream: Upstream<'s>,
+    upstream: FollowedGitRepository<'s>,
 }
 
 impl<'s> Images<'s> {
     async fn begin(story: &'s Story) -> Result<Self> {
-        let registry = Registry::start().await?;
+        let registry = RegistryServer::start().await?;
         let image = format!("{}/team/app", registry.host());
         push(&registry, "1.0.0").await?;
         repository(story, &image, json!({})).await?;

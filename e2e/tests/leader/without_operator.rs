@@ -9,7 +9,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
-use crate::cli::all_commands::{ASKS_NO_CLUSTER, Row, Sweep, ensure_all_have_rows, row};
+use crate::cli::all_commands::{
+    ASKS_NO_CLUSTER, CommandLineCase, CommandLineRunner, ensure_all_have_rows, row,
+};
 
 /// What is said of statuses that may be old.
 const OLD: &str =
@@ -30,7 +32,7 @@ const ALL_WELL: &[&str] = &[
     "✔ Kustomization/{ns}/app is ready",
 ];
 
-const STATUSES: &[Row] = &[
+const STATUSES: &[CommandLineCase] = &[
     row("get", 0, &["kustomization/app ", OLD], &[]),
     row("get ks/app", 0, &["True", OLD], &[]),
     row("why", 1, &["Kustomization/{ns}/new", "has not been reconciled yet", OLD], &["✔"]),
@@ -116,7 +118,7 @@ const READS_NO_STATUS: &[&str] = &[
 ];
 
 /// What is said of a rollback that was requested meanwhile.
-const REQUESTED: &[Row] = &[row(
+const REQUESTED: &[CommandLineCase] = &[row(
     "why hr/web",
     1,
     &["the rollback from revision 2 to 1 is requested and not yet done", "windlass check", OLD],
@@ -124,7 +126,7 @@ const REQUESTED: &[Row] = &[row(
 )];
 
 /// What is said while a process holds the Lease that is none of the Pods.
-const OUTSIDE: &[Row] = &[
+const OUTSIDE: &[CommandLineCase] = &[
     row("logs", 2, &["windlass runs outside of the cluster as 'laptop'"], &["`windlass check`"]),
     row(
         "reconcile ks/asked --timeout 12s",
@@ -136,7 +138,7 @@ const OUTSIDE: &[Row] = &[
 ];
 
 /// A process outside of the cluster holds the Lease, and has begun to upgrade the release.
-async fn acting_outside(story: &Story, sweep: &Sweep<'_>) -> Result<()> {
+async fn acting_outside(story: &Story, sweep: &CommandLineRunner<'_>) -> Result<()> {
     let metadata = json!({"name": "sh.helm.release.v1.web.v3",
         "labels": {"owner": "helm", "name": "web", "version": "3", "status": "pending-upgrade"}});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata,
@@ -242,7 +244,7 @@ async fn no_command_takes_what_a_vanished_windlass_left_for_what_is() -> Result<
     release(&story).await?;
     let others = [&ASKS_NO_CLUSTER, READS_NO_STATUS].concat();
     ensure_all_have_rows(STATUSES, &others).await?;
-    let sweep = Sweep::of(&story, story.kubeconfig())?;
+    let sweep = CommandLineRunner::of(&story, story.kubeconfig())?;
     sweep.check(STATUSES, ALL_WELL).await?;
     sweep.check(REQUESTED, ALL_WELL).await?;
 

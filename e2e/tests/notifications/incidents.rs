@@ -9,12 +9,12 @@ use crds::incidents::{Incident, IncidentState, IncidentStatus, IncidentStep};
 use crds::kustomize::Kustomization;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::service::Service;
+use super::service::FakeNotificationService;
 use super::{BETA, provider};
 
 const BROKEN: &str = "kind: [";
@@ -72,7 +72,7 @@ fn is_sent(status: &IncidentStatus, step: IncidentStep) -> bool {
 }
 
 /// What a service was sent about incidents in a state.
-fn about(service: &Service, state: &str) -> Vec<Value> {
+fn about(service: &FakeNotificationService, state: &str) -> Vec<Value> {
     let all = service.sent_to("/hook").into_iter();
     all.filter(|it| it["metadata"]["incidentState"] == state).collect()
 }
@@ -88,8 +88,8 @@ async fn reconciled(story: &Story, target: &StoryTarget) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     let story = Story::begin("incident").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({})).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
@@ -167,8 +167,8 @@ async fn corrected(story: &Story, corrections: &AtomicUsize, more: usize) -> Res
 async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_field_is_ignored()
 -> Result<()> {
     let story = Story::begin("incident-contest").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({})).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
@@ -232,8 +232,8 @@ fn ready(story: &Story) -> Result<Option<i64>> {
 async fn a_source_under_two_hundred_kustomizations_is_one_incident() -> Result<()> {
     const COUNT: usize = 200;
     let story = Story::begin("incident-source").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &["--incident-retention-records=0"]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &["--incident-retention-records=0"]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     let source = StoryTarget::git_repository("app");
     story.await_ready(&source).await?;
@@ -276,8 +276,8 @@ async fn a_source_under_two_hundred_kustomizations_is_one_incident() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     let story = Story::begin("incident-killed").await?;
-    let service = Service::start().await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({})).await?;
     let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
@@ -342,8 +342,8 @@ fn demanded_by_pagerduty(event: &Value) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pagerduty_is_sent_a_trigger_and_a_resolve_of_the_same_key() -> Result<()> {
     let story = Story::begin("incident-pager").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     provider(&story, &service.url, json!({"type": "pagerduty", "channel": "routing-key"})).await?;
     alert(&story, json!({})).await?;
     let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
@@ -371,8 +371,8 @@ async fn pagerduty_is_sent_a_trigger_and_a_resolve_of_the_same_key() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_suspended_opens_nothing_until_it_is_resumed() -> Result<()> {
     let story = Story::begin("incident-suspended").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let _upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
     for name in ["held", "other"] {
         story.kustomization(name, "app", json!({})).await?;
@@ -394,8 +394,8 @@ async fn what_is_suspended_opens_nothing_until_it_is_resumed() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ends_before_its_delay_is_not_sent() -> Result<()> {
     let story = Story::begin("incident-after").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &["--incidents"]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &["--incidents"]).await?;
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({"incidents": null, "incident-after": "1h"})).await?;
     let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
@@ -415,9 +415,9 @@ async fn what_ends_before_its_delay_is_not_sent() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_is_sent_to_who_was_sent_the_beginning_also_without_its_alert() -> Result<()> {
     let story = Story::begin("incident-told").await?;
-    let first = Service::start().await?;
-    let second = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let first = FakeNotificationService::start().await?;
+    let second = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     provider(&story, &first.url, json!({})).await?;
     let other = json!({"apiVersion": BETA, "kind": "Provider", "metadata": {"name": "second"},
         "spec": {"type": "generic", "address": second.url, "timeout": "1s"}});
@@ -451,8 +451,8 @@ async fn the_end_is_sent_to_who_was_sent_the_beginning_also_without_its_alert() 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_is_sent_after_all_where_its_alert_declines_the_incident() -> Result<()> {
     let story = Story::begin("incident-declined").await?;
-    let service = Service::start().await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
     story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
     let after = json!({"dependsOn": [{"name": "app"}]});
@@ -480,9 +480,9 @@ async fn an_error_is_sent_after_all_where_its_alert_declines_the_incident() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_resolved_is_kept_as_long_as_flags_say() -> Result<()> {
     let story = Story::begin("incident-old").await?;
-    let service = Service::start().await?;
+    let service = FakeNotificationService::start().await?;
     let flags = ["--incident-retention-records=0"];
-    let _windlass = Windlass::start_for(&story, &flags).await?;
+    let _windlass = WindlassProcess::start_for(&story, &flags).await?;
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({})).await?;
     let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
@@ -500,9 +500,9 @@ async fn what_is_resolved_is_kept_as_long_as_flags_say() -> Result<()> {
 async fn a_provider_is_not_ready_from_a_discarded_notification_until_its_service_accepts_one()
 -> Result<()> {
     let story = Story::begin("incident-delivery").await?;
-    let service = Service::start().await?;
+    let service = FakeNotificationService::start().await?;
     service.answers(404);
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     provider(&story, &service.url, json!({})).await?;
     let sources = json!([{"kind": "GitRepository", "name": "*"}]);
     super::alert(&story, sources, json!({})).await?;

@@ -11,13 +11,13 @@ use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256, HMAC_SHA512};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use crds::notification::Receiver;
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::names::Names;
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::server_names::ServerHostNames;
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::notifications::tokens::{
-    AUDIENCE, EMAIL, GOOGLE, Issuer, Keys, SUBJECT, claims, now, unsigned_token,
+    AUDIENCE, EMAIL, GOOGLE, IssuerKeys, SUBJECT, TokenIssuerServer, claims, now, unsigned_token,
 };
 
 const API: &str = "notification.toolkit.fluxcd.io/v1";
@@ -29,12 +29,12 @@ const LISTED_AGAIN: Duration = Duration::from_millis(300);
 
 /// A request of a webhook.
 #[derive(Clone, Default)]
-struct Hook {
+struct WebhookRequest {
     headers: Vec<(&'static str, String)>,
     body: String,
 }
 
-impl Hook {
+impl WebhookRequest {
     fn new(body: &Value) -> Self {
         let headers = vec![("content-type", "application/json".to_owned())];
         Self { headers, body: body.to_string() }
@@ -80,15 +80,15 @@ impl Hook {
 }
 
 /// A type of Receivers: what comes from its service, and what does not.
-struct Type {
+struct ReceiverTypeCase {
     name: &'static str,
     spec: Value,
-    genuine: Vec<(&'static str, Hook)>,
-    forged: Vec<(&'static str, Hook)>,
+    genuine: Vec<(&'static str, WebhookRequest)>,
+    forged: Vec<(&'static str, WebhookRequest)>,
 }
 
-impl Type {
-    fn new(name: &'static str, genuine: Hook) -> Self {
+impl ReceiverTypeCase {
+    fn new(name: &'static str, genuine: WebhookRequest) -> Self {
         let spec = json!({"secretRef": {"name": "token"}});
         Self { name, spec, genuine: vec![("genuine", genuine)], forged: Vec::new() }
     }
@@ -98,22 +98,22 @@ impl Type {
         self
     }
 
-    fn accepts(mut self, what: &'static str, hook: Hook) -> Self {
+    fn accepts(mut self, what: &'static str, hook: WebhookRequest) -> Self {
         self.genuine.push((what, hook));
         self
     }
 
-    fn refuses(mut self, what: &'static str, hook: Hook) -> Self {
+    fn refuses(mut self, what: &'static str, hook: WebhookRequest) -> Self {
         self.forged.push((what, hook));
         self
     }
 }
 
 /// Types whose requests are signed with the token of the Receiver.
-fn signed() -> Vec<Type> {
+fn signed() -> Vec<ReceiverTypeCase> {
     let body = json!({"ref": "refs/heads/main"});
     let other = json!({"ref": "refs/heads/other"});
-    let plain = || Hook::new(&body);
+    let plain = || WebhookRequest::new(&body);
     let generic = |key: &str| plain().signed(("x-signature", "sha256="), HMAC_SHA256, key);
     let longer = plain().signed(("x-signature", "sha512="), HMAC_SHA512, TOKEN);
     let github = |key: &str| {
@@ -127,29 +127,29 @@ fn signed() -> Vec<Type> {
     let component = json!({"action": "CREATED", "repositoryName": "releases", "timestamp": "t"});
     let nexus = |key: &str| {
         let sha1 = HMAC_SHA1_FOR_LEGACY_USE_ONLY;
-        Hook::new(&component).signed(("x-nexus-webhook-signature", ""), sha1, key)
+        WebhookRequest::new(&component).signed(("x-nexus-webhook-signature", ""), sha1, key)
     };
     vec![
-        Type::new("generic-hmac", generic(TOKEN))
+        ReceiverTypeCase::new("generic-hmac", generic(TOKEN))
             .accepts("with SHA-512", longer)
             .refuses("by another key", generic("another"))
             .refuses("of another body", generic(TOKEN).saying(&other))
             .refuses("of an unknown algorithm", plain().with("x-signature", "md5=00"))
             .refuses("without a signature", plain()),
-        Type::new("github", github(TOKEN))
+        ReceiverTypeCase::new("github", github(TOKEN))
             .with("events", json!(["push"]))
             .refuses("by another key", github("another"))
             .refuses("of another body", github(TOKEN).saying(&other))
             .refuses("without a signature", github(TOKEN).without("x-hub-signature-256"))
             .refuses("of another event", github(TOKEN).with("x-github-event", "star"))
             .refuses("of a form", github(TOKEN).with("content-type", "multipart/form-data")),
-        Type::new("bitbucket", bitbucket(TOKEN))
+        ReceiverTypeCase::new("bitbucket", bitbucket(TOKEN))
             .with("events", json!(["repo:refs_changed"]))
             .refuses("by another key", bitbucket("another"))
             .refuses("of another body", bitbucket(TOKEN).saying(&other))
             .refuses("without a signature", bitbucket(TOKEN).without("x-hub-signature"))
             .refuses("of another event", bitbucket(TOKEN).with("x-event-key", "pr:opened")),
-        Type::new("nexus", nexus(TOKEN))
+        ReceiverTypeCase::new("nexus", nexus(TOKEN))
             .refuses("by another key", nexus("another"))
             .refuses("of another body", nexus(TOKEN).saying(&other))
             .refuses("without a signature", nexus(TOKEN).without("x-nexus-webhook-signature")),
@@ -157,8 +157,8 @@ fn signed() -> Vec<Type> {
 }
 
 /// Types whose requests bear the token of the Receiver, or are known by their path and form only.
-fn unsigned() -> Vec<Type> {
-    let plain = || Hook::new(&json!({}));
+fn unsigned() -> Vec<ReceiverTypeCase> {
+    let plain = || WebhookRequest::new(&json!({}));
     let gitlab =
         |token: &str| plain().with("x-gitlab-event", "Push Hook").with("x-gitlab-token", token);
     let quay = json!({"docker_url": "quay.io/shop/app", "updated_tags": ["v1"]});
@@ -172,28 +172,30 @@ fn unsigned() -> Vec<Type> {
     });
     let mut unknown = merged.clone();
     unknown["context"]["type"] = json!("dev.cdevents.change.forgotten.0.2.0");
-    let event = |body: &Value| Hook::new(body).with("ce-type", "dev.cdevents.change.merged.0.2.0");
+    let event = |body: &Value| {
+        WebhookRequest::new(body).with("ce-type", "dev.cdevents.change.merged.0.2.0")
+    };
     vec![
-        Type::new("generic", plain()),
-        Type::new("gitlab", gitlab(TOKEN))
+        ReceiverTypeCase::new("generic", plain()),
+        ReceiverTypeCase::new("gitlab", gitlab(TOKEN))
             .with("events", json!(["Push Hook"]))
             .refuses("with another token", gitlab("another"))
             .refuses("with part of the token", gitlab(&TOKEN[..8]))
             .refuses("without a token", gitlab(TOKEN).without("x-gitlab-token"))
             .refuses("of another event", gitlab(TOKEN).with("x-gitlab-event", "Note Hook")),
-        Type::new("harbor", plain().with("authorization", TOKEN))
+        ReceiverTypeCase::new("harbor", plain().with("authorization", TOKEN))
             .refuses("with another token", plain().with("authorization", "another"))
             .refuses("without a token", plain()),
-        Type::new("quay", Hook::new(&quay))
+        ReceiverTypeCase::new("quay", WebhookRequest::new(&quay))
             .refuses("of another form", plain().saying(&json!({"updated_tags": "v1"})))
-            .refuses("that is no JSON", Hook { body: "v1".to_owned(), ..plain() }),
-        Type::new("dockerhub", Hook::new(&docker))
+            .refuses("that is no JSON", WebhookRequest { body: "v1".to_owned(), ..plain() }),
+        ReceiverTypeCase::new("dockerhub", WebhookRequest::new(&docker))
             .refuses("of another form", plain().saying(&json!({"push_data": {"tag": 1}})))
-            .refuses("that is no JSON", Hook { body: "v1".to_owned(), ..plain() }),
-        Type::new("acr", Hook::new(&acr))
+            .refuses("that is no JSON", WebhookRequest { body: "v1".to_owned(), ..plain() }),
+        ReceiverTypeCase::new("acr", WebhookRequest::new(&acr))
             .refuses("of another form", plain().saying(&json!({"target": "app"})))
-            .refuses("that is no JSON", Hook { body: "v1".to_owned(), ..plain() }),
-        Type::new("cdevents", event(&merged))
+            .refuses("that is no JSON", WebhookRequest { body: "v1".to_owned(), ..plain() }),
+        ReceiverTypeCase::new("cdevents", event(&merged))
             .with("events", json!(["dev.cdevents.change.merged.0.2.0"]))
             .refuses("of an unknown type", event(&unknown))
             .refuses("of another event", event(&merged).with("ce-type", "other"))
@@ -202,9 +204,9 @@ fn unsigned() -> Vec<Type> {
 }
 
 /// Types whose requests bear a token of an issuer.
-fn by_issuers(issuer: &Issuer) -> Result<Vec<Type>> {
-    let stranger = Keys::generate()?;
-    let plain = || Hook::new(&json!({}));
+fn by_issuers(issuer: &TokenIssuerServer) -> Result<Vec<ReceiverTypeCase>> {
+    let stranger = IssuerKeys::generate()?;
+    let plain = || WebhookRequest::new(&json!({}));
     let with = |token: String| plain().with("authorization", format!("Bearer {token}"));
     let own = |change: Value| issuer.keys.token(&claims(&issuer.url, change));
     let message = json!({"action": "INSERT", "digest": "europe-docker.pkg.dev/shop/app@sha256:0",
@@ -219,7 +221,7 @@ fn by_issuers(issuer: &Issuer) -> Result<Vec<Type>> {
         json!([{"expression": format!("claims.sub == '{SUBJECT}'"), "message": "subject"}]);
     let providers =
         json!([{"issuerURL": issuer.url, "audience": AUDIENCE, "validations": validations}]);
-    let mut oidc = Type::new("generic-oidc", with(own(json!({}))?));
+    let mut oidc = ReceiverTypeCase::new("generic-oidc", with(own(json!({}))?));
     oidc.spec = json!({"oidcProviders": providers});
     let late = now() - 3_600;
     let oidc = oidc
@@ -231,7 +233,7 @@ fn by_issuers(issuer: &Issuer) -> Result<Vec<Type>> {
         .refuses("by another key", with(stranger.token(&claims(&issuer.url, json!({})))?))
         .refuses("without a signature", with(unsigned_token(&claims(&issuer.url, json!({})))))
         .refuses("without a token", plain());
-    let gcr = Type::new("gcr", push(google(json!({}))?))
+    let gcr = ReceiverTypeCase::new("gcr", push(google(json!({}))?))
         .with("secretRef", json!({"name": "google"}))
         .refuses("for another audience", push(google(json!({"aud": "another"}))?))
         .refuses("of another account", push(google(json!({"email": "other@shop.example"}))?))
@@ -262,7 +264,7 @@ async fn requested(story: &Story, name: &str) -> Result<Option<String>> {
     Ok(annotations.get("reconcile.fluxcd.io/requestedAt").cloned())
 }
 
-async fn judge(story: &Story, windlass: &Windlass, kind: &Type) -> Result<()> {
+async fn judge(story: &Story, windlass: &WindlassProcess, kind: &ReceiverTypeCase) -> Result<()> {
     let name = kind.name;
     // Its source does not exist: the annotation that requests a reconciliation is what counts.
     story.kustomization(name, "none", json!({})).await?;
@@ -285,7 +287,7 @@ async fn judge(story: &Story, windlass: &Windlass, kind: &Type) -> Result<()> {
     }
     let (_, genuine) = kind.genuine.first().context("no genuine request")?;
     ensure!(genuine.send(&format!("{url}0")).await? == 404, "{name} at another path");
-    let large = Hook { body: " ".repeat(LONGEST + 1), ..genuine.clone() };
+    let large = WebhookRequest { body: " ".repeat(LONGEST + 1), ..genuine.clone() };
     // The answer may come, and the connection end, before all of it is sent.
     ensure!(large.send(&url).await.map_or(true, |status| status == 413), "{name}, oversized");
     ensure!(requested(story, name).await?.is_none(), "{name} was reconciled for a forged request");
@@ -299,10 +301,10 @@ async fn judge(story: &Story, windlass: &Windlass, kind: &Type) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn receivers_of_each_type_accept_genuine_requests_and_reject_others() -> Result<()> {
-    let issuer = Issuer::start().await?;
-    let names = Names::give(issuer.address, &["www.googleapis.com"]).await?;
+    let issuer = TokenIssuerServer::start().await?;
+    let names = ServerHostNames::give(issuer.address, &["www.googleapis.com"]).await?;
     let story = Story::begin("receivers").await?;
-    let windlass = Windlass::start_for_with(&story, &[], &names.environment()).await?;
+    let windlass = WindlassProcess::start_for_with(&story, &[], &names.environment()).await?;
     for (name, data) in [
         ("token", json!({"token": TOKEN})),
         ("google", json!({"token": TOKEN, "email": EMAIL, "audience": AUDIENCE})),

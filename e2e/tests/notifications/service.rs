@@ -14,13 +14,13 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 /// A service that answers with a status and keeps what it answered with success.
-pub(super) struct Service {
+pub(super) struct FakeNotificationService {
     pub(super) url: String,
     status: Arc<AtomicU16>,
     kept: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Service {
+impl FakeNotificationService {
     pub(super) async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}/hook", listener.local_addr()?);

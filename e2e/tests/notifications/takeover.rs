@@ -4,15 +4,15 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 
 use super::BETA;
-use super::service::Service;
+use super::service::FakeNotificationService;
 
 /// A windlass among several, of which the next leads when one was gone for seconds.
-async fn start(story: &Story, identity: &str) -> Result<Windlass> {
+async fn start(story: &Story, identity: &str) -> Result<WindlassProcess> {
     let identity = format!("--leader-election-identity={identity}");
     let flags = [
         "--enable-leader-election",
@@ -21,7 +21,7 @@ async fn start(story: &Story, identity: &str) -> Result<Windlass> {
         "--leader-election-retry-period=500ms",
         &identity,
     ];
-    Windlass::start_for(story, &flags).await
+    WindlassProcess::start_for(story, &flags).await
 }
 
 async fn await_leader(story: &Story, identity: &str) -> Result<()> {
@@ -34,7 +34,12 @@ async fn await_leader(story: &Story, identity: &str) -> Result<()> {
 }
 
 /// A Provider and its Alert, which sends failures of Kustomizations to a path of the service.
-async fn alert(story: &Story, service: &Service, name: &str, annotations: Value) -> Result<()> {
+async fn alert(
+    story: &Story,
+    service: &FakeNotificationService,
+    name: &str,
+    annotations: Value,
+) -> Result<()> {
     let address = service.url.replace("/hook", &format!("/{name}"));
     let provider = json!({"apiVersion": BETA, "kind": "Provider", "metadata": {"name": name},
         "spec": {"type": "generic", "address": address}});
@@ -49,7 +54,7 @@ async fn alert(story: &Story, service: &Service, name: &str, annotations: Value)
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_leader_did_not_send_before_it_was_killed_its_successor_sends() -> Result<()> {
     let story = Story::begin("takeover").await?;
-    let service = Service::start().await?;
+    let service = FakeNotificationService::start().await?;
     service.answers(503);
     let mut a = start(&story, "pod-a").await?;
     await_leader(&story, "pod-a").await?;

@@ -43,12 +43,12 @@ pub(super) fn unsigned_token(claims: &Value) -> String {
 }
 
 /// What an issuer signs with.
-pub(super) struct Keys {
+pub(super) struct IssuerKeys {
     own: KeyPair,
     google: KeyPair,
 }
 
-impl Keys {
+impl IssuerKeys {
     pub(super) fn generate() -> Result<Self> {
         let own = KeyPair::generate_for(&PKCS_ED25519)?;
         let google = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
@@ -83,25 +83,25 @@ fn sign(key: &KeyPair, algorithm: &str, claims: &Value) -> Result<String> {
 }
 
 /// Serves the keys of an issuer, and those of Google. Ends when dropped.
-pub(super) struct Issuer {
+pub(super) struct TokenIssuerServer {
     pub(super) address: SocketAddr,
     pub(super) url: String,
-    pub(super) keys: Keys,
+    pub(super) keys: IssuerKeys,
     stop: AbortHandle,
 }
 
-impl Drop for Issuer {
+impl Drop for TokenIssuerServer {
     fn drop(&mut self) {
         self.stop.abort();
     }
 }
 
-impl Issuer {
+impl TokenIssuerServer {
     pub(super) async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let url = format!("http://{address}");
-        let keys = Keys::generate()?;
+        let keys = IssuerKeys::generate()?;
         let [own, google] = keys.published()?;
         let found = json!({"issuer": url, "jwks_uri": format!("{url}/keys"),
             "id_token_signing_alg_values_supported": ["EdDSA"]});

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, config_map};
-use e2e::harness::release::{CONFIG, Charts, hook, newest};
+use e2e::harness::manifests::{PodBehavior, config_map};
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn record(revision: i64) -> StoryTarget {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<()> {
     let story = Story::with_windlass("release-claims").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
@@ -43,7 +43,7 @@ async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_others_are_taken_over_unless_the_spec_forbids_it() -> Result<()> {
     let story = Story::with_windlass("release-take-over").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     story.apply(&config_map("app-config", "theirs")).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"install": {"disableTakeOwnership": true}})).await?;
@@ -69,7 +69,7 @@ async fn objects_of_others_are_taken_over_unless_the_spec_forbids_it() -> Result
 async fn a_release_of_the_stock_helm_is_adopted_and_what_helm_does_by_hand_is_put_right()
 -> Result<()> {
     let story = Story::with_windlass("release-by-hand").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
     story.helm_says(&["install", "app", &chart, "--set", "value=theirs"])?;
@@ -104,8 +104,8 @@ async fn a_release_of_the_stock_helm_is_adopted_and_what_helm_does_by_hand_is_pu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_another_client_left_pending_is_unlocked() -> Result<()> {
     let story = Story::with_windlass("release-pending").await?;
-    let charts = Charts::of(&story).await?;
-    let slow = hook("slow", "pre-install", 0, "", Pods::Unready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let slow = hook("slow", "pre-install", 0, "", PodBehavior::Unready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
     let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
     let job = StoryTarget::new("batch/v1", "Job", "slow");
@@ -129,7 +129,7 @@ async fn a_release_that_another_client_left_pending_is_unlocked() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_cannot_be_read_is_named_and_nothing_is_done_until_it_can() -> Result<()> {
     let story = Story::with_windlass("release-corrupt").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
@@ -157,7 +157,7 @@ async fn a_record_that_cannot_be_read_is_named_and_nothing_is_done_until_it_can(
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() -> Result<()> {
     let story = Story::with_windlass("release-one-chart").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     // `NAMESPACE/b-app` and `NAMESPACE-b/app`.
     let first = charts.release("b-app", json!({})).await?;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase};
 use crds::release::ReleaseAudit;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -68,7 +68,7 @@ async fn user(story: &Story, name: &str, lifecycle: Option<(&str, &str)>) -> Res
 
 /// What `windlass` says as a user, and whether it succeeds.
 fn says(story: &Story, kubeconfig: &Path, arguments: &[&str]) -> Result<(bool, String)> {
-    let output = Command::new(e2e::operator::binary()?)
+    let output = Command::new(e2e::operator_process::binary()?)
         .args(arguments)
         .args(["-n", &story.namespace, "--kubeconfig"])
         .arg(kubeconfig)
@@ -94,7 +94,7 @@ async fn clean_up(story: &Story, made: Vec<StoryTarget>, users: &[&str]) -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> {
     let story = Story::with_windlass("approval").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let handler = json!({"handler": {"approval": {"count": 2}}});
     let lifecycle = story.lifecycle("approve", &["PreInstall", "PreUpgrade"], handler).await?;

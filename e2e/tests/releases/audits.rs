@@ -7,8 +7,8 @@ use crds::release::{
     AuditCauseKind, AuditChangeKind, AuditOperation, AuditOutcome, AuditState, ReleaseAudit,
 };
 use e2e::harness::flux::{self, DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::release::{CONFIG, Charts, hook};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::release_audits::{audits, await_audits};
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -26,8 +26,8 @@ fn operations(audits: &[ReleaseAudit]) -> Vec<AuditOperation> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
     let story = Story::with_windlass("audit-release").await?;
-    let charts = Charts::of(&story).await?;
-    let before = hook("before", "pre-install", 0, "hook-succeeded", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let before = hook("before", "pre-install", 0, "hook-succeeded", PodBehavior::Ready);
     let files = [
         ("templates/a.yaml", CONFIG),
         ("templates/s.yaml", SECRET),
@@ -106,14 +106,14 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_and_its_rollback_are_two_audits() -> Result<()> {
     let story = Story::with_windlass("audit-rollback").await?;
-    let charts = Charts::of(&story).await?;
-    let good = deployment("web", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let good = deployment("web", PodBehavior::Ready);
     charts.publish("1.0.0", &[("templates/d.yaml", &good)]).await?;
     let upgrade =
         json!({"timeout": "3s", "remediation": {"retries": 0, "remediateLastFailure": true}});
     let app = charts.release("app", json!({"upgrade": upgrade})).await?;
     story.await_revision(&app, 1).await?;
-    let bad = deployment("web", Pods::CrashLoop).replace("app:1", "app:2");
+    let bad = deployment("web", PodBehavior::CrashLoop).replace("app:1", "app:2");
     charts.publish("1.1.0", &[("templates/d.yaml", &bad)]).await?;
     let is_undone =
         |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
@@ -138,7 +138,7 @@ async fn a_failure_and_its_rollback_are_two_audits() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn corrections_of_drift_are_one_audit() -> Result<()> {
     let story = Story::with_windlass("audit-drift").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts
         .release("app", json!({"driftDetection": {"mode": "enabled"}, "values": {"value": "v"}}))
@@ -206,7 +206,7 @@ async fn revisions_of_a_kustomization_are_audited_where_they_change_something() 
 async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_audit() -> Result<()>
 {
     let story = Story::with_windlass("audit-stopped").await?;
-    let web = ("web.yaml", deployment("web", Pods::Unready));
+    let web = ("web.yaml", deployment("web", PodBehavior::Unready));
     let upstream = story.follow("apps", &[("a.yaml", config_map("a", "one")), web]).await?;
     let spec = json!({"wait": true, "timeout": "10m"});
     story.kustomization("apps", "apps", spec).await?;
@@ -346,7 +346,7 @@ async fn a_tenant_reads_audits_and_neither_creates_nor_deletes_one() -> Result<(
         })
         .await?;
     // windlass writes them all the same.
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;

@@ -2,15 +2,15 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, deployment, job};
-use e2e::harness::release::{CONFIG, Charts, hook, newest};
+use e2e::harness::manifests::{PodBehavior, deployment, job};
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn values_that_the_schema_forbids_are_named() -> Result<()> {
     let story = Story::with_windlass("release-schema").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let schema = r#"{"properties": {"replicas": {"type": "integer"}}}"#;
     charts
         .publish("1.0.0", &[("templates/a.yaml", CONFIG), ("values.schema.json", schema)])
@@ -36,8 +36,8 @@ async fn values_that_the_schema_forbids_are_named() -> Result<()> {
 async fn a_field_that_is_not_declared_fails_the_release_and_a_corrected_chart_mends_it()
 -> Result<()> {
     let story = Story::with_windlass("release-undeclared").await?;
-    let charts = Charts::of(&story).await?;
-    let misspelt = deployment("web", Pods::Ready).replace("replicas:", "replicaz:");
+    let charts = StoryChartRepository::of(&story).await?;
+    let misspelt = deployment("web", PodBehavior::Ready).replace("replicas:", "replicaz:");
     charts.publish("1.0.0", &[("templates/a.yaml", &misspelt)]).await?;
     charts.seen().await?;
     let app = charts.release("app", json!({})).await?;
@@ -58,7 +58,7 @@ async fn a_field_that_is_not_declared_fails_the_release_and_a_corrected_chart_me
 #[tokio::test(flavor = "multi_thread")]
 async fn a_template_that_fails_is_named_without_the_secrets_that_it_quotes() -> Result<()> {
     let story = Story::with_windlass("release-template").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let failing = "{{ if .Values.password }}{{ fail (printf \"bad password %s!\" .Values.password) }}{{ end }}";
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/f.yaml", failing)]).await?;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "own"},
@@ -93,7 +93,7 @@ async fn a_template_that_fails_is_named_without_the_secrets_that_it_quotes() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_that_is_not_there_is_awaited() -> Result<()> {
     let story = Story::with_windlass("release-version").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let chart = json!({"spec": {"chart": "app", "version": "9.x",
         "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
@@ -109,8 +109,8 @@ async fn a_version_that_is_not_there_is_awaited() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_never_ends_ends_its_operation_when_the_time_is_over() -> Result<()> {
     let story = Story::with_windlass("release-endless").await?;
-    let charts = Charts::of(&story).await?;
-    let endless = hook("endless", "pre-install", 0, "hook-failed", Pods::Unready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let endless = hook("endless", "pre-install", 0, "hook-failed", PodBehavior::Unready);
     charts
         .publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &endless)])
         .await?;
@@ -130,8 +130,8 @@ async fn a_hook_that_never_ends_ends_its_operation_when_the_time_is_over() -> Re
 #[tokio::test(flavor = "multi_thread")]
 async fn a_field_that_may_not_change_is_reported_with_its_object() -> Result<()> {
     let story = Story::with_windlass("release-immutable").await?;
-    let charts = Charts::of(&story).await?;
-    let once = job("once", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let once = job("once", PodBehavior::Ready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/j.yaml", &once)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
@@ -151,7 +151,7 @@ async fn a_field_that_may_not_change_is_reported_with_its_object() -> Result<()>
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_is_being_deleted_is_reported_and_a_new_one_is_enough() -> Result<()> {
     let story = Story::with_windlass("release-leaving").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let name = format!("{}-leaving", story.namespace);
     let namespace = StoryTarget::new("v1", "Namespace", &name);

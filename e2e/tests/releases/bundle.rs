@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryTarget};
-use e2e::operator;
+use e2e::operator_process;
 use e2e::servers::charts::ChartServer;
 use e2e::servers::web::WebServer;
 use serde_json::json;
@@ -44,7 +44,7 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
     write("helmfile.yaml", &helmfile)?;
     let path = |path: &Path| path.display().to_string();
     let bundle = path(&work.path().join("shop.tar.gz"));
-    let output = Command::new(operator::binary()?)
+    let output = Command::new(operator_process::binary()?)
         .args(["bundle", &path(folder.path()), "--output", &bundle])
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
-use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryTarget};
-use e2e::servers::registry::{Layer, Registry};
+use e2e::servers::registry::{PushedLayer, RegistryServer};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ async fn release(story: &Story, name: &str, kind: &str) -> Result<StoryTarget> {
 }
 
 /// The packed chart `app` of a version.
-async fn packed(charts: &Charts<'_>, version: &str) -> Result<Vec<u8>> {
+async fn packed(charts: &StoryChartRepository<'_>, version: &str) -> Result<Vec<u8>> {
     let url = format!("{}/app-{version}.tgz", charts.server.url());
     Ok(reqwest::get(url).await?.error_for_status()?.bytes().await?.to_vec())
 }
@@ -33,7 +33,7 @@ async fn apply(story: &Story, api: &str, kind: &str, name: &str, spec: Value) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_helm_chart_of_its_own_is_released_and_outlives_the_release() -> Result<()> {
     let story = Story::with_windlass("release-chart-ref").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = release(&story, "app", "HelmChart").await?;
     let text = story.await_failure(&app, "ArtifactFailed").await?;
@@ -55,13 +55,13 @@ async fn a_helm_chart_of_its_own_is_released_and_outlives_the_release() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_of_a_registry_has_the_digest_of_its_artifact_in_its_version() -> Result<()> {
     let story = Story::with_windlass("release-oci").await?;
-    let charts = Charts::of(&story).await?;
-    let registry = Registry::start().await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    let registry = RegistryServer::start().await?;
     let push = async |label: &str| {
         // The same version twice, as when a developer moves a tag.
         let text = format!("{CONFIG}  label: {label}\n");
         charts.publish("1.0.0", &[("templates/a.yaml", &text)]).await?;
-        let layer = Layer { media_type: CHART, bytes: packed(&charts, "1.0.0").await? };
+        let layer = PushedLayer { media_type: CHART, bytes: packed(&charts, "1.0.0").await? };
         registry.push("charts/app", "1.0.0", &[layer], json!({})).await
     };
     let first = push("one").await?;
@@ -98,7 +98,7 @@ async fn a_chart_of_a_registry_has_the_digest_of_its_artifact_in_its_version() -
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_that_others_offer_is_released() -> Result<()> {
     let story = Story::with_windlass("release-offered").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = release(&story, "app", "ExternalArtifact").await?;
     let server = e2e::servers::web::WebServer::start().await?;

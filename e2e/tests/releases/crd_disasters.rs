@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, deployment, widget, widget_crd};
+use e2e::harness::manifests::{PodBehavior, deployment, widget, widget_crd};
 use e2e::harness::release::CONFIG;
 use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryTarget};
@@ -120,7 +120,7 @@ async fn helm_deletes_all_objects_when_it_rolls_back_to_before_the_definition() 
     story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
 
     // The same by itself, after an upgrade that fails.
-    let bad = deployment("web", Pods::CrashLoop);
+    let bad = deployment("web", PodBehavior::CrashLoop);
     let third = chart("1.2.0", &[("templates/crd.yaml", &definition), ("templates/d.yaml", &bad)])?;
     let flags = ["upgrade", "app", path(&third)?, "--rollback-on-failure", "--timeout", "15s"];
     let runtime = tokio::runtime::Handle::current();

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, deployment, widget, widget_crd};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::manifests::{PodBehavior, deployment, widget, widget_crd};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
@@ -28,7 +28,7 @@ async fn value_of_chart(story: &Story) -> Result<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_that_narrows_a_schema_under_live_objects_writes_nothing() -> Result<()> {
     let story = Story::with_windlass("guard-narrow").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     for folder in ["templates", "crds"] {
         let path = format!("{folder}/crd.yaml");
@@ -81,7 +81,7 @@ async fn an_upgrade_that_narrows_a_schema_under_live_objects_writes_nothing() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_that_moves_its_definition_to_crds_loses_no_object() -> Result<()> {
     let story = Story::with_windlass("guard-move").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let definition = widget_crd(&group);
     let publish = async |version: &str, path: &str| {
@@ -110,7 +110,7 @@ async fn a_chart_that_moves_its_definition_to_crds_loses_no_object() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let story = Story::with_windlass("guard-uninstall").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let definition = widget_crd(&group);
     let files = [("templates/crd.yaml", definition.as_str()), ("templates/a.yaml", CONFIG)];
@@ -167,11 +167,11 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Result<()> {
     let story = Story::with_windlass("guard-rollback").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let small = narrow(&group, 5);
     let wide = narrow(&group, 20);
-    let good = deployment("web", Pods::Ready);
+    let good = deployment("web", PodBehavior::Ready);
     charts
         .publish(
             "1.0.0",
@@ -187,7 +187,7 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
     let drift = json!({"upgrade": upgrade, "driftDetection": {"mode": "enabled"}});
     let app = charts.release("app", drift).await?;
     story.await_revision(&app, 1).await?;
-    let bad = deployment("web", Pods::CrashLoop);
+    let bad = deployment("web", PodBehavior::CrashLoop);
     let large = sized(&group, "large", 10)
         .replace("name: large", "name: large, annotations: {helm.sh/resource-policy: keep}");
     charts
@@ -236,7 +236,7 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
 async fn a_definition_among_the_templates_is_judged_before_those_of_crds_are_written() -> Result<()>
 {
     let story = Story::with_windlass("guard-first").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let other = format!("other.{group}");
     let wide = narrow(&group, 20);
@@ -277,7 +277,7 @@ async fn a_definition_among_the_templates_is_judged_before_those_of_crds_are_wri
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<()> {
     let story = Story::with_windlass("guard-skip").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let files = |crd: &str| {
         [("templates/crd.yaml", crd.to_owned()), ("templates/a.yaml", CONFIG.to_owned())]
@@ -321,7 +321,7 @@ async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_to_before_the_definition_loses_no_object() -> Result<()> {
     let story = Story::with_windlass("guard-before").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let upgrade =
@@ -329,7 +329,7 @@ async fn a_rollback_to_before_the_definition_loses_no_object() -> Result<()> {
     let app = charts.release("app", json!({"upgrade": upgrade})).await?;
     story.await_revision(&app, 1).await?;
     let definition = widget_crd(&group);
-    let bad = deployment("web", Pods::CrashLoop);
+    let bad = deployment("web", PodBehavior::CrashLoop);
     let files = [
         ("templates/a.yaml", CONFIG),
         ("templates/crd.yaml", definition.as_str()),

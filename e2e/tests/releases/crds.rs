@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, inventory};
 use e2e::harness::manifests::{widget, widget_crd};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ async fn short_names(story: &Story, group: &str) -> Result<serde_json::Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     let story = Story::with_windlass("release-kinds").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let named = |name: &str| {
         widget_crd(&group)
@@ -91,7 +91,7 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_that_went_is_no_obstacle_to_a_chart_without_it() -> Result<()> {
     let story = Story::with_windlass("release-kind-gone").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     story.apply(&widget_crd(&group)).await?;
     let own = widget(&group, "w");

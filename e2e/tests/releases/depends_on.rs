@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_rep
 {
     let story = Story::with_windlass("depends-on").await?;
     let place = story.namespace.clone();
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/config.yaml", CONFIG)]).await?;
     let front = charts.release("front", json!({"suspend": true, "values": {"value": "f"}})).await?;
     depend(&story, &front, json!(format!("Helmfile/{place}/shop#db"))).await?;

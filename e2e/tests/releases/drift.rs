@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use crds::helm::HelmRelease;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
@@ -12,7 +12,7 @@ use serde_json::json;
 #[tokio::test(flavor = "multi_thread")]
 async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
     let story = Story::with_windlass("release-drift").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let ignore = json!([{"paths": ["/data/extra", "/data/chart"]}]);
     let drift = json!({"mode": "enabled", "ignore": ignore});
@@ -56,7 +56,7 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_correction_that_a_namespace_rejects_is_reported_with_the_namespace() -> Result<()> {
     let story = Story::with_windlass("release-drift-leaving").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let name = format!("{}-leaving", story.namespace);
     let namespace = StoryTarget::new("v1", "Namespace", &name);
@@ -85,7 +85,7 @@ async fn a_correction_that_a_namespace_rejects_is_reported_with_the_namespace() 
 #[tokio::test(flavor = "multi_thread")]
 async fn drift_is_only_reported_where_that_is_asked_for() -> Result<()> {
     let story = Story::with_windlass("release-drift-told").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"driftDetection": {"mode": "warn"}})).await?;
     story.await_revision(&app, 1).await?;
@@ -109,7 +109,7 @@ async fn drift_is_only_reported_where_that_is_asked_for() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()> {
     let story = Story::with_windlass("release-rival").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let drift = json!({"driftDetection": {"mode": "enabled"}});
     let app = charts.release("app", drift).await?;

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -20,7 +20,7 @@ async fn flux(story: &Story, arguments: &[&str]) -> Result<String> {
 #[cfg_attr(not(feature = "thorough"), ignore = "builds flux: cargo xtask test --thorough")]
 async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()> {
     let story = Story::with_windlass("release-flux").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     story
         .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: own}, data: {values.yaml: 'more: 1'}}")
@@ -113,7 +113,7 @@ spec:
 #[cfg_attr(not(feature = "thorough"), ignore = "builds flux: cargo xtask test --thorough")]
 async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -> Result<()> {
     let story = Story::with_windlass("flux-tree").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let files = [("own.yaml", config_map("own", "1")), ("app.yaml", COMMITTED.to_owned())];
     let upstream = story.follow("all", &files).await?;

@@ -15,7 +15,7 @@ use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, ResourceExt as _, WatchEvent, WatchParams};
 use serde_json::json;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
 use crate::releases::helmfiles::{CHART, applied, keep, release, releases, row, states};
 
@@ -160,11 +160,11 @@ async fn twenty_releases_in_five_levels_come_from_s3_in_order() -> Result<()> {
 /// The manifests that the real helmfile renders of a release.
 fn real_template(folder: &Path, namespace: &str, name: &str) -> Result<String> {
     let mut path = Vec::new();
-    for oracle in [Oracle::Helm, Oracle::Kustomize] {
+    for oracle in [OracleProgram::Helm, OracleProgram::Kustomize] {
         path.push(oracle.ensure()?.parent().context("a program is in a folder")?.to_owned());
     }
     let home = tempfile::tempdir()?;
-    let output = Command::new(Oracle::Helmfile.ensure()?)
+    let output = Command::new(OracleProgram::Helmfile.ensure()?)
         .env_clear()
         .env("HOME", home.path())
         .env("PATH", std::env::join_paths(path)?)

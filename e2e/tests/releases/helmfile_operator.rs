@@ -4,13 +4,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
-use testbed::binaries::Binaries;
+use testbed::binaries::TestbedBinaries;
 
 const API: &str = "apps.mumoshu.github.io/v1alpha1";
 
@@ -43,7 +43,7 @@ async fn kubectl_tells_the_two_kinds_of_helmfiles_apart() -> Result<()> {
             json!({"apiVersion": api, "kind": "Helmfile", "metadata": metadata, "spec": spec});
         story.apply_value(object).await?;
     }
-    let kubectl = Binaries::ensure()?.path("kubectl")?.to_owned();
+    let kubectl = TestbedBinaries::ensure()?.path("kubectl")?.to_owned();
     for (word, expected) in [
         ("hf", "helmfile.helmfile.windlass.dev/ours"),
         ("helmfiles.helmfile.windlass.dev", "helmfile.helmfile.windlass.dev/ours"),
@@ -62,7 +62,7 @@ async fn kubectl_tells_the_two_kinds_of_helmfiles_apart() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     let story = Story::with_windlass("helmfile-operator").await?;
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let repository = server.repository("helmfile-operator")?;
     let folder = "pkg/examplecontroller/assets";
     let path = |name: &str| format!("{folder}/{name}");

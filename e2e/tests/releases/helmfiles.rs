@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts, by_value};
+use e2e::harness::release::{CONFIG, StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
 use kube::api::DynamicObject;
@@ -295,7 +295,7 @@ async fn one_release_is_suspended_while_the_others_go_on() -> Result<()> {
 async fn what_the_stock_helm_installed_is_adopted_and_releases_of_others_stay_theirs() -> Result<()>
 {
     let story = Story::with_windlass("helmfile-adopts").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
     story.helm_says(&["install", "db", &chart, "--set", "value=d"])?;

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::Pods;
-use e2e::harness::release::{CONFIG, Charts, hook};
+use e2e::harness::manifests::PodBehavior;
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
@@ -33,13 +33,13 @@ fn succeeded(names: &[&str]) -> Vec<(String, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
     let story = Story::with_windlass("release-hooks").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let hooks = [
-        hook("before-late", "pre-install,pre-upgrade", 5, "", Pods::Ready),
-        hook("before", "pre-install", -1, "hook-succeeded", Pods::Ready),
-        hook("after", "post-install,post-upgrade", 0, "before-hook-creation", Pods::Ready),
-        hook("goodbye", "pre-delete", 0, "hook-succeeded", Pods::Ready),
-        hook("gone", "post-delete", 0, "", Pods::Ready),
+        hook("before-late", "pre-install,pre-upgrade", 5, "", PodBehavior::Ready),
+        hook("before", "pre-install", -1, "hook-succeeded", PodBehavior::Ready),
+        hook("after", "post-install,post-upgrade", 0, "before-hook-creation", PodBehavior::Ready),
+        hook("goodbye", "pre-delete", 0, "hook-succeeded", PodBehavior::Ready),
+        hook("gone", "post-delete", 0, "", PodBehavior::Ready),
     ];
     let names: Vec<String> = (0..hooks.len()).map(|at| format!("templates/h{at}.yaml")).collect();
     let mut files: Vec<(&str, &str)> = vec![("templates/a.yaml", CONFIG)];
@@ -67,7 +67,7 @@ async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
 }
 
 /// A hook whose Job Kubernetes deletes as soon as it has ended.
-fn vanishing(name: &str, events: &str, pods: Pods) -> String {
+fn vanishing(name: &str, events: &str, pods: PodBehavior) -> String {
     hook(name, events, 0, "", pods).replacen(
         "  backoffLimit: 0\n",
         "  backoffLimit: 0\n  ttlSecondsAfterFinished: 0\n",
@@ -78,9 +78,9 @@ fn vanishing(name: &str, events: &str, pods: Pods) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_is_gone_as_soon_as_it_has_ended_was_seen_to_end() -> Result<()> {
     let story = Story::with_windlass("release-hook-ttl").await?;
-    let charts = Charts::of(&story).await?;
-    let before = vanishing("before", "pre-install,pre-upgrade", Pods::Ready);
-    let after = vanishing("after", "post-install", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let before = vanishing("before", "pre-install,pre-upgrade", PodBehavior::Ready);
+    let after = vanishing("after", "post-install", PodBehavior::Ready);
     let mut files = vec![
         ("templates/a.yaml", CONFIG),
         ("templates/b.yaml", &before),
@@ -93,7 +93,7 @@ async fn a_hook_that_is_gone_as_soon_as_it_has_ended_was_seen_to_end() -> Result
     for name in ["before", "after"] {
         story.await_gone(&StoryTarget::new("batch/v1", "Job", name), DEFAULT_WAIT_TIMEOUT).await?;
     }
-    let broken = vanishing("broken", "pre-upgrade", Pods::Fail);
+    let broken = vanishing("broken", "pre-upgrade", PodBehavior::Fail);
     files.push(("templates/d.yaml", &broken));
     charts.publish("1.1.0", &files).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
@@ -105,8 +105,8 @@ async fn a_hook_that_is_gone_as_soon_as_it_has_ended_was_seen_to_end() -> Result
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     let story = Story::with_windlass("release-hook-fails").await?;
-    let charts = Charts::of(&story).await?;
-    let broken = hook("migrate", "pre-install", 0, "", Pods::Fail);
+    let charts = StoryChartRepository::of(&story).await?;
+    let broken = hook("migrate", "pre-install", 0, "", PodBehavior::Fail);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
     let app = charts.release("app", json!({})).await?;
     let text = story.await_failure(&app, "InstallFailed").await?;
@@ -126,7 +126,7 @@ async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     ensure!(history.len() == 1 && history[0].starts_with("1 | failed | app-1.0.0"), "{history:?}");
 
     // The failure is not final: a change starts another attempt.
-    let mended = hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Ready);
+    let mended = hook("migrate", "pre-install,pre-upgrade", 0, "", PodBehavior::Ready);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &mended)]).await?;
     story.await_revision(&app, 2).await?;
     story.end().await

@@ -2,14 +2,14 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, inventory};
-use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_follows_its_chart_and_its_values() -> Result<()> {
     let story = Story::with_windlass("release").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"values": {"value": "one"}})).await?;
     let object = story.await_revision(&app, 1).await?;
@@ -72,7 +72,7 @@ async fn a_release_follows_its_chart_and_its_values() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn values_wait_for_the_version_that_they_came_with() -> Result<()> {
     let story = Story::with_windlass("release-stale").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"values": {"value": "one"}})).await?;
     story.await_revision(&app, 1).await?;

@@ -2,13 +2,16 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::Pods;
-use e2e::harness::release::{CONFIG, Charts, newest, test_pod};
+use e2e::harness::manifests::PodBehavior;
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest, test_pod};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 /// A chart that was packed, as a file that `helm` reads.
-async fn packed(charts: &Charts<'_>, version: &str) -> Result<(tempfile::TempDir, String)> {
+async fn packed(
+    charts: &StoryChartRepository<'_>,
+    version: &str,
+) -> Result<(tempfile::TempDir, String)> {
     let folder = tempfile::tempdir()?;
     let url = format!("{}/app-{version}.tgz", charts.server.url());
     let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
@@ -21,8 +24,8 @@ async fn packed(charts: &Charts<'_>, version: &str) -> Result<(tempfile::TempDir
 #[tokio::test(flavor = "multi_thread")]
 async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
     let story = Story::with_windlass("interop").await?;
-    let charts = Charts::of(&story).await?;
-    let test = test_pod("probe", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let test = test_pod("probe", PodBehavior::Ready);
     let files = [
         ("templates/a.yaml", CONFIG),
         ("templates/t.yaml", test.as_str()),
@@ -72,7 +75,7 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
 #[cfg_attr(not(feature = "thorough"), ignore = "builds helm 3: cargo xtask test --thorough")]
 async fn releases_of_both_helms_are_taken_over_as_they_are() -> Result<()> {
     let story = Story::with_windlass("takeover").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let (_folder, chart) = packed(&charts, "1.0.0").await?;
     story.helm_says(&["install", "four", &chart, "--set", "value=by-helm"])?;

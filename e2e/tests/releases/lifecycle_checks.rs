@@ -7,7 +7,7 @@ use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
 use crds::release::{AuditOperation, ReleaseAuditSpec};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::web::WebServer;
@@ -49,7 +49,7 @@ fn answers(audit: &ReleaseAuditSpec) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_canary_whose_figures_turn_bad_is_rolled_back() -> Result<()> {
     let story = Story::with_windlass("canary").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let prometheus = WebServer::start().await?;
     prometheus.put("prom/api/v1/query", measured("0.01"));
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
@@ -88,7 +88,7 @@ async fn a_canary_whose_figures_turn_bad_is_rolled_back() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_installation_waits_for_a_time_an_object_a_server_and_a_job() -> Result<()> {
     let story = Story::with_windlass("checks").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let server = WebServer::start().await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let handlers = [
@@ -146,7 +146,7 @@ fn job(pods: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_made_as_the_tenant_and_a_failed_one_stops_the_upgrade() -> Result<()> {
     let story = Story::with_windlass("check-job").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     super::tenants::account(&story).await?;
     super::tenants::allow(&story, &["secrets", "configmaps"]).await?;

@@ -5,16 +5,16 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use crds::lifecycle::{LifecycleEventSpec, LifecyclePhase};
 use e2e::harness::Story;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
-use e2e::lifecycle_handler::{Finding, handle};
+use e2e::lifecycle_handler::{LifecycleHandlerFinding, handle};
 use serde_json::json;
-use testbed::binaries::Binaries;
+use testbed::binaries::TestbedBinaries;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_and_a_shell_script_answer_for_their_lifecycles() -> Result<()> {
     let story = Story::with_windlass("handlers").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let checked = story.lifecycle("checked", &["PreInstall", "PreUpgrade"], json!({})).await?;
     story.bind(&checked, json!({"parameters": {"least": "1.0.0"}})).await?;
@@ -24,7 +24,7 @@ async fn a_controller_and_a_shell_script_answer_for_their_lifecycles() -> Result
         let version = asked.to.as_ref().and_then(|it| it.chart_version.clone());
         let version = version.context("an upgrade has a version")?;
         let is_good = version != "1.1.0";
-        Ok(Finding { is_good, message: format!("version {version} was checked") })
+        Ok(LifecycleHandlerFinding { is_good, message: format!("version {version} was checked") })
     };
     tokio::select! {
         ended = handle(story.client.clone(), &story.namespace, "checked", find) => {
@@ -36,10 +36,10 @@ async fn a_controller_and_a_shell_script_answer_for_their_lifecycles() -> Result
 }
 
 /// An installation that both let continue, and an upgrade that the controller does not.
-async fn releases(story: &Story, charts: &Charts<'_>) -> Result<()> {
+async fn releases(story: &Story, charts: &StoryChartRepository<'_>) -> Result<()> {
     let app = charts.release("app", json!({})).await?;
     story.await_asked(LifecyclePhase::PostInstall).await?;
-    let kubectl = Binaries::ensure()?.path("kubectl")?.to_owned();
+    let kubectl = TestbedBinaries::ensure()?.path("kubectl")?.to_owned();
     let folder = kubectl.parent().context("kubectl has no folder")?;
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/lifecycle-handler.sh");

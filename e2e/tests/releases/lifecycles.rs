@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
 use crds::release::{AuditLifecycle, AuditOperation, AuditOutcome};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt as _;
@@ -32,7 +32,7 @@ fn answered(lifecycles: &[AuditLifecycle]) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> {
     let story = Story::with_windlass("lifecycle").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let phases = ["PreInstall", "PostInstall", "PreUpgrade", "PostUpgrade", "Promote"];
     let check = story.lifecycle("check", &phases, json!({})).await?;
@@ -95,7 +95,7 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_answer_before_an_upgrade_writes_nothing_and_counts_as_a_failure() -> Result<()> {
     let story = Story::with_windlass("lifecycle-refused").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
@@ -135,7 +135,7 @@ async fn a_bad_answer_before_an_upgrade_writes_nothing_and_counts_as_a_failure()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_answer_at_the_promotion_rolls_back() -> Result<()> {
     let story = Story::with_windlass("lifecycle-rollback").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let remediation = json!({"retries": 0, "remediateLastFailure": true});
     let app = charts.release("app", json!({"upgrade": {"remediation": remediation}})).await?;
@@ -166,7 +166,7 @@ async fn a_bad_answer_at_the_promotion_rolls_back() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_without_an_answer_fails_or_lets_the_release_continue() -> Result<()> {
     let story = Story::with_windlass("lifecycle-timeout").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let spec = json!({"timeout": "2s", "onTimeout": "Continue"});
     let check = story.lifecycle("check", &["PreInstall", "PreUpgrade"], spec).await?;
@@ -187,7 +187,7 @@ async fn an_event_without_an_answer_fails_or_lets_the_release_continue() -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_revision_cancels_what_waits_and_deletion_ends_it() -> Result<()> {
     let story = Story::with_windlass("lifecycle-newer").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
@@ -229,7 +229,7 @@ async fn a_newer_revision_cancels_what_waits_and_deletion_ends_it() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_requires_a_lifecycle_and_break_glass_does_not_release_it() -> Result<()> {
     let story = Story::with_windlass("lifecycle-required").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let labels = json!({"kubernetes.io/metadata.name": story.namespace});
     let required = json!({"required": {"namespaceSelector": {"matchLabels": labels}}});
@@ -263,7 +263,7 @@ async fn a_namespace_requires_a_lifecycle_and_break_glass_does_not_release_it() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_binding_of_a_lifecycle_that_does_not_exist_holds_until_it_does() -> Result<()> {
     let story = Story::with_windlass("lifecycle-missing").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let binding = story.bind(&format!("{}-none", story.namespace), json!({})).await?;
     let app = charts.release("app", json!({})).await?;
@@ -278,7 +278,7 @@ async fn a_binding_of_a_lifecycle_that_does_not_exist_holds_until_it_does() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_waits_before_and_after_it() -> Result<()> {
     let story = Story::with_windlass("lifecycle-removal").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;

@@ -6,9 +6,9 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use e2e::authority::Authority;
+use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::Charts;
+use e2e::harness::release::StoryChartRepository;
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
@@ -144,7 +144,7 @@ async fn live(story: &Story, release: &str) -> Result<Vec<Value>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_changed_is_merged_as_both_helms_merge_it() -> Result<()> {
     let story = Story::with_windlass("release-merges").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &CHART_FILES).await?;
     let url = charts.server.url();
     let first = ["app", "--repo", &url, "--version", "1.0.0"];
@@ -157,7 +157,7 @@ async fn what_others_changed_is_merged_as_both_helms_merge_it() -> Result<()> {
     let ours = charts.release("by-windlass", spec).await?;
     story.await_revision(&ours, 1).await?;
 
-    let bundle = STANDARD.encode(Authority::generate()?.certificate());
+    let bundle = STANDARD.encode(TestCertificateAuthority::generate()?.certificate());
     let releases = ["by-helm-four", "by-helm-three", "by-windlass"];
     for release in releases {
         inject(&story, release, &bundle).await?;

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, deployment};
-use e2e::harness::release::{CONFIG, Charts, hook};
+use e2e::harness::manifests::{PodBehavior, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -27,9 +27,10 @@ fn image(object: &DynamicObject) -> &Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn patches_and_images_reach_what_the_strategy_says() -> Result<()> {
     let story = Story::with_windlass("release-rendered").await?;
-    let charts = Charts::of(&story).await?;
-    let web = deployment("{{ .Release.Name }}", Pods::Ready);
-    let after = hook("{{ .Release.Name }}-hook", "post-install,post-upgrade", 0, "", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let web = deployment("{{ .Release.Name }}", PodBehavior::Ready);
+    let after =
+        hook("{{ .Release.Name }}-hook", "post-install,post-upgrade", 0, "", PodBehavior::Ready);
     let files =
         [("templates/a.yaml", CONFIG), ("templates/d.yaml", &web), ("templates/h.yaml", &after)];
     charts.publish("1.0.0", &files).await?;
@@ -61,8 +62,8 @@ async fn patches_and_images_reach_what_the_strategy_says() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn other_post_renderers_or_metadata_are_another_revision() -> Result<()> {
     let story = Story::with_windlass("release-rerendered").await?;
-    let charts = Charts::of(&story).await?;
-    let web = deployment("web", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let web = deployment("web", PodBehavior::Ready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &web)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;

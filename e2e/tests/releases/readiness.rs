@@ -2,15 +2,15 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, job, widget, widget_crd};
-use e2e::harness::release::{CONFIG, Charts, by_value};
+use e2e::harness::manifests::{PodBehavior, job, widget, widget_crd};
+use e2e::harness::release::{CONFIG, StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> Result<()> {
     let story = Story::with_windlass("release-checked").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let crd = widget_crd(&group);
     let own = widget(&group, "w");
@@ -54,7 +54,7 @@ async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -> Result<()> {
     let story = Story::with_windlass("release-latched").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let (crd, [a, b]) = (widget_crd(&group), ["a", "b"].map(|it| widget(&group, it)));
     let files = [
@@ -100,8 +100,8 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_awaited_unless_the_spec_says_otherwise() -> Result<()> {
     let story = Story::with_windlass("release-jobs").await?;
-    let charts = Charts::of(&story).await?;
-    let slow = job("{{ .Release.Name }}", Pods::Unready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let slow = job("{{ .Release.Name }}", PodBehavior::Unready);
     charts.publish("1.0.0", &[("templates/j.yaml", &slow)]).await?;
     let waits = charts.release("waits", json!({"install": {"timeout": "10m"}})).await?;
     let runs = charts.release("runs", json!({"install": {"disableWaitForJobs": true}})).await?;
@@ -118,7 +118,7 @@ async fn jobs_are_awaited_unless_the_spec_says_otherwise() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_else() -> Result<()> {
     let story = Story::with_windlass("release-legacy").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let group = format!("{}.example.com", story.namespace);
     let crd = widget_crd(&group);
     let own = widget(&group, "{{ .Release.Name }}");

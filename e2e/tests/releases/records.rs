@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -35,7 +35,7 @@ async fn parts(story: &Story) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() -> Result<()> {
     let story = Story::with_windlass("release-parts").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let noise = noise(1_200_000);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("noise.txt", &noise)]).await?;
     let app = charts.release("app", json!({"maxHistory": 2})).await?;
@@ -85,7 +85,7 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_cannot_be_read_keeps_the_helm_release() -> Result<()> {
     let story = Story::with_windlass("release-unreadable").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;

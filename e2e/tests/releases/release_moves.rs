@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ fn record(release: &str, revision: i64) -> StoryTarget {
 }
 
 /// Installs a chart with the ConfigMap `RELEASE-config`.
-async fn charts_of(story: &Story) -> Result<Charts<'_>> {
-    let charts = Charts::of(story).await?;
+async fn charts_of(story: &Story) -> Result<StoryChartRepository<'_>> {
+    let charts = StoryChartRepository::of(story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     Ok(charts)
 }

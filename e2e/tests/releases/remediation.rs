@@ -2,22 +2,22 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, deployment};
-use e2e::harness::release::{CONFIG, Charts, hook, newest};
+use e2e::harness::manifests::{PodBehavior, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_upgrade_is_rolled_back() -> Result<()> {
     let story = Story::with_windlass("release-rollback").await?;
-    let charts = Charts::of(&story).await?;
-    let good = deployment("web", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let good = deployment("web", PodBehavior::Ready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &good)]).await?;
     let upgrade =
         json!({"timeout": "3s", "remediation": {"retries": 0, "remediateLastFailure": true}});
     let app = charts.release("app", json!({"upgrade": upgrade})).await?;
     story.await_revision(&app, 1).await?;
-    let bad = deployment("web", Pods::CrashLoop).replace("app:1", "app:2");
+    let bad = deployment("web", PodBehavior::CrashLoop).replace("app:1", "app:2");
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &bad)]).await?;
     let is_undone = |object: &kube::api::DynamicObject| {
         condition(object, "Remediated")["reason"] == "RollbackSucceeded"
@@ -57,8 +57,8 @@ async fn a_failed_upgrade_is_rolled_back() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_installation_is_removed_and_tried_again() -> Result<()> {
     let story = Story::with_windlass("release-reinstall").await?;
-    let charts = Charts::of(&story).await?;
-    let bad = deployment("web", Pods::Unready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let bad = deployment("web", PodBehavior::Unready);
     charts.publish("1.0.0", &[("templates/d.yaml", &bad)]).await?;
     let install =
         json!({"timeout": "1s", "remediation": {"retries": 1, "remediateLastFailure": true}});
@@ -79,13 +79,13 @@ async fn a_failed_installation_is_removed_and_tried_again() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_upgrade_is_removed_where_that_is_the_remedy() -> Result<()> {
     let story = Story::with_windlass("release-removed").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let upgrade = json!({"timeout": "1s",
         "remediation": {"retries": 0, "remediateLastFailure": true, "strategy": "uninstall"}});
     let app = charts.release("app", json!({"upgrade": upgrade})).await?;
     story.await_revision(&app, 1).await?;
-    let bad = deployment("web", Pods::Unready);
+    let bad = deployment("web", PodBehavior::Unready);
     charts.publish("1.1.0", &[("templates/d.yaml", &bad)]).await?;
     let is_undone = |object: &kube::api::DynamicObject| {
         condition(object, "Remediated")["reason"] == "UninstallSucceeded"
@@ -100,13 +100,13 @@ async fn a_failed_upgrade_is_removed_where_that_is_the_remedy() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_upgrade_is_retried_after_its_time() -> Result<()> {
     let story = Story::with_windlass("release-retried").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let strategy = json!({"name": "RetryOnFailure", "retryInterval": "1s"});
     let app =
         charts.release("app", json!({"upgrade": {"timeout": "1s", "strategy": strategy}})).await?;
     story.await_revision(&app, 1).await?;
-    let bad = deployment("web", Pods::Unready);
+    let bad = deployment("web", PodBehavior::Unready);
     charts.publish("1.1.0", &[("templates/d.yaml", &bad)]).await?;
     let tried = |object: &kube::api::DynamicObject| {
         object.data["status"]["upgradeFailures"].as_i64().is_some_and(|count| count >= 2)
@@ -122,10 +122,10 @@ async fn a_failed_upgrade_is_retried_after_its_time() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn retries_without_end_go_on_until_it_works() -> Result<()> {
     let story = Story::with_windlass("release-endless").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     // The hook fails until the ConfigMap that the template looks up exists.
     let text = "{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"go\") }}".to_owned()
-        + &hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Fail)
+        + &hook("migrate", "pre-install,pre-upgrade", 0, "", PodBehavior::Fail)
         + "{{ end }}";
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &text)]).await?;
     let endless = json!({"remediation": {"retries": -1}});

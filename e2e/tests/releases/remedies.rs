@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::Pods;
-use e2e::harness::release::{CONFIG, Charts, hook, newest};
+use e2e::harness::manifests::PodBehavior;
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ fn is_stalled(reason: &str) -> impl Fn(&DynamicObject) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_runs_the_hooks_of_the_revision_to_which_it_goes() -> Result<()> {
     let story = Story::with_windlass("release-back").await?;
-    let charts = Charts::of(&story).await?;
-    let before = hook("before-back", "pre-rollback", 0, "", Pods::Ready);
-    let after = hook("after-back", "post-rollback", 0, "hook-succeeded", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let before = hook("before-back", "pre-rollback", 0, "", PodBehavior::Ready);
+    let after = hook("after-back", "post-rollback", 0, "hook-succeeded", PodBehavior::Ready);
     let files =
         [("templates/a.yaml", CONFIG), ("templates/h.yaml", &before), ("templates/i.yaml", &after)];
     charts.publish("1.0.0", &files).await?;
@@ -29,7 +29,7 @@ async fn a_rollback_runs_the_hooks_of_the_revision_to_which_it_goes() -> Result<
     story.await_revision(&app, 1).await?;
     let job = |name: &str| StoryTarget::new("batch/v1", "Job", name);
     ensure!(story.read(&job("before-back")).await?.is_none(), "it ran without a rollback");
-    let broken = hook("migrate", "post-upgrade", 0, "hook-failed", Pods::Fail);
+    let broken = hook("migrate", "post-upgrade", 0, "hook-failed", PodBehavior::Fail);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
     let object =
         story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_stalled("RetriesExceeded")).await?;
@@ -48,11 +48,11 @@ async fn a_rollback_runs_the_hooks_of_the_revision_to_which_it_goes() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_revision_of_ours_nothing_is_rolled_back_and_that_is_reported() -> Result<()> {
     let story = Story::with_windlass("release-no-back").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
     story.helm_says(&["install", "app", &chart])?;
-    let broken = hook("migrate", "pre-upgrade", 0, "", Pods::Fail);
+    let broken = hook("migrate", "pre-upgrade", 0, "", PodBehavior::Fail);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
     charts.seen().await?;
     let app = charts.release("app", json!({"upgrade": undone()})).await?;
@@ -70,10 +70,10 @@ async fn without_a_revision_of_ours_nothing_is_rolled_back_and_that_is_reported(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_installation_is_retried_as_an_upgrade_until_it_works() -> Result<()> {
     let story = Story::with_windlass("release-retry").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     // The hook fails until the ConfigMap that the template looks up exists.
     let text = "{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"go\") }}".to_owned()
-        + &hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Fail)
+        + &hook("migrate", "pre-install,pre-upgrade", 0, "", PodBehavior::Fail)
         + "{{ end }}";
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &text)]).await?;
     let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
@@ -91,11 +91,11 @@ async fn a_failed_installation_is_retried_as_an_upgrade_until_it_works() -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revision_that_was_deleted_by_hand_is_no_target_and_no_end() -> Result<()> {
     let story = Story::with_windlass("release-back-gone").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"upgrade": undone()})).await?;
     story.await_revision(&app, 1).await?;
-    let slow = hook("slow", "pre-upgrade", 0, "", Pods::Unready);
+    let slow = hook("slow", "pre-upgrade", 0, "", PodBehavior::Unready);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
     let job = StoryTarget::new("batch/v1", "Job", "slow");
     story.await_object(&job, DEFAULT_WAIT_TIMEOUT, |_| true).await?;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, REQUESTED_AT, condition};
-use e2e::harness::manifests::Pods;
-use e2e::harness::release::{CONFIG, Charts, hook, newest};
+use e2e::harness::manifests::PodBehavior;
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn asked(more: &str, token: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
     let story = Story::with_windlass("release-asked").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
@@ -32,7 +32,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
     ensure!(story.history("app")?.len() == 2, "it was forced twice");
 
-    let broken = hook("migrate", "pre-upgrade", 0, "", Pods::Fail);
+    let broken = hook("migrate", "pre-upgrade", 0, "", PodBehavior::Fail);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
     let stalled = async |revisions: usize| {
         let object = story.await_condition(&app, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
@@ -70,8 +70,8 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_waits_for_those_it_depends_on() -> Result<()> {
     let story = Story::with_windlass("release-depends").await?;
-    let charts = Charts::of(&story).await?;
-    let slow = hook("{{ .Release.Name }}-slow", "pre-install", 0, "", Pods::Unready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let slow = hook("{{ .Release.Name }}-slow", "pre-install", 0, "", PodBehavior::Unready);
     let slow = format!("{{{{ if .Values.slow }}}}{slow}{{{{ end }}}}");
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
     let app = charts.release("app", json!({"dependsOn": [{"name": "base"}]})).await?;
@@ -110,7 +110,7 @@ async fn a_release_waits_for_those_it_depends_on() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chain_of_ten_is_ready_within_a_minute_whatever_the_intervals() -> Result<()> {
     let story = Story::with_windlass("release-chain").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     // The last one first, so that each waits.
     for at in (0..10).rev() {

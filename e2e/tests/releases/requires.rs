@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
     let story = Story::with_windlass("release-requires").await?;
     let other = Story::with_windlass("release-requires-target").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.5.0", &[("templates/a.yaml", CONFIG)]).await?;
     // Its records and those of what it requires are in its own namespace, wherever its objects are.
     let spec = json!({"suspend": true, "targetNamespace": other.namespace, "releaseName": "app"});

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, deployment};
-use e2e::harness::release::{CONFIG, Charts, VALUES, hook};
+use e2e::harness::manifests::{PodBehavior, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, VALUES, hook};
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_server_does_not_merge_we_do() -> Result<()> {
     let story = Story::with_windlass("release-merged").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let more = format!("{CONFIG}{{{{ if .Values.extra }}}}  extra: x\n{{{{ end }}}}");
     charts.publish("1.0.0", &[("templates/a.yaml", &more)]).await?;
     let spec = json!({"install": {"serverSideApply": false}, "values": {"extra": true}});
@@ -54,13 +54,13 @@ async fn where_the_server_does_not_merge_we_do() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_upgrade_cleans_up_what_it_created_where_that_is_asked_for() -> Result<()> {
     let story = Story::with_windlass("release-cleaned").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app =
         charts.release("app", json!({"upgrade": {"timeout": "2s", "cleanupOnFail": true}})).await?;
     story.await_revision(&app, 1).await?;
     let new = CONFIG.replace("-config", "-new");
-    let web = deployment("web", Pods::Unready);
+    let web = deployment("web", PodBehavior::Unready);
     let files =
         [("templates/a.yaml", CONFIG), ("templates/b.yaml", &new), ("templates/d.yaml", &web)];
     charts.publish("1.1.0", &files).await?;
@@ -87,8 +87,8 @@ async fn a_failed_upgrade_cleans_up_what_it_created_where_that_is_asked_for() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_waited_for_and_no_more_is_kept_than_the_spec_says() -> Result<()> {
     let story = Story::with_windlass("release-kept").await?;
-    let charts = Charts::of(&story).await?;
-    let web = deployment("web", Pods::Unready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let web = deployment("web", PodBehavior::Unready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &web)]).await?;
     let spec = json!({"maxHistory": 2, "install": {"disableWait": true},
         "upgrade": {"disableWait": true}, "uninstall": {"keepHistory": true}});
@@ -121,8 +121,8 @@ async fn nothing_is_waited_for_and_no_more_is_kept_than_the_spec_says() -> Resul
 async fn values_are_kept_hooks_left_out_and_schemas_passed_over_where_the_spec_says_so()
 -> Result<()> {
     let story = Story::with_windlass("release-ways").await?;
-    let charts = Charts::of(&story).await?;
-    let broken = hook("migrate", "pre-install,pre-upgrade,pre-delete", 0, "", Pods::Fail);
+    let charts = StoryChartRepository::of(&story).await?;
+    let broken = hook("migrate", "pre-install,pre-upgrade,pre-delete", 0, "", PodBehavior::Fail);
     let odd = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd}\nbogus: 1\n";
     let files = [
         ("templates/a.yaml", VALUES),
@@ -157,12 +157,12 @@ async fn values_are_kept_hooks_left_out_and_schemas_passed_over_where_the_spec_s
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_leaves_what_is_to_stay_and_orphans_where_that_is_asked_for() -> Result<()> {
     let story = Story::with_windlass("release-orphans").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let kept = CONFIG.replace(
         "{name: {{ .Release.Name }}-config}",
         "{name: kept, annotations: {helm.sh/resource-policy: keep}}",
     );
-    let web = deployment("web", Pods::Ready);
+    let web = deployment("web", PodBehavior::Ready);
     let files =
         [("templates/a.yaml", CONFIG), ("templates/k.yaml", &kept), ("templates/d.yaml", &web)];
     charts.publish("1.0.0", &files).await?;
@@ -189,7 +189,7 @@ async fn a_removal_leaves_what_is_to_stay_and_orphans_where_that_is_asked_for() 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_server_does_not_merge_objects_are_replaced_if_the_spec_says_so() -> Result<()> {
     let story = Story::with_windlass("release-replaced").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let spec = json!({"install": {"serverSideApply": false}, "upgrade": {"force": true}});
     let app = charts.release("app", spec).await?;
@@ -208,7 +208,7 @@ async fn where_the_server_does_not_merge_objects_are_replaced_if_the_spec_says_s
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_cannot_be_created_is_reported_as_helm_reports_it() -> Result<()> {
     let story = Story::with_windlass("release-no-create").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n\
                    spec: {type: {{ .Values.type }}, ports: [{port: 80}]}\n";
     charts.publish("1.0.0", &[("templates/s.yaml", service)]).await?;
@@ -228,8 +228,8 @@ async fn an_object_that_cannot_be_created_is_reported_as_helm_reports_it() -> Re
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_waits_for_what_its_objects_own_where_that_is_asked_for() -> Result<()> {
     let story = Story::with_windlass("release-foreground").await?;
-    let charts = Charts::of(&story).await?;
-    let web = deployment("web", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let web = deployment("web", PodBehavior::Ready);
     charts.publish("1.0.0", &[("templates/d.yaml", &web)]).await?;
     let uninstall = json!({"deletionPropagation": "foreground", "timeout": "10m"});
     let app = charts.release("app", json!({"uninstall": uninstall})).await?;
@@ -263,7 +263,7 @@ async fn a_removal_waits_for_what_its_objects_own_where_that_is_asked_for() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
     let story = Story::with_windlass("release-owned").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, \
                 metadata: {name: '{{ .Release.Namespace }}'}}";
     let templates = [("templates/a.yaml", CONFIG), ("templates/b.yaml", role)];

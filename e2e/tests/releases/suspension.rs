@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, deployment};
-use e2e::harness::release::{CONFIG, Charts, by_value, hook, newest};
+use e2e::harness::manifests::{PodBehavior, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, by_value, hook, newest};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -33,7 +33,7 @@ async fn await_stopped(story: &Story, revision: usize) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_helm_release_leaves_its_release_behind() -> Result<()> {
     let story = Story::with_windlass("release-left").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
@@ -49,12 +49,12 @@ async fn a_suspended_helm_release_leaves_its_release_behind() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_stops_behind_the_hook_during_which_it_is_suspended() -> Result<()> {
     let story = Story::with_windlass("release-held-hook").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
-    let slow = hook("slow", "pre-upgrade", 0, "", Pods::Unready);
-    let next = hook("next", "pre-upgrade", 1, "", Pods::Ready);
+    let slow = hook("slow", "pre-upgrade", 0, "", PodBehavior::Unready);
+    let next = hook("next", "pre-upgrade", 1, "", PodBehavior::Ready);
     let files =
         [("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow), ("templates/i.yaml", &next)];
     charts.publish("1.1.0", &files).await?;
@@ -86,12 +86,12 @@ async fn an_upgrade_stops_behind_the_hook_during_which_it_is_suspended() -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Result<()> {
     let story = Story::with_windlass("release-held-wait").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let web = |pods| deployment("web", pods);
-    charts.publish("1.0.0", &[("templates/d.yaml", &web(Pods::Ready))]).await?;
+    charts.publish("1.0.0", &[("templates/d.yaml", &web(PodBehavior::Ready))]).await?;
     let app = charts.release("app", json!({"timeout": "10m"})).await?;
     story.await_revision(&app, 1).await?;
-    charts.publish("1.1.0", &[("templates/d.yaml", &web(Pods::Unready))]).await?;
+    charts.publish("1.1.0", &[("templates/d.yaml", &web(PodBehavior::Unready))]).await?;
     story.await_condition(&app, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     // Before there is a record nothing has begun that could stop.
     let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v2");
@@ -107,7 +107,7 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     let text = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
     ensure!(text.contains("suspended during the upgrade"), "{text}");
     // A new version is not observed while it is suspended.
-    charts.publish("1.2.0", &[("templates/d.yaml", &web(Pods::Ready))]).await?;
+    charts.publish("1.2.0", &[("templates/d.yaml", &web(PodBehavior::Ready))]).await?;
     let chart = StoryTarget::helm_chart(&format!("{}-app", story.namespace));
     story
         .await_object(&chart, DEFAULT_WAIT_TIMEOUT, |it| {
@@ -124,7 +124,7 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_when_there_is_something_newer() -> Result<()> {
     let story = Story::with_windlass("release-superseded").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let web = by_value();
     charts.publish("1.0.0", &[("templates/d.yaml", &web)]).await?;
     let more = json!({"timeout": "10m", "values": {"pods": "unready"}});
@@ -160,13 +160,13 @@ async fn a_wait_ends_when_there_is_something_newer() -> Result<()> {
 }
 
 fn deployment_that_is_ready() -> String {
-    deployment("web", Pods::Ready)
+    deployment("web", PodBehavior::Ready)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_is_suspended_and_moved_in_one_edit_stays_where_it_is() -> Result<()> {
     let story = Story::with_windlass("release-held-moved").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let web = by_value();
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &web)]).await?;
     let app = charts.release("app", json!({"timeout": "10m"})).await?;
@@ -190,7 +190,7 @@ async fn a_release_that_is_suspended_and_moved_in_one_edit_stays_where_it_is() -
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_controller_said_of_its_work_opens_no_window() -> Result<()> {
     let story = Story::with_windlass("release-said-running").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn as_tenant(more: Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_right_of_the_account_is_reported_and_a_new_right_is_enough() -> Result<()> {
     let story = Story::with_windlass("release-tenant").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     account(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", as_tenant(json!({}))).await?;
@@ -78,7 +78,7 @@ async fn a_missing_right_of_the_account_is_reported_and_a_new_right_is_enough() 
 async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()> {
     let story = Story::with_windlass("release-tenant-a").await?;
     let other = Story::begin("release-tenant-b").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     account(&story).await?;
     allow(&story, &["secrets", "configmaps"]).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
@@ -103,7 +103,7 @@ async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()>
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<()> {
     let story = Story::with_windlass("release-kubeconfig").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let more = json!({"kubeConfig": {"secretRef": {"name": "remote"}}});
     let app = charts.release("app", more).await?;
@@ -130,7 +130,7 @@ async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_fails_that_may_not_delete_what_left_the_chart() -> Result<()> {
     let story = Story::with_windlass("release-tenant-leaving").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     account(&story).await?;
     allow(&story, &["secrets", "configmaps"]).await?;
     let other = CONFIG.replace("-config", "-other");

@@ -2,17 +2,17 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::Pods;
-use e2e::harness::release::{CONFIG, Charts, newest, test_pod};
+use e2e::harness::manifests::PodBehavior;
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest, test_pod};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tests_are_run_and_filtered() -> Result<()> {
     let story = Story::with_windlass("release-tests").await?;
-    let charts = Charts::of(&story).await?;
-    let good = test_pod("good", Pods::Ready);
-    let bad = test_pod("bad", Pods::Fail);
+    let charts = StoryChartRepository::of(&story).await?;
+    let good = test_pod("good", PodBehavior::Ready);
+    let bad = test_pod("bad", PodBehavior::Fail);
     charts
         .publish(
             "1.0.0",
@@ -56,8 +56,8 @@ async fn tests_are_run_and_filtered() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_test_is_undone_unless_the_remediation_ignores_it() -> Result<()> {
     let story = Story::with_windlass("release-tests-undone").await?;
-    let charts = Charts::of(&story).await?;
-    let good = test_pod("{{ .Release.Name }}-probe", Pods::Ready);
+    let charts = StoryChartRepository::of(&story).await?;
+    let good = test_pod("{{ .Release.Name }}-probe", PodBehavior::Ready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/t.yaml", &good)]).await?;
     let spec = |is_ignored: bool| {
         let remedy =
@@ -68,7 +68,7 @@ async fn a_failed_test_is_undone_unless_the_remediation_ignores_it() -> Result<(
     let lenient = charts.release("lenient", spec(true)).await?;
     story.await_revision(&strict, 1).await?;
     story.await_revision(&lenient, 1).await?;
-    let bad = test_pod("{{ .Release.Name }}-probe", Pods::Fail);
+    let bad = test_pod("{{ .Release.Name }}-probe", PodBehavior::Fail);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/t.yaml", &bad)]).await?;
     let object = story.await_condition(&strict, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(condition(&object, "Remediated")["reason"] == "RollbackSucceeded", "{:?}", object.data);
@@ -90,8 +90,8 @@ async fn a_failed_test_is_undone_unless_the_remediation_ignores_it() -> Result<(
 async fn a_failed_test_of_an_installation_is_removed_unless_the_remediation_ignores_it()
 -> Result<()> {
     let story = Story::with_windlass("release-tests-removed").await?;
-    let charts = Charts::of(&story).await?;
-    let bad = test_pod("{{ .Release.Name }}-probe", Pods::Fail);
+    let charts = StoryChartRepository::of(&story).await?;
+    let bad = test_pod("{{ .Release.Name }}-probe", PodBehavior::Fail);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/t.yaml", &bad)]).await?;
     let spec = |is_ignored: bool| {
         let remedy =

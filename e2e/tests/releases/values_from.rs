@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{Charts, VALUES};
+use e2e::harness::release::{StoryChartRepository, VALUES};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn await_values(story: &Story, wanted: Value) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn values_are_put_together_in_their_order_and_follow_their_objects() -> Result<()> {
     let story = Story::with_windlass("release-values").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", VALUES)]).await?;
     config(
         &story,
@@ -85,7 +85,7 @@ async fn values_are_put_together_in_their_order_and_follow_their_objects() -> Re
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_or_cannot_be_read_is_named_and_its_repair_is_enough() -> Result<()> {
     let story = Story::with_windlass("release-values-bad").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", VALUES)]).await?;
     let app =
         charts.release("app", json!({"valuesFrom": [{"kind": "Secret", "name": "own"}]})).await?;

@@ -4,9 +4,9 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts, newest};
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryTarget};
-use e2e::servers::webhook::{Webhook, WebhookVerdict};
+use e2e::servers::webhook::{AdmissionWebhookServer, WebhookVerdict};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn configuration(story: &Story) -> StoryTarget {
 }
 
 /// Has the API server ask a webhook about ConfigMaps, and waits until it does.
-async fn register(story: &Story, webhook: &Webhook, seconds: u32) -> Result<()> {
+async fn register(story: &Story, webhook: &AdmissionWebhookServer, seconds: u32) -> Result<()> {
     story.apply_value(webhook.configuration(&story.namespace, seconds)).await?;
     story
         .await_until("the webhook to be asked", DEFAULT_WAIT_TIMEOUT, async || {
@@ -29,10 +29,12 @@ async fn register(story: &Story, webhook: &Webhook, seconds: u32) -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejection_of_a_webhook_is_quoted_and_retried_as_the_spec_says() -> Result<()> {
     let story = Story::with_windlass("release-refused").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let webhook =
-        Webhook::start(WebhookVerdict::Refuse("no ConfigMaps on Sundays".to_owned())).await?;
+    let webhook = AdmissionWebhookServer::start(WebhookVerdict::Refuse(
+        "no ConfigMaps on Sundays".to_owned(),
+    ))
+    .await?;
     register(&story, &webhook, 10).await?;
     let once = charts.release("once", json!({})).await?;
     let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
@@ -61,11 +63,11 @@ async fn a_webhook_that_does_not_answer_delays_no_other_object_and_its_return_is
 -> Result<()> {
     let story = Story::with_windlass("release-hangs").await?;
     let other = Story::begin("release-beside").await?;
-    let charts = Charts::of(&story).await?;
-    let beside = Charts::of(&other).await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    let beside = StoryChartRepository::of(&other).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     beside.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let webhook = Webhook::start(WebhookVerdict::Hang).await?;
+    let webhook = AdmissionWebhookServer::start(WebhookVerdict::Hang).await?;
     register(&story, &webhook, 3).await?;
     let asked = webhook.asked();
     let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});

@@ -3,17 +3,17 @@
 use anyhow::{Context as _, Result, ensure};
 use crds::release::{AuditOperation, ReleaseAudit};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::{audits, await_audits};
-use e2e::harness::{Story, Windlass};
+use e2e::harness::{Story, WindlassProcess};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_audits_are_deleted_and_audits_can_be_turned_off() -> Result<()> {
     let story = Story::begin("audit-retention").await?;
-    let mut windlass = Windlass::start_for(&story, &["--audit-retention-records=1"]).await?;
-    let charts = Charts::of(&story).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &["--audit-retention-records=1"]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"values": {"value": "one"}})).await?;
     story.await_revision(&app, 1).await?;
@@ -31,7 +31,7 @@ async fn old_audits_are_deleted_and_audits_can_be_turned_off() -> Result<()> {
         .await?;
     ensure!(left[0].spec.operation == AuditOperation::Upgrade, "{:?}", left[0].spec);
     drop(windlass);
-    let _windlass = Windlass::start_for(&story, &["--release-audits=false"]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &["--release-audits=false"]).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "three"}}})).await?;
     story.await_revision(&app, 3).await?;
     await_audits(&story, 1).await?;
@@ -49,8 +49,8 @@ async fn audits_are_archived_before_they_are_deleted() -> Result<()> {
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let environment = [("AWS_ACCESS_KEY_ID", ACCESS), ("AWS_SECRET_ACCESS_KEY", SECRET)];
-    let mut windlass = Windlass::start_for_with(&story, &flags, &environment).await?;
-    let charts = Charts::of(&story).await?;
+    let mut windlass = WindlassProcess::start_for_with(&story, &flags, &environment).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"values": {"value": "one"}})).await?;
     story.await_revision(&app, 1).await?;

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use http::{Method, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,8 +59,8 @@ async fn await_unreadable(story: &Story, name: &str) -> Result<()> {
 async fn values_nested_too_deeply_are_reported_on_their_release_and_affect_no_other() -> Result<()>
 {
     let story = Story::begin("deep").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
-    let charts = Charts::of(&story).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let deep = charts.release("deep", json!({"values": {"value": "1"}})).await?;
     let well = charts.release("well", json!({"values": {"value": "1"}})).await?;

@@ -6,22 +6,27 @@
 use anyhow::{Result, ensure};
 use e2e::api_proxy::{ApiFault, ApiProxy};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, deployment};
-use e2e::harness::release::{CONFIG, Charts, hook};
-use e2e::harness::{Story, Windlass};
+use e2e::harness::manifests::{PodBehavior, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
+use e2e::harness::{Story, WindlassProcess};
 use serde_json::json;
 
 async fn refused(name: &str, status: u16) -> Result<()> {
     let story = Story::begin(name).await?;
     let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
-    let mut windlass = Windlass::start_for(&story, &[&proxy.flag()]).await?;
-    let charts = Charts::of(&story).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[&proxy.flag()]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let publish = async |number: usize| -> Result<()> {
         let before =
-            hook(&format!("before-{number}"), "pre-install,pre-upgrade", 0, "", Pods::Ready);
-        let after =
-            hook(&format!("after-{number}"), "post-install,post-upgrade", 0, "", Pods::Ready);
-        let web = deployment("web", Pods::Ready);
+            hook(&format!("before-{number}"), "pre-install,pre-upgrade", 0, "", PodBehavior::Ready);
+        let after = hook(
+            &format!("after-{number}"),
+            "post-install,post-upgrade",
+            0,
+            "",
+            PodBehavior::Ready,
+        );
+        let web = deployment("web", PodBehavior::Ready);
         let files = [
             ("templates/a.yaml", CONFIG),
             ("templates/b.yaml", before.as_str()),

@@ -3,24 +3,25 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::manifests::Pods;
-use e2e::harness::release::{CONFIG, Charts, hook, newest, test_pod};
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::operator::Operator;
+use e2e::harness::manifests::PodBehavior;
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest, test_pod};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::operator_process::OperatorProcess;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
 const LABEL: &str = "sharding.fluxcd.io/key";
 
 /// A windlass that leaves what is labelled to Flux.
-async fn windlass(story: &Story) -> Result<Windlass> {
-    Windlass::start_for(story, &[&format!("--watch-label-selector={LABEL} notin (flux)")]).await
+async fn windlass(story: &Story) -> Result<WindlassProcess> {
+    WindlassProcess::start_for(story, &[&format!("--watch-label-selector={LABEL} notin (flux)")])
+        .await
 }
 
 /// Flux's controller for what is labelled.
-async fn helm_controller(story: &Story) -> Result<Operator> {
-    let binary = tokio::task::spawn_blocking(|| Oracle::HelmController.ensure()).await??;
+async fn helm_controller(story: &Story) -> Result<OperatorProcess> {
+    let binary = tokio::task::spawn_blocking(|| OracleProgram::HelmController.ensure()).await??;
     let selector = format!("--watch-label-selector={LABEL} in (flux)");
     let flags = ["--watch-all-namespaces=false", "--enable-leader-election=false", &selector];
     // None of its servers is needed.
@@ -28,7 +29,7 @@ async fn helm_controller(story: &Story) -> Result<Operator> {
     let flags = flags.iter().chain(&servers).map(|&flag| flag.to_owned()).collect();
     let kubeconfig = story.bed.operator_kubeconfig().to_str().context("a path is text")?;
     let environment = [("KUBECONFIG", kubeconfig), ("RUNTIME_NAMESPACE", story.namespace.as_str())];
-    Operator::start_with(binary, flags, &environment)
+    OperatorProcess::start_with(binary, flags, &environment)
 }
 
 /// Labels a HelmRelease for one of the two, requests a reconciliation, and waits until it is done.
@@ -77,10 +78,15 @@ async fn stand(story: &Story, object: &DynamicObject, name: &str) -> Result<Valu
 }
 
 /// A chart with a hook and a test, and two HelmReleases for it: a plain one, and one with all that has a digest.
-async fn begin(story: &Story, charts: &Charts<'_>, of: Option<&str>) -> Result<[StoryTarget; 2]> {
+async fn begin(
+    story: &Story,
+    charts: &StoryChartRepository<'_>,
+    of: Option<&str>,
+) -> Result<[StoryTarget; 2]> {
     let name = "{{ .Release.Name }}";
-    let migrate = hook(&format!("{name}-migrate"), "pre-install,pre-upgrade", 0, "", Pods::Ready);
-    let probe = test_pod(&format!("{name}-probe"), Pods::Ready);
+    let migrate =
+        hook(&format!("{name}-migrate"), "pre-install,pre-upgrade", 0, "", PodBehavior::Ready);
+    let probe = test_pod(&format!("{name}-probe"), PodBehavior::Ready);
     let files = [
         ("templates/a.yaml", CONFIG),
         ("templates/h.yaml", migrate.as_str()),
@@ -121,7 +127,7 @@ async fn begin(story: &Story, charts: &Charts<'_>, of: Option<&str>) -> Result<[
 async fn what_flux_released_is_taken_over_as_it_is_and_can_be_given_back() -> Result<()> {
     let story = Story::begin("release-of-flux").await?;
     let _windlass = windlass(&story).await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let mut flux = helm_controller(&story).await?;
     let apps = begin(&story, &charts, Some("flux")).await?;
     for (app, name) in apps.iter().zip(["plain", "dressed"]) {
@@ -161,7 +167,7 @@ async fn what_flux_released_is_taken_over_as_it_is_and_can_be_given_back() -> Re
 async fn what_windlass_released_is_taken_over_by_flux_as_it_is() -> Result<()> {
     let story = Story::begin("release-to-flux").await?;
     let mut own = windlass(&story).await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let apps = begin(&story, &charts, None).await?;
     for app in &apps {
         story.await_revision(app, 1).await?;

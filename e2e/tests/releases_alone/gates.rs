@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
-use e2e::harness::release::{CONFIG, Charts, newest};
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::servers::registry::{Layer, Registry};
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::servers::registry::{PushedLayer, RegistryServer};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -16,16 +16,16 @@ async fn names_are_looked_up_and_digests_are_no_part_of_versions_where_gates_say
 {
     let story = Story::begin("release-gates").await?;
     let gates = "--feature-gates=AllowDNSLookups=true,DisableChartDigestTracking=true";
-    let _windlass = Windlass::start_for(&story, &[gates]).await?;
-    let charts = Charts::of(&story).await?;
-    let registry = Registry::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[gates]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    let registry = RegistryServer::start().await?;
     let push = async |label: &str| {
         let found = "  found: {{ getHostByName \"localhost\" | quote }}\n";
         let text = format!("{CONFIG}  label: {label}\n{found}");
         charts.publish("1.0.0", &[("templates/a.yaml", &text)]).await?;
         let url = format!("{}/app-1.0.0.tgz", charts.server.url());
         let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?.to_vec();
-        let layer = Layer { media_type: CHART, bytes };
+        let layer = PushedLayer { media_type: CHART, bytes };
         registry.push("charts/app", "1.0.0", &[layer], json!({})).await
     };
     let first = push("one").await?;

@@ -10,7 +10,7 @@ use crds::lifecycle::{LifecycleBinding, LifecycleEvent};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -47,7 +47,7 @@ enum ReleaseOutcome {
 
 /// One object that a Lifecycle of its own holds at one phase.
 #[derive(Debug, Clone)]
-struct Case {
+struct HeldPhaseCase {
     kind: ReleaseKind,
     phase: &'static str,
     outcome: ReleaseOutcome,
@@ -63,7 +63,7 @@ const ROLLBACK: [&str; 2] = ["PreRollback", "PostRollback"];
 const REFUSED: &str = "{{ if eq (.Values.value | default \"\") \"bad\" }}\n\
     {apiVersion: v1, kind: ConfigMap, metadata: {name: Not_Valid}}\n{{ end }}\n";
 
-fn cases(kind: ReleaseKind, outcomes: &[ReleaseOutcome]) -> Vec<Case> {
+fn cases(kind: ReleaseKind, outcomes: &[ReleaseOutcome]) -> Vec<HeldPhaseCase> {
     let rollbacks = if kind == ReleaseKind::HelmRelease { &ROLLBACK[..] } else { &[] };
     let phases = INSTALL.iter().chain(&UPGRADE).chain(&DELETE).chain(rollbacks);
     let all = phases.flat_map(|phase| {
@@ -72,12 +72,12 @@ fn cases(kind: ReleaseKind, outcomes: &[ReleaseOutcome]) -> Vec<Case> {
         let is_none =
             |it: &ReleaseOutcome| matches!(it, ReleaseOutcome::Newer | ReleaseOutcome::Suspended);
         let its = outcomes.iter().filter(move |it| !is_removal || !is_none(it));
-        its.map(|outcome| Case { kind, phase, outcome: *outcome })
+        its.map(|outcome| HeldPhaseCase { kind, phase, outcome: *outcome })
     });
     all.collect()
 }
 
-impl Case {
+impl HeldPhaseCase {
     fn name(&self) -> String {
         format!("{:?}-{:?}", self.outcome, self.phase).to_lowercase().replace('"', "")
     }
@@ -313,7 +313,7 @@ impl Case {
 
 async fn play_all(kind: ReleaseKind) -> Result<()> {
     let story = Story::begin("lifecycle-matrix").await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let mut files = vec![
         ("app/Chart.yaml".to_owned(), CHART.to_owned()),
         ("app/templates/config.yaml".to_owned(), CONFIG.to_owned()),

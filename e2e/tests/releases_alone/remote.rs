@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, Upstream, condition};
-use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, StoryTarget, Windlass, await_until, release_audits};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, NEVER, condition};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
+use e2e::harness::{Story, StoryTarget, WindlassProcess, await_until, release_audits};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -27,13 +27,13 @@ async fn secret(story: &Story, name: &str, text: String) -> Result<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_in_another_cluster_is_complete_and_its_end_delays_no_other() -> Result<()> {
     let story = Story::begin("release-remote").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let plane = ControlPlane::start().await?;
     let remote = control_plane::client(&plane.kubeconfig()).await?;
     let maps = Api::<ConfigMap>::namespaced(remote.clone(), "default");
     let secrets = Api::<Secret>::namespaced(remote.clone(), "default");
     let there = kubeconfig(&story, &plane).await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let mut spec = json!({"releaseName": "far", "targetNamespace": "default",
         "storageNamespace": "default", "driftDetection": {"mode": "enabled"}});
@@ -74,7 +74,7 @@ where
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_made_as_an_account_of_another_cluster_is_removed_by_it() -> Result<()> {
     let story = Story::begin("release-remote-account").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let plane = ControlPlane::start().await?;
     let remote = control_plane::client(&plane.kubeconfig()).await?;
     let own = story.namespace.as_str();
@@ -88,7 +88,7 @@ async fn a_release_made_as_an_account_of_another_cluster_is_removed_by_it() -> R
     let binding = json!({"metadata": {"name": "tenant"}, "roleRef": role, "subjects": tenant});
     create(&Api::<ClusterRoleBinding>::all(remote.clone()), binding).await?;
     let there = kubeconfig(&story, &plane).await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let spec = json!({"kubeConfig": there, "serviceAccountName": "tenant"});
     let far = charts.release("far", spec).await?;
@@ -134,7 +134,7 @@ async fn moves(
     story: &Story,
     (shop, there): (&StoryTarget, &Value),
     maps: &Api<ConfigMap>,
-    upstream: &Upstream<'_>,
+    upstream: &FollowedGitRepository<'_>,
     [moved, both]: [String; 2],
 ) -> Result<()> {
     let before = maps.get("app-config").await?.metadata.uid;
@@ -158,7 +158,7 @@ async fn moves(
 async fn two_kubeconfigs(
     story: &Story,
     (shop, plane): (&StoryTarget, &ControlPlane),
-    upstream: &Upstream<'_>,
+    upstream: &FollowedGitRepository<'_>,
     [both, one]: [String; 2],
 ) -> Result<()> {
     let remote = control_plane::client(&plane.kubeconfig()).await?;
@@ -202,7 +202,7 @@ async fn two_kubeconfigs(
 async fn dead_clusters(
     story: &Story,
     (shop, plane): (&StoryTarget, &ControlPlane),
-    upstream: &Upstream<'_>,
+    upstream: &FollowedGitRepository<'_>,
     [more, fewer]: [String; 2],
 ) -> Result<()> {
     let spare = StoryTarget::config_map("spare-config");
@@ -331,7 +331,7 @@ async fn changed_there(
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -> Result<()> {
     let story = Story::begin("helmfile-contexts").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let plane = ControlPlane::start().await?;
     let remote = control_plane::client(&plane.kubeconfig()).await?;
     let maps = Api::<ConfigMap>::namespaced(remote.clone(), &story.namespace);

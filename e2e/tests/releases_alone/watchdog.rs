@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::release::{CONFIG, StoryChartRepository};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn in_state(object: &DynamicObject, state: &str) -> usize {
 
 /// By how much windlass delays the latest answer to a probe until something has come about.
 async fn latest_until(
-    windlass: &Windlass,
+    windlass: &WindlassProcess,
     done: impl Future<Output = Result<()>>,
 ) -> Result<Duration> {
     let mut done = std::pin::pin!(done);
@@ -68,7 +68,7 @@ async fn latest_until(
 async fn probes_are_answered_while_a_helmfile_of_many_suspended_releases_is_reconciled()
 -> Result<()> {
     let story = Story::begin("watchdog-helmfile").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let first = names("a", EACH);
     let second = names("b", EACH);
     let files = [
@@ -100,7 +100,7 @@ async fn the_status_of_many_refused_and_waiting_releases_is_taken_by_the_api_ser
 {
     const NUMBER: usize = 130;
     let story = Story::begin("watchdog-status").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let refused = names(&format!("refused-{}-", "x".repeat(35)), NUMBER);
     let waiting = names(&format!("waiting-{}-", "x".repeat(35)), NUMBER);
     let needs = serde_json::to_string(&refused)?;
@@ -164,7 +164,7 @@ impl LargestObject {
 
 /// Texts that do not repeat each other, by names.
 fn texts(prefix: &str, count: usize) -> Value {
-    let mut random = e2e::random::Random::new(7);
+    let mut random = e2e::random_sequence::RandomSequence::new(7);
     let mut text = || (0..4).map(|_| format!("{:016x}", random.number())).collect::<String>();
     let all = (0..count).map(|at| (format!("{prefix}{at}"), Value::from(text())));
     Value::Object(all.collect())
@@ -262,7 +262,7 @@ fn folders() -> Vec<(String, String)> {
 async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconciled() -> Result<()>
 {
     let story = Story::begin("watchdog-kinds").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let files = folders();
     let files: Vec<(&str, String)> = files.iter().map(|(path, it)| (&**path, it.clone())).collect();
     let _upstream = story.follow("app", &files).await?;
@@ -280,7 +280,7 @@ async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconc
             "metadata": {"name": format!("values-{at}")}, "data": {"values.yaml": values.to_string()}});
         story.apply_value(values).await?;
     }
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let digest = "digest: {{ .Values | toJson | sha256sum }}\n";
     let template = format!("{CONFIG}  {digest}");
     charts.publish("1.0.0", &[("templates/a.yaml", &template)]).await?;

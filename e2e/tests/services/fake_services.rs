@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, ensure};
 use axum::http::{Method, StatusCode};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use serde_json::{Value, json};
 
-use crate::services::{BETA, Double, FakeServiceRequest, FakeServiceResponse};
+use crate::services::{BETA, FakeService, FakeServiceRequest, FakeServiceResponse};
 
 const NO: FakeServiceResponse = (StatusCode::BAD_REQUEST, "");
 
@@ -155,10 +155,11 @@ pub(crate) fn gitea(asked: &FakeServiceRequest) -> FakeServiceResponse {
     }
 }
 
-type Service = (&'static str, &'static str, fn(&FakeServiceRequest) -> FakeServiceResponse);
+type FakeServiceEntry =
+    (&'static str, &'static str, fn(&FakeServiceRequest) -> FakeServiceResponse);
 
 /// Type, path of the address, and the double.
-const SERVICES: [Service; 8] = [
+const SERVICES: [FakeServiceEntry; 8] = [
     ("slack", "/services/T0/B0/x", slack),
     ("rocket", "/hooks/x", slack),
     ("discord", "/api/webhooks/1/x", discord),
@@ -173,13 +174,13 @@ const SERVICES: [Service; 8] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn services_accept_what_their_documents_demand() -> Result<()> {
     let story = Story::begin("doubles").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
         "stringData": {"token": "git-t0ken"}});
     story.apply_value(secret).await?;
     let mut doubles = Vec::new();
     for (number, (kind, path, judge)) in SERVICES.into_iter().enumerate() {
-        let (address, double) = Double::start(judge).await?;
+        let (address, double) = FakeService::start(judge).await?;
         let name = format!("{kind}-{number}");
         let provider = json!({"apiVersion": BETA, "kind": "Provider", "metadata": {"name": name},
             "spec": {"type": kind, "address": format!("http://{address}{path}"), "channel": "ops",

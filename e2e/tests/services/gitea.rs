@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, REQUESTED_AT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::servers::gitea::{Gitea, GiteaRepository, USER};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::servers::gitea::{GiteaRepository, GiteaServer, USER};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::services::{await_given_up, provider};
 const RECEIVER: &str = "notification.toolkit.fluxcd.io/v1";
 
 /// A list that the API answers with.
-async fn list(gitea: &Gitea, path: &str) -> Result<Vec<Value>> {
+async fn list(gitea: &GiteaServer, path: &str) -> Result<Vec<Value>> {
     gitea.get(path).await?.as_array().cloned().with_context(|| format!("{path} is no list"))
 }
 
@@ -36,7 +36,7 @@ async fn follow(story: &Story, hosted: &GiteaRepository) -> Result<()> {
 /// Waits until a commit has exactly one status, and checks what it says.
 async fn await_status(
     story: &Story,
-    gitea: &Gitea,
+    gitea: &GiteaServer,
     (hosted, commit): (&GiteaRepository, &str),
     (state, description): (&str, &str),
 ) -> Result<()> {
@@ -59,10 +59,10 @@ async fn await_status(
 #[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
 async fn gitea_has_the_status_of_each_commit_and_a_revoked_token_is_reported() -> Result<()> {
     let story = Story::begin("gitea").await?;
-    let gitea = Gitea::start().await?;
+    let gitea = GiteaServer::start().await?;
     let hosted = gitea.repository("app").await?;
     let token = gitea.token("first").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let spec = json!({"type": "gitea", "address": hosted.url});
     provider(&story, spec.clone(), &[("token", &token)]).await?;
     let good = hosted.push(&[("map.yaml", config_map("map", "1"))])?;
@@ -100,9 +100,9 @@ async fn gitea_has_the_status_of_each_commit_and_a_revoked_token_is_reported() -
 #[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
 async fn a_pull_request_at_gitea_has_one_comment_which_later_events_edit() -> Result<()> {
     let story = Story::begin("gitea-comment").await?;
-    let gitea = Gitea::start().await?;
+    let gitea = GiteaServer::start().await?;
     let hosted = gitea.repository("app").await?;
-    let _windlass = Windlass::start_for(&story, &[]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     hosted.push(&[("README.md", "the app".to_owned())])?;
     hosted.local.branch("change")?;
     let first = hosted.push(&[("map.yaml", config_map("map", "1"))])?;
@@ -147,9 +147,9 @@ async fn a_pull_request_at_gitea_has_one_comment_which_later_events_edit() -> Re
 async fn a_webhook_of_gitea_has_a_push_applied_and_one_with_another_secret_does_not() -> Result<()>
 {
     let story = Story::begin("gitea-hook").await?;
-    let gitea = Gitea::start().await?;
+    let gitea = GiteaServer::start().await?;
     let hosted = gitea.repository("app").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let first = hosted.push(&[("map.yaml", config_map("map", "1"))])?;
     follow(&story, &hosted).await?;
     story.await_applied("app", &revision(&first)).await?;

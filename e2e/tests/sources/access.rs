@@ -1,8 +1,8 @@
 //! Every kind by every protocol and every authentication method: with right and wrong credentials, with no server at the
 //! address, and with a server that accepts the connection and says nothing.
 //!
-//! A kind has a list of [`Cell`]s, which are objects of one namespace. Here: how cells are made and compared.
-//! In the folder: the kinds, and ways through a proxy (`proxies`).
+//! A kind has a list of [`AccessTableCell`]s, which are objects of one namespace. Here: how cells are made and
+//! compared. In the folder: the kinds, and ways through a proxy (`proxies`).
 
 mod bucket;
 mod clouds;
@@ -17,12 +17,12 @@ mod proxies;
 use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
-use e2e::authority::Authority;
+use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::relay::Relay;
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use e2e::servers::{aws_identity, registry, s3};
-use e2e::tls_front::TlsFront;
+use e2e::tcp_relay::TcpRelay;
+use e2e::tls_proxy::TlsProxyListener;
 use serde_json::{Map, Value, json};
 
 const API: &str = "source.toolkit.fluxcd.io/v1";
@@ -48,7 +48,7 @@ fn timeout(cell: &str) -> &'static str {
 }
 
 /// What a cell is about; the name of its objects is made of it.
-struct Cell {
+struct AccessTableCell {
     name: String,
     is_tls: bool,
     /// Host and port.
@@ -68,7 +68,7 @@ struct AccessFailure {
 }
 
 /// What the failures of a kind are called.
-struct Failures {
+struct KindFailureReasons {
     refused: AccessFailure,
     untrusted: AccessFailure,
     /// Without a certificate of one's own; servers end the connection then, each in its way.
@@ -81,7 +81,7 @@ struct Failures {
 
 /// The objects of a cell by their name, where its server is, and the fields of the spec that name Secrets. The last one is
 /// observed.
-type Objects = dyn Fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>;
+type AccessCellObjects = dyn Fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>;
 
 /// A kind, as its table needs it.
 struct AccessSubject {
@@ -90,18 +90,18 @@ struct AccessSubject {
     certificates: &'static str,
     /// Secrets that every cell has.
     always: Vec<(&'static str, Value)>,
-    failures: Failures,
-    objects: Box<Objects>,
+    failures: KindFailureReasons,
+    objects: Box<AccessCellObjects>,
 }
 
 /// Where the server of a cell is.
 #[derive(Clone, Copy)]
-struct Url<'a> {
+struct AccessServerUrl<'a> {
     is_tls: bool,
     server: &'a str,
 }
 
-impl Url<'_> {
+impl AccessServerUrl<'_> {
     fn base(self) -> String {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.server)
     }
@@ -121,20 +121,20 @@ fn object(api: &str, kind: &str, name: &str, spec: Map<String, Value>, own: &Val
 }
 
 /// What is between windlass and a server that speaks plain HTTP without authentication.
-struct Ways {
-    authority: Authority,
-    tls: TlsFront,
-    mutual: TlsFront,
+struct AccessServerFronts {
+    authority: TestCertificateAuthority,
+    tls: TlsProxyListener,
+    mutual: TlsProxyListener,
     /// Each accepts connections and says nothing.
-    stalled: Relay,
-    stalled_tls: Relay,
+    stalled: TcpRelay,
+    stalled_tls: TcpRelay,
 }
 
-impl Ways {
+impl AccessServerFronts {
     async fn to(server: SocketAddr) -> Result<Self> {
-        let authority = Authority::generate()?;
-        let tls = TlsFront::start(server, &authority, false).await?;
-        let mutual = TlsFront::start(server, &authority, true).await?;
+        let authority = TestCertificateAuthority::generate()?;
+        let tls = TlsProxyListener::start(server, &authority, false).await?;
+        let mutual = TlsProxyListener::start(server, &authority, true).await?;
         let stalled = silent(server).await?;
         let stalled_tls = silent(tls.address()).await?;
         Ok(Self { authority, tls, mutual, stalled, stalled_tls })
@@ -142,8 +142,8 @@ impl Ways {
 }
 
 /// A relay that accepts connections to a server, and passes nothing of its answers.
-async fn silent(server: SocketAddr) -> Result<Relay> {
-    let relay = Relay::start(server).await?;
+async fn silent(server: SocketAddr) -> Result<TcpRelay> {
+    let relay = TcpRelay::start(server).await?;
     relay.hold_after(0);
     Ok(relay)
 }
@@ -153,17 +153,17 @@ fn closed_port() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-fn plain(name: &str, server: impl ToString) -> Cell {
+fn plain(name: &str, server: impl ToString) -> AccessTableCell {
     let name = name.to_owned();
     let server = server.to_string();
-    Cell { name, is_tls: false, server, secrets: Vec::new(), failure: None }
+    AccessTableCell { name, is_tls: false, server, secrets: Vec::new(), failure: None }
 }
 
-fn tls(name: &str, server: impl ToString) -> Cell {
-    Cell { is_tls: true, ..plain(name, server) }
+fn tls(name: &str, server: impl ToString) -> AccessTableCell {
+    AccessTableCell { is_tls: true, ..plain(name, server) }
 }
 
-impl Cell {
+impl AccessTableCell {
     fn with(mut self, field: &'static str, data: Value) -> Self {
         self.secrets.push((field, data));
         self
@@ -175,12 +175,16 @@ impl Cell {
 }
 
 /// The cells that all kinds have whose protocol is HTTP: no credentials, certificates either way.
-fn over_http(subject: &AccessSubject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
+fn over_http(
+    subject: &AccessSubject,
+    server: SocketAddr,
+    ways: &AccessServerFronts,
+) -> Result<Vec<AccessTableCell>> {
     let AccessSubject { certificates, failures, .. } = subject;
     let ca = ways.authority.certificate();
     let closed_port = closed_port()?;
     let mine = ways.authority.issue_user("windlass", &[])?;
-    let stranger = Authority::generate()?;
+    let stranger = TestCertificateAuthority::generate()?;
     let strange = stranger.issue_user("windlass", &[])?;
     let unknown = AccessFailure { reason: failures.unknown, says: "" };
     Ok(vec![
@@ -214,7 +218,7 @@ fn over_http(subject: &AccessSubject, server: SocketAddr, ways: &Ways) -> Result
 }
 
 /// Secrets and objects of a cell.
-fn objects(subject: &AccessSubject, cell: &Cell) -> Vec<Value> {
+fn objects(subject: &AccessSubject, cell: &AccessTableCell) -> Vec<Value> {
     let mut spec = Map::new();
     let mut all = Vec::new();
     // A field names one Secret, which has the data of the kind and of the cell.
@@ -243,7 +247,7 @@ fn objects(subject: &AccessSubject, cell: &Cell) -> Vec<Value> {
             None => drop(spec.insert(field.to_owned(), reference)),
         }
     }
-    let url = Url { is_tls: cell.is_tls, server: &cell.server };
+    let url = AccessServerUrl { is_tls: cell.is_tls, server: &cell.server };
     all.extend((subject.objects)(&cell.name, url, spec));
     all
 }
@@ -251,7 +255,11 @@ fn objects(subject: &AccessSubject, cell: &Cell) -> Vec<Value> {
 /// The outcome of a cell, if it is not the expected one.
 ///
 /// An object may be created before the one that it waits for, so only its last condition counts.
-async fn wrong(story: &Story, target: &StoryTarget, cell: &Cell) -> Result<Option<String>> {
+async fn wrong(
+    story: &Story,
+    target: &StoryTarget,
+    cell: &AccessTableCell,
+) -> Result<Option<String>> {
     let mut last = String::new();
     let outcome = e2e::harness::await_until(&cell.name, DEFAULT_WAIT_TIMEOUT, async || {
         let object = story.expect(target).await?;
@@ -270,7 +278,7 @@ async fn wrong(story: &Story, target: &StoryTarget, cell: &Cell) -> Result<Optio
 }
 
 /// Creates the objects of all cells, and compares the outcome of each. No status, event or log may show a secret.
-async fn tell(story: &Story, subject: &AccessSubject, cells: &[Cell]) -> Result<()> {
+async fn tell(story: &Story, subject: &AccessSubject, cells: &[AccessTableCell]) -> Result<()> {
     tell_within(story, subject, cells, &[]).await
 }
 
@@ -278,11 +286,11 @@ async fn tell(story: &Story, subject: &AccessSubject, cells: &[Cell]) -> Result<
 async fn tell_within(
     story: &Story,
     subject: &AccessSubject,
-    cells: &[Cell],
+    cells: &[AccessTableCell],
     environment: &[(&str, &str)],
 ) -> Result<()> {
     let flags = ["--concurrent-source=16"];
-    let windlass = Windlass::start_for_with(story, &flags, environment).await?;
+    let windlass = WindlassProcess::start_for_with(story, &flags, environment).await?;
     let (api, kind) = subject.kind;
     for cell in cells {
         for object in objects(subject, cell) {

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn split(story: &Story, folders: &[&str]) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_git_source_is_split_and_a_commit_makes_only_what_it_changes() -> Result<()> {
     let story = Story::begin("artifact-generator").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let files = [
         ("apps/web/web.yaml", config_map("web", "1")),
         ("apps/api/api.yaml", config_map("api", "1")),

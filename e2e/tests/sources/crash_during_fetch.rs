@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::{Story, Windlass};
-use e2e::operator::Operator;
+use e2e::harness::{Story, WindlassProcess};
+use e2e::operator_process::OperatorProcess;
 
-use super::upstream::{Upstream, Way};
+use super::upstream::{RelayedUpstream, SourceFetchMethod};
 
 /// How long the contents of a version are: packing them has to last long enough to be seen.
 const BYTES: usize = 4 << 20;
@@ -45,7 +45,7 @@ fn is_temporary(path: &Path) -> bool {
 }
 
 /// What is left over from writing, in the storage and where temporary files are made.
-fn temporary(operator: &Operator) -> Result<Vec<PathBuf>> {
+fn temporary(operator: &OperatorProcess) -> Result<Vec<PathBuf>> {
     let mut found = files(&operator.folder().join("storage"))?;
     found.retain(|path| is_temporary(path));
     found.extend(files(&operator.temporary_files())?);
@@ -53,7 +53,11 @@ fn temporary(operator: &Operator) -> Result<Vec<PathBuf>> {
 }
 
 /// Kills it, and gives what is left over. Whatever is finished has to be whole.
-fn kill(upstream: &Upstream, story: &Story, windlass: &mut Windlass) -> Result<Vec<PathBuf>> {
+fn kill(
+    upstream: &RelayedUpstream,
+    story: &Story,
+    windlass: &mut WindlassProcess,
+) -> Result<Vec<PathBuf>> {
     windlass.operator.kill()?;
     let slot = upstream.slot(story, &windlass.storage());
     for path in if slot.exists() { files(&slot)? } else { Vec::new() } {
@@ -68,9 +72,9 @@ fn kill(upstream: &Upstream, story: &Story, windlass: &mut Windlass) -> Result<V
 
 /// Starts it again, and waits until it has done what it was killed at; nothing may be left over then.
 async fn finish(
-    upstream: &Upstream,
+    upstream: &RelayedUpstream,
     story: &Story,
-    windlass: &mut Windlass,
+    windlass: &mut WindlassProcess,
     version: u32,
 ) -> Result<()> {
     upstream.relay.open();
@@ -98,7 +102,7 @@ fn is_unfinished(name: &str) -> bool {
 /// Stops its clockwork while it writes an artifact beside those of before; returns whether it was still writing. On a busy
 /// machine it may have written all of it before this was seen.
 fn freeze_while_it_writes(
-    operator: &Operator,
+    operator: &OperatorProcess,
     slot: &Path,
     before: &BTreeSet<String>,
 ) -> Result<bool> {
@@ -122,9 +126,9 @@ fn freeze_while_it_writes(
 
 /// Publishes versions until it is stopped in the middle of writing one; gives that version.
 async fn caught_writing(
-    upstream: &Upstream,
+    upstream: &RelayedUpstream,
     story: &Story,
-    windlass: &Windlass,
+    windlass: &WindlassProcess,
     first: u32,
 ) -> Result<u32> {
     let slot = upstream.slot(story, &windlass.storage());
@@ -143,11 +147,11 @@ async fn caught_writing(
     anyhow::bail!("it was never caught writing")
 }
 
-async fn recovers(way: Way, name: &str) -> Result<()> {
+async fn recovers(way: SourceFetchMethod, name: &str) -> Result<()> {
     let story = Story::begin(name).await?;
-    let upstream = Upstream::start(way, BYTES).await?;
-    let mut windlass = Windlass::start_for(&story, &[KEEP]).await?;
-    let is_git = matches!(way, Way::GitHttp | Way::GitSsh);
+    let upstream = RelayedUpstream::start(way, BYTES).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[KEEP]).await?;
+    let is_git = matches!(way, SourceFetchMethod::GitHttp | SourceFetchMethod::GitSsh);
 
     // The first version, in the middle of its way.
     upstream.publish(1).await?;
@@ -181,35 +185,35 @@ async fn recovers(way: Way, name: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_over_http_is_never_half_an_artifact() -> Result<()> {
-    recovers(Way::GitHttp, "killed-git-http").await
+    recovers(SourceFetchMethod::GitHttp, "killed-git-http").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_over_ssh_is_never_half_an_artifact() -> Result<()> {
-    recovers(Way::GitSsh, "killed-git-ssh").await
+    recovers(SourceFetchMethod::GitSsh, "killed-git-ssh").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_is_never_half_an_artifact() -> Result<()> {
-    recovers(Way::Bucket, "killed-bucket").await
+    recovers(SourceFetchMethod::Bucket, "killed-bucket").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_registry_has_is_never_half_an_artifact() -> Result<()> {
-    recovers(Way::OciRepository, "killed-oci").await
+    recovers(SourceFetchMethod::OciRepository, "killed-oci").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_of_charts_is_never_half_an_artifact() -> Result<()> {
-    recovers(Way::HelmRepository, "killed-helm-repository").await
+    recovers(SourceFetchMethod::HelmRepository, "killed-helm-repository").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_is_never_half_an_artifact() -> Result<()> {
-    recovers(Way::HelmChart, "killed-helm-chart").await
+    recovers(SourceFetchMethod::HelmChart, "killed-helm-chart").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_on_a_web_server_is_never_half_an_artifact() -> Result<()> {
-    recovers(Way::HttpArchive, "killed-http-archive").await
+    recovers(SourceFetchMethod::HttpArchive, "killed-http-archive").await
 }

@@ -10,7 +10,7 @@ mod indexes;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ async fn refusal(story: &Story, target: &StoryTarget) -> Result<String> {
 }
 
 /// The highest resident memory of the program since its start, in MiB.
-fn peak(windlass: &Windlass) -> Result<u64> {
+fn peak(windlass: &WindlassProcess) -> Result<u64> {
     let id = windlass.operator.id().context("it has ended")?;
     let text = std::fs::read_to_string(format!("/proc/{id}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no peak")?;

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, Windlass};
+use e2e::harness::{Story, WindlassProcess};
 use kube::api::DynamicObject;
 
-use super::upstream::{Upstream, Way};
+use super::upstream::{RelayedUpstream, SourceFetchMethod};
 
 /// The file of the artifact that the status promises.
-async fn file(upstream: &Upstream, story: &Story, storage: &Path) -> Result<PathBuf> {
+async fn file(upstream: &RelayedUpstream, story: &Story, storage: &Path) -> Result<PathBuf> {
     let object = story.expect(&upstream.target()).await?;
     let path = object.data["status"]["artifact"]["path"].as_str().context("no artifact")?;
     let file = storage.join(path);
@@ -25,7 +25,7 @@ fn damage(file: &Path) -> Result<()> {
 }
 
 /// Waits until the loss is noticed, while the remote gives nothing; then lets it give everything again.
-async fn is_made_again(upstream: &Upstream, story: &Story) -> Result<()> {
+async fn is_made_again(upstream: &RelayedUpstream, story: &Story) -> Result<()> {
     let promises_nothing = |object: &DynamicObject| {
         let status = &object.data["status"];
         let ready = condition(object, "Ready");
@@ -57,10 +57,10 @@ async fn is_made_again(upstream: &Upstream, story: &Story) -> Result<()> {
     Ok(())
 }
 
-async fn restores(way: Way, name: &str) -> Result<()> {
+async fn restores(way: SourceFetchMethod, name: &str) -> Result<()> {
     let story = Story::begin(name).await?;
-    let upstream = Upstream::start(way, 1000).await?;
-    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = RelayedUpstream::start(way, 1000).await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let storage = windlass.storage();
     upstream.publish(1).await?;
     upstream.create(&story).await?;
@@ -90,35 +90,35 @@ async fn restores(way: Way, name: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_over_http_is_fetched_again() -> Result<()> {
-    restores(Way::GitHttp, "lost-git-http").await
+    restores(SourceFetchMethod::GitHttp, "lost-git-http").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_over_ssh_is_fetched_again() -> Result<()> {
-    restores(Way::GitSsh, "lost-git-ssh").await
+    restores(SourceFetchMethod::GitSsh, "lost-git-ssh").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_is_fetched_again() -> Result<()> {
-    restores(Way::Bucket, "lost-bucket").await
+    restores(SourceFetchMethod::Bucket, "lost-bucket").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_registry_has_is_fetched_again() -> Result<()> {
-    restores(Way::OciRepository, "lost-oci").await
+    restores(SourceFetchMethod::OciRepository, "lost-oci").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_of_charts_is_fetched_again() -> Result<()> {
-    restores(Way::HelmRepository, "lost-helm-repository").await
+    restores(SourceFetchMethod::HelmRepository, "lost-helm-repository").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_is_fetched_again() -> Result<()> {
-    restores(Way::HelmChart, "lost-helm-chart").await
+    restores(SourceFetchMethod::HelmChart, "lost-helm-chart").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_on_a_web_server_is_fetched_again() -> Result<()> {
-    restores(Way::HttpArchive, "lost-http-archive").await
+    restores(SourceFetchMethod::HttpArchive, "lost-http-archive").await
 }

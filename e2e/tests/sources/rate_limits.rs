@@ -1,17 +1,17 @@
 //! A host answers for a while with 429, and no user has to do anything about it.
 
 use anyhow::{Result, ensure};
-use e2e::harness::{Story, Windlass};
+use e2e::harness::{Story, WindlassProcess};
 
-use super::upstream::{Upstream, Way};
+use super::upstream::{RelayedUpstream, SourceFetchMethod};
 
 /// How many requests are turned away; libraries that try again by themselves have given up before.
 const REQUESTS: u64 = 6;
 
-async fn pauses_for(way: Way, name: &str) -> Result<()> {
+async fn pauses_for(way: SourceFetchMethod, name: &str) -> Result<()> {
     let story = Story::begin(name).await?;
-    let upstream = Upstream::start(way, 1000).await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let upstream = RelayedUpstream::start(way, 1000).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     upstream.publish(1).await?;
     upstream.relay.turn_away(REQUESTS);
     upstream.create(&story).await?;
@@ -24,25 +24,25 @@ async fn pauses_for(way: Way, name: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_over_http_comes_later_by_itself() -> Result<()> {
-    pauses_for(Way::GitHttp, "busy-git-http").await
+    pauses_for(SourceFetchMethod::GitHttp, "busy-git-http").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_comes_later_by_itself() -> Result<()> {
-    pauses_for(Way::Bucket, "busy-bucket").await
+    pauses_for(SourceFetchMethod::Bucket, "busy-bucket").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_registry_has_comes_later_by_itself() -> Result<()> {
-    pauses_for(Way::OciRepository, "busy-oci").await
+    pauses_for(SourceFetchMethod::OciRepository, "busy-oci").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_and_its_index_come_later_by_themselves() -> Result<()> {
-    pauses_for(Way::HelmChart, "busy-helm-chart").await
+    pauses_for(SourceFetchMethod::HelmChart, "busy-helm-chart").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_on_a_web_server_comes_later_by_itself() -> Result<()> {
-    pauses_for(Way::HttpArchive, "busy-http-archive").await
+    pauses_for(SourceFetchMethod::HttpArchive, "busy-http-archive").await
 }

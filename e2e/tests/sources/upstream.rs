@@ -7,15 +7,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::git_server::{Access, GitServer, SshServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, SshServer, StoryRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT};
 use e2e::harness::{Story, StoryTarget};
-use e2e::random::Random;
-use e2e::relay::Relay;
+use e2e::random_sequence::RandomSequence;
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::Registry;
+use e2e::servers::registry::RegistryServer;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use e2e::servers::web::WebServer;
+use e2e::tcp_relay::TcpRelay;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -32,7 +32,7 @@ const VERSION: &str = "version.txt";
 
 /// How a source is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SourceFetchMethod {
     GitHttp,
     GitSsh,
     Bucket,
@@ -42,21 +42,21 @@ pub(crate) enum Way {
     HttpArchive,
 }
 
-enum Server {
+enum UpstreamServer {
     Git { server: Box<GitServer>, repository: StoryRepository, ssh: Option<SshServer> },
     S3(S3Server),
-    Registry(Registry),
+    Registry(RegistryServer),
     Charts(ChartServer),
     Web(WebServer),
 }
 
 /// A remote server of one kind behind a relay, with the versions that a test publishes on it
 /// and the source objects that follow it.
-pub(crate) struct Upstream {
-    way: Way,
-    server: Server,
+pub(crate) struct RelayedUpstream {
+    way: SourceFetchMethod,
+    server: UpstreamServer,
     /// What is between the server and the program that fetches.
-    pub(crate) relay: Relay,
+    pub(crate) relay: TcpRelay,
     /// How long the contents of a version are, before they are packed.
     bytes: usize,
 }
@@ -69,7 +69,7 @@ fn digest(bytes: &[u8]) -> String {
 
 /// A text that cannot be packed to less than half of it.
 fn chance(version: u32, bytes: usize) -> String {
-    let mut random = Random::new(u64::from(version));
+    let mut random = RandomSequence::new(u64::from(version));
     let mut text = String::with_capacity(bytes + 17);
     while text.len() < bytes {
         writeln!(text, "{:016x}", random.number()).ok();
@@ -89,43 +89,46 @@ fn packed(files: &[(&str, &str)]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-impl Upstream {
+impl RelayedUpstream {
     /// Starts the server and the relay; there is no version yet.
-    pub(crate) async fn start(way: Way, bytes: usize) -> Result<Self> {
+    pub(crate) async fn start(way: SourceFetchMethod, bytes: usize) -> Result<Self> {
         let (server, address) = match way {
-            Way::GitHttp | Way::GitSsh => {
-                let server = GitServer::start(Access::Open)?;
+            SourceFetchMethod::GitHttp | SourceFetchMethod::GitSsh => {
+                let server = GitServer::start(GitReadAccess::Open)?;
                 let repository = server.repository(NAME)?;
-                let ssh = (way == Way::GitSsh).then(|| server.ssh()).transpose()?;
+                let ssh = (way == SourceFetchMethod::GitSsh).then(|| server.ssh()).transpose()?;
                 let url = match &ssh {
                     Some(ssh) => ssh.url(&repository),
                     None => server.url(&repository),
                 };
-                (Server::Git { server: Box::new(server), repository, ssh }, host(&url)?.to_owned())
+                (
+                    UpstreamServer::Git { server: Box::new(server), repository, ssh },
+                    host(&url)?.to_owned(),
+                )
             }
-            Way::Bucket => {
+            SourceFetchMethod::Bucket => {
                 let server = S3Server::start().await?;
                 server.bucket(NAME).await?;
                 let address = server.endpoint();
-                (Server::S3(server), address)
+                (UpstreamServer::S3(server), address)
             }
-            Way::OciRepository => {
-                let registry = Registry::start().await?;
+            SourceFetchMethod::OciRepository => {
+                let registry = RegistryServer::start().await?;
                 let address = registry.host().to_owned();
-                (Server::Registry(registry), address)
+                (UpstreamServer::Registry(registry), address)
             }
-            Way::HelmChart => {
+            SourceFetchMethod::HelmChart => {
                 let server = ChartServer::start(None)?;
                 let address = host(&server.url())?.to_owned();
-                (Server::Charts(server), address)
+                (UpstreamServer::Charts(server), address)
             }
-            Way::HelmRepository | Way::HttpArchive => {
+            SourceFetchMethod::HelmRepository | SourceFetchMethod::HttpArchive => {
                 let server = WebServer::start().await?;
                 let address = server.address().to_string();
-                (Server::Web(server), address)
+                (UpstreamServer::Web(server), address)
             }
         };
-        let relay = Relay::start(address.parse::<SocketAddr>()?).await?;
+        let relay = TcpRelay::start(address.parse::<SocketAddr>()?).await?;
         Ok(Self { way, server, relay, bytes })
     }
 
@@ -135,26 +138,26 @@ impl Upstream {
         let more = chance(version, self.bytes);
         let files = [(VERSION, &*says), ("more.txt", &*more)];
         match &self.server {
-            Server::Git { repository, .. } => repository.commit(&files, &says).map(drop),
-            Server::S3(server) => {
+            UpstreamServer::Git { repository, .. } => repository.commit(&files, &says).map(drop),
+            UpstreamServer::S3(server) => {
                 for (key, text) in files {
                     server.put(NAME, key, text).await?;
                 }
                 Ok(())
             }
-            Server::Registry(registry) => {
+            UpstreamServer::Registry(registry) => {
                 registry.push_files(NAME, "latest", &files, json!({})).await.map(drop)
             }
-            Server::Charts(server) => {
+            UpstreamServer::Charts(server) => {
                 let yaml = format!("apiVersion: v2\nname: {NAME}\nversion: 0.0.{version}\n");
                 let files: Vec<_> = files.into_iter().chain([("Chart.yaml", &*yaml)]).collect();
                 server.publish(&files)
             }
-            Server::Web(server) if self.way == Way::HttpArchive => {
+            UpstreamServer::Web(server) if self.way == SourceFetchMethod::HttpArchive => {
                 server.put("app.tar.gz", packed(&files)?);
                 Ok(())
             }
-            Server::Web(server) => {
+            UpstreamServer::Web(server) => {
                 server.put("index.yaml", index(version, &more));
                 Ok(())
             }
@@ -164,20 +167,23 @@ impl Upstream {
     /// The object whose artifact is observed.
     pub(crate) fn target(&self) -> StoryTarget {
         match self.way {
-            Way::HttpArchive => {
+            SourceFetchMethod::HttpArchive => {
                 StoryTarget::new("source.windlass.dev/v1alpha1", "HTTPArchive", NAME)
             }
-            Way::GitHttp | Way::GitSsh => StoryTarget::git_repository(NAME),
-            Way::Bucket => StoryTarget::new(API, "Bucket", NAME),
-            Way::OciRepository => StoryTarget::new(API, "OCIRepository", NAME),
-            Way::HelmRepository => StoryTarget::new(API, "HelmRepository", NAME),
-            Way::HelmChart => StoryTarget::new(API, "HelmChart", NAME),
+            SourceFetchMethod::GitHttp | SourceFetchMethod::GitSsh => {
+                StoryTarget::git_repository(NAME)
+            }
+            SourceFetchMethod::Bucket => StoryTarget::new(API, "Bucket", NAME),
+            SourceFetchMethod::OciRepository => StoryTarget::new(API, "OCIRepository", NAME),
+            SourceFetchMethod::HelmRepository => StoryTarget::new(API, "HelmRepository", NAME),
+            SourceFetchMethod::HelmChart => StoryTarget::new(API, "HelmChart", NAME),
         }
     }
 
     /// The object by which others use the artifact, if that is another one.
     pub(crate) fn offered(&self) -> Option<StoryTarget> {
-        (self.way == Way::HttpArchive).then(|| StoryTarget::new(API, "ExternalArtifact", NAME))
+        (self.way == SourceFetchMethod::HttpArchive)
+            .then(|| StoryTarget::new(API, "ExternalArtifact", NAME))
     }
 
     /// Creates the objects. They reach the server by way of the relay.
@@ -186,11 +192,11 @@ impl Upstream {
         let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME}, "stringData": data});
         let object = |kind: &str, spec: Value| json!({"apiVersion": API, "kind": kind, "metadata": {"name": NAME}, "spec": spec});
         let objects = match &self.server {
-            Server::Git { server, repository, ssh: None } => {
+            UpstreamServer::Git { server, repository, ssh: None } => {
                 let url = moved(&server.url(repository), at)?;
                 return story.git_repository(NAME, &url, json!({})).await;
             }
-            Server::Git { repository, ssh: Some(ssh), .. } => {
+            UpstreamServer::Git { repository, ssh: Some(ssh), .. } => {
                 let url = ssh.url(repository);
                 let port = at.port();
                 let hosts = ssh.known_hosts()?;
@@ -201,7 +207,7 @@ impl Upstream {
                 let more = json!({"secretRef": {"name": NAME}});
                 return story.git_repository(NAME, &moved(&url, at)?, more).await;
             }
-            Server::S3(_) => vec![
+            UpstreamServer::S3(_) => vec![
                 secret(json!({"accesskey": ACCESS, "secretkey": SECRET})),
                 object(
                     "Bucket",
@@ -209,11 +215,11 @@ impl Upstream {
                         "insecure": true, "secretRef": {"name": NAME}}),
                 ),
             ],
-            Server::Registry(_) => vec![object(
+            UpstreamServer::Registry(_) => vec![object(
                 "OCIRepository",
                 json!({"interval": NEVER, "url": format!("oci://{at}/{NAME}"), "insecure": true}),
             )],
-            Server::Charts(_) => vec![
+            UpstreamServer::Charts(_) => vec![
                 object("HelmRepository", json!({"interval": NEVER, "url": format!("http://{at}")})),
                 object(
                     "HelmChart",
@@ -221,12 +227,12 @@ impl Upstream {
                         "sourceRef": {"kind": "HelmRepository", "name": NAME}}),
                 ),
             ],
-            Server::Web(_) if self.way == Way::HttpArchive => vec![json!({
+            UpstreamServer::Web(_) if self.way == SourceFetchMethod::HttpArchive => vec![json!({
                 "apiVersion": "source.windlass.dev/v1alpha1", "kind": "HTTPArchive",
                 "metadata": {"name": NAME},
                 "spec": {"interval": NEVER, "url": format!("http://{at}/app.tar.gz")},
             })],
-            Server::Web(_) => vec![object(
+            UpstreamServer::Web(_) => vec![object(
                 "HelmRepository",
                 json!({"interval": NEVER, "url": format!("http://{at}")}),
             )],
@@ -240,7 +246,7 @@ impl Upstream {
     /// Has the newest version fetched, of which so many bytes pass the relay.
     pub(crate) async fn reconcile(&self, story: &Story, hold_after: Option<u64>) -> Result<()> {
         let hold = || hold_after.into_iter().for_each(|bytes| self.relay.hold_after(bytes));
-        if self.way != Way::HelmChart {
+        if self.way != SourceFetchMethod::HelmChart {
             hold();
             return story.request(&self.target()).await.map(drop);
         }
@@ -259,7 +265,7 @@ impl Upstream {
 
     /// The version of an artifact, whose contents have to be complete.
     pub(crate) fn version(&self, artifact: &[u8]) -> Result<u32> {
-        if self.way == Way::HelmRepository {
+        if self.way == SourceFetchMethod::HelmRepository {
             let text = std::str::from_utf8(artifact)?;
             ensure!(text.ends_with(END), "the index is not whole");
             return Ok(text.lines().next().unwrap_or_default().trim_start_matches("# ").parse()?);
@@ -299,12 +305,12 @@ impl Upstream {
     /// The folder of the artifacts in the storage.
     pub(crate) fn slot(&self, story: &Story, storage: &Path) -> PathBuf {
         let kind = match self.way {
-            Way::GitHttp | Way::GitSsh => "gitrepository",
-            Way::Bucket => "bucket",
-            Way::OciRepository => "ocirepository",
-            Way::HelmRepository => "helmrepository",
-            Way::HelmChart => "helmchart",
-            Way::HttpArchive => "httparchive",
+            SourceFetchMethod::GitHttp | SourceFetchMethod::GitSsh => "gitrepository",
+            SourceFetchMethod::Bucket => "bucket",
+            SourceFetchMethod::OciRepository => "ocirepository",
+            SourceFetchMethod::HelmRepository => "helmrepository",
+            SourceFetchMethod::HelmChart => "helmchart",
+            SourceFetchMethod::HttpArchive => "httparchive",
         };
         storage.join(kind).join(&story.namespace).join(NAME)
     }

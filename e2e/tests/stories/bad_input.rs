@@ -1,7 +1,7 @@
 //! Each object's own status reports what is wrong with it; everything else goes on, and secrets stay secret.
 
 use anyhow::{Result, ensure};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::Event;
@@ -125,7 +125,8 @@ async fn a_remote_that_does_not_give_says_why_and_tells_no_secret() -> Result<()
     let story = Story::with_windlass("bad-remotes").await?;
     let good = story.follow("good", &[("a.yaml", config_map("good", "1"))]).await?;
     let right = password(&story, "right");
-    let guarded = GitServer::start(Access::Basic { user: "bob".into(), password: right.clone() })?;
+    let guarded =
+        GitServer::start(GitReadAccess::Basic { user: "bob".into(), password: right.clone() })?;
     let repository = guarded.repository("app")?;
     repository.commit(&[("a.yaml", "")], "first")?;
     let url = guarded.url(&repository);

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
-use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER};
+use e2e::servers::aws_identity::{AwsIdentityServer, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -135,7 +135,7 @@ async fn a_wrong_secret_is_reported_and_a_right_one_heals() -> Result<()> {
 async fn a_user_of_a_directory_fetches_with_keys_of_the_token_service() -> Result<()> {
     let story = Story::with_windlass("bucket-ldap").await?;
     let server = S3Server::start().await?;
-    let identity = AwsIdentity::start().await?;
+    let identity = AwsIdentityServer::start().await?;
     server.bucket("ldap").await?;
     server.put("ldap", "a.yaml", config_map("a", "1")).await?;
     let user = |password: &str| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
@@ -178,8 +178,8 @@ async fn a_window_that_cannot_be_read_lets_nothing_through_but_deletion() -> Res
 async fn a_rollout_under_way_is_followed_to_its_end_but_not_corrected() -> Result<()> {
     let story = Story::with_windlass("rollout").await?;
     let files = [
-        ("a/web.yaml", deployment("web", Pods::Unready)),
-        ("b/job.yaml", deployment("job", Pods::Unready)),
+        ("a/web.yaml", deployment("web", PodBehavior::Unready)),
+        ("b/job.yaml", deployment("job", PodBehavior::Unready)),
     ];
     let upstream = story.follow("app", &files).await?;
     let first = e2e::harness::flux::revision(&upstream.repository.hash("main")?);

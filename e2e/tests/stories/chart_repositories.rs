@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::Story;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::Registry;
+use e2e::servers::registry::RegistryServer;
 use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -71,7 +71,7 @@ async fn a_repository_in_a_bucket_is_one_as_on_a_web_server() -> Result<()> {
 }
 
 /// A chart in Git that needs the same chart of a registry twice.
-fn dependent(registry: &Registry) -> Vec<(&'static str, String)> {
+fn dependent(registry: &RegistryServer) -> Vec<(&'static str, String)> {
     let dependency = |alias: &str| {
         let url = registry.url("charts");
         format!("- {{name: lib, version: 2.x, repository: '{url}', alias: {alias}}}\n")
@@ -92,7 +92,7 @@ fn dependent(registry: &Registry) -> Vec<(&'static str, String)> {
 async fn dependencies_of_a_registry_are_pulled_as_its_helm_repository_says() -> Result<()> {
     let story = Story::with_windlass("oci-dependencies").await?;
     let server = ChartServer::start(None)?;
-    let registry = Registry::start_with_password().await?;
+    let registry = RegistryServer::start_with_password().await?;
     let push = async |version: &str| -> Result<()> {
         let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-{{ .Chart.Name }}}\n\
                         data: {lib: {{ .Chart.Version }}}\n";

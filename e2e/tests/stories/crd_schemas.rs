@@ -6,13 +6,13 @@
 mod random_schemas;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use crdguard::{Definition, Facts, Judge, Presence, Problem};
+use crdguard::{CrdChangeJudge, CrdChangeProblem, CrdDefinition, CrdGuardFacts, CrdPresence};
 use e2e::harness::definitions::contains;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::{Story, StoryTarget};
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use golang::meter::Stop;
+use golang::work_meter::StopSignal;
 use kube::Api;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -88,14 +88,14 @@ async fn created(api: &Api<DynamicObject>, object: &Value) -> Result<Option<Valu
 }
 
 #[derive(Debug, Default)]
-struct Count {
+struct JudgementCount {
     judged: usize,
     unjudged: usize,
     /// Changes that break an object.
     breaking: usize,
 }
 
-impl Count {
+impl JudgementCount {
     fn add(&mut self, other: Self) {
         self.judged += other.judged;
         self.unjudged += other.unjudged;
@@ -106,30 +106,34 @@ impl Count {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_guard_makes_of_objects_what_the_api_server_makes_of_them() -> Result<()> {
     let story = Story::begin("schemas").await?;
-    let seed = Random::seed();
+    let seed = RandomSequence::seed();
     let all = stream::iter(0..DEFINITIONS).map(|at| {
         let story = &story;
         async move {
-            let said = judge_schemas(story, at, Random::new(seed + at as u64)).await;
+            let said = judge_schemas(story, at, RandomSequence::new(seed + at as u64)).await;
             said.with_context(|| format!("seed {seed}"))
         }
     });
-    let counts: Vec<Count> = all.buffer_unordered(4).try_collect().await?;
-    let mut total = Count::default();
+    let counts: Vec<JudgementCount> = all.buffer_unordered(4).try_collect().await?;
+    let mut total = JudgementCount::default();
     counts.into_iter().for_each(|count| total.add(count));
-    let Count { judged, unjudged, .. } = total;
+    let JudgementCount { judged, unjudged, .. } = total;
     ensure!(unjudged * 10 < judged, "{unjudged} of {judged} could not be judged");
     story.end().await
 }
 
-async fn judge_schemas(story: &Story, at: usize, mut random: Random) -> Result<Count> {
+async fn judge_schemas(
+    story: &Story,
+    at: usize,
+    mut random: RandomSequence,
+) -> Result<JudgementCount> {
     let group = format!("d{at}.{}.test", story.namespace);
     let fields: Map<String, Value> =
         (0..FIELDS).map(|it| (format!("f{it}"), schema(&mut random, DEPTH, true))).collect();
     let definition = definition(&group, &fields);
     let api = serve(story, &definition).await?;
-    let ours = Definition::schema(&definition, "v1")?;
-    let mut count = Count::default();
+    let ours = CrdDefinition::schema(&definition, "v1")?;
+    let mut count = JudgementCount::default();
     for (field, schema) in &fields {
         for _ in 0..OBJECTS {
             let object = thing(&group, json!({field.as_str(): value(&mut random, schema, 4)}));
@@ -160,24 +164,24 @@ async fn judge_schemas(story: &Story, at: usize, mut random: Random) -> Result<C
 #[expect(clippy::print_stderr, reason = "how much was compared is what a long run is for")]
 async fn the_guard_judges_changes_of_schemas_as_the_api_server_does() -> Result<()> {
     let story = Story::begin("schema-changes").await?;
-    let seed = Random::seed();
-    let mut total = Count::default();
+    let seed = RandomSequence::seed();
+    let mut total = JudgementCount::default();
     for round in 0..MAX_ROUNDS {
         let first = round * DEFINITIONS;
         let all = stream::iter(first..first + DEFINITIONS).map(|at| {
             let story = &story;
             async move {
-                let count = judge_changes(story, at, Random::new(seed + at as u64)).await;
+                let count = judge_changes(story, at, RandomSequence::new(seed + at as u64)).await;
                 count.with_context(|| format!("seed {seed}"))
             }
         });
-        let counts: Vec<Count> = all.buffer_unordered(4).try_collect().await?;
+        let counts: Vec<JudgementCount> = all.buffer_unordered(4).try_collect().await?;
         counts.into_iter().for_each(|count| total.add(count));
         if total.breaking >= MIN_BROKEN_OBJECTS {
             break;
         }
     }
-    let Count { judged, unjudged, breaking } = total;
+    let JudgementCount { judged, unjudged, breaking } = total;
     eprintln!(
         "{judged} objects judged, {breaking} of them broken by a change, {unjudged} not judged"
     );
@@ -187,7 +191,11 @@ async fn the_guard_judges_changes_of_schemas_as_the_api_server_does() -> Result<
 }
 
 /// Changes each schema of a definition, and compares what becomes of objects that fitted it.
-async fn judge_changes(story: &Story, at: usize, mut random: Random) -> Result<Count> {
+async fn judge_changes(
+    story: &Story,
+    at: usize,
+    mut random: RandomSequence,
+) -> Result<JudgementCount> {
     let old_group = format!("o{at}.{}.test", story.namespace);
     let new_group = format!("n{at}.{}.test", story.namespace);
     let old: Map<String, Value> =
@@ -198,7 +206,7 @@ async fn judge_changes(story: &Story, at: usize, mut random: Random) -> Result<C
         .collect();
     let before = serve(story, &definition(&old_group, &old)).await?;
     let after = serve(story, &definition(&new_group, &new)).await?;
-    let mut count = Count::default();
+    let mut count = JudgementCount::default();
     for ((name, was), is) in old.iter().zip(new.values()) {
         // One field alone, so that findings are about it.
         let alone = |schema: &Value| {
@@ -206,7 +214,7 @@ async fn judge_changes(story: &Story, at: usize, mut random: Random) -> Result<C
         };
         let old = alone(was);
         let new = alone(is);
-        let fits = Definition::schema(&old, "v1")?;
+        let fits = CrdDefinition::schema(&old, "v1")?;
         for _ in 0..OBJECTS {
             let object = (0..TRIES)
                 .map(|_| thing(&old_group, json!({name.as_str(): value(&mut random, was, 4)})))
@@ -242,13 +250,13 @@ async fn judge_changes(story: &Story, at: usize, mut random: Random) -> Result<C
 fn judged(old: &Value, new: &Value, object: &Value) -> Result<Option<Vec<String>>> {
     let mut live = old.clone();
     live["status"] = json!({"storedVersions": ["v1"]});
-    let mut judge = Judge::new(&live, new, &Stop::default())?;
+    let mut judge = CrdChangeJudge::new(&live, new, &StopSignal::default())?;
     judge.versions().iter().for_each(|it| judge.object(it, object));
-    let facts = Facts { total: 1, service: Presence::Present, is_complete: true };
+    let facts = CrdGuardFacts { total: 1, service: CrdPresence::Present, is_complete: true };
     // An API server does not judge what a default means to people.
     let mut found = judge.finish(facts).findings;
-    found.retain(|it| it.problem != Problem::Default);
-    let is_certain = found.iter().any(|it| it.problem != Problem::Unjudged);
+    found.retain(|it| it.problem != CrdChangeProblem::Default);
+    let is_certain = found.iter().any(|it| it.problem != CrdChangeProblem::Unjudged);
     let is_judged = is_certain || found.is_empty();
     Ok(is_judged.then(|| found.iter().map(|it| it.text(false)).collect()))
 }

@@ -4,12 +4,12 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
-use e2e::servers::webhook::{Webhook, WebhookVerdict};
+use e2e::servers::webhook::{AdmissionWebhookServer, WebhookVerdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
 /// Has the API server ask a webhook about what windlass does to a ClusterRole.
-fn about(webhook: &Webhook, story: &Story, role: &str) -> Value {
+fn about(webhook: &AdmissionWebhookServer, story: &Story, role: &str) -> Value {
     let mut configuration = webhook.configuration(&story.namespace, 10);
     let asked = &mut configuration["webhooks"][0];
     asked["namespaceSelector"] = json!({});
@@ -40,8 +40,10 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
 
     let role = StoryTarget::new("rbac.authorization.k8s.io/v1", "ClusterRole", &name);
     let map = StoryTarget::config_map("map");
-    let webhook =
-        Webhook::start(WebhookVerdict::RefuseWrites("frozen by a webhook".to_owned())).await?;
+    let webhook = AdmissionWebhookServer::start(WebhookVerdict::RefuseWrites(
+        "frozen by a webhook".to_owned(),
+    ))
+    .await?;
     story.apply_value(about(&webhook, &story, &name)).await?;
     // A webhook is asked a moment after it was registered, so the role is edited until that is not put back.
     let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]});

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, config_map, job};
+use e2e::harness::manifests::{PodBehavior, config_map, job};
 use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -33,7 +33,7 @@ async fn an_immutable_field_is_refused_by_name_until_force_is_allowed() -> Resul
     let upstream = story
         .follow(
             "app",
-            &[("a.yaml", sealed("sealed", "1", "")), ("b.yaml", job("work", Pods::Ready))],
+            &[("a.yaml", sealed("sealed", "1", "")), ("b.yaml", job("work", PodBehavior::Ready))],
         )
         .await?;
     story.kustomization("app", "app", json!({})).await?;
@@ -43,7 +43,7 @@ async fn an_immutable_field_is_refused_by_name_until_force_is_allowed() -> Resul
     let work = StoryTarget::new("batch/v1", "Job", "work");
     let before = [uid(&story, &sealed_map).await?, uid(&story, &work).await?];
 
-    let changed = job("work", Pods::Ready).replace("app:1", "app:2");
+    let changed = job("work", PodBehavior::Ready).replace("app:1", "app:2");
     let last = upstream.push(&[("a.yaml", sealed("sealed", "2", "")), ("b.yaml", changed)]).await?;
     let message = story.await_failure(&app, "ReconciliationFailed").await?;
     for subject in ["ConfigMap", "Job"] {

@@ -1,10 +1,10 @@
 //! How a Git server is reached: through a proxy, with a certificate of one's own.
 
 use anyhow::{Context, Result, ensure};
-use e2e::git_server::{Access, GitServer};
+use e2e::forward_proxy::TestProxy;
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
-use e2e::proxy::Proxy;
 use serde_json::{Value, json};
 
 async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
@@ -29,10 +29,11 @@ async fn ensure_hidden(story: &Story, name: &str, secrets: &[&str]) -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_is_fetched_through_the_proxy_of_its_secret() -> Result<()> {
     let story = Story::with_windlass("proxy").await?;
-    let proxy = Proxy::start("walker", "pr0xy-passw0rd").await?;
-    for (name, server) in
-        [("plain", GitServer::start(Access::Open)?), ("tls", GitServer::start_tls(Access::Open)?)]
-    {
+    let proxy = TestProxy::start("walker", "pr0xy-passw0rd").await?;
+    for (name, server) in [
+        ("plain", GitServer::start(GitReadAccess::Open)?),
+        ("tls", GitServer::start_tls(GitReadAccess::Open)?),
+    ] {
         let repository = server.repository(name)?;
         repository.commit(&[("a.yaml", &config_map(name, "1"))], "first")?;
         let ca = server.authority().map(|it| json!({"ca.crt": it.certificate()}));
@@ -68,7 +69,7 @@ async fn a_repository_is_fetched_through_the_proxy_of_its_secret() -> Result<()>
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_wants_a_certificate_gets_that_of_the_secret() -> Result<()> {
     let story = Story::with_windlass("mutual-tls").await?;
-    let server = GitServer::start_mutual_tls(Access::Open)?;
+    let server = GitServer::start_mutual_tls(GitReadAccess::Open)?;
     let repository = server.repository("app")?;
     repository.commit(&[("a.yaml", &config_map("app", "1"))], "first")?;
     let url = server.url(&repository);

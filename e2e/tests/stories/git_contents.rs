@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
@@ -38,11 +38,11 @@ fn link(repository: &StoryRepository, path: &str, sha: &str) -> Result<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn submodules_are_applied_with_the_repository() -> Result<()> {
     let story = Story::with_windlass("submodules").await?;
-    let access = Access::Basic { user: "bob".into(), password: "s3cret-s3cret".into() };
+    let access = GitReadAccess::Basic { user: "bob".into(), password: "s3cret-s3cret".into() };
     let server = GitServer::start(access)?;
     let app = server.repository("team/app")?;
     let lib = server.repository("team/lib")?;
-    let elsewhere = GitServer::start(Access::Open)?;
+    let elsewhere = GitServer::start(GitReadAccess::Open)?;
     let other = elsewhere.repository("other")?;
     let first = lib.commit(&[("b.yaml", &config_map("lib", "1"))], "first")?;
     let foreign = other.commit(&[("c.yaml", &config_map("other", "1"))], "first")?;
@@ -127,7 +127,7 @@ async fn a_sparse_checkout_holds_its_folders_and_changes_with_them() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> {
     let story = Story::with_windlass("include").await?;
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let main = server.repository("main")?;
     let lib = server.repository("lib")?;
     main.commit(&[("a.yaml", &config_map("a", "1"))], "first")?;
@@ -186,7 +186,7 @@ async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cycle_of_includes_is_reported_and_ends_with_one_of_them() -> Result<()> {
     let story = Story::with_windlass("include-cycle").await?;
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let repository = server.repository("app")?;
     repository.commit(&[("a.yaml", &config_map("a", "1"))], "first")?;
     let url = server.url(&repository);

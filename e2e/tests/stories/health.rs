@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
-use e2e::harness::manifests::{Pods, config_map, job, widget, widget_crd, workload};
+use e2e::harness::manifests::{PodBehavior, config_map, job, widget, widget_crd, workload};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -23,12 +23,12 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
     let group = format!("{}.test", story.namespace);
     let files = [
         ("claim.yaml", CLAIM.to_owned()),
-        ("daemon-set.yaml", workload("DaemonSet", "daemon", Pods::Ready)),
+        ("daemon-set.yaml", workload("DaemonSet", "daemon", PodBehavior::Ready)),
         ("definition.yaml", widget_crd(&group)),
-        ("deployment.yaml", workload("Deployment", "web", Pods::Ready)),
-        ("job.yaml", job("work", Pods::Ready)),
+        ("deployment.yaml", workload("Deployment", "web", PodBehavior::Ready)),
+        ("job.yaml", job("work", PodBehavior::Ready)),
         ("settings.yaml", config_map("settings", "1")),
-        ("stateful-set.yaml", workload("StatefulSet", "store", Pods::Ready)),
+        ("stateful-set.yaml", workload("StatefulSet", "store", PodBehavior::Ready)),
         ("widget.yaml", widget(&group, "wheel")),
     ];
     let upstream = story.follow("app", &files).await?;
@@ -86,7 +86,7 @@ async fn it_waits_for_the_objects_of_the_spec_even_if_others_made_them() -> Resu
     let wheel = StoryTarget::new(&api_version, "Widget", "wheel");
     story.merge_status(&wheel, ready("False")).await?;
 
-    let files = [("web.yaml", workload("Deployment", "web", Pods::Unready))];
+    let files = [("web.yaml", workload("Deployment", "web", PodBehavior::Unready))];
     let upstream = story.follow("app", &files).await?;
     let checks = json!([{"apiVersion": api_version, "kind": "Widget", "name": "wheel", "namespace": story.namespace}]);
     story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "10m"})).await?;
@@ -102,8 +102,9 @@ async fn it_waits_for_the_objects_of_the_spec_even_if_others_made_them() -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_become_healthy_in_time_is_named() -> Result<()> {
     let story = Story::with_windlass("unhealthy").await?;
-    let _upstream =
-        story.follow("app", &[("a.yaml", workload("DaemonSet", "slow", Pods::Unready))]).await?;
+    let _upstream = story
+        .follow("app", &[("a.yaml", workload("DaemonSet", "slow", PodBehavior::Unready))])
+        .await?;
     // Shorter is not possible: Flux takes anything below for half a minute.
     story.kustomization("app", "app", json!({"wait": true, "timeout": "30s"})).await?;
     let app = StoryTarget::kustomization("app");
@@ -121,7 +122,7 @@ async fn what_does_not_become_healthy_in_time_is_named() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_loop_ends_the_wait_early_and_is_named() -> Result<()> {
     let story = Story::with_windlass("crash-loop").await?;
-    let text = workload("StatefulSet", "store", Pods::CrashLoop);
+    let text = workload("StatefulSet", "store", PodBehavior::CrashLoop);
     let _upstream = story.follow("app", &[("a.yaml", text)]).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
     let message =
@@ -133,14 +134,14 @@ async fn a_crash_loop_ends_the_wait_early_and_is_named() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_job_ends_the_wait_early_and_a_fixed_one_recovers() -> Result<()> {
     let story = Story::with_windlass("failed-job").await?;
-    let upstream = story.follow("app", &[("job.yaml", job("work", Pods::Fail))]).await?;
+    let upstream = story.follow("app", &[("job.yaml", job("work", PodBehavior::Fail))]).await?;
     let more = json!({"wait": true, "timeout": "10m", "force": true});
     story.kustomization("app", "app", more).await?;
     let message =
         story.await_failure(&StoryTarget::kustomization("app"), "HealthCheckFailed").await?;
     ensure!(message.contains(&format!("Job/{}/work", story.namespace)), "{message}");
 
-    let fixed = upstream.push(&[("job.yaml", job("work", Pods::Ready))]).await?;
+    let fixed = upstream.push(&[("job.yaml", job("work", PodBehavior::Ready))]).await?;
     story.await_applied("app", &fixed).await?;
     story.end().await
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::{Layer, PASSWORD, Registry};
+use e2e::servers::registry::{PASSWORD, PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -105,19 +105,19 @@ pub(crate) async fn file(server: &ChartServer, name: &str) -> Result<Vec<u8>> {
 /// Packs a chart as a version of a repository in a registry. Gives the digest of its manifest.
 pub(crate) async fn push(
     server: &ChartServer,
-    registry: &Registry,
+    registry: &RegistryServer,
     name: &str,
     version: &str,
 ) -> Result<String> {
     let bytes = file(server, &format!("{name}-{version}.tgz")).await?;
-    let layer = Layer { media_type: chart_layer::CHART, bytes };
+    let layer = PushedLayer { media_type: chart_layer::CHART, bytes };
     registry.push(&format!("charts/{name}"), version, &[layer], json!({})).await
 }
 
 /// The HelmRepository of a registry at a URL, with the Secret that it wants.
 pub(crate) async fn registry_of(
     story: &Story,
-    registry: &Registry,
+    registry: &RegistryServer,
     url: &str,
 ) -> Result<StoryTarget> {
     let config = registry.docker_config(PASSWORD);
@@ -211,7 +211,7 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
 async fn a_chart_of_a_registry_is_found_by_its_tags() -> Result<()> {
     let story = Story::with_windlass("registry-charts").await?;
     let server = ChartServer::start(None)?;
-    let registry = Registry::start_with_password().await?;
+    let registry = RegistryServer::start_with_password().await?;
     let push = async |version: &str| -> Result<()> {
         publish(&server, version)?;
         self::push(&server, &registry, "app", version).await.map(drop)

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
@@ -16,7 +16,7 @@ fn scaled() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Result<()> {
     let story = Story::with_windlass("ignore").await?;
-    let manifest = deployment("web", Pods::Ready);
+    let manifest = deployment("web", PodBehavior::Ready);
     let upstream = story.follow("app", &[("a.yaml", manifest.clone())]).await?;
     story.kustomization("app", "app", json!({"ignore": scaled()})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;

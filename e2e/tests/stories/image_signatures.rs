@@ -9,7 +9,7 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::Registry;
+use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
 use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
 use serde_json::{Value, json};
@@ -22,9 +22,9 @@ const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
 /// A key that signs images.
-struct Signer(KeyPair);
+struct ImageSigner(KeyPair);
 
-impl Signer {
+impl ImageSigner {
     fn new() -> Result<Self> {
         Ok(Self(KeyPair::generate()?))
     }
@@ -39,7 +39,13 @@ impl Signer {
     }
 
     /// Signs an image in the older format, under the tag of `beside`.
-    async fn sign(&self, registry: &Registry, name: &str, image: &str, beside: &str) -> Result<()> {
+    async fn sign(
+        &self,
+        registry: &RegistryServer,
+        name: &str,
+        image: &str,
+        beside: &str,
+    ) -> Result<()> {
         let payload = json!({"critical": {
             "identity": {"docker-reference": name},
             "image": {"docker-manifest-digest": image},
@@ -61,7 +67,7 @@ impl Signer {
     }
 
     /// Signs an image in a bundle, which the index under the fallback tag refers to.
-    async fn bundle(&self, registry: &Registry, name: &str, image: &str) -> Result<()> {
+    async fn bundle(&self, registry: &RegistryServer, name: &str, image: &str) -> Result<()> {
         let digest = image.trim_start_matches("sha256:");
         let statement = json!({"_type": "https://in-toto.io/Statement/v1",
             "subject": [{"digest": {"sha256": digest}}],
@@ -105,9 +111,9 @@ pub(crate) fn ensure_refused(object: &DynamicObject, text: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> Result<()> {
     let story = Story::with_windlass("image-signatures").await?;
-    let registry = Registry::start().await?;
-    let owner = Signer::new()?;
-    let other = Signer::new()?;
+    let registry = RegistryServer::start().await?;
+    let owner = ImageSigner::new()?;
+    let other = ImageSigner::new()?;
     owner.publish(&story, "owner").await?;
     let push = async |tag: &str, value: &str| {
         registry.push_files("app", tag, &[("a.yaml", &config_map("app", value))], json!({})).await
@@ -160,9 +166,9 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
 async fn a_chart_of_a_registry_needs_a_bundle_of_its_owner() -> Result<()> {
     let story = Story::with_windlass("chart-signatures").await?;
     let server = ChartServer::start(None)?;
-    let registry = Registry::start().await?;
-    let owner = Signer::new()?;
-    let other = Signer::new()?;
+    let registry = RegistryServer::start().await?;
+    let owner = ImageSigner::new()?;
+    let other = ImageSigner::new()?;
     owner.publish(&story, "owner").await?;
     publish(&server, "1.0.0")?;
     let image = helm_chart::push(&server, &registry, "app", "1.0.0").await?;

@@ -4,13 +4,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::condition;
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
-use testbed::binaries::Binaries;
+use testbed::binaries::TestbedBinaries;
 
 fn kubectl_wait(story: &Story, what: &str) -> Result<()> {
-    let binaries = Binaries::ensure()?;
+    let binaries = TestbedBinaries::ensure()?;
     let output = Command::new(binaries.path("kubectl")?)
         .arg(format!("--kubeconfig={}", story.kubeconfig().display()))
         .args(["-n", &story.namespace, "wait", "--for=condition=Ready", "--timeout=30s", what])
@@ -27,7 +27,7 @@ async fn kubectl_wait_returns_when_the_newest_spec_is_applied() -> Result<()> {
     let files = [
         ("first/a.yaml", config_map("a", "1")),
         ("second/a.yaml", config_map("a", "2")),
-        ("second/web.yaml", deployment("web", Pods::Ready)),
+        ("second/web.yaml", deployment("web", PodBehavior::Ready)),
     ];
     let _upstream = story.follow("app", &files).await?;
     kubectl_wait(&story, "gitrepository/app")?;
@@ -62,15 +62,15 @@ async fn one_kustomization_waits_for_another_as_for_any_object() -> Result<()> {
             "targetNamespace": story.namespace, "sourceRef": {"kind": "GitRepository", "name": "app"},
         },
     });
-    let web = |pods: Pods| ("child/web.yaml", deployment("web", pods));
-    let files = [("parent/child.yaml", child.to_string()), web(Pods::Unready)];
+    let web = |pods: PodBehavior| ("child/web.yaml", deployment("web", pods));
+    let files = [("parent/child.yaml", child.to_string()), web(PodBehavior::Unready)];
     let upstream = story.follow("app", &files).await?;
     story
         .kustomization("parent", "app", json!({"path": "parent", "wait": true, "timeout": "10m"}))
         .await?;
     story.await_waiting("child", "main@sha1:").await?;
     story.await_waiting("parent", "main@sha1:").await?;
-    let last = upstream.push(&[web(Pods::Ready)]).await?;
+    let last = upstream.push(&[web(PodBehavior::Ready)]).await?;
     story.await_applied("child", &last).await?;
     story.await_applied("parent", &last).await?;
     story.end().await

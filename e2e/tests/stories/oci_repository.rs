@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
-use e2e::servers::registry::{PASSWORD, Registry};
+use e2e::servers::registry::{PASSWORD, RegistryServer};
 use serde_json::{Value, json};
 
 fn target(name: &str) -> StoryTarget {
@@ -40,7 +40,7 @@ async fn await_revision(story: &Story, name: &str, revision: &str) -> Result<()>
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_is_applied_and_a_new_tag_is_picked_up() -> Result<()> {
     let story = Story::with_windlass("oci").await?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     let says =
         |value: &str| [("app/a.yaml", config_map("app", value)), ("README.md", String::new())];
     let push = async |tag: &str, value: &str| {
@@ -90,7 +90,7 @@ async fn an_artifact_is_applied_and_a_new_tag_is_picked_up() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denied_pull_is_reported_as_flux_reports_it_until_the_secret_is_right() -> Result<()> {
     let story = Story::with_windlass("oci-password").await?;
-    let registry = Registry::start_with_password().await?;
+    let registry = RegistryServer::start_with_password().await?;
     registry.push_files("app", "latest", &[("a.yaml", &config_map("app", "1"))], json!({})).await?;
     let url = registry.url("app");
     secret(&story, "pull", &registry.docker_config("wr0ng-passw0rd")).await?;

@@ -9,10 +9,10 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
 use serde_json::json;
-use testbed::binaries::Binaries;
+use testbed::binaries::TestbedBinaries;
 
 fn kubectl(story: &Story, arguments: &[&str], input: &str) -> Result<()> {
-    let binaries = Binaries::ensure()?;
+    let binaries = TestbedBinaries::ensure()?;
     let mut child = Command::new(binaries.path("kubectl")?)
         .arg(format!("--kubeconfig={}", story.kubeconfig().display()))
         .args(["-n", &story.namespace])

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -52,7 +52,7 @@ async fn whatever_drifts_is_put_back() -> Result<()> {
         ("b.yaml", config_map("deleted", "1")),
         ("c.yaml", config_map("stripped", "1")),
         ("d.yaml", labelled),
-        ("e.yaml", deployment("web", Pods::Ready)),
+        ("e.yaml", deployment("web", PodBehavior::Ready)),
     ];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;

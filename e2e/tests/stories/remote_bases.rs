@@ -1,7 +1,7 @@
 //! Bases in other repositories: followed at the interval, reported when they are missing, and in no other object's way.
 
 use anyhow::{Result, ensure};
-use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
@@ -26,7 +26,7 @@ fn overlay(base: &str) -> (&'static str, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()> {
     let story = Story::with_windlass("far-base").await?;
-    let far = GitServer::start(Access::Open)?;
+    let far = GitServer::start(GitReadAccess::Open)?;
     let repository = base(&far, "map", "1")?;
     let url = format!("{}//base?ref=main", far.url(&repository));
     let upstream = story.follow("app", &[overlay(&url)]).await?;
@@ -72,7 +72,7 @@ const SLOW: usize = 4;
 #[tokio::test(flavor = "multi_thread")]
 async fn bases_on_a_server_that_does_not_answer_delay_no_other_object() -> Result<()> {
     let story = Story::with_windlass("slow-base").await?;
-    let far = GitServer::start(Access::Open)?;
+    let far = GitServer::start(GitReadAccess::Open)?;
     let repository = base(&far, "far", "1")?;
     let url = format!("{}//base?ref=main", far.slow_url(&repository));
     let slow = story.follow("slow", &[overlay(&url)]).await?;

@@ -1,13 +1,13 @@
-//! The keys by which a story has signatures verified. Elsewhere: signing (`e2e::signer`).
+//! The keys by which a story has signatures verified. Elsewhere: signing (`e2e::signing_key`).
 
 use anyhow::Result;
 use e2e::harness::Story;
 use serde_json::{Value, json};
 
-pub(crate) use e2e::signer::{Signer, signing};
+pub(crate) use e2e::signing_key::{SigningKey, signing};
 
 /// Puts public keys into the Secret `keys`.
-pub(crate) async fn put_keys(story: &Story, signers: &[&Signer]) -> Result<()> {
+pub(crate) async fn put_keys(story: &Story, signers: &[&SigningKey]) -> Result<()> {
     let mut data = json!({});
     for (name, key) in signers.iter().map(|signer| signer.public()) {
         data[name] = Value::from(key);

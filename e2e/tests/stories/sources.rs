@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
@@ -23,7 +23,7 @@ async fn arrives(story: &Story, name: &str, url: &str, data: Value) -> Result<()
     story.await_value(name, "1").await.map(drop)
 }
 
-fn served(access: Access, name: &str) -> Result<(GitServer, String)> {
+fn served(access: GitReadAccess, name: &str) -> Result<(GitServer, String)> {
     let server = GitServer::start_tls(access)?;
     let repository = server.repository(name)?;
     repository.commit(&[("a.yaml", &config_map(name, "1"))], "first")?;
@@ -34,13 +34,13 @@ fn served(access: Access, name: &str) -> Result<(GitServer, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn https_is_reached_by_password_or_token_with_an_authority_of_ones_own() -> Result<()> {
     let story = Story::with_windlass("https").await?;
-    let basic = Access::Basic { user: "bob".into(), password: "s3cret/:@".into() };
+    let basic = GitReadAccess::Basic { user: "bob".into(), password: "s3cret/:@".into() };
     let (server, url) = served(basic, "basic")?;
     let authority = server.authority().context("no TLS")?.certificate();
     let right = json!({"username": "bob", "password": "s3cret/:@", "ca.crt": authority});
     arrives(&story, "basic", &url, right).await?;
 
-    let (server, token_url) = served(Access::Bearer("t0ken".into()), "token")?;
+    let (server, token_url) = served(GitReadAccess::Bearer("t0ken".into()), "token")?;
     let authority = server.authority().context("no TLS")?.certificate();
     arrives(&story, "token", &token_url, json!({"bearerToken": "t0ken", "ca.crt": authority}))
         .await?;
@@ -57,7 +57,7 @@ async fn https_is_reached_by_password_or_token_with_an_authority_of_ones_own() -
 #[tokio::test(flavor = "multi_thread")]
 async fn ssh_is_reached_by_a_key_and_known_hosts() -> Result<()> {
     let story = Story::with_windlass("ssh").await?;
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let repository = server.repository("ssh")?;
     repository.commit(&[("a.yaml", &config_map("ssh", "1"))], "first")?;
     let ssh = server.ssh()?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{condition, revision};
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
@@ -40,10 +40,10 @@ async fn suspended_it_applies_no_commit_and_resumed_it_applies_the_newest() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn suspended_in_a_readiness_wait_it_stays_there_until_it_is_resumed() -> Result<()> {
     let story = Story::with_windlass("suspend-wait").await?;
-    let both = |pods: Pods, value: &str| {
+    let both = |pods: PodBehavior, value: &str| {
         [("a/web.yaml", deployment("web", pods)), ("b/other.yaml", config_map("other", value))]
     };
-    let upstream = story.follow("app", &both(Pods::Unready, "1")).await?;
+    let upstream = story.follow("app", &both(PodBehavior::Unready, "1")).await?;
     story.kustomization("web", "app", json!({"path": "a", "wait": true, "timeout": "10m"})).await?;
     story.kustomization("other", "app", json!({"path": "b"})).await?;
     story.await_waiting("web", &revision(&upstream.repository.hash("main")?)).await?;
@@ -55,7 +55,7 @@ async fn suspended_in_a_readiness_wait_it_stays_there_until_it_is_resumed() -> R
         message.starts_with("suspended while waiting for the health of revision main@sha1:"),
         "{message}"
     );
-    let last = upstream.push(&both(Pods::Ready, "2")).await?;
+    let last = upstream.push(&both(PodBehavior::Ready, "2")).await?;
     story.await_applied("other", &last).await?;
     let object = story.expect(&web).await?;
     for kind in ["Reconciling", "Healthy"] {

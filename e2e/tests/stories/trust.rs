@@ -19,7 +19,7 @@ use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::Registry;
+use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ fn run(
 }
 
 /// Has `helm push` put a version of the chart `app` into a registry. Gives the digest of its manifest.
-fn push_chart(server: &ChartServer, registry: &Registry, version: &str) -> Result<String> {
+fn push_chart(server: &ChartServer, registry: &RegistryServer, version: &str) -> Result<String> {
     publish(server, version)?;
     let file = server.served().join(format!("app-{version}.tgz"));
     let to = registry.url("charts");
@@ -59,7 +59,7 @@ fn push_chart(server: &ChartServer, registry: &Registry, version: &str) -> Resul
 }
 
 /// Pushes an image with a ConfigMap, both of a name; the digest of its manifest.
-async fn push_image(registry: &Registry, name: &str) -> Result<String> {
+async fn push_image(registry: &RegistryServer, name: &str) -> Result<String> {
     registry.push_files("app", name, &[("a.yaml", &config_map(name, "1"))], json!({})).await
 }
 
@@ -70,7 +70,7 @@ fn oci_repository(name: &str) -> StoryTarget {
 /// An OCIRepository that follows the image of its name and verifies it.
 async fn follow(
     story: &Story,
-    registry: &Registry,
+    registry: &RegistryServer,
     name: &str,
     verify: Value,
 ) -> Result<StoryTarget> {
@@ -82,7 +82,7 @@ async fn follow(
 }
 
 /// The HelmRepository `charts` of a registry.
-async fn charts(story: &Story, registry: &Registry) -> Result<()> {
+async fn charts(story: &Story, registry: &RegistryServer) -> Result<()> {
     let more = json!({"type": "oci", "insecure": true});
     repository(story, "charts", &registry.url("charts"), more).await.map(drop)
 }
@@ -95,7 +95,7 @@ fn verified(object: &DynamicObject) -> Result<&str> {
 }
 
 /// Puts what refers to one image where that of another one is looked up: under tags of `suffix`.
-async fn replay(registry: &Registry, from: &str, to: &str, suffix: &str) -> Result<()> {
+async fn replay(registry: &RegistryServer, from: &str, to: &str, suffix: &str) -> Result<()> {
     let tag = |digest: &str| format!("{}{suffix}", digest.replace(':', "-"));
     let manifest = registry.manifest("app", &tag(from)).await?;
     registry.push_manifest("app", &tag(to), &manifest).await.map(drop)

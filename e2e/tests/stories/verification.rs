@@ -9,7 +9,7 @@ use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::signer::{Signer, put_keys, signing};
+use super::signer::{SigningKey, put_keys, signing};
 
 pub(crate) fn verify(mode: &str, reference: &Value) -> Value {
     json!({"ref": reference, "verify": {"mode": mode, "secretRef": {"name": "keys"}}})
@@ -40,8 +40,8 @@ async fn only_what_a_known_key_signed_becomes_an_artifact() -> Result<()> {
     let story = Story::with_windlass("verify-head").await?;
     let upstream = story.follow("unverified", &[("a.yaml", config_map("a", "1"))]).await?;
     let repository = &upstream.repository;
-    let ssh = Signer::ssh()?;
-    let gpg = Signer::gpg()?;
+    let ssh = SigningKey::ssh()?;
+    let gpg = SigningKey::gpg()?;
     put_keys(&story, &[&ssh]).await?;
     ssh.sign(repository)?;
     let first = repository.commit(&[("a.yaml", &config_map("a", "2"))], "signed")?;
@@ -91,7 +91,7 @@ async fn a_tag_has_to_be_signed_itself_where_the_mode_says_so() -> Result<()> {
     let story = Story::with_windlass("verify-tag").await?;
     let upstream = story.follow("unverified", &[("a.yaml", config_map("a", "1"))]).await?;
     let repository = &upstream.repository;
-    let gpg = Signer::gpg()?;
+    let gpg = SigningKey::gpg()?;
     put_keys(&story, &[&gpg]).await?;
     let first = repository.hash("main")?;
     repository.tag("v1.0.0")?;

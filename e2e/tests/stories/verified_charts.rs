@@ -9,10 +9,10 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::helm_chart::{chart_of, publish, pulled, repository};
-use super::signer::{Signer, put_keys};
+use super::signer::{SigningKey, put_keys};
 
 /// Writes the provenance of a chart beside it, as `helm package --sign` does.
-fn sign(server: &ChartServer, signer: &Signer, file: &str) -> Result<()> {
+fn sign(server: &ChartServer, signer: &SigningKey, file: &str) -> Result<()> {
     let archive = server.served().join(file);
     let digest = Sha256::digest(std::fs::read(&archive)?);
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -42,8 +42,8 @@ async fn a_chart_counts_with_the_right_provenance_only() -> Result<()> {
     let story = Story::with_windlass("provenance").await?;
     let server = ChartServer::start(None)?;
     publish(&server, "1.0.0")?;
-    let right = Signer::gpg()?;
-    let wrong = Signer::gpg()?;
+    let right = SigningKey::gpg()?;
+    let wrong = SigningKey::gpg()?;
     put_keys(&story, &[&right]).await?;
     repository(&story, "charts", &server.url(), json!({})).await?;
     let app = StoryTarget::new("source.toolkit.fluxcd.io/v1", "HelmChart", "app");

@@ -1,14 +1,14 @@
 //! A namespace that requires verified sources: nothing else is applied by what is in it.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::signer::{Signer, put_keys};
+use super::signer::{SigningKey, put_keys};
 use super::verification::{verified, verify};
 
 async fn require(story: &Story, value: Value) -> Result<()> {
@@ -53,7 +53,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     refused(&story, &release, "SourceNotVerified", "requires verified sources").await?;
 
     // Asked for signatures, an unsigned commit is refused by its source, and a signed one is applied.
-    let signer = Signer::ssh()?;
+    let signer = SigningKey::ssh()?;
     put_keys(&story, &[&signer]).await?;
     let url = upstream.server.url(repository);
     story.git_repository("app", &url, verify("HEAD", &json!({"branch": "main"}))).await?;
@@ -101,7 +101,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     );
 
     // A base on another server is not signed.
-    let far = GitServer::start(Access::Open)?;
+    let far = GitServer::start(GitReadAccess::Open)?;
     let base = far.repository("bases")?;
     let files =
         [("kustomization.yaml", "resources: [map.yaml]\n"), ("map.yaml", &config_map("far", "1"))];

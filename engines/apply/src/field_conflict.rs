@@ -1,8 +1,8 @@
 //! Other writers of the fields that we apply: the field managers that took them from us, according to `managedFields`.
 //!
 //! Here: reading them from a live object and the answer to a dry-run, and the message with the ignore rule that leaves the
-//! fields to them. Elsewhere: how often a field is corrected (`reconcile::Corrections`), taking fields over for good
-//! ([`crate::takeover`]), what rules do ([`crate::ignore`]).
+//! fields to them. Elsewhere: how often a field is corrected (`reconcile::CorrectionBudget`), taking fields over for
+//! good ([`crate::field_takeover`]), what rules do ([`crate::ignore`]).
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const ESCAPES: [(&str, &str); 4] = [("%", "%25"), (" ", "%20"), (",", "%2C"), ("
 
 /// A field manager that owns fields that we apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rival {
+pub struct ConflictingFieldManager {
     /// Its name.
     pub manager: String,
     /// Some of the fields that it took, as JSON pointers (RFC 6901) into the live object, such as `/spec/replicas`: an ignore
@@ -35,7 +35,7 @@ pub struct Rival {
 /// The managers that hold fields which an apply by `manager` would take back.
 ///
 /// `dry_run` is the API server's answer to that apply, with `managedFields`.
-pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<Rival> {
+pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<ConflictingFieldManager> {
     let empty = Value::Object(Map::new());
     let (Some(wanted), held) = (ours(dry_run, manager), ours(live, manager).unwrap_or(&empty))
     else {
@@ -46,7 +46,7 @@ pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<Rival> {
     let rivals = others.filter_map(|entry| {
         let fields = taken(&value, wanted, held, entry.get("fieldsV1")?);
         let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
-        (!fields.is_empty()).then(|| Rival { manager: name.to_owned(), fields })
+        (!fields.is_empty()).then(|| ConflictingFieldManager { manager: name.to_owned(), fields })
     });
     rivals.collect()
 }
@@ -65,7 +65,7 @@ fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
 }
 
 /// What field managers have below a path.
-struct FieldSets<'a> {
+struct ManagedFieldSets<'a> {
     /// The parts of the path, as `managedFields` write them.
     parts: Vec<&'a str>,
     wanted: &'a Value,
@@ -77,8 +77,8 @@ struct FieldSets<'a> {
 fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
     let mut fields = Vec::new();
     let mut resolved = 0;
-    let mut work = vec![FieldSets { parts: Vec::new(), wanted, held: Some(held), theirs }];
-    while let Some(FieldSets { parts, wanted, held, theirs }) = work.pop() {
+    let mut work = vec![ManagedFieldSets { parts: Vec::new(), wanted, held: Some(held), theirs }];
+    while let Some(ManagedFieldSets { parts, wanted, held, theirs }) = work.pop() {
         if fields.len() == MAX_SHOWN_FIELDS || resolved == MAX_RESOLVED_FIELDS {
             break;
         }
@@ -100,7 +100,7 @@ fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<Stri
             let Some(theirs) = theirs.get(key) else { continue };
             let held = held.and_then(|held| held.get(key));
             let parts = parts.iter().copied().chain([key.as_str()]).collect();
-            work.push(FieldSets { parts, wanted, held, theirs });
+            work.push(ManagedFieldSets { parts, wanted, held, theirs });
         }
     }
     fields
@@ -162,7 +162,7 @@ pub fn contested_text(
 }
 
 /// A client chooses the name of its field manager, which must not read like another part of the message.
-fn describe(rival: &Rival) -> String {
+fn describe(rival: &ConflictingFieldManager) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-._/:@+".contains(letter);
     let letters = rival.manager.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
     let manager: String = letters.collect();
@@ -255,7 +255,10 @@ mod tests {
             ]),
         );
         let fields = vec!["/spec/containers/1/image".to_owned(), "/spec/replicas".to_owned()];
-        assert_eq!(rivals(&live, &dry, OURS), [Rival { manager: "scaler".to_owned(), fields }]);
+        assert_eq!(
+            rivals(&live, &dry, OURS),
+            [ConflictingFieldManager { manager: "scaler".to_owned(), fields }]
+        );
         let text = contested_text(
             &live.id(),
             Some((&live, &dry)),

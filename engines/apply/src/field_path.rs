@@ -1,11 +1,11 @@
 //! Parts of field paths, as `managedFields` write them: `f:name`, `k:{…}`, `v:…`, `i:…`.
 //!
-//! Here: what a part means for a value, and the same as a JSON pointer (RFC 6901). Elsewhere: sets of paths (`takeover.rs`,
-//! `removed_fields.rs`, `field_conflict.rs`).
+//! Here: what a part means for a value, and the same as a JSON pointer (RFC 6901). Elsewhere: sets of paths
+//! (`field_takeover.rs`, `removed_fields.rs`, `field_conflict.rs`).
 
 use serde_json::Value;
 
-use crate::compare::push_key;
+use crate::drift_comparison::push_key;
 
 /// What a part of a path means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! A short hash of an object's metadata that changes when another client changes the applied fields.
 //!
-//! Here: the fingerprint of an object's metadata. Elsewhere: comparing whole objects ([`crate::compare`]), watching (the program).
+//! Here: the fingerprint of an object's metadata. Elsewhere: comparing whole objects ([`crate::drift_comparison`]),
+//! watching (the program).
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

@@ -19,13 +19,13 @@ mod pod;
 mod replicas;
 
 pub use field::HealthError;
-use field::{Condition, conditions, integer_strict, string_strict};
+use field::{StatusCondition, conditions, integer_strict, string_strict};
 pub use generated_pods::{read, related_kinds, related_selector};
 pub use job::job;
 
 /// The state of an object, according to its own status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
+pub enum HealthStatus {
     /// It is what its spec asks for.
     Current,
     /// It is on its way.
@@ -40,7 +40,7 @@ pub enum Health {
     Unknown(String),
 }
 
-impl fmt::Display for Health {
+impl fmt::Display for HealthStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Current => "Current",
@@ -55,7 +55,7 @@ impl fmt::Display for Health {
 
 /// A condition that the judgement amounts to; its status is always True.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Says {
+pub struct HealthCondition {
     /// `Reconciling` or `Stalled`.
     pub kind: &'static str,
     /// One word, may be empty.
@@ -66,19 +66,19 @@ pub struct Says {
 
 /// What is known about an object's health.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct HealthReport {
     /// The judgement.
-    pub status: Health,
+    pub status: HealthStatus,
     /// Why, for people.
     pub message: String,
     /// At most one: none for an object that is Current or Terminating.
-    pub conditions: Vec<Says>,
+    pub conditions: Vec<HealthCondition>,
 }
 
-impl Report {
+impl HealthReport {
     /// A report about an object that is not there.
     pub fn not_found() -> Self {
-        Self::plain(Health::NotFound, "Resource not found")
+        Self::plain(HealthStatus::NotFound, "Resource not found")
     }
 
     /// The message for people. An observed generation of -1 is the default of Flux's CRDs: nothing was observed so far.
@@ -91,32 +91,32 @@ impl Report {
 
     /// Whether nothing more needs to be waited for.
     pub fn is_current(&self) -> bool {
-        self.status == Health::Current
+        self.status == HealthStatus::Current
     }
 
-    fn plain(status: Health, message: impl Into<String>) -> Self {
+    fn plain(status: HealthStatus, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), conditions: Vec::new() }
     }
 
     fn current(message: impl Into<String>) -> Self {
-        Self::plain(Health::Current, message)
+        Self::plain(HealthStatus::Current, message)
     }
 
     fn in_progress(reason: &str, message: impl Into<String>) -> Self {
-        Self::with(Health::InProgress, "Reconciling", reason, message.into())
+        Self::with(HealthStatus::InProgress, "Reconciling", reason, message.into())
     }
 
     fn failed(reason: &str, message: impl Into<String>) -> Self {
-        Self::with(Health::Failed, "Stalled", reason, message.into())
+        Self::with(HealthStatus::Failed, "Stalled", reason, message.into())
     }
 
-    fn with(status: Health, kind: &'static str, reason: &str, message: String) -> Self {
-        let says = Says { kind, reason: reason.to_owned(), message: message.clone() };
+    fn with(status: HealthStatus, kind: &'static str, reason: &str, message: String) -> Self {
+        let says = HealthCondition { kind, reason: reason.to_owned(), message: message.clone() };
         Self { status, message, conditions: vec![says] }
     }
 
     fn unknown(error: HealthError) -> Self {
-        Self::plain(Health::Unknown(error.0), "")
+        Self::plain(HealthStatus::Unknown(error.0), "")
     }
 }
 
@@ -129,14 +129,14 @@ const SCHEDULE_WINDOW: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// Names the field of the status that has the wrong type.
-pub fn compute(object: &Object, now: Time) -> Result<Report, HealthError> {
+pub fn compute(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
     if let Some(report) = generic(object)? {
         return Ok(report);
     }
     let Gvk { group, kind, .. } = object.gvk();
     match (group.as_str(), kind.as_str()) {
         ("", "Secret" | "ConfigMap") | ("batch", "CronJob") => {
-            Ok(Report::current("Resource is always ready"))
+            Ok(HealthReport::current("Resource is always ready"))
         }
         ("", "Service") => Ok(dependency::service(object)),
         ("", "PersistentVolumeClaim") => Ok(dependency::volume_claim(object)),
@@ -146,7 +146,7 @@ pub fn compute(object: &Object, now: Time) -> Result<Report, HealthError> {
         ("apps" | "extensions", "Deployment") => replicas::deployment(object),
         ("apps" | "extensions", "ReplicaSet") => replicas::replica_set(object),
         ("policy", "PodDisruptionBudget") => {
-            Ok(Report::current("AllowedDisruptions has been computed."))
+            Ok(HealthReport::current("AllowedDisruptions has been computed."))
         }
         ("batch", "Job") => job::running_is_enough(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => dependency::crd(object),
@@ -155,10 +155,13 @@ pub fn compute(object: &Object, now: Time) -> Result<Report, HealthError> {
 }
 
 /// The rules for every kind: deletion, an unobserved generation, `Reconciling` and `Stalled`.
-fn generic(object: &Object) -> Result<Option<Report>, HealthError> {
+fn generic(object: &Object) -> Result<Option<HealthReport>, HealthError> {
     let deleted = string_strict(object, &["metadata", "deletionTimestamp"])?;
     if deleted.is_some_and(|time| !time.is_empty()) {
-        return Ok(Some(Report::plain(Health::Terminating, "Resource scheduled for deletion")));
+        return Ok(Some(HealthReport::plain(
+            HealthStatus::Terminating,
+            "Resource scheduled for deletion",
+        )));
     }
     if let Some(generation) = integer_strict(object, &["metadata", "generation"])?
         && let Some(observed) = integer_strict(object, &["status", "observedGeneration"])?
@@ -168,25 +171,25 @@ fn generic(object: &Object) -> Result<Option<Report>, HealthError> {
         let text = format!(
             "{kind} generation is {generation}, but latest observed generation is {observed}"
         );
-        return Ok(Some(Report::in_progress("LatestGenerationNotObserved", text)));
+        return Ok(Some(HealthReport::in_progress("LatestGenerationNotObserved", text)));
     }
     let found = conditions(object)?;
     let report = found.iter().filter(|c| c.status == "True").find_map(|c| match c.kind {
-        "Reconciling" => Some(Report::in_progress(c.reason, c.message)),
-        "Stalled" => Some(Report::failed(c.reason, c.message)),
+        "Reconciling" => Some(HealthReport::in_progress(c.reason, c.message)),
+        "Stalled" => Some(HealthReport::failed(c.reason, c.message)),
         _ => None,
     });
     Ok(report)
 }
 
 /// The health of an object by its `Ready` condition; an object without one counts as healthy.
-fn by_ready(conditions: &[Condition<'_>]) -> Report {
+fn by_ready(conditions: &[StatusCondition<'_>]) -> HealthReport {
     let ready = conditions.iter().filter(|c| c.kind == "Ready").find_map(|c| match c.status {
-        "True" => Some(Report::current("Resource is Ready")),
-        "False" | "Unknown" => Some(Report::in_progress(c.reason, c.message)),
+        "True" => Some(HealthReport::current("Resource is Ready")),
+        "False" | "Unknown" => Some(HealthReport::in_progress(c.reason, c.message)),
         _ => None,
     });
-    ready.unwrap_or_else(|| Report::current("Resource is current"))
+    ready.unwrap_or_else(|| HealthReport::current("Resource is current"))
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 //! Source: `jsondiff` and `manager_apply` of fluxcd/pkg/ssa 0.76. Here: which objects a rule is for, and what it does to
 //! a comparison and to a manifest. Elsewhere: where rules come from (the program).
 
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
 use objects::{LabelSelector, Object};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::compare::has_drifted;
-use crate::takeover::{is_in, take_over_except};
+use crate::drift_comparison::has_drifted;
+use crate::field_takeover::{is_in, take_over_except};
 
 /// Which objects a rule is for; an empty field matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct IgnoreTarget {
 
 /// Why a rule cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RuleError {
+pub enum IgnoreRuleError {
     /// No regular expression.
     #[error("target.{field} is not a valid regular expression: {problem}")]
     Regexp {
@@ -58,18 +58,18 @@ pub enum RuleError {
 
 /// Rules that are ready for use.
 #[derive(Debug, Default)]
-pub struct Rules(Vec<Rule>);
+pub struct IgnoreRules(Vec<IgnoreRule>);
 
 #[derive(Debug)]
-struct Rule {
-    patterns: Vec<(SelectorField, Regexp)>,
+struct IgnoreRule {
+    patterns: Vec<(IgnoreSelectorField, GoRegexp)>,
     labels: Option<LabelSelector>,
     annotations: Option<LabelSelector>,
-    paths: Vec<Pointer>,
+    paths: Vec<JsonPointer>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum SelectorField {
+enum IgnoreSelectorField {
     Group,
     Version,
     Kind,
@@ -77,15 +77,15 @@ enum SelectorField {
     Namespace,
 }
 
-impl Rules {
+impl IgnoreRules {
     /// Rules from targets and the paths that each names.
     ///
     /// # Errors
     /// Names the part of a rule that cannot be read.
-    pub fn new(given: &[(IgnoreTarget, Vec<String>)]) -> Result<Self, RuleError> {
+    pub fn new(given: &[(IgnoreTarget, Vec<String>)]) -> Result<Self, IgnoreRuleError> {
         given
             .iter()
-            .map(|(target, paths)| Rule::new(target, paths))
+            .map(|(target, paths)| IgnoreRule::new(target, paths))
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -113,7 +113,7 @@ impl Rules {
         }
     }
 
-    fn paths<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a Pointer> {
+    fn paths<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a JsonPointer> {
         self.0.iter().filter(|rule| rule.is_for(object)).flat_map(|rule| &rule.paths)
     }
 
@@ -171,46 +171,46 @@ impl Rules {
     }
 }
 
-impl Rule {
-    fn new(target: &IgnoreTarget, paths: &[String]) -> Result<Self, RuleError> {
+impl IgnoreRule {
+    fn new(target: &IgnoreTarget, paths: &[String]) -> Result<Self, IgnoreRuleError> {
         let mut patterns = Vec::new();
         for (part, field, pattern) in [
-            (SelectorField::Group, "group", &target.group),
-            (SelectorField::Version, "version", &target.version),
-            (SelectorField::Kind, "kind", &target.kind),
-            (SelectorField::Name, "name", &target.name),
-            (SelectorField::Namespace, "namespace", &target.namespace),
+            (IgnoreSelectorField::Group, "group", &target.group),
+            (IgnoreSelectorField::Version, "version", &target.version),
+            (IgnoreSelectorField::Kind, "kind", &target.kind),
+            (IgnoreSelectorField::Name, "name", &target.name),
+            (IgnoreSelectorField::Namespace, "namespace", &target.namespace),
         ] {
             if pattern.is_empty() {
                 continue;
             }
-            let compiled = Regexp::new(&format!("^(?:{pattern})$"))
-                .map_err(|error| RuleError::Regexp { field, problem: error.to_string() })?;
+            let compiled = GoRegexp::new(&format!("^(?:{pattern})$"))
+                .map_err(|error| IgnoreRuleError::Regexp { field, problem: error.to_string() })?;
             patterns.push((part, compiled));
         }
         let selector = |field, text: &str| match text {
             "" => Ok(None),
             text => LabelSelector::parse(text)
                 .map(Some)
-                .map_err(|problem| RuleError::Selector { field, problem }),
+                .map_err(|problem| IgnoreRuleError::Selector { field, problem }),
         };
         Ok(Self {
             patterns,
             labels: selector("labelSelector", &target.labels)?,
             annotations: selector("annotationSelector", &target.annotations)?,
-            paths: paths.iter().map(|path| Pointer::parse(path)).collect::<Result<_, _>>()?,
+            paths: paths.iter().map(|path| JsonPointer::parse(path)).collect::<Result<_, _>>()?,
         })
     }
 
     fn is_for(&self, object: &Object) -> bool {
         let gvk = object.gvk();
-        let matches = |(part, pattern): &(SelectorField, Regexp)| {
+        let matches = |(part, pattern): &(IgnoreSelectorField, GoRegexp)| {
             pattern.is_match(match part {
-                SelectorField::Group => &gvk.group,
-                SelectorField::Version => &gvk.version,
-                SelectorField::Kind => &gvk.kind,
-                SelectorField::Name => object.name(),
-                SelectorField::Namespace => object.namespace(),
+                IgnoreSelectorField::Group => &gvk.group,
+                IgnoreSelectorField::Version => &gvk.version,
+                IgnoreSelectorField::Kind => &gvk.kind,
+                IgnoreSelectorField::Name => object.name(),
+                IgnoreSelectorField::Namespace => object.namespace(),
             })
         };
         self.patterns.iter().all(matches)
@@ -221,12 +221,12 @@ impl Rule {
 
 /// A JSON pointer (RFC 6901) to something within an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Pointer(Vec<String>);
+struct JsonPointer(Vec<String>);
 
-impl Pointer {
-    fn parse(text: &str) -> Result<Self, RuleError> {
+impl JsonPointer {
+    fn parse(text: &str) -> Result<Self, IgnoreRuleError> {
         let parts = text.strip_prefix('/').filter(|rest| !rest.is_empty());
-        let Some(parts) = parts else { return Err(RuleError::Pointer(text.to_owned())) };
+        let Some(parts) = parts else { return Err(IgnoreRuleError::Pointer(text.to_owned())) };
         Ok(Self(parts.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect()))
     }
 
@@ -240,10 +240,10 @@ impl Pointer {
     }
 
     /// The map or list that holds what is pointed at, and its name there.
-    fn holder<'a>(&self, fields: &'a mut Map<String, Value>) -> Option<(Holder<'a>, &str)> {
+    fn holder<'a>(&self, fields: &'a mut Map<String, Value>) -> Option<(JsonContainer<'a>, &str)> {
         let (last, parents) = self.0.split_last()?;
         let Some((first, between)) = parents.split_first() else {
-            return Some((Holder::Map(fields), last));
+            return Some((JsonContainer::Map(fields), last));
         };
         let holder =
             between.iter().try_fold(fields.get_mut(first)?, |value, part| match value {
@@ -252,18 +252,18 @@ impl Pointer {
                 _ => None,
             })?;
         match holder {
-            Value::Object(map) => Some((Holder::Map(map), last)),
-            Value::Array(items) => Some((Holder::List(items), last)),
+            Value::Object(map) => Some((JsonContainer::Map(map), last)),
+            Value::Array(items) => Some((JsonContainer::List(items), last)),
             _ => None,
         }
     }
 
     fn remove(&self, fields: &mut Map<String, Value>) {
         match self.holder(fields) {
-            Some((Holder::Map(map), name)) => {
+            Some((JsonContainer::Map(map), name)) => {
                 map.remove(name);
             }
-            Some((Holder::List(items), name)) => {
+            Some((JsonContainer::List(items), name)) => {
                 if let Some(at) = index(name).filter(|at| *at < items.len()) {
                     items.remove(at);
                 }
@@ -274,8 +274,10 @@ impl Pointer {
 
     fn replace(&self, fields: &mut Map<String, Value>, value: Value) {
         let place = match self.holder(fields) {
-            Some((Holder::Map(map), name)) => map.get_mut(name),
-            Some((Holder::List(items), name)) => index(name).and_then(|at| items.get_mut(at)),
+            Some((JsonContainer::Map(map), name)) => map.get_mut(name),
+            Some((JsonContainer::List(items), name)) => {
+                index(name).and_then(|at| items.get_mut(at))
+            }
             None => None,
         };
         if let Some(place) = place {
@@ -284,7 +286,7 @@ impl Pointer {
     }
 }
 
-enum Holder<'a> {
+enum JsonContainer<'a> {
     Map(&'a mut Map<String, Value>),
     List(&'a mut Vec<Value>),
 }
@@ -294,7 +296,7 @@ fn index(part: &str) -> Option<usize> {
 }
 
 /// Whether another field manager applied a field of a live object, according to its managed fields.
-fn is_applied_by_another(live: &Object, path: &Pointer, manager: &str) -> bool {
+fn is_applied_by_another(live: &Object, path: &JsonPointer, manager: &str) -> bool {
     let entries = live.meta("managedFields").and_then(Value::as_array);
     let applied: Vec<(&str, &Value)> = entries
         .into_iter()

@@ -10,9 +10,9 @@ use objects::{Object, ObjectId};
 ///
 /// The version is not part of an object's identity: an object applied in a newer version is the same entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Inventory(BTreeMap<ObjectId, String>);
+pub struct ObjectInventory(BTreeMap<ObjectId, String>);
 
-impl Inventory {
+impl ObjectInventory {
     /// Reads `status.inventory.entries` (`id`, `v`).
     ///
     /// The second value lists the ids that cannot be read.
@@ -32,7 +32,7 @@ impl Inventory {
     /// The entries as status holds them, in apply order as Flux writes them.
     pub fn entries(&self) -> Vec<(String, String)> {
         let mut all: Vec<_> = self.0.iter().collect();
-        all.sort_by(|a, b| crate::order::compare(a.0, b.0));
+        all.sort_by(|a, b| crate::apply_order::compare(a.0, b.0));
         all.into_iter().map(|(id, version)| (id.to_string(), version.clone())).collect()
     }
 
@@ -85,7 +85,7 @@ impl Inventory {
     }
 }
 
-impl FromIterator<(ObjectId, String)> for Inventory {
+impl FromIterator<(ObjectId, String)> for ObjectInventory {
     fn from_iter<I: IntoIterator<Item = (ObjectId, String)>>(entries: I) -> Self {
         Self(entries.into_iter().collect())
     }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn entries_come_back_in_apply_order_and_unreadable_ones_are_named() {
-        let (inventory, unreadable) = Inventory::from_entries(&[
+        let (inventory, unreadable) = ObjectInventory::from_entries(&[
             entry("shop_web_apps_Deployment", "v1"),
             entry("nonsense", "v1"),
             entry("shop_web__ConfigMap", "v1"),
@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn an_object_in_a_new_version_is_the_same_entry() {
-        let (old, _) = Inventory::from_entries(&[
+        let (old, _) = ObjectInventory::from_entries(&[
             entry("a_b_batch_CronJob", "v1beta1"),
             entry("a_c__Secret", "v1"),
         ]);
-        let (new, _) = Inventory::from_entries(&[entry("a_b_batch_CronJob", "v1")]);
+        let (new, _) = ObjectInventory::from_entries(&[entry("a_b_batch_CronJob", "v1")]);
         assert_eq!(old.minus(&new), [("a_c__Secret".parse().unwrap(), "v1".to_owned())]);
         assert!(new.minus(&old).is_empty() && !old.minus(&new).is_empty());
         let both = old.union(&new);

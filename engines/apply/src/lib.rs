@@ -1,43 +1,44 @@
 //! Decides what to write to a cluster, in which order, and what is healthy.
 //!
-//! Here: ownership and switches ([`meta`]), the inventory ([`inventory`]), order and stages ([`order`], [`mod@stages`]),
-//! drift ([`compare`], [`mod@fingerprint`], [`ignore`]), the objects that an audit lists ([`changes`]), foreign field
-//! managers ([`takeover`]), the form of manifests ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]),
-//! namespaces of cluster-scoped objects ([`scope`]), refusals ([`refusal`]), controllers that revert applied objects
-//! ([`field_conflict`]), health ([`health`]), and the plan of one run that follows from all of them ([`plan`]).
-//! Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
+//! Here: ownership and switches ([`managed_metadata`]), the inventory ([`inventory`]), order and stages
+//! ([`apply_order`], [`mod@stages`]), drift ([`drift_comparison`], [`mod@fingerprint`], [`ignore`]), the objects that
+//! an audit lists ([`object_changes`]), foreign field managers ([`field_takeover`]), the form of manifests
+//! ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects
+//! ([`cluster_scope`]), refusals ([`dry_run_refusal`]), controllers that revert applied objects ([`field_conflict`]),
+//! health ([`health`]), and the plan of one run that follows from all of them ([`plan`]). Elsewhere: what a verdict is
+//! (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
 
-pub mod changes;
-pub mod compare;
+pub mod apply_order;
+pub mod cluster_scope;
+pub mod drift_comparison;
+pub mod dry_run_refusal;
 pub mod field_conflict;
 mod field_path;
+mod field_takeover;
 pub mod fingerprint;
 pub mod health;
 pub mod ignore;
 pub mod inventory;
-pub mod mask;
-pub mod meta;
+pub mod managed_metadata;
 pub mod normalize;
-pub mod order;
+pub mod object_changes;
 pub mod plan;
-pub mod refusal;
 pub mod removed_fields;
-pub mod scope;
+pub mod secret_mask;
 pub mod stages;
-mod takeover;
 
-pub use compare::{Action, diff_paths, digest, has_drifted};
+pub(crate) use apply_order::prune_order;
+pub use drift_comparison::{Action, diff_paths, digest, has_drifted};
+pub use field_takeover::{take_over, take_over_from};
 pub use fingerprint::fingerprint;
-pub use health::{Health, Report};
-pub use inventory::Inventory;
-pub use mask::mask;
-pub use meta::{Ssa, Switches, is_owned, switches};
+pub use health::{HealthReport, HealthStatus};
+pub use inventory::ObjectInventory;
+pub use managed_metadata::{ObjectApplySwitches, ServerSideApplyPolicy, is_owned, switches};
 pub use normalize::normalize;
-pub(crate) use order::prune_order;
 pub use plan::{
-    Apply, ApplyDesiredState, ApplyObservedState, ApplyStep, DesiredHealth, FailedWait,
-    ObservedObject, SeenState,
+    ApplyDesiredState, ApplyObservedState, ApplyStep, DesiredHealth, FailedHealthWait,
+    KustomizationApplyPlan, LiveObjectState, ObservedObject,
 };
 pub use removed_fields::after_take_over;
-pub use stages::{DuplicateObject, Manifest, Stage, StageKind, stages};
-pub use takeover::{take_over, take_over_from};
+pub use secret_mask::mask;
+pub use stages::{ApplyStage, ApplyStageKind, DuplicateObject, ManifestToApply, stages};

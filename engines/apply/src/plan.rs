@@ -7,24 +7,25 @@
 //!                                                Shrink ─ Prune ─ Shrink ─ health ◄─┘
 //! ```
 //!
-//! Here: the desired state, the run, the steps, [`Apply`]. Waiting for health is in `plan/wait.rs`.
-//! Elsewhere: dry-runs, writes and status (the program), judging one object's health ([`crate::health`]).
+//! Here: the desired state, the run, the steps, [`KustomizationApplyPlan`]. Waiting for health is in
+//! `plan/health_wait.rs`. Elsewhere: dry-runs, writes and status (the program), judging one object's health
+//! ([`crate::health`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use objects::ObjectId;
-use reconcile::{ObjectKey, Outcome, PlanVerdict, ReconciledKind, Time, Wake, reason};
+use reconcile::{ObjectKey, PlanVerdict, ReconciledKind, RunOutcome, Time, WakeTrigger, reason};
 use sha2::{Digest, Sha256};
 
-use crate::health::Report;
-use crate::{Inventory, Stage, prune_order, refusal};
+use crate::health::HealthReport;
+use crate::{ApplyStage, ObjectInventory, dry_run_refusal, prune_order};
 
-mod wait;
+mod health_wait;
 
-pub(crate) use wait::stage_text;
-pub use wait::{AWAITING_TERMINATION, health_text, stage_reason};
-use wait::{Wait, node_of};
+pub(crate) use health_wait::stage_text;
+pub use health_wait::{AWAITING_TERMINATION, health_text, stage_reason};
+use health_wait::{HealthWaitState, node_of};
 
 /// Whose health a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub struct ApplyDesiredState {
     /// The Kustomization itself, for whose health it must not wait.
     pub own: ObjectId,
     /// What to apply, from [`crate::stages()`].
-    pub stages: Vec<Stage>,
+    pub stages: Vec<ApplyStage>,
     /// Whether a build without a single object is meant, rather than an accident.
     ///
     /// Deleting a Kustomization is a desired state without stages for which this is true.
@@ -75,7 +76,7 @@ pub struct ApplyObservedState {
     /// The time of the run.
     pub now: Time,
     /// `status.inventory`.
-    pub recorded: Inventory,
+    pub recorded: ObjectInventory,
     /// Objects of the stages observed, and those whose health is waited for.
     pub objects: BTreeMap<ObjectId, ObservedObject>,
     /// Recorded ids that need no deleting any more: not found, deletion accepted, no longer ours,
@@ -88,7 +89,7 @@ pub struct ApplyObservedState {
     /// Since when this revision has waited for the stage it is at; `None` before that.
     pub stage_waiting_since: Option<Time>,
     /// The wait of this revision and spec that failed last, until it is repeated.
-    pub failed_wait: Option<FailedWait>,
+    pub failed_wait: Option<FailedHealthWait>,
     /// This very build was applied to its end before, so what differs now is drift.
     pub is_correction: bool,
     /// Objects that another client changes again and again, with the message about it and when to run again.
@@ -97,7 +98,7 @@ pub struct ApplyObservedState {
 
 /// A wait for health that failed, and stays so until its objects are well or it is repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedWait {
+pub struct FailedHealthWait {
     /// The message about it.
     pub text: String,
     /// The objects that it was about.
@@ -110,14 +111,14 @@ pub struct FailedWait {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedObject {
     /// How it compares with its manifest.
-    pub state: SeenState,
+    pub state: LiveObjectState,
     /// Its health, if the plan waits for it.
-    pub health: Option<Report>,
+    pub health: Option<HealthReport>,
 }
 
 /// How a live object compares with its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SeenState {
+pub enum LiveObjectState {
     /// As it should be, or applied by this run. A change by another client after that is left to the next run, else two
     /// writers would keep a run from ever ending.
     InSync,
@@ -129,9 +130,10 @@ pub enum SeenState {
     MustBeRecreated,
     /// Excluded by annotation.
     Skipped,
-    /// A Job that expires ([`crate::meta::expires`]), was applied for this revision, and is no longer there.
+    /// A Job that expires ([`crate::managed_metadata::expires`]), was applied for this revision, and is no longer
+    /// there.
     Finished,
-    /// The API server refused the dry-run; the message is made by [`crate::refusal::describe`].
+    /// The API server refused the dry-run; the message is made by [`crate::dry_run_refusal::describe`].
     Refused(String),
     /// The CRD guard of the program refuses it, because it is incompatible with existing objects; with the message.
     Incompatible(String),
@@ -166,7 +168,7 @@ pub enum ApplyStep {
     /// Replaces the inventory in status; holds everything that may still be there.
     Shrink {
         /// What it becomes.
-        to: Inventory,
+        to: ObjectInventory,
     },
 }
 
@@ -178,9 +180,9 @@ pub enum ApplyStep {
 /// object that cannot be compared does not keep the drift of others.
 /// Nothing is deleted because something could not be computed.
 #[derive(Debug, Clone, Copy)]
-pub struct Apply;
+pub struct KustomizationApplyPlan;
 
-impl ReconciledKind for Apply {
+impl ReconciledKind for KustomizationApplyPlan {
     type DesiredState = ApplyDesiredState;
     type ObservedState = ApplyObservedState;
     type PlanStep = ApplyStep;
@@ -209,23 +211,23 @@ pub fn is_passed(desired: &ApplyDesiredState, observed: &ApplyObservedState, sta
 fn failed(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
-    why: reconcile::Reason,
+    why: reconcile::ConditionReason,
     text: String,
     on: BTreeSet<ObjectKey>,
 ) -> PlanVerdict<ApplyStep> {
-    let wake = Wake { at: Some(later(observed.now, desired.retry)), on };
-    PlanVerdict::Outcome(Outcome::Failed(why, text, wake))
+    let wake = WakeTrigger { at: Some(later(observed.now, desired.retry)), on };
+    PlanVerdict::Outcome(RunOutcome::Failed(why, text, wake))
 }
 
 /// A wait that failed, now or earlier.
 fn failed_wait(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
-    failed: FailedWait,
+    failed: FailedHealthWait,
 ) -> PlanVerdict<ApplyStep> {
     let until = failed.until.min(later(observed.now, desired.retry));
-    let wake = Wake { at: Some(until), on: failed.on };
-    PlanVerdict::Outcome(Outcome::Failed(reason::HEALTH_CHECK_FAILED, failed.text, wake))
+    let wake = WakeTrigger { at: Some(until), on: failed.on };
+    PlanVerdict::Outcome(RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, failed.text, wake))
 }
 
 fn later(time: Time, by: Duration) -> Time {
@@ -249,23 +251,26 @@ fn at_stage(
     let mut waited = Vec::new();
     for manifest in &stage.objects {
         let id = &manifest.id;
-        let state = observed.objects.get(id).map_or(&SeenState::Unmanaged, |seen| &seen.state);
+        let state =
+            observed.objects.get(id).map_or(&LiveObjectState::Unmanaged, |seen| &seen.state);
         match state {
-            SeenState::Unmanaged => unseen.push(id.subject()),
-            SeenState::Refused(text) => refused.push((id, text.as_str())),
-            SeenState::Incompatible(text) => {
+            LiveObjectState::Unmanaged => unseen.push(id.subject()),
+            LiveObjectState::Refused(text) => refused.push((id, text.as_str())),
+            LiveObjectState::Incompatible(text) => {
                 why = reason::CRD_INCOMPATIBLE;
                 refused.push((id, text.as_str()));
             }
-            SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated => {
+            LiveObjectState::Missing
+            | LiveObjectState::Differs
+            | LiveObjectState::MustBeRecreated => {
                 hash.update(format!("{id}\n{}\n", manifest.digest));
                 ids.push(id.clone());
             }
             // Differs(flux): what is excluded by annotation is not waited for in a stage either.
-            SeenState::Skipped | SeenState::Finished => {}
-            SeenState::InSync => waited.push(id),
+            LiveObjectState::Skipped | LiveObjectState::Finished => {}
+            LiveObjectState::InSync => waited.push(id),
         }
-        if *state == SeenState::MustBeRecreated {
+        if *state == LiveObjectState::MustBeRecreated {
             recreate.push(id.clone());
         }
         if !observed.recorded.contains(id) {
@@ -273,7 +278,7 @@ fn at_stage(
         }
     }
     if !refused.is_empty() && !observed.is_correction {
-        let text = refusal::together(&refused);
+        let text = dry_run_refusal::together(&refused);
         return Some(failed(desired, observed, why, text, BTreeSet::new()));
     }
     if !unseen.is_empty() {
@@ -300,14 +305,14 @@ fn at_stage(
         return None;
     }
     let since = observed.stage_waiting_since;
-    match wait::judge(&waited, desired, observed, since, desired.stage_timeout) {
-        Wait::Over => None,
-        Wait::On(wake) => {
+    match health_wait::judge(&waited, desired, observed, since, desired.stage_timeout) {
+        HealthWaitState::Over => None,
+        HealthWaitState::On(wake) => {
             let text = stage_text(stage, &desired.revision, desired.stage_timeout);
-            Some(PlanVerdict::Outcome(Outcome::Running(stage_reason(stage.kind), text, wake)))
+            Some(PlanVerdict::Outcome(RunOutcome::Running(stage_reason(stage.kind), text, wake)))
         }
         // Differs(flux): the reason there is ReconciliationFailed; but nothing failed to be applied.
-        Wait::Failed(wait) => Some(failed_wait(desired, observed, wait)),
+        HealthWaitState::Failed(wait) => Some(failed_wait(desired, observed, wait)),
     }
 }
 
@@ -317,18 +322,19 @@ fn clear_away(
     observed: &ApplyObservedState,
 ) -> Option<PlanVerdict<ApplyStep>> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
-    let wanted: Inventory = manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
+    let wanted: ObjectInventory =
+        manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
     let since = observed.waiting_since.unwrap_or(observed.now);
     let deadline = later(since, desired.timeout);
     // Parity(flux): a run that waits for deleted objects goes on after the timeout.
     let leaving = |id: &ObjectId| observed.leaving.contains(id) && !observed.gone.contains(id);
     let is_over =
         |id: &ObjectId| observed.gone.contains(id) || (leaving(id) && observed.now >= deadline);
-    let kept: Inventory = if desired.prune {
+    let kept: ObjectInventory = if desired.prune {
         let stale = observed.recorded.minus(&wanted).into_iter();
         stale.filter(|(id, _)| !is_over(id)).collect()
     } else {
-        Inventory::default()
+        ObjectInventory::default()
     };
     let mut steps = Vec::new();
     let due = prune_order(kept.ids().filter(|id| !leaving(id)).cloned());
@@ -350,8 +356,8 @@ fn clear_away(
     }
     let nodes = observed.leaving.iter().filter(|id| leaving(id)).map(node_of);
     let text = "Waiting for the termination of deleted objects".to_owned();
-    let wake = Wake::on(nodes).and_at(deadline);
-    Some(PlanVerdict::Outcome(Outcome::Running(AWAITING_TERMINATION, text, wake)))
+    let wake = WakeTrigger::on(nodes).and_at(deadline);
+    Some(PlanVerdict::Outcome(RunOutcome::Running(AWAITING_TERMINATION, text, wake)))
 }
 
 /// Drift that cannot be corrected: the objects that the API server refuses while everything else is as it should be.
@@ -363,16 +369,17 @@ fn uncorrected(
     let mut why = reason::RECONCILIATION_FAILED;
     let refused =
         manifests.filter_map(|manifest| match &observed.objects.get(&manifest.id)?.state {
-            SeenState::Refused(text) => Some((&manifest.id, text.as_str())),
-            SeenState::Incompatible(text) => {
+            LiveObjectState::Refused(text) => Some((&manifest.id, text.as_str())),
+            LiveObjectState::Incompatible(text) => {
                 why = reason::CRD_INCOMPATIBLE;
                 Some((&manifest.id, text.as_str()))
             }
             _ => None,
         });
     let refused: Vec<_> = refused.collect();
-    (!refused.is_empty())
-        .then(|| failed(desired, observed, why, refusal::together(&refused), BTreeSet::new()))
+    (!refused.is_empty()).then(|| {
+        failed(desired, observed, why, dry_run_refusal::together(&refused), BTreeSet::new())
+    })
 }
 
 /// Everything is applied: the outcome is settled, or failed while another client changes objects again and again.
@@ -383,12 +390,13 @@ fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVe
     let strings: Vec<&str> = contested.iter().map(|(text, _)| text.as_str()).collect();
     match contested.iter().map(|(_, at)| *at).min() {
         Some(at) => {
-            let outcome = Outcome::Failed(reason::CONTESTED, strings.join("\n"), Wake::at(at));
+            let outcome =
+                RunOutcome::Failed(reason::CONTESTED, strings.join("\n"), WakeTrigger::at(at));
             PlanVerdict::Outcome(outcome)
         }
         None => {
             let text = format!("Applied revision: {}", desired.revision);
-            PlanVerdict::Outcome(Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, text))
+            PlanVerdict::Outcome(RunOutcome::Settled(reason::RECONCILIATION_SUCCEEDED, text))
         }
     }
 }
@@ -402,8 +410,8 @@ fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVer
     let is_waited_for = |id: &&ObjectId| {
         let state = observed.objects.get(*id).map(|seen| &seen.state);
         let is_done = match state {
-            Some(SeenState::Finished) => true,
-            Some(SeenState::Skipped) => desired.health == DesiredHealth::All,
+            Some(LiveObjectState::Finished) => true,
+            Some(LiveObjectState::Skipped) => desired.health == DesiredHealth::All,
             _ => false,
         };
         !is_done && **id != desired.own
@@ -416,13 +424,13 @@ fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVer
             unique.into_iter().collect()
         }
     };
-    match wait::judge(&ids, desired, observed, observed.waiting_since, desired.timeout) {
-        Wait::Over => settled(desired, observed),
-        Wait::On(wake) => {
+    match health_wait::judge(&ids, desired, observed, observed.waiting_since, desired.timeout) {
+        HealthWaitState::Over => settled(desired, observed),
+        HealthWaitState::On(wake) => {
             let text = health_text(&desired.revision, desired.timeout);
-            PlanVerdict::Outcome(Outcome::Running(reason::PROGRESSING, text, wake))
+            PlanVerdict::Outcome(RunOutcome::Running(reason::PROGRESSING, text, wake))
         }
-        Wait::Failed(wait) => failed_wait(desired, observed, wait),
+        HealthWaitState::Failed(wait) => failed_wait(desired, observed, wait),
     }
 }
 

@@ -7,7 +7,7 @@ use objects::Object;
 use serde_json::{Map, Value};
 
 use crate::field_path::FieldPathPart;
-use crate::takeover::{entries_after, is_apply_of, removes};
+use crate::field_takeover::{entries_after, is_apply_of, removes};
 
 /// What an object becomes by the patch of a take-over and the apply after it; `dry` is what a dry-run of the apply
 /// alone makes of it. `None` if what is left is not an object.

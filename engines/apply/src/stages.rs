@@ -1,16 +1,17 @@
 //! The stages of an apply: what must be there before the rest can even be tried.
 //!
-//! Here: sorting manifests into stages. Elsewhere: order inside a stage ([`crate::order`]), going through them ([`crate::plan`]).
+//! Here: sorting manifests into stages. Elsewhere: order inside a stage ([`crate::apply_order`]), going through them
+//! ([`crate::plan`]).
 
 use std::collections::BTreeSet;
 
 use objects::{Object, ObjectId};
 
-use crate::{compare, order};
+use crate::{apply_order, drift_comparison};
 
 /// What a stage holds and whether the next one waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StageKind {
+pub enum ApplyStageKind {
     /// CustomResourceDefinitions, Namespaces and ClusterRoles: applied, then waited for.
     Crds,
     /// Kinds whose name ends in `Class`: applied, then waited for.
@@ -21,7 +22,7 @@ pub enum StageKind {
     Rest,
 }
 
-impl StageKind {
+impl ApplyStageKind {
     /// Whether the objects must be healthy before the next stage is observed.
     pub fn is_waited_for(self) -> bool {
         matches!(self, Self::Crds | Self::Classes)
@@ -30,7 +31,7 @@ impl StageKind {
 
 /// An object to apply, with properties of it that are needed again and again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Manifest {
+pub struct ManifestToApply {
     /// The object to apply.
     pub object: Object,
     /// Its id.
@@ -41,11 +42,11 @@ pub struct Manifest {
 
 /// Manifests that are tried together before any of them is written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stage {
+pub struct ApplyStage {
     /// What it holds.
-    pub kind: StageKind,
+    pub kind: ApplyStageKind,
     /// In the order in which they are applied.
-    pub objects: Vec<Manifest>,
+    pub objects: Vec<ManifestToApply>,
 }
 
 /// Two manifests for one object: applying both would make each run undo itself.
@@ -57,7 +58,7 @@ pub struct DuplicateObject {
 }
 
 /// The stage of an object; `custom` lists group and kind.
-pub fn stage_of(object: &Object, custom: &[(String, String)]) -> StageKind {
+pub fn stage_of(object: &Object, custom: &[(String, String)]) -> ApplyStageKind {
     let api = object.api_version();
     let kind = object.kind();
     let is = |wanted: &str| kind.eq_ignore_ascii_case(wanted);
@@ -65,16 +66,16 @@ pub fn stage_of(object: &Object, custom: &[(String, String)]) -> StageKind {
         || (is("Namespace") && api == "v1")
         || (is("ClusterRole") && api.starts_with("rbac.authorization.k8s.io/"));
     if defines {
-        return StageKind::Crds;
+        return ApplyStageKind::Crds;
     }
     if kind.ends_with("Class") {
-        return StageKind::Classes;
+        return ApplyStageKind::Classes;
     }
     let group = object.gvk().group;
     if custom.iter().any(|(g, k)| *g == group && k == kind) {
-        return StageKind::Custom;
+        return ApplyStageKind::Custom;
     }
-    StageKind::Rest
+    ApplyStageKind::Rest
 }
 
 /// Sorts manifests into stages, in the order in which they are applied; empty stages are left out.
@@ -84,8 +85,8 @@ pub fn stage_of(object: &Object, custom: &[(String, String)]) -> StageKind {
 pub fn stages(
     objects: Vec<Object>,
     custom: &[(String, String)],
-) -> Result<Vec<Stage>, DuplicateObject> {
-    let mut sorted: Vec<(StageKind, Manifest)> = Vec::with_capacity(objects.len());
+) -> Result<Vec<ApplyStage>, DuplicateObject> {
+    let mut sorted: Vec<(ApplyStageKind, ManifestToApply)> = Vec::with_capacity(objects.len());
     let mut seen = BTreeSet::new();
     for object in objects {
         let id = object.id();
@@ -93,15 +94,15 @@ pub fn stages(
             return Err(DuplicateObject { id });
         }
         let kind = stage_of(&object, custom);
-        let digest = compare::digest(&object);
-        sorted.push((kind, Manifest { object, id, digest }));
+        let digest = drift_comparison::digest(&object);
+        sorted.push((kind, ManifestToApply { object, id, digest }));
     }
-    sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| order::compare(&a.1.id, &b.1.id)));
-    let mut stages: Vec<Stage> = Vec::new();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| apply_order::compare(&a.1.id, &b.1.id)));
+    let mut stages: Vec<ApplyStage> = Vec::new();
     for (kind, manifest) in sorted {
         match stages.last_mut() {
             Some(stage) if stage.kind == kind => stage.objects.push(manifest),
-            _ => stages.push(Stage { kind, objects: vec![manifest] }),
+            _ => stages.push(ApplyStage { kind, objects: vec![manifest] }),
         }
     }
     Ok(stages)

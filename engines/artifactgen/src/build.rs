@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use golang::meter::{Allowance, Meter};
+use golang::work_meter::{WorkAllowance, WorkMeter};
 use tree::{FileTree, MemoryTree, TreeLimits};
 
 use crate::content_hash::{ContentHashError, content_hash};
@@ -13,7 +13,8 @@ use crate::copy::{CopyError, copy};
 use crate::spec::OutputArtifact;
 
 /// How much one generator may use up: about a minute, and 256 MiB of strings and extracted files.
-pub const BUILD_ALLOWANCE: Allowance = Allowance { steps: 20_000_000_000, bytes: 256 << 20 };
+pub const BUILD_ALLOWANCE: WorkAllowance =
+    WorkAllowance { steps: 20_000_000_000, bytes: 256 << 20 };
 
 /// The trees of sources by their aliases.
 pub type SourceTrees<'a> = BTreeMap<&'a str, &'a dyn FileTree>;
@@ -89,7 +90,7 @@ pub enum ArtifactBuildError {
 pub fn build(
     artifact: &OutputArtifact,
     inputs: &BuildInputs<'_>,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<ArtifactTree, ArtifactBuildError> {
     let mut builder = MemoryTree::builder(inputs.limits);
     for operation in &artifact.copy {

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use golang::meter::{Meter, WorkLimitExceeded};
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use tree::{FileKind, FileTree as _, MemoryTree, TreeError};
 
 /// The largest prime below 2^16.
@@ -31,7 +31,7 @@ pub enum ContentHashError {
 pub(crate) fn content_hash(
     name: &str,
     files: &MemoryTree,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<u32, ContentHashError> {
     let mut paths = Vec::new();
     for (path, metadata) in files.walk() {
@@ -96,7 +96,7 @@ impl Adler32 {
 
 #[cfg(test)]
 mod tests {
-    use golang::meter::{Allowance, Stop};
+    use golang::work_meter::{StopSignal, WorkAllowance};
 
     use super::*;
 
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_name_with_a_line_break_has_no_number() {
         let files = MemoryTree::from_files([("a\nb", "")]).unwrap();
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
         assert_eq!(content_hash("x", &files, &mut meter), Err(ContentHashError::LineBreak));
     }
 }

@@ -1,20 +1,20 @@
 //! One copy: from the tree of a source into the artifact that is being made.
 //!
 //! Here: which files of a source are copied, to which paths, and by which strategy: Overwrite, Merge or Extract.
-//! Elsewhere: reading the two ends (`copy_path.rs`), finding paths (`glob.rs`), leaving some out (`exclude.rs`), YAML
-//! (`merge.rs`).
+//! Elsewhere: reading the two ends (`copy_path.rs`), finding paths (`glob.rs`), leaving some out (`copy_exclude.rs`),
+//! YAML (`merge.rs`).
 //!
 //! Source of the semantics: source-watcher 2.2.3 `internal/builder`. Bodies are shared with the sources, never copied.
 
-use golang::meter::{Meter, WorkLimitExceeded};
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use tree::{
-    BuildError, Builder, FileKind, FileMetadata, FileTree, MemoryTree, RelPath, TreeError,
-    TreeLimits,
+    FileKind, FileMetadata, FileTree, MemoryTree, MemoryTreeBuilder, RelPath, TreeBuildError,
+    TreeError, TreeLimits,
 };
 
-use crate::copy_path::{self, CopyPathError, CopySource, Destination};
-use crate::doublestar::{MatchError, SyntaxCheck, is_match};
-use crate::exclude::Exclusion;
+use crate::copy_exclude::CopyExclusion;
+use crate::copy_path::{self, CopyDestination, CopyPathError, CopySource};
+use crate::doublestar::{PatternMatchError, PatternSyntaxCheck, is_match};
 use crate::glob::{self, GlobError};
 use crate::merge::{MergeError, merged};
 use crate::spec::{CopyOperation, CopyStrategy};
@@ -109,7 +109,7 @@ pub enum CopyError {
         /// Its place in the artifact.
         to: String,
         /// Why.
-        error: Box<PlaceError>,
+        error: Box<ArtifactPlacementError>,
     },
     /// One of several archives was not extracted.
     #[error("failed to extract tarball '{path}' to '{to}': {error}")]
@@ -119,11 +119,11 @@ pub enum CopyError {
         /// The folder in the artifact.
         to: String,
         /// Why.
-        error: Box<PlaceError>,
+        error: Box<ArtifactPlacementError>,
     },
     /// The only file, folder or archive was not copied.
     #[error(transparent)]
-    Place(Box<PlaceError>),
+    Place(Box<ArtifactPlacementError>),
     /// It costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
@@ -131,13 +131,13 @@ pub enum CopyError {
 
 /// Why something was not put into an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
+pub enum ArtifactPlacementError {
     /// A file or a limit is in the way of a folder that a file needs.
     #[error("failed to create destination directory: {0}")]
-    Parent(BuildError),
+    Parent(TreeBuildError),
     /// A file or folder is in the way, or a limit is reached.
     #[error(transparent)]
-    Entry(#[from] BuildError),
+    Entry(#[from] TreeBuildError),
     /// A source or an archive does not give what it lists.
     #[error("failed to read what is to be copied: {0}")]
     Read(#[from] TreeError),
@@ -150,7 +150,7 @@ pub enum PlaceError {
         /// The folder, in quotes.
         to: String,
         /// Why.
-        error: BuildError,
+        error: TreeBuildError,
     },
     /// An archive was not extracted.
     #[error("failed to extract tarball {path} to {to}: {reason}")]
@@ -168,7 +168,7 @@ pub enum PlaceError {
 }
 
 impl CopyError {
-    fn place(error: PlaceError) -> Self {
+    fn place(error: ArtifactPlacementError) -> Self {
         Self::Place(Box::new(error))
     }
 }
@@ -180,13 +180,13 @@ impl CopyError {
 pub(crate) fn copy(
     operation: &CopyOperation,
     inputs: &BuildInputs<'_>,
-    artifact: &mut Builder,
-    meter: &mut Meter,
+    artifact: &mut MemoryTreeBuilder,
+    meter: &mut WorkMeter,
 ) -> Result<(), CopyError> {
     let CopyOperation { from, to, .. } = operation;
     let source = CopySource::parse(from)
         .map_err(|problem| CopyError::Source { from: from.clone(), problem })?;
-    let destination = Destination::parse(to)
+    let destination = CopyDestination::parse(to)
         .map_err(|problem| CopyError::Destination { to: to.clone(), problem })?;
     let unknown = || CopyError::UnknownAlias(source.alias.to_owned());
     let tree = *inputs.sources.get(source.alias).ok_or_else(unknown)?;
@@ -208,15 +208,15 @@ pub(crate) fn copy(
     }
 }
 
-fn check_exclude(pattern: &str, meter: &mut Meter) -> Result<(), CopyError> {
+fn check_exclude(pattern: &str, meter: &mut WorkMeter) -> Result<(), CopyError> {
     copy_path::check_pattern(pattern).map_err(|problem| CopyError::CostlyExclude {
         pattern: pattern.chars().take(copy_path::MAX_PATTERN_BYTES).collect(),
         problem,
     })?;
-    match is_match(pattern, ".", SyntaxCheck::WholePattern, meter) {
+    match is_match(pattern, ".", PatternSyntaxCheck::WholePattern, meter) {
         Ok(_) => Ok(()),
-        Err(MatchError::Malformed) => Err(CopyError::Exclude(pattern.to_owned())),
-        Err(MatchError::Work(error)) => Err(error.into()),
+        Err(PatternMatchError::Malformed) => Err(CopyError::Exclude(pattern.to_owned())),
+        Err(PatternMatchError::Work(error)) => Err(error.into()),
     }
 }
 
@@ -230,11 +230,11 @@ fn is_tarball(path: &RelPath) -> bool {
 struct PreparedCopy<'a> {
     strategy: CopyStrategy,
     tree: &'a dyn FileTree,
-    destination: Destination<'a>,
+    destination: CopyDestination<'a>,
     tarballs: &'a dyn TarballReader,
     limits: TreeLimits,
-    artifact: &'a mut Builder,
-    meter: &'a mut Meter,
+    artifact: &'a mut MemoryTreeBuilder,
+    meter: &'a mut WorkMeter,
 }
 
 impl PreparedCopy<'_> {
@@ -256,7 +256,7 @@ impl PreparedCopy<'_> {
         if found.is_empty() {
             return Err(CopyError::NoMatch { pattern: pattern.to_owned(), alias: alias() });
         }
-        let exclusion = Exclusion::new(exclude, source.folder());
+        let exclusion = CopyExclusion::new(exclude, source.folder());
         let mut wanted = Vec::new();
         for path in found {
             if !path.is_root() && !exclusion.excludes(&path, self.meter)? {
@@ -291,7 +291,11 @@ impl PreparedCopy<'_> {
         Ok(())
     }
 
-    fn place_of_match(&self, pattern: &str, path: &RelPath) -> Result<RelPath, PlaceError> {
+    fn place_of_match(
+        &self,
+        pattern: &str,
+        path: &RelPath,
+    ) -> Result<RelPath, ArtifactPlacementError> {
         let inner = pattern
             .strip_suffix("/**")
             .and_then(|folder| path.as_str().strip_prefix(folder)?.strip_prefix('/'));
@@ -299,8 +303,11 @@ impl PreparedCopy<'_> {
     }
 
     /// A path below the destination.
-    fn below(&self, path: &str) -> Result<RelPath, PlaceError> {
-        self.destination.path.join(path).map_err(|error| PlaceError::Entry(error.into()))
+    fn below(&self, path: &str) -> Result<RelPath, ArtifactPlacementError> {
+        self.destination
+            .path
+            .join(path)
+            .map_err(|error| ArtifactPlacementError::Entry(error.into()))
     }
 
     /// Copies one file, or a folder with its name, as `cp -r` does.
@@ -309,7 +316,7 @@ impl PreparedCopy<'_> {
         let unreachable = |reason: String| CopyError::Unreachable { path: text.clone(), reason };
         let path = RelPath::parse(&text).map_err(|error| {
             unreachable(match error {
-                tree::PathError::Absolute(_) | tree::PathError::Leaves { .. } => {
+                tree::RelPathError::Absolute(_) | tree::RelPathError::Leaves { .. } => {
                     "path escapes from parent".to_owned()
                 }
                 error => error.to_string(),
@@ -320,7 +327,7 @@ impl PreparedCopy<'_> {
                 if self.strategy == CopyStrategy::Extract {
                     return Err(CopyError::FolderAsArchive(text));
                 }
-                let exclusion = Exclusion::new(exclude, Some(path.clone()));
+                let exclusion = CopyExclusion::new(exclude, Some(path.clone()));
                 let to = self.below(path.name().unwrap_or_default()).map_err(CopyError::place)?;
                 self.copy_to(&path, &to, &exclusion).map_err(CopyError::place)
             }
@@ -339,7 +346,7 @@ impl PreparedCopy<'_> {
     }
 
     fn single_file(&mut self, path: &RelPath, exclude: &[String]) -> Result<(), CopyError> {
-        let exclusion = Exclusion::new(exclude, None);
+        let exclusion = CopyExclusion::new(exclude, None);
         if exclusion.excludes(path, self.meter)? {
             return Ok(());
         }
@@ -363,8 +370,8 @@ impl PreparedCopy<'_> {
         &mut self,
         path: &RelPath,
         to: &RelPath,
-        exclusion: &Exclusion<'_>,
-    ) -> Result<(), PlaceError> {
+        exclusion: &CopyExclusion<'_>,
+    ) -> Result<(), ArtifactPlacementError> {
         match self.tree.entry(path) {
             Some(FileMetadata::File { executable, .. }) => {
                 if self.strategy == CopyStrategy::Merge && self.artifact.entry(to).is_some() {
@@ -381,20 +388,20 @@ impl PreparedCopy<'_> {
         &mut self,
         folder: &RelPath,
         to: &RelPath,
-        exclusion: &Exclusion<'_>,
-    ) -> Result<(), PlaceError> {
+        exclusion: &CopyExclusion<'_>,
+    ) -> Result<(), ArtifactPlacementError> {
         self.place_folder(to)?;
         let mut waiting = vec![folder.clone()];
         while let Some(path) = waiting.pop() {
             let mut folders = Vec::new();
             for (name, kind) in self.tree.list(&path)? {
                 self.meter.steps(STEPS_PER_ENTRY)?;
-                let path = path.join(&name).map_err(BuildError::from)?;
+                let path = path.join(&name).map_err(TreeBuildError::from)?;
                 if exclusion.excludes(&path, self.meter)? {
                     continue;
                 }
                 let inner = path.strip_prefix(folder).unwrap_or_default();
-                let to = to.join(inner.as_str()).map_err(BuildError::from)?;
+                let to = to.join(inner.as_str()).map_err(TreeBuildError::from)?;
                 match kind {
                     FileKind::Dir => {
                         self.place_folder(&to)?;
@@ -415,7 +422,7 @@ impl PreparedCopy<'_> {
     }
 
     /// Parity(flux): a file in the place of a folder is not an error until something goes into the folder.
-    fn place_folder(&mut self, to: &RelPath) -> Result<(), PlaceError> {
+    fn place_folder(&mut self, to: &RelPath) -> Result<(), ArtifactPlacementError> {
         self.meter.steps(STEPS_PER_ENTRY)?;
         match self.artifact.entry(to) {
             Some(FileMetadata::File { .. }) => Ok(()),
@@ -428,22 +435,22 @@ impl PreparedCopy<'_> {
         path: &RelPath,
         to: &RelPath,
         executable: bool,
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), ArtifactPlacementError> {
         self.meter.steps(STEPS_PER_ENTRY)?;
         let body = self.tree.read(path)?;
         self.artifact.file(to, body, executable).map_err(|error| {
             // Parity(flux): a file in the place of the folder itself is noticed by the file that goes into it.
             let parent = to.parent();
             match &error {
-                BuildError::NotDirectory(file) if Some(file) != parent.as_ref() => {
-                    PlaceError::Parent(error)
+                TreeBuildError::NotDirectory(file) if Some(file) != parent.as_ref() => {
+                    ArtifactPlacementError::Parent(error)
                 }
-                _ => PlaceError::Entry(error),
+                _ => ArtifactPlacementError::Entry(error),
             }
         })
     }
 
-    fn merge_to(&mut self, path: &RelPath, to: &RelPath) -> Result<(), PlaceError> {
+    fn merge_to(&mut self, path: &RelPath, to: &RelPath) -> Result<(), ArtifactPlacementError> {
         let overlay = self.tree.read(path).map_err(|error| unreadable(&error))?;
         let base = self.artifact.read(to).map_err(|error| unreadable(&error))?;
         let executable =
@@ -453,13 +460,17 @@ impl PreparedCopy<'_> {
     }
 
     /// Puts what is in an archive into the destination.
-    fn extract(&mut self, path: &RelPath) -> Result<(), PlaceError> {
+    fn extract(&mut self, path: &RelPath) -> Result<(), ArtifactPlacementError> {
         let folder = self.destination.path.clone();
         let to = || quoted(self.destination.text);
         self.meter.steps(STEPS_PER_ENTRY)?;
-        let no_folder = |error| PlaceError::ArchiveFolder { to: to(), error };
+        let no_folder = |error| ArtifactPlacementError::ArchiveFolder { to: to(), error };
         self.artifact.dir(&folder).map_err(no_folder)?;
-        let failed = |reason| PlaceError::Archive { path: quoted(path.as_str()), to: to(), reason };
+        let failed = |reason| ArtifactPlacementError::Archive {
+            path: quoted(path.as_str()),
+            to: to(),
+            reason,
+        };
         let tarball = self.tree.read(path);
         let tarball =
             tarball.map_err(|error| failed(format!("requires gzip-compressed body: {error}")))?;
@@ -484,9 +495,9 @@ fn place_extracted(
     path: &RelPath,
     metadata: FileMetadata,
     folder: &RelPath,
-    artifact: &mut Builder,
-) -> Result<(), PlaceError> {
-    let to = folder.join(path.as_str()).map_err(BuildError::from)?;
+    artifact: &mut MemoryTreeBuilder,
+) -> Result<(), ArtifactPlacementError> {
+    let to = folder.join(path.as_str()).map_err(TreeBuildError::from)?;
     let FileMetadata::File { executable, .. } = metadata else { return Ok(artifact.dir(&to)?) };
     // Parity(flux): a file that is overwritten keeps its mode.
     let executable = match artifact.entry(&to) {
@@ -498,6 +509,6 @@ fn place_extracted(
 }
 
 /// The error of a merge that finds a folder where it needs a file.
-fn unreadable(error: &TreeError) -> PlaceError {
-    PlaceError::Merge(MergeError::Read(error.to_string()))
+fn unreadable(error: &TreeError) -> ArtifactPlacementError {
+    ArtifactPlacementError::Merge(MergeError::Read(error.to_string()))
 }

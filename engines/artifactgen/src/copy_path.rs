@@ -3,7 +3,7 @@
 //! Here: reading both, and what is refused before anything is copied. Elsewhere: what a pattern finds (`glob.rs`), copying
 //! (`copy.rs`).
 
-use tree::{PathError, RelPath};
+use tree::{RelPath, RelPathError};
 
 /// The most commas in the groups of a pattern: each may double the work of matching.
 pub(crate) const MAX_ALTERNATIVES: usize = 20;
@@ -42,7 +42,7 @@ pub enum CopyPathError {
     Climbs,
     /// A destination that no file can have.
     #[error(transparent)]
-    Path(#[from] PathError),
+    Path(#[from] RelPathError),
 }
 
 /// Where a copy takes its files from.
@@ -103,7 +103,7 @@ fn has_wildcard(text: &str) -> bool {
 
 /// Where a copy puts its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Destination<'a> {
+pub(crate) struct CopyDestination<'a> {
     /// As messages name it.
     pub(crate) text: &'a str,
     pub(crate) path: RelPath,
@@ -111,16 +111,18 @@ pub(crate) struct Destination<'a> {
     pub(crate) is_folder: bool,
 }
 
-impl<'a> Destination<'a> {
+impl<'a> CopyDestination<'a> {
     pub(crate) fn parse(to: &'a str) -> Result<Self, CopyPathError> {
         let path = to.strip_prefix(ARTIFACT).ok_or(CopyPathError::NoArtifact)?;
         let text = if path.is_empty() { "." } else { path };
         let parsed = match RelPath::parse(text) {
             Ok(parsed) => parsed,
-            Err(PathError::Absolute(_) | PathError::Leaves { .. }) => {
+            Err(RelPathError::Absolute(_) | RelPathError::Leaves { .. }) => {
                 return Err(CopyPathError::Outside);
             }
-            Err(error @ (PathError::Nul(_) | PathError::TooLong(_))) => return Err(error.into()),
+            Err(error @ (RelPathError::Nul(_) | RelPathError::TooLong(_))) => {
+                return Err(error.into());
+            }
         };
         if text.split('/').any(|part| part == "..") {
             return Err(CopyPathError::Climbs);
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_destination_stays_in_the_artifact() {
-        let parse = Destination::parse;
+        let parse = CopyDestination::parse;
         let path = |to| parse(to).map(|it| (it.path.to_string(), it.is_folder));
         assert_eq!(path("@artifact/"), Ok((".".to_owned(), true)));
         assert_eq!(path("@artifact/./x//y"), Ok(("x/y".to_owned(), false)));

@@ -1,23 +1,23 @@
 //! Patterns with `**`, `{a,b}` and classes, as the doublestar library matches them with paths.
 //!
 //! Here: matching one path, and whether a pattern is well-formed. Elsewhere: finding the paths of a tree (`glob.rs`), which
-//! paths are excluded (`exclude.rs`).
+//! paths are excluded (`copy_exclude.rs`).
 //!
 //! Source of the semantics: github.com/bmatcuk/doublestar/v4 4.10.0, oddities included: `**` counts at the beginning of an
 //! alternative, `[!x]` and `[^x]` both negate, and a class that does not match need not end.
 
-use golang::meter::{Meter, WorkLimitExceeded};
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 
 /// Why a pattern was not matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MatchError {
+pub(crate) enum PatternMatchError {
     /// It is malformed, as far as it was read.
     Malformed,
     /// It costs more than the meter allows.
     Work(WorkLimitExceeded),
 }
 
-impl From<WorkLimitExceeded> for MatchError {
+impl From<WorkLimitExceeded> for PatternMatchError {
     fn from(error: WorkLimitExceeded) -> Self {
         Self::Work(error)
     }
@@ -25,7 +25,7 @@ impl From<WorkLimitExceeded> for MatchError {
 
 /// How much of a pattern has to be well-formed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SyntaxCheck {
+pub(crate) enum PatternSyntaxCheck {
     /// A mismatch examines the rest of the pattern, too, and a malformed one is an error.
     WholePattern,
     /// A mismatch ends the examination: what is malformed behind it is not noticed.
@@ -39,11 +39,11 @@ pub(crate) enum SyntaxCheck {
 pub(crate) fn is_match(
     pattern: &str,
     path: &str,
-    check: SyntaxCheck,
-    meter: &mut Meter,
-) -> Result<bool, MatchError> {
+    check: PatternSyntaxCheck,
+    meter: &mut WorkMeter,
+) -> Result<bool, PatternMatchError> {
     meter.steps(pattern.len() as u64)?;
-    let mut attempts = vec![Attempt {
+    let mut attempts = vec![PatternMatchAttempt {
         pattern: pattern.to_owned(),
         pattern_at: 0,
         path_at: 0,
@@ -52,10 +52,10 @@ pub(crate) fn is_match(
     }];
     while let Some(attempt) = attempts.pop() {
         match attempt.run(path, check, meter)? {
-            AttemptResult::Match => return Ok(true),
-            AttemptResult::Mismatch => {}
+            PatternMatchAttemptResult::Match => return Ok(true),
+            PatternMatchAttemptResult::Mismatch => {}
             // The first alternative is tried first.
-            AttemptResult::Alternatives(alternatives) => {
+            PatternMatchAttemptResult::Alternatives(alternatives) => {
                 attempts.extend(alternatives.into_iter().rev());
             }
         }
@@ -160,52 +160,52 @@ fn alternatives(pattern: &str, open: usize) -> Option<Vec<String>> {
 
 /// A place to which matching goes back when it fails later.
 #[derive(Debug, Clone, Copy)]
-struct Backtrack {
+struct BacktrackPoint {
     pattern_at: usize,
     path_at: usize,
 }
 
-/// A pattern whose groups before [`Attempt::pattern_at`] are decided.
+/// A pattern whose groups before [`PatternMatchAttempt::pattern_at`] are decided.
 #[derive(Debug, Clone)]
-struct Attempt {
+struct PatternMatchAttempt {
     pattern: String,
     pattern_at: usize,
     path_at: usize,
-    star: Option<Backtrack>,
-    double_star: Option<Backtrack>,
+    star: Option<BacktrackPoint>,
+    double_star: Option<BacktrackPoint>,
 }
 
-enum AttemptResult {
+enum PatternMatchAttemptResult {
     Match,
     Mismatch,
     /// One of these has to match.
-    Alternatives(Vec<Attempt>),
+    Alternatives(Vec<PatternMatchAttempt>),
 }
 
 /// The result of matching a part of a pattern with the path.
-enum PartResult {
+enum PatternPartResult {
     /// It matches; the next part follows.
     Next,
     /// It does not match; something before it may match otherwise.
     Stuck,
     /// The whole attempt is decided.
-    Decided(AttemptResult),
+    Decided(PatternMatchAttemptResult),
 }
 
-impl Attempt {
+impl PatternMatchAttempt {
     fn run(
         mut self,
         path: &str,
-        check: SyntaxCheck,
-        meter: &mut Meter,
-    ) -> Result<AttemptResult, MatchError> {
+        check: PatternSyntaxCheck,
+        meter: &mut WorkMeter,
+    ) -> Result<PatternMatchAttemptResult, PatternMatchError> {
         let mut is_segment_start = true;
         while self.path_at < path.len() {
             meter.steps(1)?;
             match self.part(path, &mut is_segment_start, meter)? {
-                PartResult::Next => continue,
-                PartResult::Decided(result) => return Ok(result),
-                PartResult::Stuck => {}
+                PatternPartResult::Next => continue,
+                PatternPartResult::Decided(result) => return Ok(result),
+                PatternPartResult::Stuck => {}
             }
             if self.go_back_to_star(path) {
                 is_segment_start = false;
@@ -216,15 +216,15 @@ impl Attempt {
                 continue;
             }
             let rest = self.pattern.get(self.pattern_at..).unwrap_or_default();
-            if check == SyntaxCheck::WholePattern && !is_well_formed(rest) {
-                return Err(MatchError::Malformed);
+            if check == PatternSyntaxCheck::WholePattern && !is_well_formed(rest) {
+                return Err(PatternMatchError::Malformed);
             }
-            return Ok(AttemptResult::Mismatch);
+            return Ok(PatternMatchAttemptResult::Mismatch);
         }
         let rest = self.pattern.get(self.pattern_at..).unwrap_or_default();
         Ok(match matches_nothing(rest, check, meter)? {
-            true => AttemptResult::Match,
-            false => AttemptResult::Mismatch,
+            true => PatternMatchAttemptResult::Match,
+            false => PatternMatchAttemptResult::Mismatch,
         })
     }
 
@@ -243,20 +243,20 @@ impl Attempt {
         &mut self,
         path: &str,
         is_segment_start: &mut bool,
-        meter: &mut Meter,
-    ) -> Result<PartResult, MatchError> {
+        meter: &mut WorkMeter,
+    ) -> Result<PatternPartResult, PatternMatchError> {
         let (wanted, length) = character(path, self.path_at);
-        let Some(first) = self.byte() else { return Ok(PartResult::Stuck) };
+        let Some(first) = self.byte() else { return Ok(PatternPartResult::Stuck) };
         match first {
             b'*' => Ok(self.star(is_segment_start)),
             b'?' => {
                 *is_segment_start = false;
                 if wanted == '/' {
-                    return Ok(PartResult::Stuck);
+                    return Ok(PatternPartResult::Stuck);
                 }
                 self.pattern_at += 1;
                 self.path_at += length;
-                Ok(PartResult::Next)
+                Ok(PatternPartResult::Next)
             }
             b'[' => {
                 *is_segment_start = false;
@@ -268,17 +268,17 @@ impl Attempt {
             b'{' => {
                 meter.steps(self.pattern.len() as u64)?;
                 let all = alternatives(&self.pattern, self.pattern_at);
-                let all = all.ok_or(MatchError::Malformed)?;
+                let all = all.ok_or(PatternMatchError::Malformed)?;
                 meter.steps(all.iter().map(|it| it.len() as u64).sum())?;
                 let with = |pattern| Self { pattern, ..self.clone() };
                 let all = all.into_iter().map(with).collect();
-                Ok(PartResult::Decided(AttemptResult::Alternatives(all)))
+                Ok(PatternPartResult::Decided(PatternMatchAttemptResult::Alternatives(all)))
             }
             _ => {
                 if first == b'\\' {
                     self.pattern_at += 1;
                     if self.byte().is_none() {
-                        return Err(MatchError::Malformed);
+                        return Err(PatternMatchError::Malformed);
                     }
                 }
                 let (literal, literal_length) = character(&self.pattern, self.pattern_at);
@@ -288,27 +288,29 @@ impl Attempt {
                     if before == Some(&b'\\') {
                         self.pattern_at -= 1;
                     }
-                    return Ok(PartResult::Stuck);
+                    return Ok(PatternPartResult::Stuck);
                 }
                 self.pattern_at += literal_length;
                 self.path_at += length;
                 *is_segment_start = literal == '/';
-                Ok(PartResult::Next)
+                Ok(PatternPartResult::Next)
             }
         }
     }
 
-    fn star(&mut self, is_segment_start: &mut bool) -> PartResult {
+    fn star(&mut self, is_segment_start: &mut bool) -> PatternPartResult {
         self.pattern_at += 1;
         if self.byte() == Some(b'*') {
             self.pattern_at += 1;
             match self.byte() {
-                None if *is_segment_start => return PartResult::Decided(AttemptResult::Match),
+                None if *is_segment_start => {
+                    return PatternPartResult::Decided(PatternMatchAttemptResult::Match);
+                }
                 Some(b'/') if *is_segment_start => {
                     self.pattern_at += 1;
                     self.double_star = Some(self.here());
                     self.star = None;
-                    return PartResult::Next;
+                    return PatternPartResult::Next;
                 }
                 // Anywhere else it is a single star.
                 None | Some(_) => {}
@@ -316,27 +318,31 @@ impl Attempt {
         }
         *is_segment_start = false;
         self.star = Some(self.here());
-        PartResult::Next
+        PatternPartResult::Next
     }
 
-    fn here(&self) -> Backtrack {
-        Backtrack { pattern_at: self.pattern_at, path_at: self.path_at }
+    fn here(&self) -> BacktrackPoint {
+        BacktrackPoint { pattern_at: self.pattern_at, path_at: self.path_at }
     }
 
-    fn class(&mut self, wanted: char, length: usize) -> Result<PartResult, MatchError> {
+    fn class(
+        &mut self,
+        wanted: char,
+        length: usize,
+    ) -> Result<PatternPartResult, PatternMatchError> {
         self.pattern_at += 1;
         let is_negated = matches!(self.byte(), Some(b'!' | b'^'));
         if is_negated {
             self.pattern_at += 1;
         }
         if matches!(self.byte(), None | Some(b']')) {
-            return Err(MatchError::Malformed);
+            return Err(PatternMatchError::Malformed);
         }
         let is_in = self.is_in_class(wanted);
         if is_in == is_negated {
             return match self.byte() {
-                Some(_) => Ok(PartResult::Stuck),
-                None => Err(MatchError::Malformed),
+                Some(_) => Ok(PatternPartResult::Stuck),
+                None => Err(PatternMatchError::Malformed),
             };
         }
         let mut rest = self.pattern.bytes().enumerate().skip(self.pattern_at);
@@ -346,12 +352,12 @@ impl Attempt {
                 b']' => {
                     self.pattern_at = at + 1;
                     self.path_at += length;
-                    return Ok(PartResult::Next);
+                    return Ok(PatternPartResult::Next);
                 }
                 _ => {}
             }
         }
-        Err(MatchError::Malformed)
+        Err(PatternMatchError::Malformed)
     }
 
     /// Reads a class up to the character that is wanted, or to its end.
@@ -400,7 +406,7 @@ impl Attempt {
     fn go_back_to_double_star(
         &mut self,
         path: &str,
-        meter: &mut Meter,
+        meter: &mut WorkMeter,
     ) -> Result<bool, WorkLimitExceeded> {
         let Some(double_star) = &mut self.double_star else { return Ok(false) };
         let rest = path.get(double_star.path_at..).unwrap_or_default();
@@ -423,9 +429,9 @@ fn character(text: &str, at: usize) -> (char, usize) {
 /// Whether a pattern matches an empty text. `a/**` matches `a`, since that may be a folder.
 fn matches_nothing(
     pattern: &str,
-    check: SyntaxCheck,
-    meter: &mut Meter,
-) -> Result<bool, MatchError> {
+    check: PatternSyntaxCheck,
+    meter: &mut WorkMeter,
+) -> Result<bool, PatternMatchError> {
     let mut waiting = vec![pattern.to_owned()];
     while let Some(pattern) = waiting.pop() {
         meter.steps(1 + pattern.len() as u64)?;
@@ -433,10 +439,10 @@ fn matches_nothing(
             return Ok(true);
         }
         if pattern.starts_with('{') {
-            let all = alternatives(&pattern, 0).ok_or(MatchError::Malformed)?;
+            let all = alternatives(&pattern, 0).ok_or(PatternMatchError::Malformed)?;
             waiting.extend(all.into_iter().rev());
-        } else if check == SyntaxCheck::WholePattern && !is_well_formed(&pattern) {
-            return Err(MatchError::Malformed);
+        } else if check == PatternSyntaxCheck::WholePattern && !is_well_formed(&pattern) {
+            return Err(PatternMatchError::Malformed);
         }
     }
     Ok(false)
@@ -444,17 +450,17 @@ fn matches_nothing(
 
 #[cfg(test)]
 mod tests {
-    use golang::meter::{Allowance, Stop};
+    use golang::work_meter::{StopSignal, WorkAllowance};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn meter() -> Meter {
-        Meter::new(Allowance { steps: 10_000_000, bytes: 0 }, Stop::default())
+    fn meter() -> WorkMeter {
+        WorkMeter::new(WorkAllowance { steps: 10_000_000, bytes: 0 }, StopSignal::default())
     }
 
     fn matches(pattern: &str, path: &str) -> bool {
-        is_match(pattern, path, SyntaxCheck::PartThatWasRead, &mut meter()).unwrap()
+        is_match(pattern, path, PatternSyntaxCheck::PartThatWasRead, &mut meter()).unwrap()
     }
 
     #[test]
@@ -504,9 +510,9 @@ mod tests {
     #[test]
     fn what_is_malformed_is_found_where_it_is_read() {
         let validated =
-            |pattern: &str| is_match(pattern, ".", SyntaxCheck::WholePattern, &mut meter());
+            |pattern: &str| is_match(pattern, ".", PatternSyntaxCheck::WholePattern, &mut meter());
         for pattern in ["[", "a][", "[]", "{a", "a}", r"\", ".{", "[a-"] {
-            assert_eq!(validated(pattern), Err(MatchError::Malformed), "{pattern}");
+            assert_eq!(validated(pattern), Err(PatternMatchError::Malformed), "{pattern}");
             assert!(!is_well_formed(pattern), "{pattern}");
         }
         // Parity(doublestar): a match ends the examination.
@@ -518,9 +524,11 @@ mod tests {
     #[test]
     fn groups_that_multiply_the_work_end_with_an_error() {
         let pattern = "{a,aa}".repeat(20);
-        let mut meter = Meter::new(Allowance { steps: 100_000, bytes: 0 }, Stop::default());
-        let answer = is_match(&pattern, &"a".repeat(60), SyntaxCheck::PartThatWasRead, &mut meter);
-        assert_eq!(answer, Err(MatchError::Work(WorkLimitExceeded::Steps(100_000))));
+        let mut meter =
+            WorkMeter::new(WorkAllowance { steps: 100_000, bytes: 0 }, StopSignal::default());
+        let answer =
+            is_match(&pattern, &"a".repeat(60), PatternSyntaxCheck::PartThatWasRead, &mut meter);
+        assert_eq!(answer, Err(PatternMatchError::Work(WorkLimitExceeded::Steps(100_000))));
         // Groups without alternatives cost no stack.
         assert!(matches(&"{a}".repeat(1_000), &"a".repeat(1_000)));
         assert!(matches(&("{".repeat(1_000) + "a" + &"}".repeat(1_000)), "a"));
@@ -529,9 +537,10 @@ mod tests {
     #[test]
     fn a_pattern_and_each_scan_of_a_class_cost_their_length() {
         let costs_more_than = |steps: u64, pattern: &str, path: &str| {
-            let mut meter = Meter::new(Allowance { steps, bytes: 0 }, Stop::default());
-            let answer = is_match(pattern, path, SyntaxCheck::PartThatWasRead, &mut meter);
-            answer == Err(MatchError::Work(WorkLimitExceeded::Steps(steps)))
+            let mut meter =
+                WorkMeter::new(WorkAllowance { steps, bytes: 0 }, StopSignal::default());
+            let answer = is_match(pattern, path, PatternSyntaxCheck::PartThatWasRead, &mut meter);
+            answer == Err(PatternMatchError::Work(WorkLimitExceeded::Steps(steps)))
         };
         assert!(costs_more_than(999, &"b".repeat(1_000), "a"));
         let class = format!("*[{}]", "b".repeat(1_000));
@@ -544,7 +553,7 @@ mod tests {
             pattern in r"[\[\]{},*?!^\\a-cé/.-]{0,20}",
             path in "[a-cé/.]{0,12}",
         ) {
-            for check in [SyntaxCheck::PartThatWasRead, SyntaxCheck::WholePattern] {
+            for check in [PatternSyntaxCheck::PartThatWasRead, PatternSyntaxCheck::WholePattern] {
                 let _answer = is_match(&pattern, &path, check, &mut meter());
             }
             let _answer = is_well_formed(&pattern);
@@ -553,7 +562,7 @@ mod tests {
         #[test]
         fn a_path_that_is_spelled_out_matches(path in "[a-cé*?\\[\\]{},/!-]{0,12}") {
             let spelled: String = path.chars().flat_map(|it| ['\\', it]).collect();
-            let answer = is_match(&spelled, &path, SyntaxCheck::WholePattern, &mut meter());
+            let answer = is_match(&spelled, &path, PatternSyntaxCheck::WholePattern, &mut meter());
             prop_assert_eq!(answer, Ok(true));
         }
     }

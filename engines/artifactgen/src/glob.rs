@@ -4,10 +4,10 @@
 //! doublestar's `Glob`. Elsewhere: matching one path (`doublestar.rs`, `golang::glob`).
 
 use golang::glob::path_match;
-use golang::meter::{Meter, WorkLimitExceeded};
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
-use crate::doublestar::{self, MatchError, SyntaxCheck};
+use crate::doublestar::{self, PatternMatchError, PatternSyntaxCheck};
 
 /// Steps that listing an entry of a folder takes, about.
 pub(crate) const STEPS_PER_LISTED_ENTRY: u64 = 64;
@@ -29,11 +29,11 @@ pub(crate) enum GlobError {
     Work(#[from] WorkLimitExceeded),
 }
 
-impl From<MatchError> for GlobError {
-    fn from(error: MatchError) -> Self {
+impl From<PatternMatchError> for GlobError {
+    fn from(error: PatternMatchError) -> Self {
         match error {
-            MatchError::Malformed => Self::Malformed,
-            MatchError::Work(error) => Self::Work(error),
+            PatternMatchError::Malformed => Self::Malformed,
+            PatternMatchError::Work(error) => Self::Work(error),
         }
     }
 }
@@ -45,7 +45,7 @@ impl From<MatchError> for GlobError {
 pub(crate) fn simple(
     tree: &dyn FileTree,
     pattern: &str,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<Vec<RelPath>, GlobError> {
     let mut head = pattern;
     loop {
@@ -87,7 +87,7 @@ pub(crate) fn simple(
 pub(crate) fn with_double_stars(
     tree: &dyn FileTree,
     pattern: &str,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<Vec<RelPath>, GlobError> {
     if !doublestar::is_well_formed(pattern) {
         return Err(GlobError::Malformed);
@@ -110,7 +110,7 @@ pub(crate) fn with_double_stars(
 }
 
 /// All patterns that a pattern with groups of alternatives stands for.
-fn without_groups(pattern: &str, meter: &mut Meter) -> Result<Vec<String>, GlobError> {
+fn without_groups(pattern: &str, meter: &mut WorkMeter) -> Result<Vec<String>, GlobError> {
     let mut waiting = vec![pattern.to_owned()];
     let mut plain = Vec::new();
     while let Some(pattern) = waiting.pop() {
@@ -167,7 +167,7 @@ fn has_double_star_before_end(pattern: &str) -> bool {
 fn of_alternative(
     tree: &dyn FileTree,
     pattern: &str,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<Vec<RelPath>, GlobError> {
     meter.steps(1 + pattern.len() as u64)?;
     let segments: Vec<&str> = pattern.split('/').collect();
@@ -200,7 +200,7 @@ fn of_alternative(
                 segment => {
                     for (name, kind) in listed(tree, folder, meter)? {
                         let is_wanted = is_last || kind == FileKind::Dir;
-                        let check = SyntaxCheck::PartThatWasRead;
+                        let check = PatternSyntaxCheck::PartThatWasRead;
                         if doublestar::is_match(segment, &name, check, meter)? && is_wanted {
                             add(folder, &name, &mut next, meter)?;
                         }
@@ -219,7 +219,7 @@ fn all_below(
     folder: &RelPath,
     with_files: bool,
     into: &mut Vec<RelPath>,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<(), GlobError> {
     charge(folder.as_str().len(), meter)?;
     if !is_folder(tree, folder) {
@@ -247,7 +247,7 @@ fn is_folder(tree: &dyn FileTree, path: &RelPath) -> bool {
 fn listed(
     tree: &dyn FileTree,
     folder: &RelPath,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<Vec<(String, FileKind)>, GlobError> {
     meter.steps(STEPS_PER_LISTED_ENTRY)?;
     let entries = match tree.list(folder) {
@@ -262,7 +262,7 @@ fn listed(
 }
 
 /// To be called before a path with a text of so many bytes is made.
-fn charge(length: usize, meter: &mut Meter) -> Result<(), WorkLimitExceeded> {
+fn charge(length: usize, meter: &mut WorkMeter) -> Result<(), WorkLimitExceeded> {
     meter.steps(1 + length as u64)?;
     meter.bytes(BYTES_PER_PATH + length as u64)
 }
@@ -271,7 +271,7 @@ fn add(
     folder: &RelPath,
     name: &str,
     into: &mut Vec<RelPath>,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<(), WorkLimitExceeded> {
     charge(folder.as_str().len() + name.len(), meter)?;
     // The names of a tree lead nowhere else.
@@ -322,13 +322,13 @@ fn unescaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use golang::meter::{Allowance, Stop};
+    use golang::work_meter::{StopSignal, WorkAllowance};
     use tree::MemoryTree;
 
     use super::*;
 
-    fn meter(steps: u64) -> Meter {
-        Meter::new(Allowance { steps, bytes: 1 << 20 }, Stop::default())
+    fn meter(steps: u64) -> WorkMeter {
+        WorkMeter::new(WorkAllowance { steps, bytes: 1 << 20 }, StopSignal::default())
     }
 
     fn tree() -> MemoryTree {
@@ -383,7 +383,8 @@ mod tests {
         let exceeded = Err(GlobError::Work(WorkLimitExceeded::Steps(steps)));
         assert_eq!(with_double_stars(&wide, "**/**/**", &mut meter(steps)), exceeded);
         let bytes = 1_000 * BYTES_PER_PATH;
-        let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes }, Stop::default());
+        let mut meter =
+            WorkMeter::new(WorkAllowance { steps: u64::MAX, bytes }, StopSignal::default());
         let exceeded = Err(GlobError::Work(WorkLimitExceeded::Bytes(bytes)));
         assert_eq!(simple(&wide, "*", &mut meter), exceeded);
     }

@@ -26,7 +26,7 @@ pub struct InventoryEntry {
 
 /// The file of an archive, as it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoredFile {
+pub enum StoredArchiveFile {
     /// Its digest is that of the inventory.
     Intact,
     /// It is not there.
@@ -37,7 +37,7 @@ pub enum StoredFile {
 
 /// What has to be made now.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestedRun<'a> {
+pub struct GeneratorRunRequest<'a> {
     /// The spec.
     pub spec: &'a GeneratorSpec,
     /// The generation of the spec.
@@ -48,7 +48,7 @@ pub struct RequestedRun<'a> {
 
 /// The status of the last run.
 #[derive(Debug, Clone, Copy)]
-pub struct LastRun<'a> {
+pub struct LastGeneratorRun<'a> {
     /// Whether `Ready` is False.
     pub is_failed: bool,
     /// The generation that `Ready` is of.
@@ -61,7 +61,7 @@ pub struct LastRun<'a> {
 
 /// Why artifacts are made again, in Flux's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drift {
+pub enum GeneratorDrift {
     /// The last run failed.
     NotReady,
     /// The spec is another.
@@ -83,31 +83,31 @@ pub enum Drift {
 /// `stored` examines the file of an archive; it is called for none if there is another cause. `external` lists name and
 /// digest of the ExternalArtifacts with the generator's label; one without an artifact has an empty digest.
 pub fn drift(
-    requested: RequestedRun<'_>,
-    last: LastRun<'_>,
-    mut stored: impl FnMut(&InventoryEntry) -> StoredFile,
+    requested: GeneratorRunRequest<'_>,
+    last: LastGeneratorRun<'_>,
+    mut stored: impl FnMut(&InventoryEntry) -> StoredArchiveFile,
     external: &BTreeSet<ExternalArtifactState>,
-) -> Option<Drift> {
-    let RequestedRun { spec, generation, sources_digest } = requested;
+) -> Option<GeneratorDrift> {
+    let GeneratorRunRequest { spec, generation, sources_digest } = requested;
     if last.is_failed {
-        return Some(Drift::NotReady);
+        return Some(GeneratorDrift::NotReady);
     }
     if last.observed_generation != generation {
-        return Some(Drift::GenerationChanged);
+        return Some(GeneratorDrift::GenerationChanged);
     }
     if last.sources_digest != sources_digest {
-        return Some(Drift::SourcesChanged);
+        return Some(GeneratorDrift::SourcesChanged);
     }
     if spec.path_pattern.is_empty() && last.inventory.len() != spec.artifacts.len() {
-        return Some(Drift::ArtifactsChanged);
+        return Some(GeneratorDrift::ArtifactsChanged);
     }
     let damage = last.inventory.iter().find_map(|entry| match stored(entry) {
-        StoredFile::Intact => None,
-        StoredFile::Missing => Some(Drift::ArtifactMissing),
-        StoredFile::Corrupt => Some(Drift::ArtifactCorrupted),
+        StoredArchiveFile::Intact => None,
+        StoredArchiveFile::Missing => Some(GeneratorDrift::ArtifactMissing),
+        StoredArchiveFile::Corrupt => Some(GeneratorDrift::ArtifactCorrupted),
     });
     let made: BTreeSet<ExternalArtifactState> = last.inventory.iter().map(Into::into).collect();
-    damage.or((made != *external).then_some(Drift::ExternalArtifactsChanged))
+    damage.or((made != *external).then_some(GeneratorDrift::ExternalArtifactsChanged))
 }
 
 /// An ExternalArtifact of the generator's namespace.
@@ -185,8 +185,8 @@ mod tests {
             name: "a".to_owned(),
             namespace: "apps".to_owned(),
         }];
-        let requested = RequestedRun { spec: &spec, generation: 1, sources_digest: "d" };
-        let last = LastRun {
+        let requested = GeneratorRunRequest { spec: &spec, generation: 1, sources_digest: "d" };
+        let last = LastGeneratorRun {
             is_failed: false,
             observed_generation: 1,
             sources_digest: "d",
@@ -196,21 +196,24 @@ mod tests {
         let found = |requested, last, stored, external: &BTreeSet<_>| {
             drift(requested, last, |_| stored, external)
         };
-        use StoredFile::{Corrupt, Intact, Missing};
+        use StoredArchiveFile::{Corrupt, Intact, Missing};
         assert_eq!(found(requested, last, Intact, &external), None);
-        let failed = LastRun { is_failed: true, ..last };
-        assert_eq!(found(requested, failed, Intact, &external), Some(Drift::NotReady));
-        let newer = RequestedRun { generation: 2, ..requested };
-        assert_eq!(found(newer, last, Intact, &external), Some(Drift::GenerationChanged));
-        let other = RequestedRun { sources_digest: "e", ..requested };
-        assert_eq!(found(other, last, Intact, &external), Some(Drift::SourcesChanged));
-        let more = LastRun { inventory: &[], ..last };
-        assert_eq!(found(requested, more, Intact, &external), Some(Drift::ArtifactsChanged));
+        let failed = LastGeneratorRun { is_failed: true, ..last };
+        assert_eq!(found(requested, failed, Intact, &external), Some(GeneratorDrift::NotReady));
+        let newer = GeneratorRunRequest { generation: 2, ..requested };
+        assert_eq!(found(newer, last, Intact, &external), Some(GeneratorDrift::GenerationChanged));
+        let other = GeneratorRunRequest { sources_digest: "e", ..requested };
+        assert_eq!(found(other, last, Intact, &external), Some(GeneratorDrift::SourcesChanged));
+        let more = LastGeneratorRun { inventory: &[], ..last };
+        assert_eq!(
+            found(requested, more, Intact, &external),
+            Some(GeneratorDrift::ArtifactsChanged)
+        );
         let gone = found(requested, last, Missing, &external);
-        assert_eq!(gone, Some(Drift::ArtifactMissing));
+        assert_eq!(gone, Some(GeneratorDrift::ArtifactMissing));
         let damaged = found(requested, last, Corrupt, &external);
-        assert_eq!(damaged, Some(Drift::ArtifactCorrupted));
+        assert_eq!(damaged, Some(GeneratorDrift::ArtifactCorrupted));
         let changed = found(requested, last, Intact, &BTreeSet::new());
-        assert_eq!(changed, Some(Drift::ExternalArtifactsChanged));
+        assert_eq!(changed, Some(GeneratorDrift::ExternalArtifactsChanged));
     }
 }

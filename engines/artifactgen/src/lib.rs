@@ -15,9 +15,9 @@
 mod build;
 mod content_hash;
 mod copy;
+mod copy_exclude;
 mod copy_path;
 mod doublestar;
-mod exclude;
 mod external_artifact;
 mod glob;
 mod inventory;
@@ -34,16 +34,17 @@ pub use build::{
     ArtifactBuildError, ArtifactTree, BUILD_ALLOWANCE, BuildInputs, SourceTrees, TarballReader,
     build,
 };
-pub use copy::{CopyError, PlaceError};
+pub use copy::{ArtifactPlacementError, CopyError};
 pub use copy_path::CopyPathError;
 pub use external_artifact::{GENERATOR_LABEL, GeneratorIdentity, external_artifact};
 pub use inventory::{
-    Drift, ExternalArtifactState, InventoryEntry, LastRun, RequestedRun, StoredFile,
-    changes_message, drift, orphans, reconciled_message, succeeded_message, up_to_date_message,
+    ExternalArtifactState, GeneratorDrift, GeneratorRunRequest, InventoryEntry, LastGeneratorRun,
+    StoredArchiveFile, changes_message, drift, orphans, reconciled_message, succeeded_message,
+    up_to_date_message,
 };
 pub use merge::MergeError;
 pub use path_pattern::{
-    ArtifactRequest, PathPatternError, PatternProblem, TemplateError, artifact_requests,
+    ArtifactRequest, PathPatternError, PathPatternProblem, VariableTemplateError, artifact_requests,
 };
 pub use revision::{ArtifactRevisions, ORIGIN_REVISION, ObservedSource, revisions, sources_digest};
 pub use spec::{

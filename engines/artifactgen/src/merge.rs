@@ -6,7 +6,7 @@
 //! Source of the semantics: source-watcher 2.2 `internal/builder/merge.go`, apimachinery 0.36 `util/yaml`, sigs.k8s.io/yaml
 //! 1.6.
 
-use golang::meter::{Meter, WorkLimitExceeded};
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use goyaml::YamlLimits;
 use serde_json::{Map, Value};
 
@@ -45,7 +45,11 @@ pub enum MergeError {
 ///
 /// # Errors
 /// One of them is not a map, or too large.
-pub(crate) fn merged(base: &[u8], overlay: &[u8], meter: &mut Meter) -> Result<String, MergeError> {
+pub(crate) fn merged(
+    base: &[u8],
+    overlay: &[u8],
+    meter: &mut WorkMeter,
+) -> Result<String, MergeError> {
     let left = meter.left().bytes;
     let overlay = load(overlay, meter)?;
     let mut merged = load(base, meter)?;
@@ -59,7 +63,7 @@ pub(crate) fn merged(base: &[u8], overlay: &[u8], meter: &mut Meter) -> Result<S
 }
 
 /// All documents of a file in one map.
-fn load(file: &[u8], meter: &mut Meter) -> Result<Map<String, Value>, MergeError> {
+fn load(file: &[u8], meter: &mut WorkMeter) -> Result<Map<String, Value>, MergeError> {
     if file.len() > MAX_MERGED_BYTES {
         let text =
             format!("a file has {} bytes, at most {MAX_MERGED_BYTES} are merged", file.len());
@@ -158,12 +162,12 @@ fn lay_over(base: &mut Map<String, Value>, overlay: Map<String, Value>) {
 
 #[cfg(test)]
 mod tests {
-    use golang::meter::{Allowance, Stop};
+    use golang::work_meter::{StopSignal, WorkAllowance};
 
     use super::*;
 
     fn merge(base: &str, overlay: &str) -> Result<String, MergeError> {
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
         merged(base.as_bytes(), overlay.as_bytes(), &mut meter)
     }
 
@@ -200,7 +204,8 @@ mod tests {
 
     #[test]
     fn of_a_merge_only_the_text_stays_counted() {
-        let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes: 2_000 }, Stop::default());
+        let mut meter =
+            WorkMeter::new(WorkAllowance { steps: u64::MAX, bytes: 2_000 }, StopSignal::default());
         for _ in 0..100 {
             assert_eq!(merged(b"a: 1\n", b"b: 1\n", &mut meter).as_deref(), Ok("a: 1\nb: 1\n"));
         }
@@ -211,7 +216,8 @@ mod tests {
     fn texts_that_aliases_repeat_are_counted() {
         let aliases = vec!["*a"; 100].join(", ");
         let document = format!("a: &a {}\nb: [{aliases}]\n", "x".repeat(1_000));
-        let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes: 50_000 }, Stop::default());
+        let mut meter =
+            WorkMeter::new(WorkAllowance { steps: u64::MAX, bytes: 50_000 }, StopSignal::default());
         let exceeded = Err(MergeError::Work(WorkLimitExceeded::Bytes(50_000)));
         assert_eq!(merged(b"", document.as_bytes(), &mut meter), exceeded);
     }
@@ -220,7 +226,8 @@ mod tests {
     fn what_is_too_large_is_refused() {
         let large = "a: 1\n".repeat(MAX_MERGED_BYTES / 5 + 1);
         assert!(matches!(merge(&large, ""), Err(MergeError::Read(_))));
-        let mut meter = Meter::new(Allowance { steps: 1000, bytes: 1000 }, Stop::default());
+        let mut meter =
+            WorkMeter::new(WorkAllowance { steps: 1000, bytes: 1000 }, StopSignal::default());
         let exceeded = Err(MergeError::Work(WorkLimitExceeded::Steps(1000)));
         assert_eq!(merged(b"", "a: 1\n".repeat(100).as_bytes(), &mut meter), exceeded);
     }

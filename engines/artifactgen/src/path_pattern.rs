@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use golang::meter::{Meter, WorkLimitExceeded};
-use golang::regexp::{self, Regexp};
+use golang::regexp::{self, GoRegexp};
 use golang::unicode;
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use tree::{FileKind, FileTree, RelPath, TreeError};
 
 use crate::build::SourceTrees;
@@ -54,7 +54,7 @@ pub enum PathPatternError {
         /// The pattern, in quotes.
         pattern: String,
         /// Why.
-        problem: PatternProblem,
+        problem: PathPatternProblem,
     },
     /// The source does not list a folder that it has.
     #[error("failed to list the directories for pathPattern: {0}")]
@@ -74,7 +74,7 @@ impl PathPatternError {
 
 /// What is wrong with a pattern of paths.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PatternProblem {
+pub enum PathPatternProblem {
     /// No source has its alias.
     #[error("source alias {0} not found in local sources")]
     UnknownAlias(String),
@@ -124,7 +124,7 @@ pub enum PatternProblem {
         /// The folder.
         folder: RelPath,
         /// Why.
-        error: TemplateError,
+        error: VariableTemplateError,
     },
     /// A name that no object can have.
     #[error("rendered artifact name {name} is not a valid Kubernetes object name: {problem}")]
@@ -157,7 +157,7 @@ pub enum PatternProblem {
 /// What is wrong with a text that variables are put into.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid template {template}: {problem}")]
-pub struct TemplateError {
+pub struct VariableTemplateError {
     template: String,
     problem: String,
 }
@@ -169,7 +169,7 @@ pub struct TemplateError {
 pub fn artifact_requests(
     spec: &GeneratorSpec,
     sources: &SourceTrees<'_>,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<Vec<ArtifactRequest>, PathPatternError> {
     let whole = &spec.path_pattern;
     if whole.is_empty() {
@@ -182,7 +182,7 @@ pub fn artifact_requests(
     let parts = whole.strip_prefix('@').and_then(|rest| rest.split_once('/'));
     let (alias, pattern) = parts.ok_or_else(|| PathPatternError::Format(whole.clone()))?;
     let failed = |problem| PathPatternError::Pattern { pattern: quoted(whole), problem };
-    let unknown = || failed(PatternProblem::UnknownAlias(alias.to_owned()));
+    let unknown = || failed(PathPatternProblem::UnknownAlias(alias.to_owned()));
     let tree = *sources.get(alias).ok_or_else(unknown)?;
     let matcher = matcher(pattern).map_err(failed)?;
     let mut requests = Vec::new();
@@ -193,7 +193,7 @@ pub fn artifact_requests(
         let Some(captures) = captures(&matcher, &folder).map_err(failed)? else { continue };
         for artifact in &spec.artifacts {
             let request = rendered(artifact, &captures).map_err(|error| {
-                failed(PatternProblem::Render {
+                failed(PathPatternProblem::Render {
                     artifact: artifact.name.clone(),
                     folder: folder.clone(),
                     error,
@@ -204,21 +204,21 @@ pub fn artifact_requests(
             meter.bytes(bytes)?;
             let name = &request.artifact.name;
             if let Some(problem) = subdomain_problem(name) {
-                return Err(failed(PatternProblem::Name { name: quoted(name), problem }));
+                return Err(failed(PathPatternProblem::Name { name: quoted(name), problem }));
             }
             if let Some(first) = names.insert(name.clone(), folder.clone()) {
-                return Err(failed(PatternProblem::Collision {
+                return Err(failed(PathPatternProblem::Collision {
                     first: quoted(first.as_str()),
                     second: quoted(folder.as_str()),
                     name: quoted(name),
                 }));
             }
             if requests.len() >= MAX_REQUESTS {
-                return Err(failed(PatternProblem::TooMany));
+                return Err(failed(PathPatternProblem::TooMany));
             }
             inventory_bytes += BYTES_PER_INVENTORY_ENTRY + name.len();
             if inventory_bytes > MAX_INVENTORY_BYTES {
-                return Err(failed(PatternProblem::InventoryTooLarge));
+                return Err(failed(PathPatternProblem::InventoryTooLarge));
             }
             requests.push(request);
         }
@@ -227,7 +227,7 @@ pub fn artifact_requests(
 }
 
 /// All folders but the root, in the order of a walk.
-fn folders(tree: &dyn FileTree, meter: &mut Meter) -> Result<Vec<RelPath>, PathPatternError> {
+fn folders(tree: &dyn FileTree, meter: &mut WorkMeter) -> Result<Vec<RelPath>, PathPatternError> {
     let mut folders = Vec::new();
     let mut waiting = vec![RelPath::root()];
     while let Some(path) = waiting.pop() {
@@ -249,7 +249,7 @@ fn folders(tree: &dyn FileTree, meter: &mut Meter) -> Result<Vec<RelPath>, PathP
 }
 
 /// The regular expression that a pattern means: all but the variables is literal.
-fn matcher(pattern: &str) -> Result<Regexp, PatternProblem> {
+fn matcher(pattern: &str) -> Result<GoRegexp, PathPatternProblem> {
     let mut regex = String::from("^");
     let mut names = BTreeSet::new();
     let mut rest = pattern;
@@ -259,21 +259,21 @@ fn matcher(pattern: &str) -> Result<Regexp, PatternProblem> {
             '{' => {
                 let inner = rest.get(1..).unwrap_or_default();
                 let Some((name, behind)) = inner.split_once('}') else {
-                    return Err(PatternProblem::Unclosed(offset(rest)));
+                    return Err(PathPatternProblem::Unclosed(offset(rest)));
                 };
                 if name.is_empty() {
-                    return Err(PatternProblem::Empty);
+                    return Err(PathPatternProblem::Empty);
                 }
                 if !is_variable(name) {
-                    return Err(PatternProblem::Variable(quoted(name)));
+                    return Err(PathPatternProblem::Variable(quoted(name)));
                 }
                 if !names.insert(name) {
-                    return Err(PatternProblem::Duplicate(quoted(name)));
+                    return Err(PathPatternProblem::Duplicate(quoted(name)));
                 }
                 regex += &format!("(?P<{name}>[^/]+)");
                 rest = behind;
             }
-            '}' => return Err(PatternProblem::Unopened(offset(rest))),
+            '}' => return Err(PathPatternProblem::Unopened(offset(rest))),
             literal => {
                 if r"\.+*?()|[]^$".contains(literal) {
                     regex.push('\\');
@@ -284,11 +284,11 @@ fn matcher(pattern: &str) -> Result<Regexp, PatternProblem> {
         }
     }
     regex.push('$');
-    let matcher = Regexp::new(&regex)?;
+    let matcher = GoRegexp::new(&regex)?;
     // In the order in which they are written.
     for name in matcher.names().iter().skip(1) {
         if let Some(problem) = label_name_problem(name) {
-            return Err(PatternProblem::LabelKey { name: quoted(name), problem });
+            return Err(PathPatternProblem::LabelKey { name: quoted(name), problem });
         }
     }
     Ok(matcher)
@@ -303,14 +303,17 @@ fn is_variable(name: &str) -> bool {
 
 /// What a pattern captured of the path of a folder.
 #[derive(Debug)]
-struct Captures {
+struct PathCaptures {
     /// As it is in the path.
     raw: BTreeMap<String, String>,
     /// In lower case.
     normalized: BTreeMap<String, String>,
 }
 
-fn captures(matcher: &Regexp, folder: &RelPath) -> Result<Option<Captures>, PatternProblem> {
+fn captures(
+    matcher: &GoRegexp,
+    folder: &RelPath,
+) -> Result<Option<PathCaptures>, PathPatternProblem> {
     let Some(groups) = matcher.find_groups(folder.as_str()) else { return Ok(None) };
     let names = matcher.names().iter().zip(groups).skip(1);
     let raw: BTreeMap<String, String> =
@@ -319,21 +322,21 @@ fn captures(matcher: &Regexp, folder: &RelPath) -> Result<Option<Captures>, Patt
     let normalized: BTreeMap<String, String> = raw.iter().map(lower).collect();
     for (name, value) in &normalized {
         if let Some(problem) = label_value_problem(value) {
-            return Err(PatternProblem::LabelValue {
+            return Err(PathPatternProblem::LabelValue {
                 value: quoted(value),
                 name: quoted(name),
                 problem,
             });
         }
     }
-    Ok(Some(Captures { raw, normalized }))
+    Ok(Some(PathCaptures { raw, normalized }))
 }
 
 /// Names have what was captured in lower case, paths as it is; patterns to exclude and revisions are not rendered.
 fn rendered(
     artifact: &OutputArtifact,
-    captures: &Captures,
-) -> Result<ArtifactRequest, TemplateError> {
+    captures: &PathCaptures,
+) -> Result<ArtifactRequest, VariableTemplateError> {
     let copy = |operation: &CopyOperation| {
         Ok(CopyOperation {
             from: render(&operation.from, &captures.raw)?,
@@ -342,17 +345,20 @@ fn rendered(
         })
     };
     let name = render(&artifact.name, &captures.normalized)?;
-    let copy = artifact.copy.iter().map(copy).collect::<Result<_, TemplateError>>()?;
+    let copy = artifact.copy.iter().map(copy).collect::<Result<_, VariableTemplateError>>()?;
     Ok(ArtifactRequest {
         artifact: OutputArtifact { name, copy, ..artifact.clone() },
         labels: captures.normalized.clone(),
     })
 }
 
-fn render(template: &str, values: &BTreeMap<String, String>) -> Result<String, TemplateError> {
+fn render(
+    template: &str,
+    values: &BTreeMap<String, String>,
+) -> Result<String, VariableTemplateError> {
     let mut text = String::new();
     let mut rest = template;
-    let failed = |problem| TemplateError { template: quoted(template), problem };
+    let failed = |problem| VariableTemplateError { template: quoted(template), problem };
     while let Some(at) = rest.find(['{', '}']) {
         let (literal, brace) = rest.split_at(at);
         text += literal;
@@ -402,7 +408,7 @@ fn string_bytes<'a>(strings: impl IntoIterator<Item = &'a String>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use golang::meter::{Allowance, Stop};
+    use golang::work_meter::{StopSignal, WorkAllowance};
     use tree::MemoryTree;
 
     use super::*;
@@ -416,7 +422,7 @@ mod tests {
             artifacts: vec![artifact],
             ..GeneratorSpec::default()
         };
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
         artifact_requests(&spec, &sources, &mut meter)
     }
 
@@ -469,7 +475,8 @@ mod tests {
                 artifacts: vec![artifact],
                 ..GeneratorSpec::default()
             };
-            let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes }, Stop::default());
+            let mut meter =
+                WorkMeter::new(WorkAllowance { steps: u64::MAX, bytes }, StopSignal::default());
             let wanted = PathPatternError::Work(WorkLimitExceeded::Bytes(bytes));
             artifact_requests(&spec, &sources, &mut meter).is_err_and(|error| error == wanted)
         };
@@ -504,11 +511,11 @@ mod tests {
             artifacts: vec![artifact],
             ..GeneratorSpec::default()
         };
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
         let error = artifact_requests(&spec, &sources, &mut meter).unwrap_err();
         let is_too_large = matches!(
             &error,
-            PathPatternError::Pattern { problem: PatternProblem::InventoryTooLarge, .. }
+            PathPatternError::Pattern { problem: PathPatternProblem::InventoryTooLarge, .. }
         );
         assert!(is_too_large && error.is_terminal(), "{error}");
     }

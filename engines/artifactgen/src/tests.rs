@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::meter::{Allowance, Meter, Stop};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use tree::{FileKind, FileMetadata, FileTree, MemoryTree, RelPath, TreeError, TreeLimits};
@@ -26,8 +26,8 @@ fn cases(text: &str) -> impl Iterator<Item = Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap())
 }
 
-fn meter() -> Meter {
-    Meter::new(BUILD_ALLOWANCE, Stop::default())
+fn meter() -> WorkMeter {
+    WorkMeter::new(BUILD_ALLOWANCE, StopSignal::default())
 }
 
 fn path(text: &str) -> RelPath {
@@ -66,9 +66,9 @@ fn by_alias(trees: &BTreeMap<String, MemoryTree>) -> SourceTrees<'_> {
 }
 
 /// Reads the trees that stand for archives here.
-struct TreesAsTarballs;
+struct FakeTarballReader;
 
-impl TarballReader for TreesAsTarballs {
+impl TarballReader for FakeTarballReader {
     fn read(&self, tarball: &[u8], _limits: &TreeLimits) -> Result<MemoryTree, String> {
         let source: Map<String, Value> = serde_json::from_slice(tarball)
             .map_err(|_| "requires gzip-compressed body: unexpected EOF".to_owned())?;
@@ -88,10 +88,10 @@ impl TarballReader for TreesAsTarballs {
 fn built(
     artifact: &OutputArtifact,
     sources: &SourceTrees<'_>,
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
 ) -> Result<ArtifactTree, ArtifactBuildError> {
     let limits = TreeLimits::default();
-    build(artifact, &BuildInputs { sources, tarballs: &TreesAsTarballs, limits }, meter)
+    build(artifact, &BuildInputs { sources, tarballs: &FakeTarballReader, limits }, meter)
 }
 
 /// Whether an error is the recorded one, except for the text of the operating system.
@@ -242,13 +242,13 @@ fn a_build_that_is_too_much_ends_with_an_error() {
     let sources = SourceTrees::from([("s", &source as &dyn FileTree)]);
     let places: Vec<String> = (0..1000).map(|at| format!("@artifact/{at}/")).collect();
     let copies: Vec<(&str, &str)> = places.iter().map(|to| ("@s/**", to.as_str())).collect();
-    let allowance = Allowance { steps: 1_000_000, bytes: 1_000_000 };
-    let mut meter = Meter::new(allowance, Stop::default());
+    let allowance = WorkAllowance { steps: 1_000_000, bytes: 1_000_000 };
+    let mut meter = WorkMeter::new(allowance, StopSignal::default());
     let error = built(&artifact("a", &copies), &sources, &mut meter).unwrap_err().to_string();
     assert!(error.ends_with("it takes more than 1000000 steps"), "{error}");
 
     let limits = TreeLimits { entries: 10, ..TreeLimits::default() };
-    let inputs = BuildInputs { sources: &sources, tarballs: &TreesAsTarballs, limits };
+    let inputs = BuildInputs { sources: &sources, tarballs: &FakeTarballReader, limits };
     let error = build(&artifact("a", &[("@s/d", "@artifact/")]), &inputs, &mut self::meter());
     let error = error.unwrap_err().to_string();
     assert!(error.ends_with("one more than the 10 files and directories allowed"), "{error}");
@@ -274,7 +274,8 @@ fn no_more_is_taken_out_of_an_archive_than_may_be_kept() {
         ..artifact("a", &[("@s/a.tgz", "@artifact/")]).copy.remove(0)
     };
     let artifact = OutputArtifact { copy: vec![copy], ..artifact("a", &[]) };
-    let mut meter = Meter::new(Allowance { steps: 1_000_000, bytes: 1_000 }, Stop::default());
+    let mut meter =
+        WorkMeter::new(WorkAllowance { steps: 1_000_000, bytes: 1_000 }, StopSignal::default());
     let error = build(&artifact, &inputs, &mut meter).unwrap_err().to_string();
     assert!(error.ends_with("at most 1000 bytes"), "{error}");
 }

@@ -4,15 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use golang::strconv::{Quoting, quote};
-use reconcile::Reason;
+use golang::strconv::{QuotingStyle, quote};
+use reconcile::ConditionReason;
 use reconcile::reason::ACCESS_DENIED;
 
 use crate::names::subdomain_problem;
 use crate::spec::GeneratorSpec;
 
 /// The spec can never be built.
-pub(crate) const VALIDATION_FAILED: Reason = Reason::new("ValidationFailed");
+pub(crate) const VALIDATION_FAILED: ConditionReason = ConditionReason::new("ValidationFailed");
 
 /// Why a spec can never be built, in Flux's words. Only a change of the spec helps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +54,7 @@ pub enum SpecError {
 impl SpecError {
     /// The reason of `Stalled` and `Ready`.
     #[must_use]
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> ConditionReason {
         match self {
             Self::OtherNamespace { .. } => ACCESS_DENIED,
             Self::DuplicateAlias(_)
@@ -104,5 +104,5 @@ pub fn validate(spec: &GeneratorSpec, namespace: &str, is_confined: bool) -> Res
 
 /// A text in quotes, as Go's `%q` writes it.
 pub(crate) fn quoted(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+    String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }

@@ -7,20 +7,20 @@ mod apply;
 
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};
-use reconcile::{RollbackProgress, Time};
+use reconcile::{ReleaseRollbackProgress, Time};
 use serde_json::Value;
 
+use crate::cause_result::{CauseAdvice, CauseKind, RootCause};
+use crate::cause_walk::seconds;
 use crate::condition::{condition, text};
-use crate::hold::{RequestedRollback, rollback};
 use crate::object_references;
-use crate::pod::Trouble;
-use crate::required_keys::Needs;
-use crate::result::{Advice, Cause, Problem};
-use crate::walk::seconds;
+use crate::object_suspension::{RequestedRollback, rollback};
+use crate::pod::PodTrouble;
+use crate::required_keys::RequiredKeys;
 
 /// The objects that a cause has to do with, as far as they are known.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct About<'o> {
+pub(crate) struct CauseSubjects<'o> {
     /// That of the cause.
     pub(crate) held: Option<&'o Object>,
     /// The object that the user asked about.
@@ -32,23 +32,27 @@ pub(crate) struct About<'o> {
 }
 
 /// Advice for a cause.
-pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advice> {
-    let About { held, subject, .. } = about;
+pub(crate) fn advice(
+    cause: &RootCause,
+    about: CauseSubjects<'_>,
+    now: Time,
+) -> Option<CauseAdvice> {
+    let CauseSubjects { held, subject, .. } = about;
     let id = &cause.object;
     let ours = windlass_name(id);
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
-        Problem::Missing => {
+        CauseKind::Missing => {
             match subject.filter(|it| object_references::inventory(it).contains(id)) {
                 Some(owner) => deleted(owner),
                 None => missing(id, about),
             }
         }
-        Problem::Suspension => suspended(id, held, now),
-        Problem::ExpiredHold => {
+        CauseKind::Suspension => suspended(id, held, now),
+        CauseKind::ExpiredHold => {
             ("remove spec.suspend where its manifest is kept, such as in Git".to_owned(), None)
         }
-        Problem::ClosedWindow => {
+        CauseKind::ClosedWindow => {
             let until = now.checked_add(SignedDuration::from_hours(1)).unwrap_or(now);
             let target = kubectl_name(id);
             (
@@ -59,64 +63,64 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
                 )),
             )
         }
-        Problem::InvalidWindow => ("correct the annotation windlass.dev/window".to_owned(), None),
-        Problem::NotReconciled => (
+        CauseKind::InvalidWindow => ("correct the annotation windlass.dev/window".to_owned(), None),
+        CauseKind::NotReconciled => (
             "check that windlass runs and reconciles this namespace".to_owned(),
             Some("windlass check".to_owned()),
         ),
-        Problem::Deletion => deletion(id, held),
-        Problem::Fetch => (fetch(cause, held), None),
-        Problem::Credentials => (credentials(held), None),
-        Problem::Verification => {
+        CauseKind::Deletion => deletion(id, held),
+        CauseKind::Fetch => (fetch(cause, held), None),
+        CauseKind::Credentials => (credentials(held), None),
+        CauseKind::Verification => {
             ("compare the key or digest in the spec with the published one".to_owned(), None)
         }
-        Problem::Cycle => (
+        CauseKind::Cycle => (
             "remove one of the entries of the cycle from its spec, where that is committed"
                 .to_owned(),
             None,
         ),
-        Problem::Dependency => {
+        CauseKind::Dependency => {
             ("check the dependency".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
         }
-        Problem::Build | Problem::Artifact => apply::build(cause, held),
-        Problem::Values => apply::values(cause, held),
-        Problem::Spec => (spec(id, held), None),
-        Problem::Access => {
+        CauseKind::Build | CauseKind::Artifact => apply::build(cause, held),
+        CauseKind::Values => apply::values(cause, held),
+        CauseKind::Spec => (spec(id, held), None),
+        CauseKind::Access => {
             ("refer to an object of the same namespace, or ask an administrator".to_owned(), None)
         }
-        Problem::Apply => apply::refused(cause, about),
-        Problem::Lifecycle => lifecycle(namespace),
-        Problem::Test => apply::test(cause, held),
-        Problem::Image => (
+        CauseKind::Apply => apply::refused(cause, about),
+        CauseKind::Lifecycle => lifecycle(namespace),
+        CauseKind::Test => apply::test(cause, held),
+        CauseKind::Image => (
             "correct the image, or the Secret that its registry requires (imagePullSecrets)"
                 .to_owned(),
             Some(format!("kubectl -n {namespace} describe pod {}", id.name)),
         ),
-        Problem::Container => container(id, held),
-        Problem::Scheduling => (
+        CauseKind::Container => container(id, held),
+        CauseKind::Scheduling => (
             "make room on a node, or correct requests, node selectors and tolerations".to_owned(),
             Some(format!("kubectl -n {namespace} describe pod {}", id.name)),
         ),
-        Problem::Admission => {
+        CauseKind::Admission => {
             ("correct the Pod template, or the quota or policy that refuses it".to_owned(), None)
         }
-        Problem::Volume => (
+        CauseKind::Volume => (
             "check the StorageClass and its provisioner".to_owned(),
             Some(format!("kubectl -n {namespace} describe {}", kubectl_name(id))),
         ),
-        Problem::Delivery => (
+        CauseKind::Delivery => (
             format!(
                 "correct {} or its Secret by what the service says; what was discarded is not sent again",
                 id.subject()
             ),
             Some(format!("windlass events {ours} -n {namespace}")),
         ),
-        Problem::Health | Problem::Other => (
+        CauseKind::Health | CauseKind::Other => (
             "check the object".to_owned(),
             Some(format!("kubectl{} describe {}", in_namespace(id), kubectl_name(id))),
         ),
     };
-    Some(Advice { text, command: command.filter(|_| is_plain(id)) })
+    Some(CauseAdvice { text, command: command.filter(|_| is_plain(id)) })
 }
 
 /// Whether a text can stand in a shell command without quotes.
@@ -144,32 +148,32 @@ fn suspended(id: &ObjectId, held: Option<&Object>, now: Time) -> (String, Option
     };
     match (progress, failure) {
         // If it is resumed before a commit reverts the change, it goes on to the revision that it was rolled back from.
-        (RollbackProgress::Succeeded, _) => (
+        (ReleaseRollbackProgress::Succeeded, _) => (
             "it was rolled back: commit what keeps it so, see what resuming changes, then resume it"
                 .to_owned(),
             Some(format!("{resumption} --plan")),
         ),
-        (RollbackProgress::Requested, None) => (
+        (ReleaseRollbackProgress::Requested, None) => (
             "check that windlass runs, which carries the rollback out; to withdraw the request, resume it"
                 .to_owned(),
             Some("windlass check".to_owned()),
         ),
-        (RollbackProgress::Requested, Some(_)) => (
+        (ReleaseRollbackProgress::Requested, Some(_)) => (
             "request a rollback to a revision that there is, or resume it".to_owned(),
             Some(format!("windlass history {ours} -n {namespace}")),
         ),
-        (RollbackProgress::Overtaken | RollbackProgress::Failed, _) => (
+        (ReleaseRollbackProgress::Overtaken | ReleaseRollbackProgress::Failed, _) => (
             "request the rollback once more, or resume it".to_owned(),
             Some(format!("windlass rollback {ours} -n {namespace} --to {}", asked.to)),
         ),
-        (RollbackProgress::Unknown, _) => (suspension(held, now), Some(resumption)),
+        (ReleaseRollbackProgress::Unknown, _) => (suspension(held, now), Some(resumption)),
     }
 }
 
 /// Whom to ask before a suspension is ended.
 fn suspension(held: Option<&Object>, now: Time) -> String {
-    let hold = held.and_then(|it| crate::hold::suspension(it, now)).flatten();
-    match hold.as_ref().and_then(reconcile::Hold::owner) {
+    let hold = held.and_then(|it| crate::object_suspension::suspension(it, now)).flatten();
+    match hold.as_ref().and_then(reconcile::ObjectHold::owner) {
         Some(owner) => format!("ask {owner} whether the reason is gone, then resume it"),
         None => "resume it when the reason is gone".to_owned(),
     }
@@ -205,9 +209,9 @@ fn deleted(owner: &Object) -> (String, Option<String>) {
     )
 }
 
-fn missing(id: &ObjectId, about: About<'_>) -> (String, Option<String>) {
+fn missing(id: &ObjectId, about: CauseSubjects<'_>) -> (String, Option<String>) {
     let subject = id.subject();
-    let needs = || field(id, about).map(|(namer, field)| Needs::of(namer, &field));
+    let needs = || field(id, about).map(|(namer, field)| RequiredKeys::of(namer, &field));
     let named = match field(id, about) {
         Some((namer, field)) => format!("correct {field} of {}", namer.id().subject()),
         None => "correct the reference to it".to_owned(),
@@ -244,7 +248,7 @@ fn missing(id: &ObjectId, about: About<'_>) -> (String, Option<String>) {
 }
 
 /// The object that names another one, and by which field, if it is on the way.
-fn field<'o>(id: &ObjectId, about: About<'o>) -> Option<(&'o Object, String)> {
+fn field<'o>(id: &ObjectId, about: CauseSubjects<'o>) -> Option<(&'o Object, String)> {
     let namer = about.namer.or(about.subject)?;
     let named = object_references::references(namer).into_iter().find(|(named, _)| named == id);
     named.map(|(_, field)| (namer, field))
@@ -276,7 +280,7 @@ fn container(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
 fn lacks_reference(pod: &Object) -> bool {
     matches!(
         crate::pod::trouble(pod),
-        Some(Trouble::Waiting { reason, .. }) if reason == "CreateContainerConfigError"
+        Some(PodTrouble::Waiting { reason, .. }) if reason == "CreateContainerConfigError"
     )
 }
 
@@ -324,7 +328,7 @@ fn secret(held: Option<&Object>) -> Option<String> {
 }
 
 /// What to check if a source cannot be fetched, by the fields that determine what is fetched.
-fn fetch(cause: &Cause, held: Option<&Object>) -> String {
+fn fetch(cause: &RootCause, held: Option<&Object>) -> String {
     if cause.text.contains(OWN_ADDRESS) {
         return "name another server; where windlass shall fetch from its own node, such as in tests, start it with \
                 --allow-loopback-sources"

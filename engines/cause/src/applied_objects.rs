@@ -4,15 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use apply::Health;
+use apply::HealthStatus;
 use objects::{Object, ObjectId};
 use reconcile::Time;
 
+use crate::cause_result::CauseKind;
+use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult};
 use crate::condition::ConditionView;
-use crate::fact::{FactAnswer, Query};
+use crate::fact_query::{FactAnswer, FactQuery};
 use crate::object_references;
-use crate::result::Problem;
-use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk};
 use crate::workload::health_of;
 
 /// How many applied objects of one object are read.
@@ -23,7 +23,7 @@ const MOST_FOLLOWED: usize = 8;
 
 /// How an applied object is not what it should be, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Ailment {
+enum AppliedObjectProblem {
     /// It is a Namespace that is being deleted, with everything in it.
     LeavingNamespace,
     /// It has failed, or does not exist.
@@ -32,7 +32,7 @@ enum Ailment {
     Progress,
 }
 
-impl Walk<'_> {
+impl CauseWalk<'_> {
     /// The cause among the objects that were applied; one that is not there is a cause only if all of them should be.
     pub(crate) fn applied(
         &mut self,
@@ -40,8 +40,8 @@ impl Walk<'_> {
         is_complete: bool,
     ) -> QueryResult<Option<CausePath>> {
         let ids = self.unread_objects(object);
-        self.ask(ids.iter().map(|id| Query::Object(id.clone())))?;
-        let mut sick: Vec<(Ailment, ObjectId)> = Vec::new();
+        self.ask(ids.iter().map(|id| FactQuery::Object(id.clone())))?;
+        let mut sick: Vec<(AppliedObjectProblem, ObjectId)> = Vec::new();
         let mut appliers = Vec::new();
         for id in ids {
             match self.object(&id)? {
@@ -55,7 +55,7 @@ impl Walk<'_> {
                     }
                     match is_job(&id) {
                         true => self.remark_job(&id),
-                        false => sick.push((Ailment::Failure, id)),
+                        false => sick.push((AppliedObjectProblem::Failure, id)),
                     }
                 }
                 ObjectLookup::There(found) => match ailment(found, self.now()) {
@@ -125,7 +125,7 @@ impl Walk<'_> {
         if name.is_empty() {
             return Ok(None);
         }
-        let query = Query::Object(ObjectId::new("", name, "", "Namespace"));
+        let query = FactQuery::Object(ObjectId::new("", name, "", "Namespace"));
         let known = self.known;
         match known.get(&query) {
             None => Err(vec![query]),
@@ -160,15 +160,17 @@ impl Walk<'_> {
     }
 }
 
-fn ailment(object: &Object, now: Time) -> Option<Ailment> {
+fn ailment(object: &Object, now: Time) -> Option<AppliedObjectProblem> {
     match health_of(object, now) {
         Ok(report) if report.is_current() => None,
-        Ok(report) if report.status == Health::Terminating && object.kind() == "Namespace" => {
-            Some(Ailment::LeavingNamespace)
+        Ok(report)
+            if report.status == HealthStatus::Terminating && object.kind() == "Namespace" =>
+        {
+            Some(AppliedObjectProblem::LeavingNamespace)
         }
-        Ok(report) if report.status == Health::Failed => Some(Ailment::Failure),
-        Ok(_) => Some(Ailment::Progress),
-        Err(_) => Some(Ailment::Failure),
+        Ok(report) if report.status == HealthStatus::Failed => Some(AppliedObjectProblem::Failure),
+        Ok(_) => Some(AppliedObjectProblem::Progress),
+        Err(_) => Some(AppliedObjectProblem::Failure),
     }
 }
 
@@ -184,6 +186,6 @@ fn is_workload(id: &ObjectId) -> bool {
 }
 
 /// What a user or a schedule intends.
-fn is_pause(problem: Problem) -> bool {
-    matches!(problem, Problem::Suspension | Problem::ExpiredHold | Problem::ClosedWindow)
+fn is_pause(problem: CauseKind) -> bool {
+    matches!(problem, CauseKind::Suspension | CauseKind::ExpiredHold | CauseKind::ClosedWindow)
 }

@@ -4,7 +4,7 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::Value;
 
-use crate::reason;
+use crate::condition_reason;
 
 /// The content of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub fn spec_changed(object: &Object) -> Option<Time> {
 /// Parity(flux): `Ready` keeps the reason of the last failure, so it does not show this.
 pub fn exhausted(object: &Object) -> Option<ConditionView<'_>> {
     let stalled = condition(object, reconcile::STALLED).filter(|said| said.status == "True");
-    stalled.filter(|said| reason::is_exhausted(said.reason))
+    stalled.filter(|said| condition_reason::is_exhausted(said.reason))
 }
 
 /// A text of a mapping; empty if there is none.

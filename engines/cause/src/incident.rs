@@ -5,7 +5,8 @@
 //! kind of its problem, never by a message. What a ready source has and its consumers cannot use, such as a wrong repository
 //! without their paths, is one incident of the source; objects that depend on each other in a cycle are one (`cycles`).
 //!
-//! Elsewhere: the walk to the cause (`walk.rs`), the objects that keep incidents, and notifications (the program).
+//! Elsewhere: the walk to the cause (`cause_walk.rs`), the objects that keep incidents, and notifications (the
+//! program).
 
 mod cycles;
 
@@ -15,16 +16,16 @@ use objects::{Object, ObjectId};
 use reconcile::Time;
 
 pub use self::cycles::{first_of_cycles, join_cycles};
+use crate::cause_result::{CauseKind, CauseStep};
+use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult, shortened};
 use crate::condition::{ConditionView, condition, since, text, time};
-use crate::fact::{Query, QueryAnswers};
+use crate::condition_reason;
+use crate::fact_query::{FactQuery, QueryAnswers};
 use crate::object_references;
-use crate::reason;
-use crate::result::{CauseStep, Problem};
-use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, shortened};
 
 /// What an object itself reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Own {
+pub enum ReportedObjectState {
     /// It does not exist.
     Absent,
     /// It is ready.
@@ -43,7 +44,7 @@ pub struct RootFailure {
     /// The object that fails deepest, or that does not exist although others refer to it.
     pub subject: ObjectId,
     /// The kind of the problem.
-    pub problem: Problem,
+    pub problem: CauseKind,
     /// The object that has to be mended: the subject, or one that it applies.
     pub cause: ObjectId,
     /// The reason of the condition of the subject.
@@ -62,7 +63,7 @@ pub struct RootFailure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectVerdict {
     /// What it reports.
-    pub own: Own,
+    pub own: ReportedObjectState,
     /// Since when, by its condition `Ready`.
     pub since: Option<Time>,
     /// The failure that it follows from. A ready object has one if newer revisions do not reach it.
@@ -70,7 +71,7 @@ pub struct ObjectVerdict {
 }
 
 /// By what an incident is known: the object that fails deepest, and the kind of the problem.
-pub type IncidentIdentity = (ObjectId, Problem);
+pub type IncidentIdentity = (ObjectId, CauseKind);
 
 /// Objects that fail for one cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub struct Incident {
 
 /// Where the object that fails deepest is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum RootFailureSearchScope {
     /// In all namespaces.
     All,
     /// In the namespace of the object that is judged, so that a tenant learns nothing about the objects of another.
@@ -98,34 +99,38 @@ pub fn verdict(
     id: &ObjectId,
     known: &QueryAnswers,
     now: Time,
-    reach: Reach,
-) -> Result<ObjectVerdict, Vec<Query>> {
-    judged(&mut Walk::new(known, now), id, reach)
+    reach: RootFailureSearchScope,
+) -> Result<ObjectVerdict, Vec<FactQuery>> {
+    judged(&mut CauseWalk::new(known, now), id, reach)
 }
 
-fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> QueryResult<ObjectVerdict> {
-    let within = (reach == Reach::OwnNamespace).then_some(id.namespace.as_str());
+fn judged(
+    walk: &mut CauseWalk<'_>,
+    id: &ObjectId,
+    reach: RootFailureSearchScope,
+) -> QueryResult<ObjectVerdict> {
+    let within = (reach == RootFailureSearchScope::OwnNamespace).then_some(id.namespace.as_str());
     let only = |own, since| Ok(ObjectVerdict { own, since, failure: None });
     let object = match walk.object(id)? {
         ObjectLookup::There(object) => object,
-        ObjectLookup::Absent => return only(Own::Absent, None),
-        ObjectLookup::Hidden => return only(Own::Unclear, None),
+        ObjectLookup::Absent => return only(ReportedObjectState::Absent, None),
+        ObjectLookup::Hidden => return only(ReportedObjectState::Unclear, None),
     };
     let ready = condition(object, "Ready");
     let since = ready.and_then(|said| since(object, said));
     if let Some(found) = walk.paused(object, ready)
         && is_hold(found.cause.problem)
     {
-        return only(Own::Paused, since);
+        return only(ReportedObjectState::Paused, since);
     }
     if walk.not_reconciled(object, ready).is_some() {
-        return only(Own::Unclear, since);
+        return only(ReportedObjectState::Unclear, since);
     }
     match ready.map(|said| said.status) {
         Some("False") => {
             let found = walk.of(id)?;
             let failure = found.map(|it| failure(walk, it, within)).transpose()?.flatten();
-            Ok(ObjectVerdict { own: Own::Failing, since, failure })
+            Ok(ObjectVerdict { own: ReportedObjectState::Failing, since, failure })
         }
         // A kind without conditions counts as ready with its spec.
         Some("True") | None => {
@@ -133,31 +138,35 @@ fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> QueryResult<Objec
                 if let Some(found) = walk.of(&source)?
                     && let Some(failure) = failure(walk, found, within)?
                 {
-                    return Ok(ObjectVerdict { own: Own::Well, since, failure: Some(failure) });
+                    return Ok(ObjectVerdict {
+                        own: ReportedObjectState::Well,
+                        since,
+                        failure: Some(failure),
+                    });
                 }
             }
-            only(Own::Well, since)
+            only(ReportedObjectState::Well, since)
         }
-        Some(_) => only(Own::Unclear, since),
+        Some(_) => only(ReportedObjectState::Unclear, since),
     }
 }
 
 /// Problems that a user or a schedule intends, and those that end as soon as the object is reconciled.
-fn is_hold(problem: Problem) -> bool {
+fn is_hold(problem: CauseKind) -> bool {
     matches!(
         problem,
-        Problem::Suspension
-            | Problem::ExpiredHold
-            | Problem::ClosedWindow
-            | Problem::Deletion
-            | Problem::NotReconciled
+        CauseKind::Suspension
+            | CauseKind::ExpiredHold
+            | CauseKind::ClosedWindow
+            | CauseKind::Deletion
+            | CauseKind::NotReconciled
     )
 }
 
 /// The failure to which a walk came; none if what it came to does not fail. `within` is the only namespace where its subject
 /// may be.
 fn failure(
-    walk: &mut Walk<'_>,
+    walk: &mut CauseWalk<'_>,
     found: CausePath,
     within: Option<&str>,
 ) -> QueryResult<Option<RootFailure>> {
@@ -168,7 +177,7 @@ fn failure(
     let mut objects = found.steps.iter().rev().map(|step| &step.object);
     let last = objects.find(|it| object_references::is_reconciled(it)).cloned();
     let is_missing =
-        cause.problem == Problem::Missing && object_references::is_reconciled(&cause.object);
+        cause.problem == CauseKind::Missing && object_references::is_reconciled(&cause.object);
     let subject = match last {
         // An object that names one of another namespace does not open an incident there.
         Some(last) if is_missing && last.namespace != cause.object.namespace => last,
@@ -201,7 +210,7 @@ fn failure(
     };
     said.reason.clone_into(&mut failure.reason);
     failure.since = since(object, said);
-    if failure.problem == Problem::Cycle {
+    if failure.problem == CauseKind::Cycle {
         let depends = object_references::dependencies(object).into_iter().map(|it| it.object);
         failure.cycle = depends.chain(object_references::sources(object)).collect();
     }
@@ -211,21 +220,21 @@ fn failure(
     if let Some(source) = unusable(walk, object, said)? {
         // An object that names a source of another namespace does not open an incident there.
         if source.namespace == failure.subject.namespace {
-            failure.problem = Problem::Artifact;
+            failure.problem = CauseKind::Artifact;
             failure.text = format!("{}: {}", failure.subject.subject(), failure.text);
             failure.subject = source;
         }
         return Ok(Some(failure));
     }
     failure.is_waiting =
-        failure.problem == Problem::Dependency || reason::is_about_source(said.reason);
+        failure.problem == CauseKind::Dependency || condition_reason::is_about_source(said.reason);
     Ok(Some(failure))
 }
 
 /// The source whose artifact an object has and cannot use: the source is ready, and what it has is wrong, which all its
 /// consumers report. An object that has not read the artifact yet waits for its own reconciliation.
 fn unusable(
-    walk: &mut Walk<'_>,
+    walk: &mut CauseWalk<'_>,
     object: &Object,
     said: ConditionView<'_>,
 ) -> QueryResult<Option<ObjectId>> {
@@ -250,7 +259,7 @@ fn unusable(
 
 /// The failure of the last object of a namespace on the way to a cause in another namespace; none if it does not fail.
 fn confined(
-    walk: &mut Walk<'_>,
+    walk: &mut CauseWalk<'_>,
     steps: &[CauseStep],
     namespace: &str,
 ) -> QueryResult<Option<RootFailure>> {
@@ -264,7 +273,7 @@ fn confined(
     };
     Ok(Some(RootFailure {
         subject: subject.clone(),
-        problem: Problem::Dependency,
+        problem: CauseKind::Dependency,
         cause: subject.clone(),
         reason: said.reason.to_owned(),
         text: shortened(said.message),
@@ -299,8 +308,8 @@ pub fn incidents(
 }
 
 /// Whether a problem is one of objects that refer to the subject, which itself is absent or ready.
-fn is_of_others(problem: Problem) -> bool {
-    matches!(problem, Problem::Missing | Problem::Artifact)
+fn is_of_others(problem: CauseKind) -> bool {
+    matches!(problem, CauseKind::Missing | CauseKind::Artifact)
 }
 
 /// Whether an incident that is open and not among [`incidents`] has ended: its subject is well, gone, or fails otherwise.
@@ -313,24 +322,28 @@ pub fn is_over(
     affected: &[String],
     verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
 ) -> bool {
-    let own = verdicts.get(subject).map_or(Own::Absent, |it| it.own);
+    let own = verdicts.get(subject).map_or(ReportedObjectState::Absent, |it| it.own);
     let is_progressing = || {
         let is_unclear = |id: &ObjectId, verdict: &ObjectVerdict| {
-            verdict.own == Own::Unclear && affected.contains(&id.subject())
+            verdict.own == ReportedObjectState::Unclear && affected.contains(&id.subject())
         };
         verdicts.iter().any(|(id, verdict)| is_unclear(id, verdict))
     };
-    let is_problem = |it: Problem| it.to_string() == problem;
+    let is_problem = |it: CauseKind| it.to_string() == problem;
     match own {
-        Own::Well | Own::Absent if is_problem(Problem::Artifact) => !is_progressing(),
-        Own::Well => true,
-        Own::Absent => !is_problem(Problem::Missing) || !is_progressing(),
-        Own::Paused | Own::Unclear => false,
-        Own::Failing => {
+        ReportedObjectState::Well | ReportedObjectState::Absent
+            if is_problem(CauseKind::Artifact) =>
+        {
+            !is_progressing()
+        }
+        ReportedObjectState::Well => true,
+        ReportedObjectState::Absent => !is_problem(CauseKind::Missing) || !is_progressing(),
+        ReportedObjectState::Paused | ReportedObjectState::Unclear => false,
+        ReportedObjectState::Failing => {
             verdicts.get(subject).and_then(|it| it.failure.as_ref()).is_some_and(|it| {
                 // A cycle may be known by another of its objects, and what a source has is a failure of the source.
-                let is_cycle = is_problem(Problem::Cycle) && it.problem == Problem::Cycle;
-                let is_elsewhere = is_cycle || it.problem == Problem::Artifact;
+                let is_cycle = is_problem(CauseKind::Cycle) && it.problem == CauseKind::Cycle;
+                let is_elsewhere = is_cycle || it.problem == CauseKind::Artifact;
                 match it.subject == *subject {
                     true => !is_problem(it.problem),
                     false => is_elsewhere,

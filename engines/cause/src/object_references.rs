@@ -1,6 +1,6 @@
 //! What an object refers to: sources, dependencies, Secrets and the like, what it applied.
 
-use apply::Inventory;
+use apply::ObjectInventory;
 use objects::{Object, ObjectId};
 use reconcile::depends_on;
 use serde_json::Value;
@@ -106,7 +106,7 @@ fn chart_of(release: &Object, template: &Value) -> ObjectId {
 
 /// What has to be ready before an object is reconciled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dependency {
+pub struct RequiredDependency {
     /// The object.
     pub object: ObjectId,
     /// The object of another group that is meant if the first does not exist.
@@ -116,20 +116,20 @@ pub struct Dependency {
 }
 
 /// What has to be ready before an object is reconciled, in the order of its spec; then what its annotation names.
-pub fn dependencies(object: &Object) -> Vec<Dependency> {
-    let of = |object| Dependency { object, otherwise: None, release: None };
+pub fn dependencies(object: &Object) -> Vec<RequiredDependency> {
+    let of = |object| RequiredDependency { object, otherwise: None, release: None };
     listed(object).into_iter().map(of).chain(annotated(object)).collect()
 }
 
 /// What the annotation `windlass.dev/depends-on` names; empty if it cannot be read, which the status reports.
-fn annotated(object: &Object) -> Vec<Dependency> {
+fn annotated(object: &Object) -> Vec<RequiredDependency> {
     let text = object.annotation(depends_on::ANNOTATION).unwrap_or_default();
     let all = depends_on::parse(text, object.namespace()).unwrap_or_default();
     let found = all.into_iter().filter_map(|needed| {
         let kinds = APPLIERS.iter().filter(|(group, kind, _)| needed.may_be(group, kind));
         let mut ids = kinds
             .map(|(group, kind, _)| ObjectId::new(&needed.namespace, &needed.name, group, kind));
-        Some(Dependency {
+        Some(RequiredDependency {
             object: ids.next()?,
             otherwise: ids.next(),
             release: needed.part.clone(),
@@ -245,7 +245,7 @@ pub fn inventory(object: &Object) -> Vec<ObjectId> {
 }
 
 /// The same with the version in which each object was applied.
-pub fn versioned_inventory(object: &Object) -> Inventory {
+pub fn versioned_inventory(object: &Object) -> ObjectInventory {
     let own = object.get("status").into_iter();
     let releases = releases(object).filter(|row| text(row, "kubeContext").is_empty());
     inventoried(own.chain(releases.filter_map(|row| row.get("status"))))
@@ -264,15 +264,15 @@ fn releases(object: &Object) -> impl Iterator<Item = &Value> {
 }
 
 /// What inventories list.
-fn inventoried<'v>(parts: impl Iterator<Item = &'v Value>) -> Inventory {
+fn inventoried<'v>(parts: impl Iterator<Item = &'v Value>) -> ObjectInventory {
     let entries = parts.filter_map(|it| it.get("inventory")?.get("entries")?.as_array());
     let entries: Vec<(String, String)> =
         entries.flatten().map(|it| (text(it, "id").to_owned(), text(it, "v").to_owned())).collect();
-    Inventory::from_entries(&entries).0
+    ObjectInventory::from_entries(&entries).0
 }
 
 /// The objects of an inventory in the order in which they are applied.
-fn in_order(inventory: &Inventory) -> Vec<ObjectId> {
+fn in_order(inventory: &ObjectInventory) -> Vec<ObjectId> {
     inventory.entries().iter().filter_map(|(id, _)| id.parse().ok()).collect()
 }
 

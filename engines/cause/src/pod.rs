@@ -14,7 +14,7 @@ const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
 
 /// Why a Pod does not become ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
+pub enum PodTrouble {
     /// A container waits, such as for its image.
     Waiting {
         /// The Pod.
@@ -52,7 +52,7 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
+impl PodTrouble {
     /// The same where the Pod is named already.
     pub fn within_pod(&self) -> String {
         let (what, after) = self.parts();
@@ -87,7 +87,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for PodTrouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, after) = self.parts();
         match self {
@@ -100,11 +100,11 @@ impl fmt::Display for Trouble {
 }
 
 /// Why a Pod does not become ready; `None` if it is ready, or the reason is not known yet.
-pub fn trouble(pod: &Object) -> Option<Trouble> {
+pub fn trouble(pod: &Object) -> Option<PodTrouble> {
     containers(pod).find_map(|container| of_container(pod, container)).or_else(|| unscheduled(pod))
 }
 
-fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
+fn of_container(pod: &Object, container: &Value) -> Option<PodTrouble> {
     let pod = pod.name().to_owned();
     let name = text(container, "name").to_owned();
     let waiting = container.get("state").and_then(|it| it.get("waiting"));
@@ -117,7 +117,7 @@ fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
         let (reason, message) = reason_and_message(waiting);
         let exit = exit_code(container);
         let ending = ended(container).map(|it| text(it, "reason").to_owned()).unwrap_or_default();
-        return Some(Trouble::Waiting { pod, container: name, reason, message, exit, ending });
+        return Some(PodTrouble::Waiting { pod, container: name, reason, message, exit, ending });
     }
     // What was before it was started again is over.
     if is_running(container) {
@@ -125,12 +125,12 @@ fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
     }
     let exit = exit_code(container).filter(|code| *code != 0)?;
     let (reason, message) = reason_and_message(ended(container)?);
-    Some(Trouble::Ended { pod, container: name, reason, message, exit })
+    Some(PodTrouble::Ended { pod, container: name, reason, message, exit })
 }
 
-fn unscheduled(pod: &Object) -> Option<Trouble> {
+fn unscheduled(pod: &Object) -> Option<PodTrouble> {
     let said = crate::condition(pod, "PodScheduled").filter(|said| said.status == "False")?;
-    Some(Trouble::Unscheduled { pod: pod.name().to_owned(), message: said.message.to_owned() })
+    Some(PodTrouble::Unscheduled { pod: pod.name().to_owned(), message: said.message.to_owned() })
 }
 
 /// The container that has failed, now or before it waits to be started again.

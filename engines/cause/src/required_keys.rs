@@ -1,6 +1,6 @@
 //! What a Secret or ConfigMap has to hold for the field that names it, and the command that creates it.
 //!
-//! Elsewhere: which fields name one (`object_references.rs`), which is missing (`walk.rs`).
+//! Elsewhere: which fields name one (`object_references.rs`), which is missing (`cause_walk.rs`).
 
 use objects::{Object, ObjectId};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::condition::text;
 
 /// What a Secret or ConfigMap has to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Needs {
+pub(crate) struct RequiredKeys {
     /// The key without which the object that names it certainly fails; none if it takes one of several.
     pub(crate) key: Option<String>,
     /// Arguments of `kubectl create` that bring the keys; capitals stand for what only the user knows.
@@ -18,7 +18,7 @@ pub(crate) struct Needs {
     type_: &'static str,
 }
 
-impl Needs {
+impl RequiredKeys {
     /// What the field of an object needs of the Secret or ConfigMap that it names.
     pub(crate) fn of(namer: &Object, field: &str) -> Self {
         let value = value(namer, field).unwrap_or(&Value::Null);
@@ -122,31 +122,33 @@ fn is_key(key: &str) -> bool {
 }
 
 /// Credentials of a Git server, by the protocol.
-fn git(namer: &Object) -> Needs {
+fn git(namer: &Object) -> RequiredKeys {
     let url = namer.get("spec").map(|spec| text(spec, "url")).unwrap_or_default();
     match url.starts_with("ssh://") {
-        true => Needs::plain("--from-file=identity=PATH --from-file=known_hosts=PATH".to_owned()),
-        false => Needs::literals(&["username", "password"]),
+        true => {
+            RequiredKeys::plain("--from-file=identity=PATH --from-file=known_hosts=PATH".to_owned())
+        }
+        false => RequiredKeys::literals(&["username", "password"]),
     }
 }
 
 /// Credentials of a bucket, by its provider.
-fn bucket(namer: &Object) -> Needs {
+fn bucket(namer: &Object) -> RequiredKeys {
     match namer.get("spec").map(|spec| text(spec, "provider")).unwrap_or_default() {
-        "gcp" => Needs::file("serviceaccount"),
-        "azure" => Needs::literals(&["accountKey"]),
-        _ => Needs::literals(&["accesskey", "secretkey"]),
+        "gcp" => RequiredKeys::file("serviceaccount"),
+        "azure" => RequiredKeys::literals(&["accountKey"]),
+        _ => RequiredKeys::literals(&["accesskey", "secretkey"]),
     }
 }
 
 /// The key that signs commits, by its type.
-fn signing_key(namer: &Object) -> Needs {
+fn signing_key(namer: &Object) -> RequiredKeys {
     let type_ = value(namer, "spec.git.commit.signingKey.type").and_then(Value::as_str);
-    Needs::file(if type_ == Some("ssh") { "identity" } else { "git.asc" })
+    RequiredKeys::file(if type_ == Some("ssh") { "identity" } else { "git.asc" })
 }
 
 /// What a Provider sends to or with, by its type.
-fn provider(namer: &Object) -> Needs {
+fn provider(namer: &Object) -> RequiredKeys {
     let spec = namer.get("spec").unwrap_or(&Value::Null);
     let is_of_git = matches!(
         text(spec, "type"),
@@ -159,8 +161,8 @@ fn provider(namer: &Object) -> Needs {
             | "azuredevops"
     );
     match text(spec, "address").is_empty() && !is_of_git {
-        true => Needs::literals(&["address"]),
-        false => Needs::literals(&["token"]),
+        true => RequiredKeys::literals(&["address"]),
+        false => RequiredKeys::literals(&["token"]),
     }
 }
 
@@ -187,7 +189,7 @@ mod tests {
     fn created(kind: &str, spec: &Value, field: &str, of: &str) -> String {
         let namer = json!({"apiVersion": "x.fluxcd.io/v1", "kind": kind,
             "metadata": {"name": "app", "namespace": "apps"}, "spec": spec});
-        let needs = Needs::of(&Object::new(namer).unwrap(), field);
+        let needs = RequiredKeys::of(&Object::new(namer).unwrap(), field);
         let id = ObjectId::new("apps", "it", "", of);
         needs.creation(&id).unwrap_or_default().replace("kubectl -n apps create ", "")
     }
@@ -280,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_key_is_missing_only_from_data_that_is_known() {
-        let needs = Needs::key("token", "literal", "TOKEN");
+        let needs = RequiredKeys::key("token", "literal", "TOKEN");
         let held = |more: Value| {
             let mut object =
                 json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "it"}});
@@ -290,6 +292,6 @@ mod tests {
         assert_eq!(needs.lacks(&held(json!({"data": {}}))), Some("token"));
         assert_eq!(needs.lacks(&held(json!({"data": {"token": ""}}))), None);
         assert_eq!(needs.lacks(&held(json!({}))), None);
-        assert_eq!(Needs::file("age.agekey").lacks(&held(json!({"data": {}}))), None);
+        assert_eq!(RequiredKeys::file("age.agekey").lacks(&held(json!({"data": {}}))), None);
     }
 }

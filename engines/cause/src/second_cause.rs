@@ -4,37 +4,37 @@
 //! Here, too: what was left out of what was applied, which is not a failure.
 
 use objects::Object;
-use reconcile::RollbackProgress;
+use reconcile::ReleaseRollbackProgress;
 
+use crate::cause_result::{CauseAdvice, CauseKind};
+use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult, below, step_of};
 use crate::condition::condition;
-use crate::hold;
+use crate::condition_reason;
 use crate::object_references;
-use crate::reason;
-use crate::result::{Advice, Problem};
-use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, below, step_of};
+use crate::object_suspension;
 
 /// The causes of the state of one object.
-pub(crate) struct Findings {
+pub(crate) struct CauseFindings {
     /// The cause that is to be mended first.
     pub(crate) first: Option<CausePath>,
     /// One more.
     pub(crate) second: Option<CausePath>,
 }
 
-impl Findings {
+impl CauseFindings {
     /// One cause, or none.
     pub(crate) fn of(first: Option<CausePath>) -> Self {
         Self { first, second: None }
     }
 }
 
-impl<'k> Walk<'k> {
+impl<'k> CauseWalk<'k> {
     /// What was found of an object, with what is in its way besides.
     pub(crate) fn findings(
         &mut self,
         object: &'k Object,
         found: Option<CausePath>,
-    ) -> QueryResult<Findings> {
+    ) -> QueryResult<CauseFindings> {
         let id = object.id();
         let status = condition(object, "Ready").map(|said| said.status).unwrap_or_default();
         let own = found.as_ref().filter(|found| found.cause.object == id);
@@ -43,24 +43,24 @@ impl<'k> Walk<'k> {
         let other = match own {
             // What it applied is well, or was examined by its run.
             None if found.is_none() && status != "False" => Ok(None),
-            Some(Problem::Deletion) => Ok(None),
-            Some(Problem::Suspension) => self.behind_suspension(object),
+            Some(CauseKind::Deletion) => Ok(None),
+            Some(CauseKind::Suspension) => self.behind_suspension(object),
             Some(_) | None => self.applied_besides(object),
         };
         self.way.pop();
         let other = other?;
-        let Some(found) = found else { return Ok(Findings::of(other)) };
+        let Some(found) = found else { return Ok(CauseFindings::of(other)) };
         let Some(second) = other.filter(|other| other.cause != found.cause) else {
-            return Ok(Findings::of(Some(found)));
+            return Ok(CauseFindings::of(Some(found)));
         };
         // What is not ready cannot apply again what was deleted.
-        let is_gone = second.cause.problem == Problem::Missing && status == "True";
+        let is_gone = second.cause.problem == CauseKind::Missing && status == "True";
         let is_worse = is_gone || is_of_service(second.cause.problem);
         let is_first =
-            is_worse && own != Some(Problem::Suspension) && !is_of_service(found.cause.problem);
+            is_worse && own != Some(CauseKind::Suspension) && !is_of_service(found.cause.problem);
         Ok(match is_first {
-            true => Findings { first: Some(second), second: Some(found) },
-            false => Findings { first: Some(found), second: Some(second) },
+            true => CauseFindings { first: Some(second), second: Some(found) },
+            false => CauseFindings { first: Some(found), second: Some(second) },
         })
     }
 
@@ -68,11 +68,13 @@ impl<'k> Walk<'k> {
     fn behind_suspension(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let ready = condition(object, "Ready");
         // Ready is False after a rollback, also after one that was requested.
-        let is_rolled_back =
-            hold::rollback(object).is_some_and(|it| it.progress == RollbackProgress::Succeeded);
+        let is_rolled_back = object_suspension::rollback(object)
+            .is_some_and(|it| it.progress == ReleaseRollbackProgress::Succeeded);
         match ready {
             Some(said)
-                if said.status == "False" && !is_rolled_back && !reason::is_pause(said.reason) =>
+                if said.status == "False"
+                    && !is_rolled_back
+                    && !condition_reason::is_pause(said.reason) =>
             {
                 self.of_run(object, ready)
             }
@@ -84,7 +86,7 @@ impl<'k> Walk<'k> {
     fn applied_besides(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let Some(said) = condition(object, "Ready") else { return Ok(None) };
         let is_complete = said.status == "True"
-            || (said.status == "False" && reason::is_before_apply(said.reason));
+            || (said.status == "False" && condition_reason::is_before_apply(said.reason));
         let found = self.applied(object, is_complete)?;
         Ok(found.map(|found| below(Some(step_of(object, said)), found)))
     }
@@ -95,24 +97,24 @@ impl<'k> Walk<'k> {
         found: &CausePath,
         first: Option<&CausePath>,
         subject: Option<&Object>,
-    ) -> Option<Advice> {
+    ) -> Option<CauseAdvice> {
         let advice = self.advice(found, subject)?;
         let Some(subject) = subject else { return Some(advice) };
         let id = subject.id();
         let is_suspended = first.is_some_and(|first| {
-            first.cause.problem == Problem::Suspension && first.cause.object == id
+            first.cause.problem == CauseKind::Suspension && first.cause.object == id
         });
         let is_ready = condition(subject, "Ready").is_some_and(|said| said.status == "True");
-        let is_deleted = found.cause.problem == Problem::Missing
+        let is_deleted = found.cause.problem == CauseKind::Missing
             && object_references::inventory(subject).contains(&found.cause.object);
         if is_deleted && (is_suspended || !is_ready) {
             let text = format!("it is applied again when {} is reconciled", id.subject());
-            return Some(Advice { text, command: None });
+            return Some(CauseAdvice { text, command: None });
         }
         // Nothing that is suspended is reconciled.
         let is_in_vain = |command: &str| is_suspended && command.starts_with("windlass reconcile ");
-        let Advice { text, command } = advice;
-        Some(Advice { text, command: command.filter(|command| !is_in_vain(command)) })
+        let CauseAdvice { text, command } = advice;
+        Some(CauseAdvice { text, command: command.filter(|command| !is_in_vain(command)) })
     }
 
     /// Adds a remark about what was left out of what was applied: of all of it, or of an applied object that the user
@@ -139,13 +141,13 @@ pub fn warnings(object: &Object) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a problem keeps Pods from serving.
-fn is_of_service(problem: Problem) -> bool {
+fn is_of_service(problem: CauseKind) -> bool {
     matches!(
         problem,
-        Problem::Container
-            | Problem::Image
-            | Problem::Scheduling
-            | Problem::Admission
-            | Problem::Volume
+        CauseKind::Container
+            | CauseKind::Image
+            | CauseKind::Scheduling
+            | CauseKind::Admission
+            | CauseKind::Volume
     )
 }

@@ -4,7 +4,10 @@ use objects::{Gvk, LabelSelector, Object, ObjectId};
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use crate::{FactAnswer, Problem, Query, QueryAnswers, State, Why, explain, object_references};
+use crate::{
+    CauseKind, ExaminedObjectState, FactAnswer, FactQuery, QueryAnswers, StateExplanation, explain,
+    object_references,
+};
 
 mod advice;
 mod applied_objects;
@@ -19,27 +22,27 @@ fn now() -> Time {
 }
 
 /// Objects of a cluster, and what may not be read of it.
-struct Cluster {
+struct FakeClusterObjects {
     objects: Vec<Object>,
-    refused: Vec<Query>,
+    refused: Vec<FactQuery>,
 }
 
-impl Cluster {
+impl FakeClusterObjects {
     fn of(objects: &[Value]) -> Self {
         let objects = objects.iter().map(|it| Object::new(it.clone()).unwrap()).collect();
         Self { objects, refused: Vec::new() }
     }
 
-    fn answer(&self, query: &Query) -> FactAnswer {
+    fn answer(&self, query: &FactQuery) -> FactAnswer {
         if self.refused.contains(query) {
             return FactAnswer::Refused("forbidden".to_owned());
         }
         let all = self.objects.iter();
         match query {
-            Query::Object(id) => {
+            FactQuery::Object(id) => {
                 FactAnswer::Objects(all.filter(|it| it.id() == *id).cloned().collect())
             }
-            Query::Pods { namespace, selector } => {
+            FactQuery::Pods { namespace, selector } => {
                 let selector = LabelSelector::parse(selector).unwrap();
                 let is_it = |it: &&Object| {
                     let labels = it.meta("labels").and_then(Value::as_object);
@@ -48,11 +51,11 @@ impl Cluster {
                 };
                 FactAnswer::Objects(all.filter(is_it).cloned().collect())
             }
-            Query::Warnings(namespace) => {
+            FactQuery::Warnings(namespace) => {
                 let is_it = |it: &&Object| it.kind() == "Event" && it.namespace() == namespace;
                 FactAnswer::Objects(all.filter(is_it).cloned().collect())
             }
-            Query::Incidents { namespace, kind } => {
+            FactQuery::Incidents { namespace, kind } => {
                 let is_it = |it: &&Object| {
                     let of = it.get("spec").and_then(|spec| spec["subject"]["kind"].as_str());
                     it.kind() == "Incident"
@@ -61,15 +64,15 @@ impl Cluster {
                 };
                 FactAnswer::Objects(all.filter(is_it).cloned().collect())
             }
-            Query::Lines { .. } => FactAnswer::Lines(vec!["no such table: users".to_owned()]),
+            FactQuery::Lines { .. } => FactAnswer::Lines(vec!["no such table: users".to_owned()]),
         }
     }
 
-    fn why(&self, subject: &str) -> Why {
+    fn why(&self, subject: &str) -> StateExplanation {
         self.explained(&id(subject))
     }
 
-    fn explained(&self, id: &ObjectId) -> Why {
+    fn explained(&self, id: &ObjectId) -> StateExplanation {
         let mut known = QueryAnswers::default();
         for _ in 0..100 {
             match explain(id, &known, now()) {
@@ -182,7 +185,13 @@ fn event(about: &str, reason: &str, message: &str) -> Value {
 }
 
 /// Expects a state, the kind of the cause, its object, and the first line.
-fn expect(why: &Why, state: State, problem: Problem, object: &str, line: &str) {
+fn expect(
+    why: &StateExplanation,
+    state: ExaminedObjectState,
+    problem: CauseKind,
+    object: &str,
+    line: &str,
+) {
     assert_eq!(why.line(), line);
     let cause = why.cause.as_ref().unwrap();
     assert_eq!(
@@ -201,7 +210,7 @@ fn an_object_that_is_what_it_should_be_has_no_cause() {
         "conditions": [{"type": "Available", "status": "True"}]}})],
     );
     let app = kustomization("app", &[&ready(), &inventory(&["apps_web_apps_Deployment"])]);
-    let why = Cluster::of(&[app, source(), deployment]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source(), deployment]).why("Kustomization/app");
     assert_eq!(why.line(), "Kustomization/apps/app is ready: Applied revision: main@sha1:abc");
     assert!(!why.is_finding() && why.cause.is_none() && why.remarks.is_empty(), "{why:#?}");
 }
@@ -211,9 +220,9 @@ fn a_helmfile_of_helmfile_operator_is_reconciled_and_applies() {
     let failed = status("False", "HelmfileError", "release \"web\": no such chart");
     let helmfile =
         with("Helmfile/all", &[&json!({"spec": {"source": "git::https://h/r@d"}}), &failed]);
-    let why = Cluster::of(&[helmfile]).why("Helmfile/all");
+    let why = FakeClusterObjects::of(&[helmfile]).why("Helmfile/all");
     let line = "Helmfile/apps/all is not ready: release \"web\": no such chart";
-    expect(&why, State::NotReady, Problem::Build, "Helmfile/all", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Build, "Helmfile/all", line);
     let labels = json!({"metadata": {"labels": {"apps.mumoshu.github.io/helmfile-name": "all",
         "apps.mumoshu.github.io/helmfile-namespace": "apps"}}});
     let applied = Object::new(with("ConfigMap/a", &[&labels])).unwrap();
@@ -222,14 +231,14 @@ fn a_helmfile_of_helmfile_operator_is_reconciled_and_applies() {
 
 #[test]
 fn an_object_that_is_not_there_or_may_not_be_read_is_not_mistaken_for_the_other() {
-    let mut cluster = Cluster::of(&[]);
+    let mut cluster = FakeClusterObjects::of(&[]);
     let why = cluster.why("Kustomization/app");
     assert_eq!(why.line(), "Kustomization/apps/app does not exist");
-    cluster.refused.push(Query::Object(id("Kustomization/app")));
+    cluster.refused.push(FactQuery::Object(id("Kustomization/app")));
     let why = cluster.why("Kustomization/app");
     assert_eq!(why.line(), "Kustomization/apps/app cannot be read");
     assert_eq!(why.remarks, ["Kustomization/apps/app cannot be read: forbidden"]);
-    assert_eq!(why.state, State::Hidden);
+    assert_eq!(why.state, ExaminedObjectState::Hidden);
 }
 
 #[test]
@@ -238,8 +247,8 @@ fn objects_that_name_each_other_end() {
     let waits = status("False", "DependencyNotReady", "dependency is not ready");
     let one = kustomization("one", &[&depends("two"), &waits]);
     let two = kustomization("two", &[&depends("one"), &waits]);
-    let why = Cluster::of(&[one, two, source()]).why("Kustomization/one");
-    assert_eq!(why.cause.unwrap().problem, Problem::Dependency);
+    let why = FakeClusterObjects::of(&[one, two, source()]).why("Kustomization/one");
+    assert_eq!(why.cause.unwrap().problem, CauseKind::Dependency);
 }
 
 #[test]
@@ -250,7 +259,7 @@ fn a_long_chain_of_dependencies_ends() {
         kustomization(&format!("k{at}"), &[&on, &waits])
     });
     let objects: Vec<Value> = chain.chain([source()]).collect();
-    let why = Cluster::of(&objects).why("Kustomization/k0");
+    let why = FakeClusterObjects::of(&objects).why("Kustomization/k0");
     assert!(why.path.len() <= 64, "{}", why.path.len());
 }
 
@@ -258,6 +267,6 @@ fn a_long_chain_of_dependencies_ends() {
 fn texts_of_others_are_cut_and_on_one_line() {
     let long = format!("first\nsecond {}", "x".repeat(100_000));
     let app = kustomization("app", &[&status("False", "BuildFailed", &long)]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     assert!(why.line().len() < 1000 && why.line().contains("first second"));
 }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use apply::health::{self, Health, HealthError, Report};
+use apply::health::{self, HealthError, HealthReport, HealthStatus};
 use objects::{Object, ObjectId};
 use reconcile::Time;
 
+use crate::cause_result::{CauseKind, CauseStep, RootCause};
+use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult, shortened};
 use crate::condition::{condition, text, time};
-use crate::event::last_seen;
-use crate::fact::Query;
+use crate::fact_query::FactQuery;
+use crate::object_event::last_seen;
 use crate::object_references;
-use crate::pod::{self, Trouble};
-use crate::result::{Cause, CauseStep, Problem};
-use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, shortened};
+use crate::pod::{self, PodTrouble};
 
 /// How many ReplicaSets of a Deployment are read: those with Pods, and those with warnings, the newest first.
 const MOST_REPLICA_SETS: usize = 32;
@@ -47,29 +47,31 @@ const REMAINS: [&str; 5] = [
 ///
 /// # Errors
 /// Its status cannot be understood.
-pub fn health_of(object: &Object, now: Time) -> Result<Report, HealthError> {
+pub fn health_of(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
     let report = health::compute(object, now)?;
     Ok(match pod::failure(object).filter(|_| report.is_current()) {
-        Some(message) => Report { status: Health::Failed, message, conditions: Vec::new() },
+        Some(message) => {
+            HealthReport { status: HealthStatus::Failed, message, conditions: Vec::new() }
+        }
         None => report,
     })
 }
 
-impl Walk<'_> {
+impl CauseWalk<'_> {
     /// Why an object of a kind that windlass does not reconcile is not healthy; none if it is.
     pub(crate) fn workload(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
         let id = object.id();
         let (status, message) = match health_of(object, self.now()) {
             Ok(report) if report.is_current() => return Ok(None),
             Ok(report) => (report.status.clone(), report.words().to_owned()),
-            Err(error) => (Health::Unknown(error.to_string()), error.to_string()),
+            Err(error) => (HealthStatus::Unknown(error.to_string()), error.to_string()),
         };
         let since = since(object);
         let step = CauseStep { object: id.clone(), since, text: describe(&status, &message) };
-        if status == Health::Terminating {
+        if status == HealthStatus::Terminating {
             let text = deletion(object);
             let event = self.event(&id, &[])?;
-            let cause = Cause { event, ..plain(&id, Problem::Deletion, text, since) };
+            let cause = RootCause { event, ..plain(&id, CauseKind::Deletion, text, since) };
             return Ok(Some(CausePath { steps: vec![step], cause }));
         }
         let pods = self.pods(object)?;
@@ -83,7 +85,9 @@ impl Walk<'_> {
         let refused = condition(object, "ReplicaFailure").filter(|said| said.status == "True");
         let event = self.newest(&id, &pods)?;
         let cause = match (refused, &event) {
-            (Some(said), _) => plain(&id, Problem::Admission, shortened(said.message), said.since),
+            (Some(said), _) => {
+                plain(&id, CauseKind::Admission, shortened(said.message), said.since)
+            }
             (None, Some(EventWarning { object, reason, message })) => {
                 let problem = problem_of(&id, reason);
                 plain(object, problem, format!("{reason}: {}", shortened(message)), since)
@@ -92,7 +96,7 @@ impl Walk<'_> {
         };
         Ok(Some(CausePath {
             steps: vec![step],
-            cause: Cause { event: event.map(|it| it.text()), ..cause },
+            cause: RootCause { event: event.map(|it| it.text()), ..cause },
         }))
     }
 
@@ -102,7 +106,7 @@ impl Walk<'_> {
             "" => NAMESPACE_OF_CLUSTER_EVENTS,
             namespace => namespace,
         };
-        let mut events = self.listed(&Query::Warnings(namespace.to_owned()))?;
+        let mut events = self.listed(&FactQuery::Warnings(namespace.to_owned()))?;
         events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
         let replica_sets = self.replica_sets(id, &events)?;
         let about = |event: &Object| {
@@ -144,7 +148,7 @@ impl Walk<'_> {
             }
         }
         found.truncate(MOST_REPLICA_SETS);
-        self.ask(found.iter().cloned().map(Query::Object))?;
+        self.ask(found.iter().cloned().map(FactQuery::Object))?;
         let ObjectLookup::There(deployment) = self.object(id)? else { return Ok(Vec::new()) };
         let mut names = Vec::new();
         for set in found {
@@ -170,7 +174,7 @@ impl Walk<'_> {
         }
         let Some(selector) = pod::selector(object) else { return Ok(Vec::new()) };
         let namespace = object.namespace().to_owned();
-        let mut pods = self.listed(&Query::Pods { namespace, selector })?;
+        let mut pods = self.listed(&FactQuery::Pods { namespace, selector })?;
         if is_deployment(&object.id()) {
             let replaced = self.replaced(object, &pods)?;
             pods.retain(|pod| pod::replica_set(pod).is_none_or(|set| !replaced.contains(&set)));
@@ -187,7 +191,7 @@ impl Walk<'_> {
     ) -> QueryResult<BTreeSet<ObjectId>> {
         let sets: BTreeSet<ObjectId> = pods.iter().filter_map(pod::replica_set).collect();
         let sets: Vec<ObjectId> = sets.into_iter().take(MOST_REPLICA_SETS).collect();
-        self.ask(sets.iter().cloned().map(Query::Object))?;
+        self.ask(sets.iter().cloned().map(FactQuery::Object))?;
         let mut replaced = BTreeSet::new();
         for set in sets {
             if let ObjectLookup::There(object) = self.object(&set)?
@@ -206,7 +210,7 @@ impl Walk<'_> {
         let since = since(pod);
         let mut cause = plain(&id, problem(&trouble), shortened(&trouble.within_pod()), since);
         if let Some(container) = pod::crashing(pod) {
-            let query = Query::Lines {
+            let query = FactQuery::Lines {
                 namespace: id.namespace.clone(),
                 pod: id.name.clone(),
                 container: container.name.to_owned(),
@@ -223,11 +227,11 @@ fn is_deployment(id: &ObjectId) -> bool {
     (id.group.as_str(), id.kind.as_str()) == ("apps", "Deployment")
 }
 
-fn plain(id: &ObjectId, problem: Problem, text: String, since: Option<Time>) -> Cause {
-    Cause { object: id.clone(), problem, text, since, lines: Vec::new(), event: None }
+fn plain(id: &ObjectId, problem: CauseKind, text: String, since: Option<Time>) -> RootCause {
+    RootCause { object: id.clone(), problem, text, since, lines: Vec::new(), event: None }
 }
 
-fn describe(status: &Health, message: &str) -> String {
+fn describe(status: &HealthStatus, message: &str) -> String {
     match message {
         "" => status.to_string(),
         message => format!("{status}: {}", shortened(message)),
@@ -259,29 +263,29 @@ fn since(object: &Object) -> Option<Time> {
     failing.or_else(|| created().filter(|_| object.generation() <= 1))
 }
 
-fn problem(trouble: &Trouble) -> Problem {
+fn problem(trouble: &PodTrouble) -> CauseKind {
     match trouble {
-        Trouble::Unscheduled { .. } => Problem::Scheduling,
-        Trouble::Ended { .. } => Problem::Container,
-        Trouble::Waiting { reason, .. } => match reason.as_str() {
+        PodTrouble::Unscheduled { .. } => CauseKind::Scheduling,
+        PodTrouble::Ended { .. } => CauseKind::Container,
+        PodTrouble::Waiting { reason, .. } => match reason.as_str() {
             "ErrImagePull"
             | "ImagePullBackOff"
             | "InvalidImageName"
             | "ErrImageNeverPull"
             | "RegistryUnavailable"
-            | "ImageInspectError" => Problem::Image,
-            _ => Problem::Container,
+            | "ImageInspectError" => CauseKind::Image,
+            _ => CauseKind::Container,
         },
     }
 }
 
 /// What the reason of an event is about; without one, what the kind of the object is about.
-fn problem_of(id: &ObjectId, reason: &str) -> Problem {
+fn problem_of(id: &ObjectId, reason: &str) -> CauseKind {
     match reason {
-        "FailedCreate" => Problem::Admission,
-        "FailedScheduling" => Problem::Scheduling,
-        "FailedMount" | "FailedAttachVolume" | "ProvisioningFailed" => Problem::Volume,
-        _ if id.kind == "PersistentVolumeClaim" => Problem::Volume,
-        _ => Problem::Health,
+        "FailedCreate" => CauseKind::Admission,
+        "FailedScheduling" => CauseKind::Scheduling,
+        "FailedMount" | "FailedAttachVolume" | "ProvisioningFailed" => CauseKind::Volume,
+        _ if id.kind == "PersistentVolumeClaim" => CauseKind::Volume,
+        _ => CauseKind::Health,
     }
 }

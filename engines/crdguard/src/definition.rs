@@ -1,17 +1,17 @@
 //! CustomResourceDefinitions: the parts that decide how objects are stored and validated.
 //!
-//! Here: reading them. Elsewhere: their schemas (`schema`), comparing two of them (`judge`).
+//! Here: reading them. Elsewhere: their schemas (`schema`), comparing two of them (`change_judge`).
 
 use serde_json::Value;
 
-use crate::schema::Schema;
+use crate::schema::CrdVersionSchema;
 
 /// Most versions that a definition may have to be judged.
 const MAX_VERSIONS: usize = 64;
 
 /// Why a definition cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DefinitionFault {
+pub enum CrdDefinitionError {
     /// It is not a definition, or one of an API version that is no longer served.
     #[error("it is not a CustomResourceDefinition of apiextensions.k8s.io/v1")]
     Kind,
@@ -28,7 +28,7 @@ pub enum DefinitionFault {
 
 /// A definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Definition {
+pub struct CrdDefinition {
     /// `metadata.name`.
     pub name: String,
     /// `spec.group`.
@@ -42,16 +42,16 @@ pub struct Definition {
     /// Whether its objects live in namespaces.
     pub is_namespaced: bool,
     /// In the order of the definition.
-    pub versions: Vec<Version>,
+    pub versions: Vec<CrdVersion>,
     /// How objects are converted between versions.
-    pub conversion: Conversion,
+    pub conversion: CrdConversion,
     /// `status.storedVersions`.
     pub stored: Vec<String>,
 }
 
 /// One version of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
+pub struct CrdVersion {
     /// Such as `v1beta1`.
     pub name: String,
     /// Whether clients can use it.
@@ -64,50 +64,51 @@ pub struct Version {
 
 /// How objects are converted between versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Conversion {
+pub enum CrdConversion {
     /// Only `apiVersion` changes.
     None,
     /// A server does it; none where it has a URL instead of a Service.
-    Webhook(Option<ServiceReference>),
+    Webhook(Option<WebhookServiceReference>),
 }
 
 /// The Service of a conversion webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceReference {
+pub struct WebhookServiceReference {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
-impl Definition {
+impl CrdDefinition {
     /// Reads a definition.
     ///
     /// # Errors
     /// When it is not a definition that can be judged.
-    pub fn read(object: &Value) -> Result<Self, DefinitionFault> {
+    pub fn read(object: &Value) -> Result<Self, CrdDefinitionError> {
         if object["apiVersion"] != "apiextensions.k8s.io/v1"
             || object["kind"] != "CustomResourceDefinition"
         {
-            return Err(DefinitionFault::Kind);
+            return Err(CrdDefinitionError::Kind);
         }
         let spec = &object["spec"];
-        let kind = text(&spec["names"]["kind"]).ok_or(DefinitionFault::Field("spec.names.kind"))?;
+        let kind =
+            text(&spec["names"]["kind"]).ok_or(CrdDefinitionError::Field("spec.names.kind"))?;
         let list_kind = text(&spec["names"]["listKind"]);
         let list_kind = list_kind.unwrap_or_else(|| format!("{kind}List"));
         let versions =
-            spec["versions"].as_array().ok_or(DefinitionFault::Field("spec.versions"))?;
+            spec["versions"].as_array().ok_or(CrdDefinitionError::Field("spec.versions"))?;
         if versions.len() > MAX_VERSIONS {
-            return Err(DefinitionFault::Versions);
+            return Err(CrdDefinitionError::Versions);
         }
         let versions = versions.iter().map(version);
         let stored = object["status"]["storedVersions"].as_array();
         Ok(Self {
             name: text(&object["metadata"]["name"])
-                .ok_or(DefinitionFault::Field("metadata.name"))?,
-            group: text(&spec["group"]).ok_or(DefinitionFault::Field("spec.group"))?,
+                .ok_or(CrdDefinitionError::Field("metadata.name"))?,
+            group: text(&spec["group"]).ok_or(CrdDefinitionError::Field("spec.group"))?,
             plural: text(&spec["names"]["plural"])
-                .ok_or(DefinitionFault::Field("spec.names.plural"))?,
+                .ok_or(CrdDefinitionError::Field("spec.names.plural"))?,
             kind,
             list_kind,
             is_namespaced: spec["scope"] == "Namespaced",
@@ -121,23 +122,23 @@ impl Definition {
     ///
     /// # Errors
     /// When it nests too deeply or is too large.
-    pub fn schema(object: &Value, version: &str) -> Result<Schema, DefinitionFault> {
+    pub fn schema(object: &Value, version: &str) -> Result<CrdVersionSchema, CrdDefinitionError> {
         let spec = &object["spec"];
         let versions = spec["versions"].as_array().into_iter().flatten();
         let mut found = versions.filter(|it| it["name"] == version);
         let schema = found.next().map(|it| &it["schema"]["openAPIV3Schema"]);
         let keeps_unknown = spec["preserveUnknownFields"] == true;
-        Schema::read(schema.unwrap_or(&Value::Null), keeps_unknown)
-            .ok_or_else(|| DefinitionFault::Schema(version.to_owned()))
+        CrdVersionSchema::read(schema.unwrap_or(&Value::Null), keeps_unknown)
+            .ok_or_else(|| CrdDefinitionError::Schema(version.to_owned()))
     }
 
     /// The version of this name.
-    pub fn version(&self, name: &str) -> Option<&Version> {
+    pub fn version(&self, name: &str) -> Option<&CrdVersion> {
         self.versions.iter().find(|it| it.name == name)
     }
 
     /// The version in which objects are stored.
-    pub fn storage(&self) -> Option<&Version> {
+    pub fn storage(&self) -> Option<&CrdVersion> {
         self.versions.iter().find(|it| it.is_storage)
     }
 
@@ -147,7 +148,7 @@ impl Definition {
     }
 
     /// A version in which all objects can be read: that of storage, if it is served.
-    pub fn readable(&self) -> Option<&Version> {
+    pub fn readable(&self) -> Option<&CrdVersion> {
         let storage = self.storage().filter(|it| it.is_served);
         storage.or_else(|| self.versions.iter().find(|it| it.is_served))
     }
@@ -157,20 +158,22 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().filter(|it| !it.is_empty()).map(str::to_owned)
 }
 
-fn version(value: &Value) -> Result<Version, DefinitionFault> {
-    Ok(Version {
-        name: text(&value["name"]).ok_or(DefinitionFault::Field("spec.versions[*].name"))?,
+fn version(value: &Value) -> Result<CrdVersion, CrdDefinitionError> {
+    Ok(CrdVersion {
+        name: text(&value["name"]).ok_or(CrdDefinitionError::Field("spec.versions[*].name"))?,
         is_served: value["served"] == true,
         is_storage: value["storage"] == true,
         has_status: value["subresources"]["status"].is_object(),
     })
 }
 
-fn conversion(value: &Value) -> Conversion {
+fn conversion(value: &Value) -> CrdConversion {
     if value["strategy"] != "Webhook" {
-        return Conversion::None;
+        return CrdConversion::None;
     }
     let service = &value["webhook"]["clientConfig"]["service"];
     let named = text(&service["namespace"]).zip(text(&service["name"]));
-    Conversion::Webhook(named.map(|(namespace, name)| ServiceReference { namespace, name }))
+    CrdConversion::Webhook(
+        named.map(|(namespace, name)| WebhookServiceReference { namespace, name }),
+    )
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::definition::{Conversion, Definition, DefinitionFault};
+use crate::definition::{CrdConversion, CrdDefinition, CrdDefinitionError};
 
 /// Bytes of a part: a Secret holds a MiB.
 const MAX_PART: usize = 900 * 1024;
@@ -30,7 +30,7 @@ const KEPT: [&str; 5] = ["name", "namespace", "labels", "annotations", "finalize
 
 /// The definition and the objects that were added do not fit into an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TooLarge {
+pub enum ExportTooLargeError {
     /// All of them.
     #[error("they are more than {} KiB when packed", MAX_PART * MAX_PARTS / 1024)]
     All,
@@ -41,10 +41,10 @@ pub enum TooLarge {
 
 /// Why no version shows every object whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotWhole {
+pub enum NoCompleteVersionError {
     /// The definition cannot be read.
     #[error(transparent)]
-    Fault(#[from] DefinitionFault),
+    Fault(#[from] CrdDefinitionError),
     /// Objects can be read only in versions that may lack fields of that of storage.
     #[error("objects are stored in version {0}, which is not served; serve it")]
     Unserved(String),
@@ -66,34 +66,34 @@ pub enum NotWhole {
 ///
 /// # Errors
 /// The definition cannot be exported as a whole.
-pub fn whole(live: &Value) -> Result<(Definition, String), NotWhole> {
-    let definition = Definition::read(live)?;
-    let storage = definition.storage().ok_or(DefinitionFault::Field("spec.versions"))?;
+pub fn whole(live: &Value) -> Result<(CrdDefinition, String), NoCompleteVersionError> {
+    let definition = CrdDefinition::read(live)?;
+    let storage = definition.storage().ok_or(CrdDefinitionError::Field("spec.versions"))?;
     if !storage.is_served {
-        return Err(NotWhole::Unserved(storage.name.clone()));
+        return Err(NoCompleteVersionError::Unserved(storage.name.clone()));
     }
     let storage = storage.name.clone();
     let others = definition.stored.iter().filter(|it| **it != storage);
     // A conversion webhook decides what an object of another version is.
-    for stored in others.filter(|_| definition.conversion == Conversion::None) {
-        let mut schema = Definition::schema(live, &storage)?;
-        schema.mark(&Definition::schema(live, stored)?);
+    for stored in others.filter(|_| definition.conversion == CrdConversion::None) {
+        let mut schema = CrdDefinition::schema(live, &storage)?;
+        schema.mark(&CrdDefinition::schema(live, stored)?);
         if !schema.root.is_same {
-            return Err(NotWhole::Stored { stored: stored.clone(), storage });
+            return Err(NoCompleteVersionError::Stored { stored: stored.clone(), storage });
         }
     }
     Ok((definition, storage))
 }
 
 /// Packs a definition and its objects. Memory is bounded by the size of an export.
-pub struct Exporter {
+pub struct CrdExporter {
     packed: GzEncoder<Vec<u8>>,
     objects: u64,
 }
 
 /// A definition and its objects, packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Export {
+pub struct CrdExport {
     /// The packed text in parts, at least one.
     pub parts: Vec<Vec<u8>>,
     /// SHA-256 of all parts.
@@ -102,12 +102,12 @@ pub struct Export {
     pub objects: u64,
 }
 
-impl Exporter {
+impl CrdExporter {
     /// Begins with the manifest of the definition.
     ///
     /// # Errors
     /// It alone is too large.
-    pub fn new(definition: &Value) -> Result<Self, TooLarge> {
+    pub fn new(definition: &Value) -> Result<Self, ExportTooLargeError> {
         let packed = GzEncoder::new(Vec::new(), Compression::default());
         let mut exporter = Self { packed, objects: 0 };
         exporter.line(definition.to_string().as_bytes())?;
@@ -118,35 +118,37 @@ impl Exporter {
     ///
     /// # Errors
     /// It does not fit any more; nothing of the export is to be used then.
-    pub fn add(&mut self, json: &[u8]) -> Result<(), TooLarge> {
+    pub fn add(&mut self, json: &[u8]) -> Result<(), ExportTooLargeError> {
         self.objects += 1;
         self.line(json)
     }
 
-    fn line(&mut self, json: &[u8]) -> Result<(), TooLarge> {
+    fn line(&mut self, json: &[u8]) -> Result<(), ExportTooLargeError> {
         if json.len() >= MAX_LINE {
-            return Err(TooLarge::One);
+            return Err(ExportTooLargeError::One);
         }
         // A line break in JSON is space between values; inside of strings it is escaped.
         for piece in json.split(|byte| *byte == b'\n') {
-            self.packed.write_all(piece).map_err(|_| TooLarge::All)?;
+            self.packed.write_all(piece).map_err(|_| ExportTooLargeError::All)?;
         }
-        self.packed.write_all(b"\n").map_err(|_| TooLarge::All)?;
-        (self.packed.get_ref().len() <= MAX_PART * MAX_PARTS).then_some(()).ok_or(TooLarge::All)
+        self.packed.write_all(b"\n").map_err(|_| ExportTooLargeError::All)?;
+        (self.packed.get_ref().len() <= MAX_PART * MAX_PARTS)
+            .then_some(())
+            .ok_or(ExportTooLargeError::All)
     }
 
     /// Ends it.
     ///
     /// # Errors
     /// It is too large.
-    pub fn finish(self) -> Result<Export, TooLarge> {
-        let packed = self.packed.finish().map_err(|_| TooLarge::All)?;
+    pub fn finish(self) -> Result<CrdExport, ExportTooLargeError> {
+        let packed = self.packed.finish().map_err(|_| ExportTooLargeError::All)?;
         if packed.len() > MAX_PART * MAX_PARTS {
-            return Err(TooLarge::All);
+            return Err(ExportTooLargeError::All);
         }
         let digest = digest(&[&packed]);
         let parts = packed.chunks(MAX_PART).map(<[u8]>::to_vec).collect();
-        Ok(Export { parts, digest, objects: self.objects })
+        Ok(CrdExport { parts, digest, objects: self.objects })
     }
 }
 
@@ -158,7 +160,7 @@ fn digest(parts: &[&[u8]]) -> String {
 
 /// Why an export cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImportError {
+pub enum CrdImportError {
     /// Parts are missing or were changed.
     #[error("the digest of its parts does not match: parts are missing, or were changed")]
     Digest,
@@ -176,28 +178,28 @@ pub enum ImportError {
 }
 
 /// Reads an export, line by line: the definition, then its objects. What is packed wrongly ends it.
-pub struct Import {
+pub struct CrdExportReader {
     lines: BufReader<GzDecoder<Cursor<Vec<u8>>>>,
     is_broken: bool,
 }
 
-impl Import {
+impl CrdExportReader {
     /// Reads parts, in order, that have this digest.
     ///
     /// # Errors
     /// They do not have it.
-    pub fn of(parts: &[Vec<u8>], wanted: &str) -> Result<Self, ImportError> {
+    pub fn of(parts: &[Vec<u8>], wanted: &str) -> Result<Self, CrdImportError> {
         let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         if digest(&slices) != wanted {
-            return Err(ImportError::Digest);
+            return Err(CrdImportError::Digest);
         }
         let lines = BufReader::new(GzDecoder::new(Cursor::new(parts.concat())));
         Ok(Self { lines, is_broken: false })
     }
 }
 
-impl Iterator for Import {
-    type Item = Result<RestoredObject, ImportError>;
+impl Iterator for CrdExportReader {
+    type Item = Result<RestoredObject, CrdImportError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_broken {
@@ -212,7 +214,7 @@ impl Iterator for Import {
             Ok(_) => "a line is too long, or has no end".to_owned(),
         };
         self.is_broken = true;
-        Some(Err(ImportError::Packed(broken)))
+        Some(Err(CrdImportError::Packed(broken)))
     }
 }
 
@@ -228,8 +230,8 @@ pub struct RestoredObject {
 }
 
 impl RestoredObject {
-    fn read(line: &[u8]) -> Result<Self, ImportError> {
-        let unread = |why: String| ImportError::Object { name: named(line), why };
+    fn read(line: &[u8]) -> Result<Self, CrdImportError> {
+        let unread = |why: String| CrdImportError::Object { name: named(line), why };
         let value = serde_json::from_slice::<Map<String, Value>>(line);
         let mut fields = value.map_err(|error| unread(error.to_string()))?;
         let status = fields.remove("status");
@@ -253,13 +255,14 @@ fn named(line: &[u8]) -> String {
         name: String,
     }
     #[derive(Deserialize)]
-    struct Object {
+    struct ExportedObjectLine {
         metadata: ExportLineMetadata,
     }
-    let ExportLineMetadata { namespace, name } = match serde_json::from_slice::<Object>(line) {
-        Ok(object) => object.metadata,
-        Err(_) => return "an object".to_owned(),
-    };
+    let ExportLineMetadata { namespace, name } =
+        match serde_json::from_slice::<ExportedObjectLine>(line) {
+            Ok(object) => object.metadata,
+            Err(_) => return "an object".to_owned(),
+        };
     if namespace.is_empty() { name } else { format!("{namespace}/{name}") }
 }
 
@@ -275,15 +278,17 @@ mod tests {
 
     #[test]
     fn what_is_exported_is_created_again_but_for_what_an_api_server_sets() {
-        let mut exporter = Exporter::new(&definition()).unwrap();
+        let mut exporter = CrdExporter::new(&definition()).unwrap();
         let one = b"{\"apiVersion\":\"acme.io/v1\",\n \"kind\":\"Widget\",\"metadata\":{\"name\":\"a\",\"uid\":\"u\",
             \"resourceVersion\":\"7\",\"finalizers\":[\"f\"],\"ownerReferences\":[{\"uid\":\"x\"}]},
             \"spec\":{\"text\":\"a\\nb\",\"size\":1.50},\"status\":{\"ready\":true}}";
         exporter.add(one).unwrap();
         let export = exporter.finish().unwrap();
         assert_eq!((export.objects, export.parts.len()), (1, 1));
-        let all: Vec<RestoredObject> =
-            Import::of(&export.parts, &export.digest).unwrap().map(Result::unwrap).collect();
+        let all: Vec<RestoredObject> = CrdExportReader::of(&export.parts, &export.digest)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
         assert_eq!(all.len(), 2);
         assert_eq!(all[0].manifest, definition());
         let manifest = json!({"apiVersion": "acme.io/v1", "kind": "Widget",
@@ -294,7 +299,7 @@ mod tests {
 
     #[test]
     fn parts_that_are_missing_or_changed_are_no_export() {
-        let mut exporter = Exporter::new(&definition()).unwrap();
+        let mut exporter = CrdExporter::new(&definition()).unwrap();
         // Text that cannot be packed much.
         let mut hash = Sha256::digest(b"0").to_vec();
         for _ in 0..40_000 {
@@ -302,24 +307,25 @@ mod tests {
             let text = hex::encode(&hash);
             exporter.add(json!({"metadata": {"name": text}}).to_string().as_bytes()).unwrap();
         }
-        let Export { mut parts, digest, objects } = exporter.finish().unwrap();
+        let CrdExport { mut parts, digest, objects } = exporter.finish().unwrap();
         assert!(parts.len() > 1, "{}", parts.len());
-        let read = Import::of(&parts, &digest).unwrap().map(Result::unwrap).count();
+        let read = CrdExportReader::of(&parts, &digest).unwrap().map(Result::unwrap).count();
         assert_eq!(read as u64, objects + 1);
         parts.reverse();
-        assert_eq!(Import::of(&parts, &digest).err(), Some(ImportError::Digest));
+        assert_eq!(CrdExportReader::of(&parts, &digest).err(), Some(CrdImportError::Digest));
         parts.pop();
-        assert_eq!(Import::of(&parts, &digest).err(), Some(ImportError::Digest));
+        assert_eq!(CrdExportReader::of(&parts, &digest).err(), Some(CrdImportError::Digest));
         let cut = &parts[0][..100];
         let of_cut = super::digest(&[cut]);
-        let broken: Vec<_> = Import::of(&[cut.to_vec()], &of_cut).unwrap().take(9).collect();
-        let errors = broken.iter().filter(|it| matches!(it, Err(ImportError::Packed(_))));
+        let broken: Vec<_> =
+            CrdExportReader::of(&[cut.to_vec()], &of_cut).unwrap().take(9).collect();
+        let errors = broken.iter().filter(|it| matches!(it, Err(CrdImportError::Packed(_))));
         assert_eq!(errors.count(), 1, "what is broken ends");
     }
 
     #[test]
     fn an_export_has_a_limit() {
-        let mut exporter = Exporter::new(&definition()).unwrap();
+        let mut exporter = CrdExporter::new(&definition()).unwrap();
         let mut hash = Sha256::digest(b"0").to_vec();
         let mut line = || {
             let mut text = String::new();
@@ -330,14 +336,14 @@ mod tests {
             text.into_bytes()
         };
         let full = (0..200).find_map(|_| exporter.add(&line()).err());
-        assert_eq!(full, Some(TooLarge::All));
-        let mut exporter = Exporter::new(&definition()).unwrap();
-        assert_eq!(exporter.add(&vec![b' '; MAX_LINE]), Err(TooLarge::One));
+        assert_eq!(full, Some(ExportTooLargeError::All));
+        let mut exporter = CrdExporter::new(&definition()).unwrap();
+        assert_eq!(exporter.add(&vec![b' '; MAX_LINE]), Err(ExportTooLargeError::One));
         // What is exported can be read again.
         exporter.add(&vec![b' '; MAX_LINE - 1]).unwrap();
         let export = exporter.finish().unwrap();
-        let read = Import::of(&export.parts, &export.digest).unwrap().nth(1);
-        assert!(matches!(read, Some(Err(ImportError::Object { .. }))), "{read:?}");
+        let read = CrdExportReader::of(&export.parts, &export.digest).unwrap().nth(1);
+        assert!(matches!(read, Some(Err(CrdImportError::Object { .. }))), "{read:?}");
     }
 
     #[test]
@@ -346,11 +352,11 @@ mod tests {
         let json = format!(
             "{{\"spec\":{deep},\"metadata\":{{\"namespace\":\"shop\",\"name\":\"a\"}},\"status\":{deep}}}"
         );
-        let mut exporter = Exporter::new(&definition()).unwrap();
+        let mut exporter = CrdExporter::new(&definition()).unwrap();
         exporter.add(json.as_bytes()).unwrap();
         let export = exporter.finish().unwrap();
-        let read = Import::of(&export.parts, &export.digest).unwrap().nth(1);
-        let Some(Err(ImportError::Object { name, .. })) = read else { panic!("{read:?}") };
+        let read = CrdExportReader::of(&export.parts, &export.digest).unwrap().nth(1);
+        let Some(Err(CrdImportError::Object { name, .. })) = read else { panic!("{read:?}") };
         assert_eq!(name, "shop/a");
     }
 
@@ -372,8 +378,12 @@ mod tests {
         let of = |live: Value| whole(&live).map(|(_, version)| version);
         let (one, both): (&[&str], &[&str]) = (&["v2"], &["v1", "v2"]);
         assert_eq!(of(live(true, "None", one, "b")), Ok("v2".to_owned()));
-        assert_eq!(of(live(false, "None", one, "b")), Err(NotWhole::Unserved("v2".to_owned())));
-        let stored = NotWhole::Stored { stored: "v1".to_owned(), storage: "v2".to_owned() };
+        assert_eq!(
+            of(live(false, "None", one, "b")),
+            Err(NoCompleteVersionError::Unserved("v2".to_owned()))
+        );
+        let stored =
+            NoCompleteVersionError::Stored { stored: "v1".to_owned(), storage: "v2".to_owned() };
         assert_eq!(of(live(true, "None", both, "b")), Err(stored));
         assert_eq!(of(live(true, "None", both, "a")), Ok("v2".to_owned()));
         assert_eq!(of(live(true, "Webhook", both, "b")), Ok("v2".to_owned()));

@@ -1,9 +1,9 @@
 //! Whether a new CustomResourceDefinition fits the objects that exist, and exports of both.
 //!
-//! Here: reading definitions ([`Definition`]), judging a change of one by live objects ([`Judge`]), and the resulting
-//! [`ChangeVerdict`]; a definition and its objects as an [`Export`]. The schemas are the structural schemas of
-//! Kubernetes: the guard defaults, prunes and validates an object as the API server would under the new definition; the
-//! API server cannot be asked before the definition is written.
+//! Here: reading definitions ([`CrdDefinition`]), judging a change of one by live objects ([`CrdChangeJudge`]), and the
+//! resulting [`ChangeVerdict`]; a definition and its objects as an [`CrdExport`]. The schemas are the structural
+//! schemas of Kubernetes: the guard defaults, prunes and validates an object as the API server would under the new
+//! definition; the API server cannot be asked before the definition is written.
 //! Elsewhere: reading definitions and objects from a cluster, and what follows from a verdict (the program).
 //!
 //! The result is compared with the old definition: an object that was invalid before does not count against a new
@@ -13,27 +13,30 @@
 //!
 //! Source of the semantics: Kubernetes 1.34 `apiextensions-apiserver`, `kube-openapi`.
 
-mod check;
-mod defaults;
+mod change_judge;
+mod change_verdict;
 mod definition;
 mod export;
+mod field_defaults;
 mod field_path;
-mod format;
-mod judge;
+mod field_pruning;
 mod migration;
-mod prune;
-mod rules;
+mod object_validation;
 mod schema;
-mod verdict;
+mod validation_rules;
+mod value_format;
 
 #[cfg(test)]
 mod tests;
 
-pub use definition::{Conversion, Definition, DefinitionFault, ServiceReference, Version};
-pub use export::{
-    Export, Exporter, Import, ImportError, NotWhole, RestoredObject, TooLarge, whole,
+pub use change_judge::{CrdChangeJudge, CrdGuardFacts, CrdPresence};
+pub use change_verdict::{ChangeVerdict, CrdChangeFinding, CrdChangeProblem, GuardedObjectKey};
+pub use definition::{
+    CrdConversion, CrdDefinition, CrdDefinitionError, CrdVersion, WebhookServiceReference,
 };
-pub use judge::{Facts, Judge, Presence};
-pub use migration::{Migration, Move};
-pub use schema::Schema;
-pub use verdict::{ChangeVerdict, Finding, Key, Problem};
+pub use export::{
+    CrdExport, CrdExportReader, CrdExporter, CrdImportError, ExportTooLargeError,
+    NoCompleteVersionError, RestoredObject, whole,
+};
+pub use migration::{StorageVersionMove, StoredVersionMigration};
+pub use schema::CrdVersionSchema;

@@ -5,43 +5,43 @@
 
 use serde_json::Value;
 
-use crate::definition::{Definition, DefinitionFault};
+use crate::definition::{CrdDefinition, CrdDefinitionError};
 
 /// How objects get out of the versions that are dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Migration {
+pub struct StoredVersionMigration {
     /// The version that they are stored in then; it is served now.
     pub storage: String,
     /// Where the live definition has that version and the one of storage, if they are two.
-    pub moves: Option<Move>,
+    pub moves: Option<StorageVersionMove>,
     /// The live definition.
-    pub definition: Definition,
+    pub definition: CrdDefinition,
     /// The versions that are dropped.
     pub dropped: Vec<String>,
 }
 
 /// The version of storage becomes another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Move {
+pub struct StorageVersionMove {
     /// Index of the version that is that of storage.
     pub from: usize,
     /// Index of the version that becomes it.
     pub to: usize,
 }
 
-impl Migration {
+impl StoredVersionMigration {
     /// What a change from a live definition to a manifest needs; none if it drops no version that may be stored, or if
     /// there is no way to it.
     ///
     /// # Errors
     /// When one of them cannot be judged.
-    pub fn of(old: &Value, new: &Value) -> Result<Option<Self>, DefinitionFault> {
-        let old = Definition::read(old)?;
-        let new = Definition::read(new)?;
+    pub fn of(old: &Value, new: &Value) -> Result<Option<Self>, CrdDefinitionError> {
+        let old = CrdDefinition::read(old)?;
+        let new = CrdDefinition::read(new)?;
         Ok(Self::between(&old, &new))
     }
 
-    pub(crate) fn between(old: &Definition, new: &Definition) -> Option<Self> {
+    pub(crate) fn between(old: &CrdDefinition, new: &CrdDefinition) -> Option<Self> {
         let dropped = old.stored.iter().filter(|it| new.version(it).is_none());
         let dropped: Vec<String> = dropped.cloned().collect();
         // Where the live version of storage stays, nothing has to be moved before.
@@ -53,7 +53,7 @@ impl Migration {
         let at = |name: &str| old.versions.iter().position(|it| it.name == name);
         let from = old.versions.iter().position(|it| it.is_storage)?;
         let to = at(&storage)?;
-        let moves = (from != to).then_some(Move { from, to });
+        let moves = (from != to).then_some(StorageVersionMove { from, to });
         Some(Self { storage, moves, definition: old.clone(), dropped })
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn objects_move_to_a_version_that_is_there_before_and_after() {
         let of = |old: &Value, new: &Value| {
-            let found = Migration::of(old, new).unwrap();
+            let found = StoredVersionMigration::of(old, new).unwrap();
             found.map(|it| (it.storage, it.moves.map(|it| (it.from, it.to)), it.dropped.join(" ")))
         };
         let both = definition(&["v1", "v1beta1"], "v1", &["v1beta1", "v1"]);

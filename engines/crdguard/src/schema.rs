@@ -1,19 +1,19 @@
 //! Structural schemas, read once for many objects.
 //!
 //! Here: the tree, and which parts of it are as they were in another schema. Elsewhere: what the parts do to objects
-//! (`defaults`, `prune`, `check`, `rules`).
+//! (`field_defaults`, `field_pruning`, `object_validation`, `validation_rules`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use golang::meter::Stop;
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
+use golang::work_meter::StopSignal;
 use serde_json::Value;
 
+use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
-use crate::rules::{self, Rule};
-use crate::verdict::{Problem, Sink};
-use crate::{check, defaults, prune};
+use crate::validation_rules::{self, ValidationRule};
+use crate::{field_defaults, field_pruning, object_validation};
 
 /// The deepest nesting that is read; windlass cannot read deeper JSON from the API server anyway.
 const MAX_DEPTH: usize = 128;
@@ -23,11 +23,11 @@ const MAX_NODES: usize = 200_000;
 
 /// The schema of one version.
 #[derive(Debug, Default)]
-pub struct Schema {
+pub struct CrdVersionSchema {
     pub(crate) root: SchemaNode,
 }
 
-impl Schema {
+impl CrdVersionSchema {
     /// Reads `openAPIV3Schema`; an empty one of null. `keeps_unknown` is `spec.preserveUnknownFields`.
     ///
     /// None where it nests too deeply or has too many parts.
@@ -41,20 +41,20 @@ impl Schema {
     ///
     /// None where that cannot be judged.
     pub fn create(&self, object: &Value) -> Option<Result<Value, Vec<String>>> {
-        let mut sink = Sink::new(&Stop::default());
+        let mut sink = ObjectFindingSink::new(&StopSignal::default());
         let mut place = FieldPath::default();
         let mut next = object.clone();
-        defaults::fill(&mut next, &self.root, &mut sink);
-        prune::prune(&mut next, &self.root, None, &mut sink);
+        field_defaults::fill(&mut next, &self.root, &mut sink);
+        field_pruning::prune(&mut next, &self.root, None, &mut sink);
         // Problems in a dropped value do not count against a new object.
         drop(sink.take());
-        check::check(&next, &self.root, &mut place, &mut sink);
-        if !sink.has(Problem::Invalid) {
+        object_validation::check(&next, &self.root, &mut place, &mut sink);
+        if !sink.has(CrdChangeProblem::Invalid) {
             let change = SchemaChange { node: &self.root, before: None };
-            rules::ask(&next, change, None, &mut place, &mut sink);
+            validation_rules::ask(&next, change, None, &mut place, &mut sink);
         }
         let found = sink.take();
-        let invalid = found.iter().filter(|it| it.0 == Problem::Invalid);
+        let invalid = found.iter().filter(|it| it.0 == CrdChangeProblem::Invalid);
         let invalid: Vec<String> = invalid.map(|(_, path, why)| format!("{path} {why}")).collect();
         match (invalid.is_empty(), found.is_empty()) {
             (true, true) => Some(Ok(next)),
@@ -71,7 +71,7 @@ impl Schema {
 
 /// The type that a value must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Type {
+pub(crate) enum SchemaType {
     Object,
     Array,
     String,
@@ -93,12 +93,12 @@ pub(crate) enum ListKind {
 
 /// A pattern; none inside where it cannot be read.
 #[derive(Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct SchemaPattern {
     pub(crate) text: String,
-    pub(crate) regexp: Option<Regexp>,
+    pub(crate) regexp: Option<GoRegexp>,
 }
 
-impl PartialEq for Pattern {
+impl PartialEq for SchemaPattern {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
@@ -106,8 +106,8 @@ impl PartialEq for Pattern {
 
 /// The constraints of a node on its own value.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Own {
-    pub(crate) of: Option<Type>,
+pub(crate) struct NodeConstraints {
+    pub(crate) of: Option<SchemaType>,
     pub(crate) is_nullable: bool,
     pub(crate) int_or_string: bool,
     pub(crate) format: String,
@@ -118,7 +118,7 @@ pub(crate) struct Own {
     pub(crate) multiple_of: Option<f64>,
     pub(crate) max_length: Option<u64>,
     pub(crate) min_length: Option<u64>,
-    pub(crate) pattern: Option<Pattern>,
+    pub(crate) pattern: Option<SchemaPattern>,
     pub(crate) max_items: Option<u64>,
     pub(crate) min_items: Option<u64>,
     pub(crate) max_properties: Option<u64>,
@@ -129,12 +129,12 @@ pub(crate) struct Own {
     pub(crate) is_embedded: bool,
     pub(crate) list: ListKind,
     pub(crate) keys: Vec<String>,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<ValidationRule>,
 }
 
 /// Fields of a map that have no name in the schema.
 #[derive(Debug, Default)]
-pub(crate) enum Additional {
+pub(crate) enum AdditionalProperties {
     /// They are pruned.
     #[default]
     None,
@@ -147,11 +147,11 @@ pub(crate) enum Additional {
 /// A schema or a part of one.
 #[derive(Debug, Default)]
 pub(crate) struct SchemaNode {
-    pub(crate) own: Own,
+    pub(crate) own: NodeConstraints,
     /// `x-kubernetes-preserve-unknown-fields`.
     pub(crate) keeps_unknown: bool,
     pub(crate) properties: BTreeMap<String, Self>,
-    pub(crate) additional: Additional,
+    pub(crate) additional: AdditionalProperties,
     pub(crate) items: Option<Box<Self>>,
     pub(crate) all_of: Vec<Self>,
     pub(crate) any_of: Vec<Self>,
@@ -190,8 +190,8 @@ impl SchemaNode {
 
     pub(crate) fn of_additional(&self) -> Option<&Self> {
         match &self.additional {
-            Additional::Of(node) => Some(node),
-            Additional::Any | Additional::None => None,
+            AdditionalProperties::Of(node) => Some(node),
+            AdditionalProperties::Any | AdditionalProperties::None => None,
         }
     }
 
@@ -216,14 +216,16 @@ impl SchemaNode {
         let properties =
             properties.map(|(key, it)| Some((key.clone(), Self::read(it, below, nodes)?)));
         let additional = match &value["additionalProperties"] {
-            Value::Bool(true) => Additional::Any,
-            Value::Object(_) => {
-                Additional::Of(Box::new(Self::read(&value["additionalProperties"], below, nodes)?))
-            }
-            _ => Additional::None,
+            Value::Bool(true) => AdditionalProperties::Any,
+            Value::Object(_) => AdditionalProperties::Of(Box::new(Self::read(
+                &value["additionalProperties"],
+                below,
+                nodes,
+            )?)),
+            _ => AdditionalProperties::None,
         };
         Some(Self {
-            own: Own::read(value),
+            own: NodeConstraints::read(value),
             keeps_unknown: is(value, "x-kubernetes-preserve-unknown-fields"),
             properties: properties.collect::<Option<_>>()?,
             additional,
@@ -241,7 +243,7 @@ fn is(value: &Value, name: &str) -> bool {
     value[name] == true
 }
 
-impl Own {
+impl NodeConstraints {
     fn read(value: &Value) -> Self {
         let text = |name: &str| value[name].as_str().unwrap_or_default();
         let strings = |name: &str| -> Vec<String> {
@@ -262,8 +264,10 @@ impl Own {
             multiple_of: value["multipleOf"].as_f64(),
             max_length: value["maxLength"].as_u64(),
             min_length: value["minLength"].as_u64(),
-            pattern: pattern
-                .map(|text| Pattern { text: text.to_owned(), regexp: Regexp::new(text).ok() }),
+            pattern: pattern.map(|text| SchemaPattern {
+                text: text.to_owned(),
+                regexp: GoRegexp::new(text).ok(),
+            }),
             max_items: value["maxItems"].as_u64(),
             min_items: value["minItems"].as_u64(),
             max_properties: value["maxProperties"].as_u64(),
@@ -278,21 +282,21 @@ impl Own {
                 _ => ListKind::Atomic,
             },
             keys: strings("x-kubernetes-list-map-keys"),
-            rules: rules.map(Rule::read).collect(),
+            rules: rules.map(ValidationRule::read).collect(),
         }
     }
 }
 
-fn type_of(text: &str) -> Option<Type> {
+fn type_of(text: &str) -> Option<SchemaType> {
     Some(match text {
         "" => return None,
-        "object" => Type::Object,
-        "array" => Type::Array,
-        "string" => Type::String,
-        "integer" => Type::Integer,
-        "number" => Type::Number,
-        "boolean" => Type::Boolean,
-        _ => Type::Unknown,
+        "object" => SchemaType::Object,
+        "array" => SchemaType::Array,
+        "string" => SchemaType::String,
+        "integer" => SchemaType::Integer,
+        "number" => SchemaType::Number,
+        "boolean" => SchemaType::Boolean,
+        _ => SchemaType::Unknown,
     })
 }
 
@@ -305,8 +309,9 @@ fn mark(node: &mut SchemaNode, before: &SchemaNode) -> bool {
         is_same &= before.properties.get(name).is_some_and(|before| mark(node, before));
     }
     is_same &= match (&mut node.additional, &before.additional) {
-        (Additional::None, Additional::None) | (Additional::Any, Additional::Any) => true,
-        (Additional::Of(node), Additional::Of(before)) => mark(node, before),
+        (AdditionalProperties::None, AdditionalProperties::None)
+        | (AdditionalProperties::Any, AdditionalProperties::Any) => true,
+        (AdditionalProperties::Of(node), AdditionalProperties::Of(before)) => mark(node, before),
         _ => false,
     };
     is_same &= mark_one(&mut node.items, &before.items) & mark_one(&mut node.not, &before.not);

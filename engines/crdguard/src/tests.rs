@@ -1,11 +1,11 @@
 //! What changes of definitions do to objects: a table of disasters, and laws.
 
 use expect_test::{Expect, expect};
-use golang::meter::Stop;
+use golang::work_meter::StopSignal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Facts, Judge, Presence, Schema};
+use crate::{CrdChangeJudge, CrdGuardFacts, CrdPresence, CrdVersionSchema};
 
 /// A definition with versions: name, whether it is served, and the schema of `spec`. The first is that of storage.
 fn definition(versions: &[(&str, bool, Value)]) -> Value {
@@ -26,14 +26,16 @@ fn widget(name: &str, spec: &Value) -> Value {
 }
 
 fn lines(old: &Value, new: &Value, objects: &[Value]) -> Vec<String> {
-    let mut judge = Judge::new(old, new, &Stop::default()).unwrap();
+    let mut judge = CrdChangeJudge::new(old, new, &StopSignal::default()).unwrap();
     for version in judge.versions() {
         for object in objects {
             judge.object(&version, object);
         }
     }
     let total = objects.len() as u64;
-    judge.finish(Facts { total, service: Presence::Absent, is_complete: true }).lines(true)
+    judge
+        .finish(CrdGuardFacts { total, service: CrdPresence::Absent, is_complete: true })
+        .lines(true)
 }
 
 fn assert_spec(old: Value, new: Value, specs: &[Value], expected: &Expect) {
@@ -324,8 +326,8 @@ fn a_stored_version_that_is_not_served_does_not_change_unsaid() {
 #[test]
 fn objects_that_were_not_read_are_no_reason_to_believe_in_them() {
     let of = |kind: &str| definition(&[("v1", true, object(&json!({"a": {"type": kind}})))]);
-    let judge = Judge::new(&of("integer"), &of("number"), &Stop::default()).unwrap();
-    let facts = Facts { total: 3, service: Presence::Present, is_complete: false };
+    let judge = CrdChangeJudge::new(&of("integer"), &of("number"), &StopSignal::default()).unwrap();
+    let facts = CrdGuardFacts { total: 3, service: CrdPresence::Present, is_complete: false };
     expect!["cannot be judged: only 0 of 3 objects were read"]
         .assert_eq(&judge.finish(facts).lines(true).join("\n"));
 }
@@ -333,7 +335,7 @@ fn objects_that_were_not_read_are_no_reason_to_believe_in_them() {
 #[test]
 fn a_schema_of_many_parts_is_not_read() {
     let many = json!({"allOf": vec![json!({}); 200_000]});
-    assert!(Schema::read(&many, false).is_none());
+    assert!(CrdVersionSchema::read(&many, false).is_none());
 }
 
 #[test]
@@ -358,7 +360,9 @@ fn objects_are_not_needed_where_no_schema_changes() {
     let mut spec = object(&json!({"size": {"type": "integer"}}));
     let old = definition(&[("v1", true, spec.clone())]);
     spec["description"] = "in other words".into();
-    let judge = Judge::new(&old, &definition(&[("v1", true, spec)]), &Stop::default()).unwrap();
+    let judge =
+        CrdChangeJudge::new(&old, &definition(&[("v1", true, spec)]), &StopSignal::default())
+            .unwrap();
     assert!(judge.versions().is_empty() && judge.counted().is_none());
 }
 
@@ -366,18 +370,19 @@ fn objects_are_not_needed_where_no_schema_changes() {
 fn judging_ends_when_the_time_is_over_and_says_so() {
     let old = definition(&[("v1", true, object(&json!({"a": {"type": "integer"}})))]);
     let new = definition(&[("v1", true, object(&json!({"a": {"type": "string"}})))]);
-    let stop = Stop::default();
-    let mut judge = Judge::new(&old, &new, &stop).unwrap();
+    let stop = StopSignal::default();
+    let mut judge = CrdChangeJudge::new(&old, &new, &stop).unwrap();
     stop.set();
     judge.object("v1", &widget("a", &json!({"a": 1})));
-    let verdict = judge.finish(Facts { total: 1, service: Presence::Present, is_complete: true });
+    let verdict =
+        judge.finish(CrdGuardFacts { total: 1, service: CrdPresence::Present, is_complete: true });
     expect!["v1 cannot be judged: judging it takes too long (1 object: shop/a)"]
         .assert_eq(&verdict.lines(true).join("\n"));
 }
 
 #[test]
 fn objects_become_what_the_api_server_makes_of_them() {
-    let schema = |value: Value| Schema::read(&value, false).unwrap();
+    let schema = |value: Value| CrdVersionSchema::read(&value, false).unwrap();
     let nested = schema(json!({"type": "object", "properties": {
         "a": {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 3}}},
         "n": {"type": "string"}, "m": {"type": "string", "nullable": true},
@@ -447,7 +452,7 @@ fn arbitrary_schema() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn what_was_made_once_stays_as_it_is(schema in arbitrary_schema(), value in arbitrary_json()) {
-        let schema = Schema::read(&schema, false).unwrap();
+        let schema = CrdVersionSchema::read(&schema, false).unwrap();
         if let Some(Ok(made)) = schema.create(&value) {
             prop_assert_eq!(schema.create(&made), Some(Ok(made)));
         }
@@ -463,7 +468,7 @@ proptest! {
     fn an_object_that_fits_before_and_after_and_keeps_its_fields_is_no_finding(
         old in arbitrary_schema(), new in arbitrary_schema(), value in arbitrary_json(),
     ) {
-        let whole = |spec: &Value| Schema::read(&object(&json!({"spec": spec})), false).unwrap();
+        let whole = |spec: &Value| CrdVersionSchema::read(&object(&json!({"spec": spec})), false).unwrap();
         let given = widget("a", &value);
         let was = whole(&old).create(&given);
         let Some(Ok(live)) = was else { return Ok(()) };

@@ -3,7 +3,7 @@
 //!
 //! | form | becomes |
 //! |---|---|
-//! | `${v}` | the value; of an unset variable as [`Unset`] says |
+//! | `${v}` | the value; of an unset variable as [`UnsetVariablePolicy`] says |
 //! | `${v:-d}` `${v:=d}` `${v=d}` `${v:+d}` `${v:?d}` | the value, or `d` when it is unset or empty: all five are one |
 //! | `${#v}` | length in bytes |
 //! | `${v^}` `${v^^}` `${v,}` `${v,,}` | first letter or all in upper or lower case |
@@ -29,11 +29,11 @@ mod variables;
 
 pub use error::{Error, LimitError, SyntaxError};
 pub use limits::SubstitutionLimits;
-pub use variables::{InvalidName, SubstitutionVariables};
+pub use variables::{InvalidVariableName, SubstitutionVariables};
 
 /// What a variable is that has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unset {
+pub enum UnsetVariablePolicy {
     /// The empty text.
     Empty,
     /// An error, save where the expression gives a default: Flux's strict mode.
@@ -51,7 +51,7 @@ pub enum Unset {
 pub fn substitute<'v>(
     text: &[u8],
     lookup: impl Fn(&str) -> Option<&'v [u8]>,
-    unset: Unset,
+    unset: UnsetVariablePolicy,
     limits: SubstitutionLimits,
 ) -> Result<Vec<u8>, Error> {
     let nodes = parse::parse(text, &limits)?;

@@ -6,27 +6,27 @@ use golang::unicode::{is_digit, is_letter};
 
 use crate::error::{Error, LimitError, SyntaxError};
 use crate::limits::SubstitutionLimits;
-use crate::scan::{Escapes, Rules, Scanner, SubstitutionToken};
+use crate::scan::{EscapeSyntax, ScanRules, SubstitutionToken, TextScanner};
 
 /// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TextNode {
     Text(Vec<u8>),
-    Expression(Expression),
+    Expression(SubstitutionExpression),
 }
 
 /// What stands between `${` and `}`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Expression {
+pub(crate) struct SubstitutionExpression {
     pub(crate) name: String,
-    pub(crate) operator: Operator,
+    pub(crate) operator: SubstitutionOperator,
     /// What the operator works with.
     pub(crate) arguments: Vec<TextNode>,
 }
 
 /// What is done with the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operator {
+pub(crate) enum SubstitutionOperator {
     /// Nothing.
     Value,
     /// The arguments, joined, stand in for an empty value.
@@ -37,25 +37,26 @@ pub(crate) enum Operator {
     LowerFirst,
     Lower,
     Substring,
-    StripShortest(Side),
-    StripLongest(Side),
+    StripShortest(ValueSide),
+    StripLongest(ValueSide),
     ReplaceFirst,
     ReplaceAll,
-    ReplaceAt(Side),
+    ReplaceAt(ValueSide),
 }
 
 /// The beginning or the end of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum ValueSide {
     Prefix,
     Suffix,
 }
 
 /// Reads a text.
 pub(crate) fn parse(text: &[u8], limits: &SubstitutionLimits) -> Result<Vec<TextNode>, Error> {
-    let rules = Rules { open: true, escapes: Escapes::Dollar, ..Rules::word(|_, _| true) };
+    let rules =
+        ScanRules { open: true, escapes: EscapeSyntax::Dollar, ..ScanRules::word(|_, _| true) };
     let depth = limits.depth.min(SubstitutionLimits::MAX_DEPTH);
-    let mut parser = Parser { scanner: Scanner::new(text), depth, left: depth };
+    let mut parser = ExpressionParser { scanner: TextScanner::new(text), depth, left: depth };
     let mut nodes = Vec::new();
     loop {
         match parser.scanner.scan(rules) {
@@ -63,10 +64,10 @@ pub(crate) fn parse(text: &[u8], limits: &SubstitutionLimits) -> Result<Vec<Text
             SubstitutionToken::Open => {
                 let begin = parser.scanner.at();
                 let expression = parser.expression().map_err(|fault| match fault {
-                    ParseFault::Syntax(fault) => {
+                    ExpressionParseFault::Syntax(fault) => {
                         Error::Syntax { fault, line: line(&text[..begin]) }
                     }
-                    ParseFault::Limit(limit) => limit.into(),
+                    ExpressionParseFault::Limit(limit) => limit.into(),
                 })?;
                 nodes.push(TextNode::Expression(expression));
             }
@@ -83,29 +84,31 @@ fn line(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-enum ParseFault {
+enum ExpressionParseFault {
     Syntax(SyntaxError),
     Limit(LimitError),
 }
 
-impl From<SyntaxError> for ParseFault {
+impl From<SyntaxError> for ExpressionParseFault {
     fn from(fault: SyntaxError) -> Self {
         Self::Syntax(fault)
     }
 }
 
-struct Parser<'t> {
-    scanner: Scanner<'t>,
+struct ExpressionParser<'t> {
+    scanner: TextScanner<'t>,
     depth: usize,
     /// How much deeper expressions may be nested.
     left: usize,
 }
 
-impl Parser<'_> {
+impl ExpressionParser<'_> {
     /// The expression after a `${`.
-    fn expression(&mut self) -> Result<Expression, ParseFault> {
-        self.left =
-            self.left.checked_sub(1).ok_or(ParseFault::Limit(LimitError::Depth(self.depth)))?;
+    fn expression(&mut self) -> Result<SubstitutionExpression, ExpressionParseFault> {
+        self.left = self
+            .left
+            .checked_sub(1)
+            .ok_or(ExpressionParseFault::Limit(LimitError::Depth(self.depth)))?;
         let expression = match self.scanner.peek() {
             '#' => self.length()?,
             _ => self.named()?,
@@ -114,13 +117,13 @@ impl Parser<'_> {
         Ok(expression)
     }
 
-    fn length(&mut self) -> Result<Expression, ParseFault> {
+    fn length(&mut self) -> Result<SubstitutionExpression, ExpressionParseFault> {
         self.word(|character, at| character == '#' && at == 1)?;
         let name = self.word(is_name)?;
-        self.close(name, Operator::Length, Vec::new())
+        self.close(name, SubstitutionOperator::Length, Vec::new())
     }
 
-    fn named(&mut self) -> Result<Expression, ParseFault> {
+    fn named(&mut self) -> Result<SubstitutionExpression, ExpressionParseFault> {
         let name = self.word(is_name).map_err(|_| SyntaxError::VariableName)?;
         match self.scanner.peek() {
             ':' => match self.scanner.peek_second() {
@@ -133,14 +136,18 @@ impl Parser<'_> {
             ',' | '^' => self.casing(name),
             '/' => self.replacing(name),
             '#' | '%' => self.stripping(name),
-            _ if self.scanner.scan(Rules::CLOSE) == SubstitutionToken::Close => {
-                Ok(Expression { name, operator: Operator::Value, arguments: Vec::new() })
+            _ if self.scanner.scan(ScanRules::CLOSE) == SubstitutionToken::Close => {
+                Ok(SubstitutionExpression {
+                    name,
+                    operator: SubstitutionOperator::Value,
+                    arguments: Vec::new(),
+                })
             }
             _ => Err(SyntaxError::MissingClosingBrace.into()),
         }
     }
 
-    fn default(&mut self, name: String) -> Result<Expression, ParseFault> {
+    fn default(&mut self, name: String) -> Result<SubstitutionExpression, ExpressionParseFault> {
         if self.scanner.peek() == '=' {
             self.word(|character, at| character == '=' && at == 1)?;
         } else {
@@ -152,23 +159,26 @@ impl Parser<'_> {
         }
         let mut arguments = Vec::new();
         while self.scanner.peek() != '}' {
-            arguments.push(self.argument(is_not_closing, Escapes::None)?);
+            arguments.push(self.argument(is_not_closing, EscapeSyntax::None)?);
         }
-        self.close(name, Operator::Default, arguments)
+        self.close(name, SubstitutionOperator::Default, arguments)
     }
 
-    fn substring(&mut self, name: String) -> Result<Expression, ParseFault> {
+    fn substring(&mut self, name: String) -> Result<SubstitutionExpression, ExpressionParseFault> {
         self.word(|character, at| character == ':' && at == 1)?;
         let offset =
-            self.argument(|character, _| !matches!(character, ':' | '}'), Escapes::None)?;
-        let delimiter = Rules { close: true, ..Rules::word(|character, _| character == ':') };
+            self.argument(|character, _| !matches!(character, ':' | '}'), EscapeSyntax::None)?;
+        let delimiter =
+            ScanRules { close: true, ..ScanRules::word(|character, _| character == ':') };
         match self.scanner.scan(delimiter) {
-            SubstitutionToken::Close => {
-                Ok(Expression { name, operator: Operator::Substring, arguments: vec![offset] })
-            }
+            SubstitutionToken::Close => Ok(SubstitutionExpression {
+                name,
+                operator: SubstitutionOperator::Substring,
+                arguments: vec![offset],
+            }),
             SubstitutionToken::Word(_) => {
-                let length = self.argument(is_not_closing, Escapes::None)?;
-                self.close(name, Operator::Substring, vec![offset, length])
+                let length = self.argument(is_not_closing, EscapeSyntax::None)?;
+                self.close(name, SubstitutionOperator::Substring, vec![offset, length])
             }
             SubstitutionToken::End | SubstitutionToken::Open | SubstitutionToken::Other => {
                 Err(SyntaxError::BadSubstitution.into())
@@ -176,46 +186,46 @@ impl Parser<'_> {
         }
     }
 
-    fn casing(&mut self, name: String) -> Result<Expression, ParseFault> {
+    fn casing(&mut self, name: String) -> Result<SubstitutionExpression, ExpressionParseFault> {
         let operator =
             match self.word(|character, at| matches!(character, ',' | '^') && at < 3)?.as_str() {
-                "^" => Operator::UpperFirst,
-                "^^" => Operator::Upper,
-                "," => Operator::LowerFirst,
-                ",," => Operator::Lower,
+                "^" => SubstitutionOperator::UpperFirst,
+                "^^" => SubstitutionOperator::Upper,
+                "," => SubstitutionOperator::LowerFirst,
+                ",," => SubstitutionOperator::Lower,
                 // Parity(flux): `^,` and `,^` are read, and change nothing.
-                _ => Operator::Value,
+                _ => SubstitutionOperator::Value,
             };
         self.close(name, operator, Vec::new())
     }
 
-    fn stripping(&mut self, name: String) -> Result<Expression, ParseFault> {
-        let side = if self.scanner.peek() == '#' { Side::Prefix } else { Side::Suffix };
+    fn stripping(&mut self, name: String) -> Result<SubstitutionExpression, ExpressionParseFault> {
+        let side = if self.scanner.peek() == '#' { ValueSide::Prefix } else { ValueSide::Suffix };
         let mark = match side {
-            Side::Prefix => self.word(|character, at| character == '#' && at < 3)?,
-            Side::Suffix => self.word(|character, at| character == '%' && at < 3)?,
+            ValueSide::Prefix => self.word(|character, at| character == '#' && at < 3)?,
+            ValueSide::Suffix => self.word(|character, at| character == '%' && at < 3)?,
         };
         let operator = match mark.len() {
-            1 => Operator::StripShortest(side),
-            _ => Operator::StripLongest(side),
+            1 => SubstitutionOperator::StripShortest(side),
+            _ => SubstitutionOperator::StripLongest(side),
         };
-        let pattern = self.argument(is_not_closing, Escapes::None)?;
+        let pattern = self.argument(is_not_closing, EscapeSyntax::None)?;
         self.close(name, operator, vec![pattern])
     }
 
-    fn replacing(&mut self, name: String) -> Result<Expression, ParseFault> {
+    fn replacing(&mut self, name: String) -> Result<SubstitutionExpression, ExpressionParseFault> {
         let mark = self.word(|character, at| match at {
             1 => character == '/',
             2 => matches!(character, '/' | '#' | '%'),
             _ => false,
         })?;
         let operator = match mark.as_str() {
-            "//" => Operator::ReplaceAll,
-            "/#" => Operator::ReplaceAt(Side::Prefix),
-            "/%" => Operator::ReplaceAt(Side::Suffix),
-            _ => Operator::ReplaceFirst,
+            "//" => SubstitutionOperator::ReplaceAll,
+            "/#" => SubstitutionOperator::ReplaceAt(ValueSide::Prefix),
+            "/%" => SubstitutionOperator::ReplaceAt(ValueSide::Suffix),
+            _ => SubstitutionOperator::ReplaceFirst,
         };
-        let escapes = Escapes::DollarAndBackslash;
+        let escapes = EscapeSyntax::DollarAndBackslash;
         let mut arguments = vec![self.argument(|character, _| character != '/', escapes)?];
         self.word(|character, _| character == '/')?;
         if self.scanner.peek() != '}' {
@@ -228,9 +238,9 @@ impl Parser<'_> {
     fn argument(
         &mut self,
         word: fn(char, usize) -> bool,
-        escapes: Escapes,
-    ) -> Result<TextNode, ParseFault> {
-        match self.scanner.scan(Rules { open: true, escapes, ..Rules::word(word) }) {
+        escapes: EscapeSyntax,
+    ) -> Result<TextNode, ExpressionParseFault> {
+        match self.scanner.scan(ScanRules { open: true, escapes, ..ScanRules::word(word) }) {
             SubstitutionToken::Open => Ok(TextNode::Expression(self.expression()?)),
             SubstitutionToken::Word(text) => Ok(TextNode::Text(text)),
             SubstitutionToken::End | SubstitutionToken::Close | SubstitutionToken::Other => {
@@ -241,7 +251,7 @@ impl Parser<'_> {
 
     /// Names and operators: words of characters that are valid.
     fn word(&mut self, accepts: fn(char, usize) -> bool) -> Result<String, SyntaxError> {
-        match self.scanner.scan(Rules::word(accepts)) {
+        match self.scanner.scan(ScanRules::word(accepts)) {
             SubstitutionToken::Word(word) => Ok(String::from_utf8_lossy(&word).into_owned()),
             SubstitutionToken::End
             | SubstitutionToken::Open
@@ -253,11 +263,11 @@ impl Parser<'_> {
     fn close(
         &mut self,
         name: String,
-        operator: Operator,
+        operator: SubstitutionOperator,
         arguments: Vec<TextNode>,
-    ) -> Result<Expression, ParseFault> {
-        match self.scanner.scan(Rules::CLOSE) {
-            SubstitutionToken::Close => Ok(Expression { name, operator, arguments }),
+    ) -> Result<SubstitutionExpression, ExpressionParseFault> {
+        match self.scanner.scan(ScanRules::CLOSE) {
+            SubstitutionToken::Close => Ok(SubstitutionExpression { name, operator, arguments }),
             SubstitutionToken::End
             | SubstitutionToken::Open
             | SubstitutionToken::Word(_)

@@ -9,17 +9,17 @@ use std::borrow::Cow;
 
 use golang::unicode::{decode, to_lower, to_upper};
 
-use crate::Unset;
+use crate::UnsetVariablePolicy;
 use crate::error::{Error, LimitError};
 use crate::limits::{SubstitutionBudget, SubstitutionLimits};
-use crate::parse::{Expression, Operator, Side, TextNode};
-use pattern::Pattern;
+use crate::parse::{SubstitutionExpression, SubstitutionOperator, TextNode, ValueSide};
+use pattern::GlobPattern;
 
 /// Evaluates a text.
 pub(crate) fn run<'v>(
     nodes: &[TextNode],
     lookup: &dyn Fn(&str) -> Option<&'v [u8]>,
-    unset: Unset,
+    unset: UnsetVariablePolicy,
     limits: SubstitutionLimits,
 ) -> Result<Vec<u8>, Error> {
     let mut run = SubstitutionRun { lookup, unset, budget: SubstitutionBudget::new(limits) };
@@ -32,7 +32,7 @@ pub(crate) fn run<'v>(
 
 struct SubstitutionRun<'r, 'v> {
     lookup: &'r dyn Fn(&str) -> Option<&'v [u8]>,
-    unset: Unset,
+    unset: UnsetVariablePolicy,
     budget: SubstitutionBudget,
 }
 
@@ -47,8 +47,8 @@ impl<'v> SubstitutionRun<'_, 'v> {
         Ok(())
     }
 
-    fn expression(&mut self, expression: &Expression) -> Result<Cow<'v, [u8]>, Error> {
-        let Expression { name, operator, arguments } = expression;
+    fn expression(&mut self, expression: &SubstitutionExpression) -> Result<Cow<'v, [u8]>, Error> {
+        let SubstitutionExpression { name, operator, arguments } = expression;
         // Arguments come first and are evaluated even where they are not needed, as their variables have to be set.
         let mut strings = Vec::with_capacity(arguments.len());
         for argument in arguments {
@@ -58,7 +58,9 @@ impl<'v> SubstitutionRun<'_, 'v> {
         }
         let value = match (self.lookup)(name) {
             Some(value) => value,
-            None if self.unset == Unset::Error && *operator != Operator::Default => {
+            None if self.unset == UnsetVariablePolicy::Error
+                && *operator != SubstitutionOperator::Default =>
+            {
                 return Err(Error::NotSet(name.clone()));
             }
             None => b"",
@@ -67,30 +69,34 @@ impl<'v> SubstitutionRun<'_, 'v> {
         let second = strings.get(1).map(Vec::as_slice);
         let budget = &mut self.budget;
         Ok(match operator {
-            Operator::Value => Cow::Borrowed(value),
-            Operator::Default if value.is_empty() => {
+            SubstitutionOperator::Value => Cow::Borrowed(value),
+            SubstitutionOperator::Default if value.is_empty() => {
                 budget.produce(strings.iter().map(Vec::len).sum())?;
                 Cow::Owned(strings.concat())
             }
-            Operator::Default => Cow::Borrowed(value),
-            Operator::Length => Cow::Owned(value.len().to_string().into_bytes()),
-            Operator::UpperFirst => map_first(value, to_upper, budget)?,
-            Operator::Upper => map(value, to_upper, budget)?,
-            Operator::LowerFirst => map_first(value, to_lower, budget)?,
-            Operator::Lower => map(value, to_lower, budget)?,
-            Operator::Substring => Cow::Borrowed(
+            SubstitutionOperator::Default => Cow::Borrowed(value),
+            SubstitutionOperator::Length => Cow::Owned(value.len().to_string().into_bytes()),
+            SubstitutionOperator::UpperFirst => map_first(value, to_upper, budget)?,
+            SubstitutionOperator::Upper => map(value, to_upper, budget)?,
+            SubstitutionOperator::LowerFirst => map_first(value, to_lower, budget)?,
+            SubstitutionOperator::Lower => map(value, to_lower, budget)?,
+            SubstitutionOperator::Substring => Cow::Borrowed(
                 substring(value, first, second)
                     .ok_or_else(|| Error::NegativeLength(name.clone()))?,
             ),
-            Operator::StripShortest(side) => strip(value, first, *side, Pattern::shortest, budget)?,
-            Operator::StripLongest(side) => strip(value, first, *side, Pattern::longest, budget)?,
-            Operator::ReplaceFirst => {
+            SubstitutionOperator::StripShortest(side) => {
+                strip(value, first, *side, GlobPattern::shortest, budget)?
+            }
+            SubstitutionOperator::StripLongest(side) => {
+                strip(value, first, *side, GlobPattern::longest, budget)?
+            }
+            SubstitutionOperator::ReplaceFirst => {
                 replace::replace(value, first, second.unwrap_or_default(), Some(1), budget)?
             }
-            Operator::ReplaceAll => {
+            SubstitutionOperator::ReplaceAll => {
                 replace::replace(value, first, second.unwrap_or_default(), None, budget)?
             }
-            Operator::ReplaceAt(side) => match second {
+            SubstitutionOperator::ReplaceAt(side) => match second {
                 Some(second) => replace::replace_at(value, first, second, *side, budget)?,
                 // Parity(flux): `${v/#t/}` removes nothing, though `${v/t/}` does.
                 None => Cow::Borrowed(value),
@@ -123,12 +129,12 @@ fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-type Convert = fn(char) -> char;
+type CharacterConverter = fn(char) -> char;
 
 /// Converts every character. A byte that belongs to none becomes the replacement character.
 fn map<'v>(
     value: &'v [u8],
-    convert: Convert,
+    convert: CharacterConverter,
     budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     budget.spend(value.len())?;
@@ -146,7 +152,7 @@ fn map<'v>(
 
 fn map_first<'v>(
     value: &'v [u8],
-    convert: Convert,
+    convert: CharacterConverter,
     budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     let (first, width) = decode(value);
@@ -160,24 +166,25 @@ fn map_first<'v>(
 }
 
 /// Finds how many bytes a pattern matches at the beginning of a text.
-type Search = fn(&Pattern, &[u8], &mut SubstitutionBudget) -> Result<usize, LimitError>;
+type PatternSearchFunction =
+    fn(&GlobPattern, &[u8], &mut SubstitutionBudget) -> Result<usize, LimitError>;
 
 fn strip<'v>(
     value: &'v [u8],
     pattern: &[u8],
-    side: Side,
-    search: Search,
+    side: ValueSide,
+    search: PatternSearchFunction,
     budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     match side {
-        Side::Prefix => {
-            let matched = search(&Pattern::parse(pattern), value, budget)?;
+        ValueSide::Prefix => {
+            let matched = search(&GlobPattern::parse(pattern), value, budget)?;
             Ok(Cow::Borrowed(&value[matched..]))
         }
         // Parity(flux): a suffix is removed from the reversed value with the reversed pattern: classes and escapes lose
         // their meaning, and bytes that are not text become replacement characters.
-        Side::Suffix => {
-            let pattern = Pattern::parse(&reversed(pattern, budget)?);
+        ValueSide::Suffix => {
+            let pattern = GlobPattern::parse(&reversed(pattern, budget)?);
             let value = reversed(value, budget)?;
             let matched = search(&pattern, &value, budget)?;
             Ok(Cow::Owned(reversed(&value[matched..], budget)?))

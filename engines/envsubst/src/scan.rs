@@ -22,7 +22,7 @@ pub(crate) enum SubstitutionToken {
 
 /// Which characters stand for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Escapes {
+pub(crate) enum EscapeSyntax {
     None,
     /// `$$` is `$`.
     Dollar,
@@ -32,35 +32,35 @@ pub(crate) enum Escapes {
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rules {
+pub(crate) struct ScanRules {
     /// Whether a word may have this character, so many bytes (its own among them) after the word's beginning.
     pub(crate) word: Option<fn(char, usize) -> bool>,
     /// Whether `${` is a token, also in the middle of a word.
     pub(crate) open: bool,
     /// Whether `}` is a token where a word could begin.
     pub(crate) close: bool,
-    pub(crate) escapes: Escapes,
+    pub(crate) escapes: EscapeSyntax,
 }
 
-impl Rules {
+impl ScanRules {
     /// A word alone.
     pub(crate) fn word(word: fn(char, usize) -> bool) -> Self {
-        Self { word: Some(word), open: false, close: false, escapes: Escapes::None }
+        Self { word: Some(word), open: false, close: false, escapes: EscapeSyntax::None }
     }
 
     /// The closing brace alone.
     pub(crate) const CLOSE: Self =
-        Self { word: None, open: false, close: true, escapes: Escapes::None };
+        Self { word: None, open: false, close: true, escapes: EscapeSyntax::None };
 }
 
 /// A place in a text.
 #[derive(Debug)]
-pub(crate) struct Scanner<'t> {
+pub(crate) struct TextScanner<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-impl<'t> Scanner<'t> {
+impl<'t> TextScanner<'t> {
     pub(crate) fn new(text: &'t [u8]) -> Self {
         Self { text, at: 0 }
     }
@@ -85,7 +85,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the next token.
-    pub(crate) fn scan(&mut self, rules: Rules) -> SubstitutionToken {
+    pub(crate) fn scan(&mut self, rules: ScanRules) -> SubstitutionToken {
         match self.peek() {
             '\0' => SubstitutionToken::End,
             '$' if rules.open && self.is_open() => {
@@ -100,7 +100,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    fn scan_word(&mut self, rules: Rules) -> SubstitutionToken {
+    fn scan_word(&mut self, rules: ScanRules) -> SubstitutionToken {
         let Some(accepts) = rules.word else { return SubstitutionToken::Other };
         let mut word = Vec::new();
         loop {
@@ -130,10 +130,10 @@ impl<'t> Scanner<'t> {
         self.rest().starts_with(b"${")
     }
 
-    fn is_escape(&self, escapes: Escapes) -> bool {
+    fn is_escape(&self, escapes: EscapeSyntax) -> bool {
         match self.rest() {
-            [b'$', b'$', ..] => escapes != Escapes::None,
-            [b'\\', b'/' | b'\\', ..] => escapes == Escapes::DollarAndBackslash,
+            [b'$', b'$', ..] => escapes != EscapeSyntax::None,
+            [b'\\', b'/' | b'\\', ..] => escapes == EscapeSyntax::DollarAndBackslash,
             _ => false,
         }
     }

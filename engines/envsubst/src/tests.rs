@@ -17,7 +17,7 @@ fn with(
 ) -> Result<String, Error> {
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
     let lookup = |name: &str| variables.get(name).map(|value| value.as_bytes());
-    substitute(text.as_bytes(), lookup, Unset::Empty, limits)
+    substitute(text.as_bytes(), lookup, UnsetVariablePolicy::Empty, limits)
         .map(|text| String::from_utf8(text).unwrap())
 }
 
@@ -28,7 +28,11 @@ fn every_recorded_case_is_answered_as_recorded() {
     for line in RECORDED.lines() {
         let case: Value = serde_json::from_str(line).unwrap();
         let lookup = |name: &str| case["vars"].get(name)?.as_str().map(str::as_bytes);
-        let unset = if case["strict"] == true { Unset::Error } else { Unset::Empty };
+        let unset = if case["strict"] == true {
+            UnsetVariablePolicy::Error
+        } else {
+            UnsetVariablePolicy::Empty
+        };
         let text = case["text"].as_str().unwrap();
         let got = substitute(text.as_bytes(), lookup, unset, SubstitutionLimits::default());
         let is_right = match (&got, &case["out"], &case["err"]) {
@@ -158,7 +162,7 @@ proptest! {
         value in "[ab/*é0-9]{0,12}",
     ) {
         let lookup = |name: &str| (name == "a").then_some(value.as_bytes());
-        for unset in [Unset::Empty, Unset::Error] {
+        for unset in [UnsetVariablePolicy::Empty, UnsetVariablePolicy::Error] {
             drop(substitute(text.as_bytes(), lookup, unset, SubstitutionLimits::default()));
         }
     }

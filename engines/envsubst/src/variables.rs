@@ -10,17 +10,17 @@ pub struct SubstitutionVariables(BTreeMap<String, Vec<u8>>);
 /// A name that no variable can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' var name is invalid, must match '^[_[:alpha:]][_[:alpha:][:digit:]]*$'")]
-pub struct InvalidName(pub String);
+pub struct InvalidVariableName(pub String);
 
 impl SubstitutionVariables {
     /// Gives a variable a value, in the place of the one that it had. Line feeds are taken out of the value.
     ///
     /// # Errors
     /// The name is not ASCII letters, digits and `_`, or begins with a digit.
-    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidName> {
+    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidVariableName> {
         let is_word = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
         if name.is_empty() || !is_word || name.as_bytes()[0].is_ascii_digit() {
-            return Err(InvalidName(name.to_owned()));
+            return Err(InvalidVariableName(name.to_owned()));
         }
         let value = value.iter().copied().filter(|byte| *byte != b'\n').collect();
         self.0.insert(name.to_owned(), value);
@@ -46,7 +46,7 @@ impl fmt::Debug for SubstitutionVariables {
 
 #[cfg(test)]
 mod tests {
-    use super::{InvalidName, SubstitutionVariables};
+    use super::{InvalidVariableName, SubstitutionVariables};
 
     #[test]
     fn names_are_words_of_ascii() {
@@ -55,9 +55,9 @@ mod tests {
             assert_eq!(variables.set(name, b"v"), Ok(()), "{name}");
         }
         for name in ["", "1a", "a.b", "a-b", "é", "a\n", "a b"] {
-            assert_eq!(variables.set(name, b"v"), Err(InvalidName(name.to_owned())));
+            assert_eq!(variables.set(name, b"v"), Err(InvalidVariableName(name.to_owned())));
         }
-        let error = InvalidName("a.b".to_owned()).to_string();
+        let error = InvalidVariableName("a.b".to_owned()).to_string();
         let wanted = "'a.b' var name is invalid, must match '^[_[:alpha:]][_[:alpha:][:digit:]]*$'";
         assert_eq!(error, wanted);
     }

@@ -1,13 +1,13 @@
 //! What one evaluation may cost, and how it ends early.
 //!
 //! Here: counting. Elsewhere: what counts how much ([`crate::eval`], `functions`), the counter
-//! ([`golang::meter`]).
+//! ([`golang::work_meter`]).
 
-use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkLimitExceeded, WorkMeter};
 
 /// What one evaluation may use up: nodes examined, elements and entries compared or copied; and the bytes of all strings
 /// and lists that it makes or reads through.
-pub(crate) const EVALUATION: Allowance = Allowance { steps: 1_000_000, bytes: 64 << 20 };
+pub(crate) const EVALUATION: WorkAllowance = WorkAllowance { steps: 1_000_000, bytes: 64 << 20 };
 
 /// Why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,27 +67,27 @@ impl std::fmt::Display for CelError {
 /// What is left to spend: a part of what a run may.
 #[derive(Debug)]
 pub(crate) struct CelBudget {
-    meter: Meter,
+    meter: WorkMeter,
     /// The run had less left than one evaluation may cost.
     is_short: bool,
 }
 
 impl Default for CelBudget {
     fn default() -> Self {
-        Self::of(&Meter::new(EVALUATION, Stop::default()))
+        Self::of(&WorkMeter::new(EVALUATION, StopSignal::default()))
     }
 }
 
 impl CelBudget {
     /// For one evaluation of a run.
-    pub(crate) fn of(run: &Meter) -> Self {
+    pub(crate) fn of(run: &WorkMeter) -> Self {
         let left = run.left();
         let is_short = left.steps < EVALUATION.steps || left.bytes < EVALUATION.bytes;
         Self { meter: run.within(EVALUATION), is_short }
     }
 
     /// What the evaluation used up is used up for the run.
-    pub(crate) fn give_back(&self, run: &mut Meter) {
+    pub(crate) fn give_back(&self, run: &mut WorkMeter) {
         run.join(&self.meter);
     }
 

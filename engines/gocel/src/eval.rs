@@ -7,15 +7,18 @@
 
 use std::rc::Rc;
 
-use golang::meter::Meter;
+use golang::work_meter::WorkMeter;
 use serde_json::{Map, Value as Json};
 
 use crate::budget::{CelBudget, CelError};
-use crate::check::named_type;
+use crate::evaluation_plan::{
+    AttributeQualifier, AttributeRoot, CelAttribute, CelComprehension, CelFunctionCall, CelLiteral,
+    CelNode,
+};
 use crate::functions;
-use crate::overloads::Dispatch;
-use crate::plan::{Attribute, Call, CelNode, Fold, Literal, Qualifier, Root};
-use crate::value::{CelValue, Entries, List};
+use crate::overloads::CallDispatch;
+use crate::type_check::named_type;
+use crate::value::{CelList, CelMapEntries, CelValue};
 
 /// The variables of an expression.
 #[derive(Debug, Clone, Copy)]
@@ -40,19 +43,19 @@ impl<'a> ExpressionVariables<'a> {
 type EvalResult<'a> = Result<CelValue<'a>, CelError>;
 
 /// One evaluation.
-pub(crate) struct Evaluation<'a> {
+pub(crate) struct CelEvaluation<'a> {
     variables: ExpressionVariables<'a>,
     /// Variables of folds, innermost last. An accumulator may hold an error, which logic can absorb later.
     locals: Vec<(&'a str, EvalResult<'a>)>,
     budget: CelBudget,
 }
 
-impl<'a> Evaluation<'a> {
+impl<'a> CelEvaluation<'a> {
     /// Evaluates a plan, at the cost of a run.
     pub(crate) fn run(
         plan: &'a CelNode,
         variables: ExpressionVariables<'a>,
-        run: &mut Meter,
+        run: &mut WorkMeter,
     ) -> EvalResult<'a> {
         let mut evaluation = Self { variables, locals: Vec::new(), budget: CelBudget::of(run) };
         let outcome = evaluation.eval(plan);
@@ -129,7 +132,7 @@ impl<'a> Evaluation<'a> {
                 }
             }
         }
-        Ok(CelValue::List(List::made(values)))
+        Ok(CelValue::List(CelList::made(values)))
     }
 
     fn map(&mut self, entries: &'a [(CelNode, CelNode, bool)]) -> EvalResult<'a> {
@@ -164,13 +167,13 @@ impl<'a> Evaluation<'a> {
                 None => made.push((key, value)),
             }
         }
-        Ok(CelValue::Map(Entries::Made(Rc::new(made))))
+        Ok(CelValue::Map(CelMapEntries::Made(Rc::new(made))))
     }
 
-    fn fold(&mut self, fold: &'a Fold) -> EvalResult<'a> {
+    fn fold(&mut self, fold: &'a CelComprehension) -> EvalResult<'a> {
         let range = match self.eval(&fold.range)? {
             CelValue::List(list) => list,
-            CelValue::Map(entries) => List::made(entries.keys(&mut self.budget)?),
+            CelValue::Map(entries) => CelList::made(entries.keys(&mut self.budget)?),
             other => {
                 let text = format!("got '{}', expected iterable type", go_type(&other));
                 return Err(CelError::failed(text));
@@ -188,8 +191,8 @@ impl<'a> Evaluation<'a> {
 
     fn turns(
         &mut self,
-        fold: &'a Fold,
-        range: &List<'a>,
+        fold: &'a CelComprehension,
+        range: &CelList<'a>,
         accumulator: usize,
     ) -> Result<(), CelError> {
         for element in range.iter() {
@@ -222,24 +225,24 @@ impl<'a> Evaluation<'a> {
         // Taken out, so that the list has one owner and grows in place.
         let before = std::mem::replace(held, Ok(CelValue::Null))?;
         let value = value?;
-        let CelValue::List(List::Made(mut items)) = before else {
+        let CelValue::List(CelList::Made(mut items)) = before else {
             return Err(CelError::no_such_overload());
         };
         self.budget.spend_bytes(size_of::<CelValue<'_>>())?;
         Rc::make_mut(&mut items).push(value);
-        Ok(CelValue::List(List::Made(items)))
+        Ok(CelValue::List(CelList::Made(items)))
     }
 
-    fn attribute(&mut self, attribute: &'a Attribute, is_test: bool) -> EvalResult<'a> {
+    fn attribute(&mut self, attribute: &'a CelAttribute, is_test: bool) -> EvalResult<'a> {
         match &attribute.root {
-            Root::Name { name, is_checked } => {
+            AttributeRoot::Name { name, is_checked } => {
                 self.named(name, *is_checked, &attribute.qualifiers, is_test)
             }
-            Root::Value(node) => {
+            AttributeRoot::Value(node) => {
                 let value = self.eval(node)?;
                 self.qualified(value, &attribute.qualifiers, is_test)
             }
-            Root::Conditional(branches) => {
+            AttributeRoot::Conditional(branches) => {
                 let (condition, yes, no) = &**branches;
                 match self.eval(condition)? {
                     CelValue::Bool(true) => self.attribute(yes, is_test),
@@ -255,14 +258,14 @@ impl<'a> Evaluation<'a> {
         &mut self,
         name: &str,
         is_checked: bool,
-        qualifiers: &'a [Qualifier],
+        qualifiers: &'a [AttributeQualifier],
         is_test: bool,
     ) -> EvalResult<'a> {
         let dotted = if is_checked {
             Vec::new()
         } else {
             let strings = qualifiers.iter().map_while(|qualifier| match &*qualifier.key {
-                CelNode::Literal(Literal::String(text)) => Some(&**text),
+                CelNode::Literal(CelLiteral::String(text)) => Some(&**text),
                 _ => None,
             });
             strings.collect()
@@ -310,7 +313,7 @@ impl<'a> Evaluation<'a> {
     fn qualified(
         &mut self,
         value: CelValue<'a>,
-        qualifiers: &'a [Qualifier],
+        qualifiers: &'a [AttributeQualifier],
         is_test: bool,
     ) -> EvalResult<'a> {
         let mut value = value;
@@ -354,7 +357,7 @@ impl<'a> Evaluation<'a> {
             return Err(CelError::failed(format!("invalid qualifier type: {}", go_type(key))));
         }
         let (found, missing) = match value {
-            CelValue::Map(Entries::Data(entries)) => {
+            CelValue::Map(CelMapEntries::Data(entries)) => {
                 let found = match key {
                     CelValue::String(key) => entries.get(&**key),
                     _ => None,
@@ -376,7 +379,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn call(&mut self, call: &'a Call) -> EvalResult<'a> {
+    fn call(&mut self, call: &'a CelFunctionCall) -> EvalResult<'a> {
         if call.name == "@not_strictly_false" {
             return match call.args.first().map(|arg| self.eval(arg)) {
                 Some(Ok(CelValue::Bool(value))) => Ok(CelValue::Bool(value)),
@@ -401,13 +404,13 @@ impl<'a> Evaluation<'a> {
             None if args.len() > 2 => Err(none(format!("no such overload: {name} {}", call.id))),
             None => Err(none(format!("no such overload: {name}"))),
             Some(function) => match function.dispatch {
-                Dispatch::Single(_) => {
+                CallDispatch::Single(_) => {
                     if !args.first().is_some_and(|first| functions::has_trait(name, first)) {
                         return Err(none(format!("no such overload: {name}")));
                     }
                     functions::call(call, args, &mut self.budget)
                 }
-                Dispatch::Signature => {
+                CallDispatch::Signature => {
                     let fits = function.overloads.iter().any(|overload| {
                         overload.params.len() == args.len()
                             && overload.params.iter().zip(&args).all(|(p, arg)| p.admits(arg))
@@ -428,15 +431,15 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-fn literal_value<'a>(literal: &Literal) -> CelValue<'a> {
+fn literal_value<'a>(literal: &CelLiteral) -> CelValue<'a> {
     match literal {
-        Literal::Null => CelValue::Null,
-        Literal::Bool(value) => CelValue::Bool(*value),
-        Literal::Int(value) => CelValue::Int(*value),
-        Literal::Uint(value) => CelValue::Uint(*value),
-        Literal::Double(value) => CelValue::Double(*value),
-        Literal::String(value) => CelValue::text(value),
-        Literal::Bytes(value) => CelValue::Bytes((**value).into()),
+        CelLiteral::Null => CelValue::Null,
+        CelLiteral::Bool(value) => CelValue::Bool(*value),
+        CelLiteral::Int(value) => CelValue::Int(*value),
+        CelLiteral::Uint(value) => CelValue::Uint(*value),
+        CelLiteral::Double(value) => CelValue::Double(*value),
+        CelLiteral::String(value) => CelValue::text(value),
+        CelLiteral::Bytes(value) => CelValue::Bytes((**value).into()),
     }
 }
 
@@ -450,9 +453,9 @@ pub(crate) fn go_type(value: &CelValue<'_>) -> &'static str {
         CelValue::Double(_) => "types.Double",
         CelValue::String(_) => "types.String",
         CelValue::Bytes(_) => "types.Bytes",
-        CelValue::List(List::Data(_)) => "[]interface {}",
+        CelValue::List(CelList::Data(_)) => "[]interface {}",
         CelValue::List(_) => "*types.baseList",
-        CelValue::Map(Entries::Data(_)) => "map[string]interface {}",
+        CelValue::Map(CelMapEntries::Data(_)) => "map[string]interface {}",
         CelValue::Map(_) => "*types.baseMap",
         CelValue::Duration(_) => "types.Duration",
         CelValue::Timestamp(_) => "types.Timestamp",

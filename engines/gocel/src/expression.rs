@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use golang::meter::{Allowance, Meter, Stop};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use serde_json::{Map, Value as Json};
 
 use crate::budget::EVALUATION;
-use crate::check;
-use crate::depth::MAX_DEPTH;
-use crate::eval::{Evaluation, ExpressionVariables};
+use crate::eval::{CelEvaluation, ExpressionVariables};
+use crate::evaluation_plan::{self, CelNode};
+use crate::expression_types::CelType;
 use crate::parse;
-use crate::plan::{self, CelNode};
-use crate::typing::Type;
+use crate::syntax_depth::MAX_DEPTH;
+use crate::type_check;
 use crate::value::CelValue;
 
 /// Why a text is not an expression, or the expression has no value. The messages are Flux's.
@@ -60,7 +60,7 @@ pub enum Error {
 
 /// What reading the expressions of one object may use up: two hundred thousand bytes of text or so, and some hundred
 /// patterns.
-pub const READING: Allowance = Allowance { steps: 200_000_000, bytes: 256 << 20 };
+pub const READING: WorkAllowance = WorkAllowance { steps: 200_000_000, bytes: 256 << 20 };
 
 /// What a byte of an expression costs to read, and what its tree takes.
 const READ_STEPS: u64 = 1_000;
@@ -75,12 +75,12 @@ pub const REQUIRED_STACK_BYTES: usize = 64 << 20;
 /// An evaluation costs at most a million steps and 64 MiB of memory, less where a run has less left, and has no effect
 /// but its value. Strings and data that nest deeply need a [`REQUIRED_STACK_BYTES`] to be read and evaluated on.
 #[derive(Debug)]
-pub struct Expression {
+pub struct CelExpression {
     text: String,
     plan: CelNode,
 }
 
-impl Expression {
+impl CelExpression {
     /// Reads an expression whose variables are not known before it is evaluated; types are not checked.
     ///
     /// # Errors
@@ -92,8 +92,8 @@ impl Expression {
     /// The same at the cost of a run, whose expressions share what they may use up.
     ///
     /// # Errors
-    /// As [`Expression::parse`], and when the run has too little left.
-    pub fn parse_within(text: &str, run: &mut Meter) -> Result<Self, Error> {
+    /// As [`CelExpression::parse`], and when the run has too little left.
+    pub fn parse_within(text: &str, run: &mut WorkMeter) -> Result<Self, Error> {
         let parsed = parsed(text, run)?;
         Self::planned(text, &parsed, false, run)
     }
@@ -112,17 +112,21 @@ impl Expression {
     /// The same at the cost of a run.
     ///
     /// # Errors
-    /// As [`Expression::compile`], and when the run has too little left.
-    pub fn compile_within(text: &str, variables: &[&str], run: &mut Meter) -> Result<Self, Error> {
-        Self::checked(text, variables, Some(Type::Bool), run)
+    /// As [`CelExpression::compile`], and when the run has too little left.
+    pub fn compile_within(
+        text: &str,
+        variables: &[&str],
+        run: &mut WorkMeter,
+    ) -> Result<Self, Error> {
+        Self::checked(text, variables, Some(CelType::Bool), run)
     }
 
     /// Reads an expression over some variables, and checks that it gives a text.
     ///
     /// # Errors
-    /// As [`Expression::compile`].
+    /// As [`CelExpression::compile`].
     pub fn compile_text(text: &str, variables: &[&str]) -> Result<Self, Error> {
-        Self::checked(text, variables, Some(Type::String), &mut one_reading())
+        Self::checked(text, variables, Some(CelType::String), &mut one_reading())
     }
 
     /// Reads an expression over some variables that may give anything, at the cost of a run.
@@ -132,7 +136,7 @@ impl Expression {
     pub fn compile_any_within(
         text: &str,
         variables: &[&str],
-        run: &mut Meter,
+        run: &mut WorkMeter,
     ) -> Result<Self, Error> {
         Self::checked(text, variables, None, run)
     }
@@ -140,16 +144,16 @@ impl Expression {
     fn checked(
         text: &str,
         variables: &[&str],
-        wanted: Option<Type>,
-        run: &mut Meter,
+        wanted: Option<CelType>,
+        run: &mut WorkMeter,
     ) -> Result<Self, Error> {
         let parsed = parsed(text, run)?;
-        let found = check::check(&parsed, text, variables)
+        let found = type_check::check(&parsed, text, variables)
             .map_err(|complaints| refused(text, &complaints))?;
         if let Some(wanted) = wanted
             && found != wanted
         {
-            let expected = if wanted == Type::String { "string" } else { "bool" };
+            let expected = if wanted == CelType::String { "string" } else { "bool" };
             return Err(Error::OutputType { expected, found: declared_name(&found) });
         }
         Self::planned(text, &parsed, true, run)
@@ -159,9 +163,9 @@ impl Expression {
         text: &str,
         parsed: &parse::ParsedExpression,
         is_checked: bool,
-        run: &mut Meter,
+        run: &mut WorkMeter,
     ) -> Result<Self, Error> {
-        let plan = plan::plan(&parsed.root, is_checked, run).map_err(Error::Program)?;
+        let plan = evaluation_plan::plan(&parsed.root, is_checked, run).map_err(Error::Program)?;
         Ok(Self { text: text.to_owned(), plan })
     }
 
@@ -181,11 +185,11 @@ impl Expression {
     /// The same at the cost of a run, whose expressions share what they may use up.
     ///
     /// # Errors
-    /// As [`Expression::evaluate_bool`], and when the run has too little left.
+    /// As [`CelExpression::evaluate_bool`], and when the run has too little left.
     pub fn evaluate_bool_within(
         &self,
         variables: &[(&str, &Json)],
-        run: &mut Meter,
+        run: &mut WorkMeter,
     ) -> Result<bool, Error> {
         self.evaluate(ExpressionVariables::Named(variables), run)
     }
@@ -193,7 +197,7 @@ impl Expression {
     /// Evaluates it over an object whose fields are the variables.
     ///
     /// # Errors
-    /// As [`Expression::evaluate_bool`].
+    /// As [`CelExpression::evaluate_bool`].
     pub fn evaluate_bool_over(&self, fields: &Map<String, Json>) -> Result<bool, Error> {
         self.evaluate_bool_over_within(fields, &mut one_evaluation())
     }
@@ -201,11 +205,11 @@ impl Expression {
     /// The same at the cost of a run.
     ///
     /// # Errors
-    /// As [`Expression::evaluate_bool_within`].
+    /// As [`CelExpression::evaluate_bool_within`].
     pub(crate) fn evaluate_bool_over_within(
         &self,
         fields: &Map<String, Json>,
-        run: &mut Meter,
+        run: &mut WorkMeter,
     ) -> Result<bool, Error> {
         self.evaluate(ExpressionVariables::Fields(fields), run)
     }
@@ -228,13 +232,17 @@ impl Expression {
     pub fn evaluate_json_within(
         &self,
         variables: &[(&str, &Json)],
-        run: &mut Meter,
+        run: &mut WorkMeter,
     ) -> Result<Json, Error> {
         let value = self.value(ExpressionVariables::Named(variables), run)?;
         value.to_json(MAX_DEPTH).ok_or_else(|| Error::NotData(self.text.clone()))
     }
 
-    fn evaluate(&self, variables: ExpressionVariables<'_>, run: &mut Meter) -> Result<bool, Error> {
+    fn evaluate(
+        &self,
+        variables: ExpressionVariables<'_>,
+        run: &mut WorkMeter,
+    ) -> Result<bool, Error> {
         match self.value(variables, run)? {
             CelValue::Bool(value) => Ok(value),
             _ => Err(Error::NotBoolean(self.text.clone())),
@@ -244,9 +252,9 @@ impl Expression {
     fn value<'a>(
         &'a self,
         variables: ExpressionVariables<'a>,
-        run: &mut Meter,
+        run: &mut WorkMeter,
     ) -> Result<CelValue<'a>, Error> {
-        Evaluation::run(&self.plan, variables, run).map_err(|fault| {
+        CelEvaluation::run(&self.plan, variables, run).map_err(|fault| {
             let expression = self.text.clone();
             let reason = fault.to_string();
             Error::Evaluate { expression, reason }
@@ -254,40 +262,40 @@ impl Expression {
     }
 }
 
-impl fmt::Display for Expression {
+impl fmt::Display for CelExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-fn one_evaluation() -> Meter {
-    Meter::new(EVALUATION, Stop::default())
+fn one_evaluation() -> WorkMeter {
+    WorkMeter::new(EVALUATION, StopSignal::default())
 }
 
 /// What the longest expression costs to read.
-fn one_reading() -> Meter {
-    Meter::new(READING, Stop::default())
+fn one_reading() -> WorkMeter {
+    WorkMeter::new(READING, StopSignal::default())
 }
 
-fn parsed(text: &str, run: &mut Meter) -> Result<parse::ParsedExpression, Error> {
+fn parsed(text: &str, run: &mut WorkMeter) -> Result<parse::ParsedExpression, Error> {
     let length = text.len().min(parse::MAX_CHARACTERS) as u64;
     let cost = run.steps(length.saturating_mul(READ_STEPS));
     cost.and_then(|()| run.bytes(length.saturating_mul(READ_BYTES))).map_err(|_| Error::TooMuch)?;
     parse::parse(text).map_err(|complaints| refused(text, &complaints))
 }
 
-fn refused(text: &str, complaints: &[parse::Complaint]) -> Error {
+fn refused(text: &str, complaints: &[parse::CelSyntaxProblem]) -> Error {
     let complaints = parse::display(text, complaints);
     Error::Parse { expression: text.to_owned(), complaints }
 }
 
 /// A type as cel-go's `Type.String` shows it, unlike its checker.
-fn declared_name(found: &Type) -> String {
+fn declared_name(found: &CelType) -> String {
     match found {
-        Type::List(of) => format!("list({})", declared_name(of)),
-        Type::Map(of) => format!("map({}, {})", declared_name(&of.0), declared_name(&of.1)),
-        Type::Optional(of) => format!("optional_type({})", declared_name(of)),
-        Type::Of(Some(of)) => format!("type({})", declared_name(of)),
+        CelType::List(of) => format!("list({})", declared_name(of)),
+        CelType::Map(of) => format!("map({}, {})", declared_name(&of.0), declared_name(&of.1)),
+        CelType::Optional(of) => format!("optional_type({})", declared_name(of)),
+        CelType::Of(Some(of)) => format!("type({})", declared_name(of)),
         other => other.runtime_name().to_owned(),
     }
 }

@@ -16,8 +16,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use crate::budget::{CelBudget, CelError};
-use crate::plan::Call;
-use crate::value::{CelValue, Entries, List};
+use crate::evaluation_plan::CelFunctionCall;
+use crate::value::{CelList, CelMapEntries, CelValue};
 
 type FunctionResult<'a> = Result<CelValue<'a>, CelError>;
 
@@ -67,7 +67,7 @@ pub(crate) fn index(key: &CelValue<'_>) -> Result<i64, CelError> {
 
 /// Calls a function.
 pub(crate) fn call<'a>(
-    call: &Call,
+    call: &CelFunctionCall,
     args: Vec<CelValue<'a>>,
     budget: &mut CelBudget,
 ) -> FunctionResult<'a> {
@@ -79,7 +79,7 @@ pub(crate) fn call<'a>(
             let length = one.len() + two.len();
             budget.spend(length)?;
             budget.spend_bytes(length.saturating_mul(size_of::<CelValue<'_>>()))?;
-            Ok(CelValue::List(List::made(one.iter().chain(two.iter()).collect())))
+            Ok(CelValue::List(CelList::made(one.iter().chain(two.iter()).collect())))
         }
         ("_+_" | "_-_" | "_*_" | "_/_" | "_%_", [one, two]) => {
             arithmetic::binary(name, one, two, budget)
@@ -153,7 +153,7 @@ fn optional<'a>(
                 CelValue::Optional(value) => value.map(|value| (*value).clone()),
                 other => Some(other),
             });
-            Ok(CelValue::List(List::made(values.collect())))
+            Ok(CelValue::List(CelList::made(values.collect())))
         }
         _ => return None,
     })
@@ -192,7 +192,7 @@ fn is_in<'a>(
 ) -> FunctionResult<'a> {
     match container {
         CelValue::List(list) => Ok(CelValue::Bool(contains(list, element, budget)?)),
-        CelValue::Map(Entries::Data(entries)) => Ok(CelValue::Bool(match element {
+        CelValue::Map(CelMapEntries::Data(entries)) => Ok(CelValue::Bool(match element {
             CelValue::String(key) => entries.contains_key(&**key),
             _ => false,
         })),
@@ -202,7 +202,7 @@ fn is_in<'a>(
 }
 
 fn contains(
-    list: &List<'_>,
+    list: &CelList<'_>,
     element: &CelValue<'_>,
     budget: &mut CelBudget,
 ) -> Result<bool, CelError> {
@@ -215,7 +215,11 @@ fn contains(
     Ok(false)
 }
 
-fn contains_all(all: &List<'_>, some: &List<'_>, budget: &mut CelBudget) -> Result<bool, CelError> {
+fn contains_all(
+    all: &CelList<'_>,
+    some: &CelList<'_>,
+    budget: &mut CelBudget,
+) -> Result<bool, CelError> {
     for element in some.iter() {
         element.is_read(budget)?;
         if !contains(all, &element, budget)? {

@@ -7,14 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use golang::meter::Meter;
+use golang::work_meter::WorkMeter;
 use serde_json::{Map, Value as Json};
 
-use crate::{Error, Expression};
+use crate::{CelExpression, Error};
 
 /// The health check of one kind in a spec.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct HealthCheck<'a> {
+pub struct KindHealthCheck<'a> {
     /// As `acme.io/v1`. The version does not count.
     pub api_version: &'a str,
     /// Empty for all kinds of the group that have no check of their own.
@@ -62,7 +62,7 @@ pub enum HealthCheckError {
 
 /// The result of the expressions for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
+pub enum HealthJudgement {
     /// It is what its spec asks for.
     Current,
     /// It is on its way.
@@ -72,22 +72,25 @@ pub enum Judgement {
 }
 
 #[derive(Debug)]
-struct Evaluator {
-    current: Expression,
-    in_progress: Option<Expression>,
-    failed: Option<Expression>,
+struct HealthEvaluator {
+    current: CelExpression,
+    in_progress: Option<CelExpression>,
+    failed: Option<CelExpression>,
 }
 
 /// The expressions of a spec, by group and kind.
 #[derive(Debug, Default)]
-pub struct HealthChecks(BTreeMap<(String, String), Evaluator>);
+pub struct SpecHealthChecks(BTreeMap<(String, String), HealthEvaluator>);
 
-impl HealthChecks {
+impl SpecHealthChecks {
     /// Reads the expressions of all checks, at the cost of a run.
     ///
     /// # Errors
     /// Names the invalid one and the reason.
-    pub fn new(checks: &[HealthCheck<'_>], run: &mut Meter) -> Result<Self, HealthCheckError> {
+    pub fn new(
+        checks: &[KindHealthCheck<'_>],
+        run: &mut WorkMeter,
+    ) -> Result<Self, HealthCheckError> {
         let mut evaluators = BTreeMap::new();
         for (index, check) in checks.iter().enumerate() {
             let group = group_of(check.api_version);
@@ -114,7 +117,7 @@ impl HealthChecks {
         self.evaluator(group, kind).is_some()
     }
 
-    fn evaluator(&self, group: &str, kind: &str) -> Option<&Evaluator> {
+    fn evaluator(&self, group: &str, kind: &str) -> Option<&HealthEvaluator> {
         let of = |kind: &str| self.0.get(&(group.to_owned(), kind.to_owned()));
         of(kind).or_else(|| of(""))
     }
@@ -130,8 +133,8 @@ impl HealthChecks {
     pub fn judge(
         &self,
         object: &Map<String, Json>,
-        run: &mut Meter,
-    ) -> Option<Result<Judgement, Error>> {
+        run: &mut WorkMeter,
+    ) -> Option<Result<HealthJudgement, Error>> {
         let text = |field: &str| object.get(field).and_then(Json::as_str).unwrap_or_default();
         let evaluator = self.evaluator(group_of(text("apiVersion")), text("kind"))?;
         Some(evaluator.judge(object, run))
@@ -144,11 +147,11 @@ fn group_of(api_version: &str) -> &str {
 
 fn evaluator(
     index: usize,
-    check: &HealthCheck<'_>,
-    run: &mut Meter,
-) -> Result<Evaluator, HealthCheckError> {
+    check: &KindHealthCheck<'_>,
+    run: &mut WorkMeter,
+) -> Result<HealthEvaluator, HealthCheckError> {
     let mut read = |field: &'static str, text: &str| {
-        Expression::parse_within(text, run).map_err(|error| HealthCheckError::Invalid {
+        CelExpression::parse_within(text, run).map_err(|error| HealthCheckError::Invalid {
             index,
             field,
             error,
@@ -161,26 +164,30 @@ fn evaluator(
     let mut optional = |field: &'static str, text: Option<&str>| {
         text.filter(|text| !text.is_empty()).map(|text| read(field, text)).transpose()
     };
-    Ok(Evaluator {
+    Ok(HealthEvaluator {
         current,
         failed: optional("Failed", check.failed)?,
         in_progress: optional("InProgress", check.in_progress)?,
     })
 }
 
-impl Evaluator {
-    fn judge(&self, object: &Map<String, Json>, run: &mut Meter) -> Result<Judgement, Error> {
+impl HealthEvaluator {
+    fn judge(
+        &self,
+        object: &Map<String, Json>,
+        run: &mut WorkMeter,
+    ) -> Result<HealthJudgement, Error> {
         let integer = |map: &str, field: &str| object.get(map)?.get(field)?.as_i64();
         if let Some(observed) = integer("status", "observedGeneration")
             && let Some(generation) = integer("metadata", "generation")
             && observed != generation
         {
-            return Ok(Judgement::InProgress);
+            return Ok(HealthJudgement::InProgress);
         }
         let asked = [
-            (self.in_progress.as_ref(), Judgement::InProgress),
-            (self.failed.as_ref(), Judgement::Failed),
-            (Some(&self.current), Judgement::Current),
+            (self.in_progress.as_ref(), HealthJudgement::InProgress),
+            (self.failed.as_ref(), HealthJudgement::Failed),
+            (Some(&self.current), HealthJudgement::Current),
         ];
         for (expression, judgement) in asked {
             if let Some(expression) = expression
@@ -189,7 +196,7 @@ impl Evaluator {
                 return Ok(judgement);
             }
         }
-        Ok(Judgement::InProgress)
+        Ok(HealthJudgement::InProgress)
     }
 }
 

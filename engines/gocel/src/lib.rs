@@ -1,6 +1,6 @@
 //! CEL as cel-go evaluates it: the expressions by which Flux judges health and readiness.
 //!
-//! Here: expressions ([`Expression`]), and the health of objects by expressions ([`HealthChecks`]).
+//! Here: expressions ([`CelExpression`]), and the health of objects by expressions ([`SpecHealthChecks`]).
 //! Elsewhere: which objects are asked about, what follows from an answer (`apply`, the program).
 //!
 //! The syntax is read by the `cel` crate, whose grammar and messages are cel-go's; types, evaluation and functions are
@@ -10,27 +10,27 @@
 //! Source of the semantics: fluxcd/pkg/runtime 0.110 `cel`, cel-go 0.26.
 //!
 //! ```
-//! use gocel::Expression;
+//! use gocel::CelExpression;
 //! use serde_json::json;
 //!
-//! let ready = Expression::compile("dep.status.replicas == self.spec.replicas", &["self", "dep"])?;
+//! let ready = CelExpression::compile("dep.status.replicas == self.spec.replicas", &["self", "dep"])?;
 //! let (one, two) = (json!({"spec": {"replicas": 2}}), json!({"status": {"replicas": 2}}));
 //! assert_eq!(ready.evaluate_bool(&[("self", &one), ("dep", &two)]), Ok(true));
 //! # Ok::<(), gocel::Error>(())
 //! ```
 
 mod budget;
-mod check;
-mod depth;
 mod eval;
+mod evaluation_plan;
 mod expression;
+mod expression_types;
 mod functions;
 mod health;
 mod overloads;
 mod parse;
-mod plan;
-mod typing;
+mod syntax_depth;
+mod type_check;
 mod value;
 
-pub use expression::{Error, Expression, READING, REQUIRED_STACK_BYTES};
-pub use health::{HealthCheck, HealthCheckError, HealthChecks, Judgement};
+pub use expression::{CelExpression, Error, READING, REQUIRED_STACK_BYTES};
+pub use health::{HealthCheckError, HealthJudgement, KindHealthCheck, SpecHealthChecks};

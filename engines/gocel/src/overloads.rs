@@ -9,22 +9,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use crate::typing::Type;
+use crate::expression_types::CelType;
 
 /// One signature of a function.
 #[derive(Debug)]
-pub(crate) struct Overload {
+pub(crate) struct FunctionOverload {
     /// Whether the first parameter is written before the dot.
     pub(crate) is_member: bool,
-    pub(crate) params: Vec<Type>,
-    pub(crate) result: Type,
+    pub(crate) params: Vec<CelType>,
+    pub(crate) result: CelType,
     /// The types in it that stand for others.
     pub(crate) generics: Vec<&'static str>,
 }
 
 /// How a call finds what to do at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dispatch {
+pub(crate) enum CallDispatch {
     /// By the arguments' types.
     Signature,
     /// One implementation for that many arguments, which checks their types itself.
@@ -33,31 +33,31 @@ pub(crate) enum Dispatch {
 
 /// A function.
 #[derive(Debug)]
-pub(crate) struct Function {
-    pub(crate) dispatch: Dispatch,
-    pub(crate) overloads: Vec<Overload>,
+pub(crate) struct CelFunction {
+    pub(crate) dispatch: CallDispatch,
+    pub(crate) overloads: Vec<FunctionOverload>,
 }
 
 /// What is declared under a name.
-pub(crate) fn function(name: &str) -> Option<&'static Function> {
+pub(crate) fn function(name: &str) -> Option<&'static CelFunction> {
     FUNCTIONS.get(name)
 }
 
-static FUNCTIONS: LazyLock<BTreeMap<&'static str, Function>> = LazyLock::new(|| {
+static FUNCTIONS: LazyLock<BTreeMap<&'static str, CelFunction>> = LazyLock::new(|| {
     let mut functions = BTreeMap::new();
     for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let Some((head, signatures)) = line.split_once(' ') else { continue };
         let (name, dispatch) = match head.rsplit_once('/') {
-            Some((name, arity)) => (name, Dispatch::Single(arity.parse().unwrap_or(2))),
-            None => (head, Dispatch::Signature),
+            Some((name, arity)) => (name, CallDispatch::Single(arity.parse().unwrap_or(2))),
+            None => (head, CallDispatch::Signature),
         };
         let overloads = signatures.split_whitespace().map(overload).collect();
-        functions.insert(name, Function { dispatch, overloads });
+        functions.insert(name, CelFunction { dispatch, overloads });
     }
     functions
 });
 
-fn overload(text: &str) -> Overload {
+fn overload(text: &str) -> FunctionOverload {
     let (params, result) = text.split_once('>').unwrap_or((text, "d"));
     let is_member = params.starts_with('.');
     let mut rest = params.trim_start_matches('.');
@@ -66,32 +66,32 @@ fn overload(text: &str) -> Overload {
         list.push(parse(&mut rest));
     }
     let generics = ["A", "B"].into_iter().filter(|name| text.contains(name)).collect();
-    Overload { is_member, params: list, result: parse(&mut &*result), generics }
+    FunctionOverload { is_member, params: list, result: parse(&mut &*result), generics }
 }
 
 /// Reads one type: a letter, or one of `l`, `o`, `y` before another, or `m` before two.
-fn parse(rest: &mut &str) -> Type {
+fn parse(rest: &mut &str) -> CelType {
     let mut letters = rest.chars();
     let letter = letters.next();
     *rest = letters.as_str();
     match letter {
-        Some('b') => Type::Bool,
-        Some('i') => Type::Int,
-        Some('u') => Type::Uint,
-        Some('f') => Type::Double,
-        Some('s') => Type::String,
-        Some('x') => Type::Bytes,
-        Some('D') => Type::Duration,
-        Some('T') => Type::Timestamp,
-        Some('l') => Type::list(parse(rest)),
-        Some('o') => Type::optional(parse(rest)),
-        Some('y') => Type::Of(Some(Arc::new(parse(rest)))),
+        Some('b') => CelType::Bool,
+        Some('i') => CelType::Int,
+        Some('u') => CelType::Uint,
+        Some('f') => CelType::Double,
+        Some('s') => CelType::String,
+        Some('x') => CelType::Bytes,
+        Some('D') => CelType::Duration,
+        Some('T') => CelType::Timestamp,
+        Some('l') => CelType::list(parse(rest)),
+        Some('o') => CelType::optional(parse(rest)),
+        Some('y') => CelType::Of(Some(Arc::new(parse(rest)))),
         Some('m') => {
             let key = parse(rest);
-            Type::map(key, parse(rest))
+            CelType::map(key, parse(rest))
         }
-        Some(param @ ('A' | 'B')) => Type::Param(param.to_string().into()),
-        _ => Type::Dyn,
+        Some(param @ ('A' | 'B')) => CelType::Param(param.to_string().into()),
+        _ => CelType::Dyn,
     }
 }
 
@@ -185,8 +185,8 @@ mod tests {
         assert_eq!(FUNCTIONS.len(), lines);
         let split = function("split").unwrap();
         assert_eq!(split.overloads.len(), 2);
-        assert_eq!(split.overloads[1].params, [Type::String, Type::String, Type::Int]);
-        assert_eq!(split.overloads[1].result, Type::list(Type::String));
+        assert_eq!(split.overloads[1].params, [CelType::String, CelType::String, CelType::Int]);
+        assert_eq!(split.overloads[1].result, CelType::list(CelType::String));
         assert_eq!(function("_[_]").unwrap().overloads[1].generics, ["A", "B"]);
     }
 }

@@ -1,14 +1,14 @@
 //! From text to the syntax tree of the `cel` crate, with errors shown as cel-go shows them.
 //!
-//! Here: places in the text, the macros of optional values. Elsewhere: how deep a text may nest ([`crate::depth`]), types
-//! ([`crate::check`]), what is evaluated ([`crate::plan`]).
+//! Here: places in the text, the macros of optional values. Elsewhere: how deep a text may nest
+//! ([`crate::syntax_depth`]), types ([`crate::type_check`]), what is evaluated ([`crate::evaluation_plan`]).
 
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, SourceInfo,
 };
 use cel::parser::Parser;
 
-use crate::depth::{self, MAX_DEPTH, Unreadable};
+use crate::syntax_depth::{self, MAX_DEPTH, UnreadableExpression};
 
 /// Characters of an expression. Source: cel-go's parser.
 pub(crate) const MAX_CHARACTERS: usize = 100_000;
@@ -19,7 +19,7 @@ const MAX_NODES: usize = 500_000;
 
 /// A place in the text and what is wrong there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Complaint {
+pub(crate) struct CelSyntaxProblem {
     /// From 1; 0 for one about the whole text.
     pub(crate) line: usize,
     /// Characters before it in the line.
@@ -34,26 +34,26 @@ pub(crate) struct ParsedExpression {
 }
 
 /// Reads an expression.
-pub(crate) fn parse(source: &str) -> Result<ParsedExpression, Vec<Complaint>> {
-    let complain = |text: String| vec![Complaint { line: 0, column: 0, text }];
+pub(crate) fn parse(source: &str) -> Result<ParsedExpression, Vec<CelSyntaxProblem>> {
+    let complain = |text: String| vec![CelSyntaxProblem { line: 0, column: 0, text }];
     let characters = source.chars().count();
     if characters > MAX_CHARACTERS {
         return Err(complain(format!(
             "expression code point size exceeds limit: size: {characters}, limit {MAX_CHARACTERS}"
         )));
     }
-    depth::check(source).map_err(|fault| match fault {
-        Unreadable::TooDeep => {
+    syntax_depth::check(source).map_err(|fault| match fault {
+        UnreadableExpression::TooDeep => {
             complain(format!("expression recursion limit exceeded: {MAX_DEPTH}"))
         }
-        Unreadable::NoToken(at) => vec![no_token(source, at)],
+        UnreadableExpression::NoToken(at) => vec![no_token(source, at)],
     })?;
     let parser = Parser::new().enable_optional_syntax(true).max_recursion_depth(MAX_DEPTH as u16);
     let (mut root, info) = parser.parse_with_source_info(source).map_err(|errors| {
-        let mut complaints: Vec<Complaint> = errors
+        let mut complaints: Vec<CelSyntaxProblem> = errors
             .errors
             .into_iter()
-            .map(|error| Complaint {
+            .map(|error| CelSyntaxProblem {
                 line: usize::try_from(error.pos.0).unwrap_or_default(),
                 column: usize::try_from(error.pos.1).unwrap_or_default().saturating_sub(1),
                 text: error.msg,
@@ -67,11 +67,11 @@ pub(crate) fn parse(source: &str) -> Result<ParsedExpression, Vec<Complaint>> {
         complaints
     })?;
     expand(&mut root).map_err(|fault| match fault {
-        Unexpandable::TooLarge => complain(
+        MacroExpansionError::TooLarge => complain(
             "optMap and optFlatMap make the expression too large; use fewer of them in a row"
                 .to_owned(),
         ),
-        Unexpandable::NoVariable(id, name) => vec![complaint_at(
+        MacroExpansionError::NoVariable(id, name) => vec![complaint_at(
             &info,
             source,
             id,
@@ -82,28 +82,28 @@ pub(crate) fn parse(source: &str) -> Result<ParsedExpression, Vec<Complaint>> {
 }
 
 /// A text that no token begins with.
-fn no_token(source: &str, at: usize) -> Complaint {
+fn no_token(source: &str, at: usize) -> CelSyntaxProblem {
     let (before, rest) = source.split_at_checked(at).unwrap_or((source, ""));
     let shown: String = rest.chars().take_while(|it| *it != '\n').take(30).collect();
-    Complaint {
+    CelSyntaxProblem {
         line: before.matches('\n').count() + 1,
         column: before.rsplit('\n').next().unwrap_or_default().chars().count(),
         text: format!("Syntax error: token recognition error at: '{shown}'"),
     }
 }
 
-enum Unexpandable {
+enum MacroExpansionError {
     TooLarge,
     NoVariable(u64, &'static str),
 }
 
 /// Replaces `optMap` and `optFlatMap` by what they stand for; returns how many nodes there are then.
-fn expand(expr: &mut IdedExpr) -> Result<usize, Unexpandable> {
+fn expand(expr: &mut IdedExpr) -> Result<usize, MacroExpansionError> {
     let mut nodes = 1usize;
-    let mut within = |expr: &mut IdedExpr| -> Result<usize, Unexpandable> {
+    let mut within = |expr: &mut IdedExpr| -> Result<usize, MacroExpansionError> {
         let own = expand(expr)?;
         nodes += own;
-        if nodes > MAX_NODES { Err(Unexpandable::TooLarge) } else { Ok(own) }
+        if nodes > MAX_NODES { Err(MacroExpansionError::TooLarge) } else { Ok(own) }
     };
     match &mut expr.expr {
         Expr::Call(call) => {
@@ -120,7 +120,7 @@ fn expand(expr: &mut IdedExpr) -> Result<usize, Unexpandable> {
                 // The target a second time, and what is put around it.
                 nodes += target + 10;
                 if nodes > MAX_NODES {
-                    return Err(Unexpandable::TooLarge);
+                    return Err(MacroExpansionError::TooLarge);
                 }
                 expr.expr = optional_map(expr.id, name, *of, &mut call.args)?;
             }
@@ -171,12 +171,12 @@ fn optional_map(
     name: &'static str,
     target: IdedExpr,
     args: &mut Vec<IdedExpr>,
-) -> Result<Expr, Unexpandable> {
+) -> Result<Expr, MacroExpansionError> {
     let (Some(body), Some(variable)) = (args.pop(), args.pop()) else {
-        return Err(Unexpandable::NoVariable(id, name));
+        return Err(MacroExpansionError::NoVariable(id, name));
     };
     let Expr::Ident(variable_name) = variable.expr else {
-        return Err(Unexpandable::NoVariable(variable.id, name));
+        return Err(MacroExpansionError::NoVariable(variable.id, name));
     };
     // New nodes get ids that no node of the text has, and that differ from each other.
     let mut fresh = id.wrapping_add(1 << 32);
@@ -209,7 +209,12 @@ fn optional_map(
 }
 
 /// A complaint about a node.
-pub(crate) fn complaint_at(info: &SourceInfo, source: &str, id: u64, text: String) -> Complaint {
+pub(crate) fn complaint_at(
+    info: &SourceInfo,
+    source: &str,
+    id: u64,
+    text: String,
+) -> CelSyntaxProblem {
     let start = info.offset_for(id).map_or(0, |(start, _)| start as usize);
     let mut line = 1;
     let mut column = 0;
@@ -220,13 +225,13 @@ pub(crate) fn complaint_at(info: &SourceInfo, source: &str, id: u64, text: Strin
             column += 1;
         }
     }
-    Complaint { line, column, text }
+    CelSyntaxProblem { line, column, text }
 }
 
 /// Shows complaints with the lines that they are about. Source: cel-go's `common.Error`.
-pub(crate) fn display(source: &str, complaints: &[Complaint]) -> String {
+pub(crate) fn display(source: &str, complaints: &[CelSyntaxProblem]) -> String {
     let shown = complaints.iter().take(100).map(|complaint| {
-        let Complaint { line, column, text } = complaint;
+        let CelSyntaxProblem { line, column, text } = complaint;
         if *line == 0 {
             return format!("ERROR: <input>:-1:0: {text}");
         }

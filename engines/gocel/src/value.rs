@@ -1,13 +1,13 @@
 //! Values of expressions: what they are, when two are equal, and how they are ordered.
 //!
 //! Here: the values that Kubernetes objects and functions of the language give. Elsewhere: what functions do with them
-//! (`functions`), the types of the checker ([`crate::typing`]).
+//! (`functions`), the types of the checker ([`crate::expression_types`]).
 
 use std::cmp::Ordering;
 use std::rc::Rc;
 
 use golang::strconv::{FloatForm, format_float};
-use golang::time::{Duration, Time};
+use golang::time::{GoDuration, GoTime};
 use serde_json::{Map, Value as Json};
 
 use crate::budget::{CelBudget, CelError};
@@ -22,10 +22,10 @@ pub(crate) enum CelValue<'a> {
     Double(f64),
     String(Rc<str>),
     Bytes(Rc<[u8]>),
-    List(List<'a>),
-    Map(Entries<'a>),
-    Duration(Duration),
-    Timestamp(Rc<Time>),
+    List(CelList<'a>),
+    Map(CelMapEntries<'a>),
+    Duration(GoDuration),
+    Timestamp(Rc<GoTime>),
     /// A type, by its name.
     Type(Rc<str>),
     Optional(Option<Rc<Self>>),
@@ -33,19 +33,19 @@ pub(crate) enum CelValue<'a> {
 
 /// A list of the data or one that was made.
 #[derive(Debug, Clone)]
-pub(crate) enum List<'a> {
+pub(crate) enum CelList<'a> {
     Data(&'a [Json]),
     Made(Rc<Vec<CelValue<'a>>>),
 }
 
 /// A map of the data, whose keys are strings, or one that was made.
 #[derive(Debug, Clone)]
-pub(crate) enum Entries<'a> {
+pub(crate) enum CelMapEntries<'a> {
     Data(&'a Map<String, Json>),
     Made(Rc<Vec<(CelValue<'a>, CelValue<'a>)>>),
 }
 
-impl<'a> List<'a> {
+impl<'a> CelList<'a> {
     pub(crate) fn made(values: Vec<CelValue<'a>>) -> Self {
         Self::Made(Rc::new(values))
     }
@@ -69,7 +69,7 @@ impl<'a> List<'a> {
     }
 }
 
-impl<'a> Entries<'a> {
+impl<'a> CelMapEntries<'a> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Data(entries) => entries.len(),
@@ -140,8 +140,8 @@ impl<'a> CelValue<'a> {
                 None => Self::Double(number.as_f64().unwrap_or_default()),
             },
             Json::String(text) => Self::text(text),
-            Json::Array(items) => Self::List(List::Data(items)),
-            Json::Object(entries) => Self::Map(Entries::Data(entries)),
+            Json::Array(items) => Self::List(CelList::Data(items)),
+            Json::Object(entries) => Self::Map(CelMapEntries::Data(entries)),
         }
     }
 
@@ -158,8 +158,8 @@ impl<'a> CelValue<'a> {
             Self::List(list) => {
                 Json::Array(list.iter().map(|it| it.to_json(below)).collect::<Option<_>>()?)
             }
-            Self::Map(Entries::Data(map)) => Json::Object((*map).clone()),
-            Self::Map(Entries::Made(entries)) => {
+            Self::Map(CelMapEntries::Data(map)) => Json::Object((*map).clone()),
+            Self::Map(CelMapEntries::Made(entries)) => {
                 let entry = |(key, value): &(Self, Self)| match key {
                     Self::String(key) => Some((key.to_string(), value.to_json(below)?)),
                     _ => None,

@@ -11,7 +11,7 @@ mod printer;
 mod tests;
 
 use crate::value::{GoRuntimeValue, ReflectKind};
-use printer::Printer;
+use printer::FormatPrinter;
 
 /// How much text values may become.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ pub fn sprint(values: &[GoRuntimeValue]) -> Result<Vec<u8>, Error> {
 /// # Errors
 /// When the text is beyond the limits.
 pub fn sprint_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<Vec<u8>, Error> {
-    let mut printer = Printer::new(limits);
+    let mut printer = FormatPrinter::new(limits);
     let mut was_string = true;
     for (index, value) in values.iter().enumerate() {
         let is_string = value.kind() == ReflectKind::String;
@@ -71,7 +71,7 @@ pub fn sprint_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<
 /// # Errors
 /// When the text is beyond the limits.
 pub fn sprintln_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<Vec<u8>, Error> {
-    let mut printer = Printer::new(limits);
+    let mut printer = FormatPrinter::new(limits);
     for (index, value) in values.iter().enumerate() {
         if index > 0 {
             printer.write(b" ");
@@ -99,7 +99,7 @@ pub fn sprintf_within(
     values: &[GoRuntimeValue],
     limits: FormatLimits,
 ) -> Result<Vec<u8>, Error> {
-    let mut printer = Printer::new(limits);
+    let mut printer = FormatPrinter::new(limits);
     directive::run(&mut printer, format, values);
     printer.finish()
 }

@@ -21,7 +21,7 @@ mod matcher;
 mod path;
 mod pattern;
 
-pub use path::{BadPattern, path_match};
+pub use path::{BadPathPattern, path_match};
 
 /// Longest glob that is read, in bytes. Differs(go): it has no limit.
 pub(crate) const MAX_GLOB: usize = 512;
@@ -71,7 +71,7 @@ pub enum Error {
 /// `\` before a literal character.
 #[derive(Debug, Clone)]
 pub struct Glob {
-    matcher: matcher::Matcher,
+    matcher: matcher::GlobMatcher,
 }
 
 impl Glob {
@@ -94,7 +94,7 @@ impl Glob {
 
     /// [`Glob::is_match`], and how many steps that took, of which there are [`MAX_STEPS`] at most.
     pub fn is_match_in_steps(&self, text: &str) -> (Result<bool, Error>, usize) {
-        let mut steps = matcher::Steps::new(MAX_STEPS);
+        let mut steps = matcher::MatchStepBudget::new(MAX_STEPS);
         let is_match = self.matcher.is_match(text.as_bytes(), &mut steps);
         let is_match = if steps.are_left() { Ok(is_match) } else { Err(Error::TooManySteps) };
         (is_match, MAX_STEPS - steps.left())

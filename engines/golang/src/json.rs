@@ -7,9 +7,9 @@ mod encode;
 mod lexer;
 
 use crate::GoRuntimeValue;
-use crate::value::{List, Str, Type};
-pub use encode::{EncodeError, Form, encode, marshalled};
-use lexer::{JsonToken, Lexer};
+use crate::value::{GoList, GoString, GoType};
+pub use encode::{JsonEncodeError, JsonLayout, encode, marshalled};
+use lexer::{JsonLexer, JsonToken};
 
 /// How deep lists and objects may be nested, as in Go.
 const MAX_DEPTH: usize = 10_000;
@@ -52,7 +52,7 @@ pub struct DecodedJson {
 /// A list or object whose end has not come.
 enum OpenJsonContainer {
     List(Vec<GoRuntimeValue>),
-    Object(Vec<(Str, GoRuntimeValue)>, Str),
+    Object(Vec<(GoString, GoRuntimeValue)>, GoString),
 }
 
 impl OpenJsonContainer {
@@ -68,7 +68,7 @@ impl OpenJsonContainer {
             Self::List(items) => {
                 // The room that Go's decoder has made by then.
                 let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
-                GoRuntimeValue::List(List::with_capacity(Type::Any, items, capacity))
+                GoRuntimeValue::List(GoList::with_capacity(GoType::Any, items, capacity))
             }
             Self::Object(entries, _) => GoRuntimeValue::map(entries),
         }
@@ -108,7 +108,7 @@ pub fn decode(text: &[u8]) -> Result<DecodedJson, Error> {
 
 /// The value at the beginning, and how long it is.
 fn prefix(text: &[u8]) -> Result<(DecodedJson, usize), Error> {
-    let mut lexer = Lexer::new(text);
+    let mut lexer = JsonLexer::new(text);
     let mut open: Vec<OpenJsonContainer> = Vec::new();
     // Go finds the end of the value first, so invalid JSON is reported before a value that does not fit.
     let mut misfit = None;
@@ -125,7 +125,7 @@ fn prefix(text: &[u8]) -> Result<(DecodedJson, usize), Error> {
                 continue;
             }
             JsonToken::OpenObject if lexer.closes(b'}') => {
-                OpenJsonContainer::Object(Vec::new(), Str::default()).close()
+                OpenJsonContainer::Object(Vec::new(), GoString::default()).close()
             }
             JsonToken::OpenObject => {
                 open.push(OpenJsonContainer::Object(Vec::new(), lexer.first_key()?));

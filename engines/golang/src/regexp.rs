@@ -6,13 +6,13 @@
 //! the length of pattern times text.
 //!
 //! ```
-//! use golang::regexp::Regexp;
+//! use golang::regexp::GoRegexp;
 //!
-//! let version = Regexp::new(r"v(?P<major>\d+)\.(\d+)")?;
+//! let version = GoRegexp::new(r"v(?P<major>\d+)\.(\d+)")?;
 //! assert_eq!(version.find("app-v1.25.3"), Some("v1.25"));
 //! assert_eq!(version.replace_all("v1.25", "${major}_$2")?, "1_25");
 //! assert_eq!(
-//!     Regexp::new("a**").unwrap_err().to_string(),
+//!     GoRegexp::new("a**").unwrap_err().to_string(),
 //!     "error parsing regexp: invalid nested repetition operator: `**`",
 //! );
 //! # Ok::<(), golang::regexp::Error>(())
@@ -35,7 +35,7 @@ pub(crate) const MAX_PATTERN: usize = 32 << 10;
 /// characters is one, so a few patterns such as `\pL{1000}` are too large here and not in Go.
 pub(crate) const MAX_COMPILED: usize = 32 << 20;
 
-/// Most bytes that a pattern takes which [`Regexp::is_small`].
+/// Most bytes that a pattern takes which [`GoRegexp::is_small`].
 const MAX_SMALL_PATTERN_BYTES: usize = 256 << 10;
 
 /// The limits that are tried one after the other, because the `regex` crate does not report the size of a pattern.
@@ -122,7 +122,7 @@ impl Error {
         let quoted = if strconv::can_backquote(pattern.as_bytes()) {
             format!("`{pattern}`")
         } else {
-            let quoted = strconv::quote(pattern.as_bytes(), strconv::Quoting::Printable);
+            let quoted = strconv::quote(pattern.as_bytes(), strconv::QuotingStyle::Printable);
             String::from_utf8_lossy(&quoted).into_owned()
         };
         format!("regexp: Compile({quoted}): {self}")
@@ -131,7 +131,7 @@ impl Error {
 
 /// A pattern that is ready to be used. Texts must be UTF-8; Go's behaviour for other bytes is not reproduced.
 #[derive(Debug, Clone)]
-pub struct Regexp {
+pub struct GoRegexp {
     pattern: String,
     regex: regex::Regex,
     is_small: bool,
@@ -141,7 +141,7 @@ pub struct Regexp {
     names: Vec<String>,
 }
 
-impl Regexp {
+impl GoRegexp {
     /// Reads and compiles a pattern.
     ///
     /// # Errors
@@ -218,7 +218,7 @@ impl Regexp {
         self.find_all_while(text, limit, free).unwrap_or_default()
     }
 
-    /// [`Regexp::find_all`] as long as the caller agrees.
+    /// [`GoRegexp::find_all`] as long as the caller agrees.
     ///
     /// The caller's `next` gets, before each search, the number of bytes that are left: one search can examine all of
     /// them, so all together can take a time that grows with the square of the text's length.
@@ -240,7 +240,7 @@ impl Regexp {
         self.split_while(text, limit, free).unwrap_or_default()
     }
 
-    /// [`Regexp::split`] as long as the caller agrees: `next` is that of [`Regexp::find_all_while`].
+    /// [`GoRegexp::split`] as long as the caller agrees: `next` is that of [`GoRegexp::find_all_while`].
     ///
     /// # Errors
     /// The error of `next`.

@@ -1,15 +1,15 @@
 //! Versions and version ranges as Masterminds/semver v3 reads them, which is how Flux and Helm do.
 //!
-//! Here: the limits on length. Below: [`Version`] (reading, precedence), [`Constraint`] (ranges), and what templates
-//! see of versions (`semver/object.rs`).
+//! Here: the limits on length. Below: [`SemverVersion`] (reading, precedence), [`VersionConstraint`] (ranges), and what
+//! templates see of versions (`semver/object.rs`).
 //! Elsewhere: which versions there are to choose from (tags, charts and images: their sources).
 //!
 //! ```
-//! use golang::semver::{Constraint, Version};
+//! use golang::semver::{VersionConstraint, SemverVersion};
 //!
-//! let range = Constraint::parse("~1.2 || >=2.1")?;
-//! assert!(range.matches(&Version::parse("v1.2.9")?));
-//! assert!(!range.matches(&Version::parse("2.1.0-rc.1")?));
+//! let range = VersionConstraint::parse("~1.2 || >=2.1")?;
+//! assert!(range.matches(&SemverVersion::parse("v1.2.9")?));
+//! assert!(!range.matches(&SemverVersion::parse("2.1.0-rc.1")?));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -17,8 +17,8 @@ mod constraint;
 mod object;
 mod version;
 
-pub use constraint::{Constraint, ConstraintError};
-pub use version::{Version, VersionError};
+pub use constraint::{VersionConstraint, VersionConstraintError};
+pub use version::{SemverVersion, SemverVersionError};
 
 /// Longest version that is read, in bytes. Differs(go): it has no limit.
 pub const MAX_VERSION: usize = 256;

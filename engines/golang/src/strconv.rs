@@ -21,16 +21,16 @@ pub use decimal::parse_float;
 pub use float::{FloatForm, format_float};
 pub use integer::{atoi, parse_int, parse_uint};
 pub(crate) use quote::can_backquote;
-pub use quote::{Quoting, quote, quote_char, unquote, unquote_char};
+pub use quote::{QuotingStyle, quote, quote_char, unquote, unquote_char};
 
 /// A quoted text has not the form that Go's `strconv` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid syntax")]
-pub struct SyntaxError;
+pub struct QuoteSyntaxError;
 
 /// Which function of Go's package failed; its error messages begin with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Function {
+pub enum StrconvFunction {
     /// [`atoi`].
     Atoi,
     /// [`parse_bool`].
@@ -45,7 +45,7 @@ pub enum Function {
 
 /// What is wrong with a text that should be a number or a truth value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum NumErrorReason {
     /// It has not the form of one.
     #[error("invalid syntax")]
     Syntax,
@@ -65,20 +65,20 @@ pub enum Reason {
 #[error("strconv.{function:?}: parsing {}: {reason}", shown(text))]
 pub struct NumError {
     /// The function that was called.
-    pub function: Function,
+    pub function: StrconvFunction,
     /// What it was called with.
     pub text: String,
     /// What is wrong with that.
-    pub reason: Reason,
+    pub reason: NumErrorReason,
 }
 
 /// A text as Go quotes it in errors.
 fn shown(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+    String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
 impl NumError {
-    fn new(function: Function, text: &str, reason: Reason) -> Self {
+    fn new(function: StrconvFunction, text: &str, reason: NumErrorReason) -> Self {
         Self { function, text: text.to_owned(), reason }
     }
 }
@@ -91,7 +91,7 @@ pub fn parse_bool(text: &str) -> Result<bool, NumError> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(NumError::new(Function::ParseBool, text, Reason::Syntax)),
+        _ => Err(NumError::new(StrconvFunction::ParseBool, text, NumErrorReason::Syntax)),
     }
 }
 

@@ -6,13 +6,13 @@
 mod address;
 mod write;
 
-use crate::strconv::{Quoting, quote};
+use crate::strconv::{QuotingStyle, quote};
 use write::UrlComponent;
 
 /// Why a text is not a URL, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("parse {}: {reason}", quoted(.url))]
-pub struct ParseError {
+pub struct UrlParseError {
     /// The text, or what comes before its fragment.
     url: Vec<u8>,
     reason: String,
@@ -20,13 +20,13 @@ pub struct ParseError {
 
 /// The parts of a URL, without escapes unless a field has them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Url {
+pub struct GoUrl {
     /// In lower case, without the colon.
     pub scheme: Vec<u8>,
     /// What follows a scheme without a slash, as it was written.
     pub opaque: Vec<u8>,
     /// User and password.
-    pub user: Option<User>,
+    pub user: Option<UrlUserInfo>,
     /// Name or address, and the port if there is one.
     pub host: Vec<u8>,
     /// The path.
@@ -41,31 +41,31 @@ pub struct Url {
 ///
 /// Its `Debug` shows no password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct User {
+pub struct UrlUserInfo {
     /// The name.
     pub name: Vec<u8>,
     /// The password, which may be empty.
     pub password: Option<Vec<u8>>,
 }
 
-impl std::fmt::Debug for User {
+impl std::fmt::Debug for UrlUserInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = String::from_utf8_lossy(&self.name);
-        f.debug_struct("User").field("name", &name).finish_non_exhaustive()
+        f.debug_struct("UrlUserInfo").field("name", &name).finish_non_exhaustive()
     }
 }
 
-impl Url {
+impl GoUrl {
     /// Reads a URL, which may be relative.
     ///
     /// # Errors
     /// If Go refuses it.
-    pub fn parse(text: &[u8]) -> Result<Self, ParseError> {
+    pub fn parse(text: &[u8]) -> Result<Self, UrlParseError> {
         let (before, fragment) = cut(text, b'#');
         let mut url =
-            parse(before).map_err(|reason| ParseError { url: before.to_owned(), reason })?;
+            parse(before).map_err(|reason| UrlParseError { url: before.to_owned(), reason })?;
         url.fragment = unescape(fragment.unwrap_or_default(), UrlComponent::Fragment)
-            .map_err(|reason| ParseError { url: text.to_owned(), reason })?;
+            .map_err(|reason| UrlParseError { url: text.to_owned(), reason })?;
         Ok(url)
     }
 
@@ -81,7 +81,7 @@ impl Url {
 
 /// A text in Go's quotes.
 fn quoted(text: &[u8]) -> String {
-    String::from_utf8_lossy(&quote(text, Quoting::Printable)).into_owned()
+    String::from_utf8_lossy(&quote(text, QuotingStyle::Printable)).into_owned()
 }
 
 /// What comes before and after the first such byte.
@@ -96,11 +96,11 @@ fn contains(text: &[u8], wanted: u8) -> bool {
     text.contains(&wanted)
 }
 
-fn parse(text: &[u8]) -> Result<Url, String> {
+fn parse(text: &[u8]) -> Result<GoUrl, String> {
     if text.iter().any(u8::is_ascii_control) {
         return Err("net/url: invalid control character in URL".to_owned());
     }
-    let mut url = Url::default();
+    let mut url = GoUrl::default();
     if text == b"*" {
         url.path = b"*".to_vec();
         return Ok(url);
@@ -142,7 +142,7 @@ fn scheme(text: &[u8]) -> Result<(&[u8], &[u8]), String> {
     Ok((b"", text))
 }
 
-fn authority(scheme: &[u8], text: &[u8]) -> Result<(Option<User>, Vec<u8>), String> {
+fn authority(scheme: &[u8], text: &[u8]) -> Result<(Option<UrlUserInfo>, Vec<u8>), String> {
     let Some(at) = text.iter().rposition(|byte| *byte == b'@') else {
         return Ok((None, host(scheme, text)?));
     };
@@ -154,7 +154,7 @@ fn authority(scheme: &[u8], text: &[u8]) -> Result<(Option<User>, Vec<u8>), Stri
         return Err("net/url: invalid userinfo".to_owned());
     }
     let (name, password) = cut(user, b':');
-    let user = User {
+    let user = UrlUserInfo {
         name: unescape(name, UrlComponent::User)?,
         password: password.map(|password| unescape(password, UrlComponent::User)).transpose()?,
     };

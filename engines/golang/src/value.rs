@@ -17,10 +17,12 @@ mod text;
 
 use std::sync::Arc;
 
-pub use container::{List, Map};
-pub use kind::{IntKind, Integer, ReflectKind, Type};
-pub use object::{Body, CallError, Function, Object, Signature, pointee};
-pub use text::Str;
+pub use container::{GoList, GoMap};
+pub use kind::{GoType, IntegerKind, ReflectKind, SizedInteger};
+pub use object::{
+    FunctionBody, FunctionCallError, FunctionSignature, GoFunction, GoObject, pointee,
+};
+pub use text::GoString;
 
 /// A value of a Go program.
 #[derive(Debug, Clone, Default)]
@@ -31,59 +33,59 @@ pub enum GoRuntimeValue {
     /// A `bool`.
     Bool(bool),
     /// An integer of any size.
-    Integer(Integer),
+    Integer(SizedInteger),
     /// A `float64`.
     Float(f64),
     /// A `complex128`: its real and imaginary part.
     Complex(f64, f64),
     /// A `string`, which need not be UTF-8.
-    String(Str),
+    String(GoString),
     /// A `[]uint8`.
-    Bytes(Str),
+    Bytes(GoString),
     /// A slice.
-    List(List),
+    List(GoList),
     /// A map whose keys are strings.
-    Map(Map),
+    Map(GoMap),
     /// A function.
-    Function(Arc<Function>),
+    Function(Arc<GoFunction>),
     /// Anything else: structs, pointers to them, named types.
-    Object(Arc<dyn Object>),
+    Object(Arc<dyn GoObject>),
 }
 
 impl GoRuntimeValue {
     /// An `int`.
     pub fn int(number: i64) -> Self {
-        Self::Integer(Integer::new(IntKind::Int, number))
+        Self::Integer(SizedInteger::new(IntegerKind::Int, number))
     }
 
     /// An `int64`.
     pub fn int64(number: i64) -> Self {
-        Self::Integer(Integer::new(IntKind::Int64, number))
+        Self::Integer(SizedInteger::new(IntegerKind::Int64, number))
     }
 
     /// A `string`.
-    pub fn string(text: impl Into<Str>) -> Self {
+    pub fn string(text: impl Into<GoString>) -> Self {
         Self::String(text.into())
     }
 
     /// A `[]interface {}`.
     pub fn list(items: impl IntoIterator<Item = Self>) -> Self {
-        Self::List(List::new(Type::Any, items.into_iter().collect()))
+        Self::List(GoList::new(GoType::Any, items.into_iter().collect()))
     }
 
     /// A `[]string`.
-    pub fn strings<T: Into<Str>>(items: impl IntoIterator<Item = T>) -> Self {
-        Self::List(List::new(Type::String, items.into_iter().map(Self::string).collect()))
+    pub fn strings<T: Into<GoString>>(items: impl IntoIterator<Item = T>) -> Self {
+        Self::List(GoList::new(GoType::String, items.into_iter().map(Self::string).collect()))
     }
 
     /// A `map[string]interface {}`.
-    pub fn map<K: Into<Str>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
+    pub fn map<K: Into<GoString>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
         let entries = entries.into_iter().map(|(key, value)| (key.into(), value));
-        Self::Map(Map::new(Type::Any, entries))
+        Self::Map(GoMap::new(GoType::Any, entries))
     }
 
     /// An object.
-    pub fn object(object: impl Object) -> Self {
+    pub fn object(object: impl GoObject) -> Self {
         Self::Object(Arc::new(object))
     }
 
@@ -94,7 +96,7 @@ impl GoRuntimeValue {
     }
 
     /// The bytes of a `string` or `[]uint8`.
-    pub fn bytes(&self) -> Option<&Str> {
+    pub fn bytes(&self) -> Option<&GoString> {
         match self {
             Self::String(text) | Self::Bytes(text) => Some(text),
             _ => None,
@@ -118,19 +120,19 @@ impl GoRuntimeValue {
     }
 
     /// The type, which prints as Go's `%T`; nothing for nil.
-    pub fn type_of(&self) -> Option<Type> {
+    pub fn type_of(&self) -> Option<GoType> {
         Some(match self {
             Self::Nil => return None,
-            Self::Bool(_) => Type::Bool,
-            Self::Integer(integer) => Type::Integer(integer.kind()),
-            Self::Float(_) => Type::Float64,
-            Self::Complex(..) => Type::Complex128,
-            Self::String(_) => Type::String,
-            Self::Bytes(_) => Type::Slice(Arc::new(Type::Integer(IntKind::Uint8))),
-            Self::List(list) => Type::Slice(Arc::new(list.item_type().clone())),
-            Self::Map(map) => Type::Map(Arc::new(map.item_type().clone())),
-            Self::Function(function) => Type::Func(Arc::new(function.signature().clone())),
-            Self::Object(object) => Type::Named(object.type_name().into(), object.kind()),
+            Self::Bool(_) => GoType::Bool,
+            Self::Integer(integer) => GoType::Integer(integer.kind()),
+            Self::Float(_) => GoType::Float64,
+            Self::Complex(..) => GoType::Complex128,
+            Self::String(_) => GoType::String,
+            Self::Bytes(_) => GoType::Slice(Arc::new(GoType::Integer(IntegerKind::Uint8))),
+            Self::List(list) => GoType::Slice(Arc::new(list.item_type().clone())),
+            Self::Map(map) => GoType::Map(Arc::new(map.item_type().clone())),
+            Self::Function(function) => GoType::Func(Arc::new(function.signature().clone())),
+            Self::Object(object) => GoType::Named(object.type_name().into(), object.kind()),
         })
     }
 
@@ -172,23 +174,23 @@ impl GoRuntimeValue {
     ///
     /// Go assigns what has the same type, everything to `interface {}`, and a named map or list to a type
     /// without a name. Nil is only given to what can hold it.
-    pub fn assign(&self, wanted: &Type) -> Option<Self> {
+    pub fn assign(&self, wanted: &GoType) -> Option<Self> {
         let fits = match (self, wanted) {
             (Self::Nil, _) => return wanted.can_be_nil().then(|| wanted.zero()),
-            (_, Type::Any | Type::Reflected)
-            | (Self::Bool(_), Type::Bool)
-            | (Self::Float(_), Type::Float64)
-            | (Self::Complex(..), Type::Complex128)
-            | (Self::String(_), Type::String) => true,
-            (Self::Integer(integer), Type::Integer(kind)) => integer.kind() == *kind,
-            (Self::Bytes(_), Type::Slice(item)) => **item == Type::Integer(IntKind::Uint8),
-            (Self::List(list), Type::Slice(item)) => list.item_type() == &**item,
-            (Self::Map(map), Type::Map(item)) => map.item_type() == &**item,
-            (Self::Function(function), Type::Func(signature)) => {
+            (_, GoType::Any | GoType::Reflected)
+            | (Self::Bool(_), GoType::Bool)
+            | (Self::Float(_), GoType::Float64)
+            | (Self::Complex(..), GoType::Complex128)
+            | (Self::String(_), GoType::String) => true,
+            (Self::Integer(integer), GoType::Integer(kind)) => integer.kind() == *kind,
+            (Self::Bytes(_), GoType::Slice(item)) => **item == GoType::Integer(IntegerKind::Uint8),
+            (Self::List(list), GoType::Slice(item)) => list.item_type() == &**item,
+            (Self::Map(map), GoType::Map(item)) => map.item_type() == &**item,
+            (Self::Function(function), GoType::Func(signature)) => {
                 function.signature() == &**signature
             }
-            (Self::Object(object), Type::Named(name, _)) => *object.type_name() == **name,
-            (Self::Object(object), Type::Slice(_) | Type::Map(_) | Type::Func(_)) => {
+            (Self::Object(object), GoType::Named(name, _)) => *object.type_name() == **name,
+            (Self::Object(object), GoType::Slice(_) | GoType::Map(_) | GoType::Func(_)) => {
                 return object.underlying().and_then(|value| value.assign(wanted));
             }
             _ => false,

@@ -12,16 +12,16 @@ use std::sync::LazyLock;
 
 use golang::GoRuntimeValue;
 use golang::fmt::{self, FormatLimits, sprint_within, sprintf_within, sprintln_within};
-use golang::value::{Signature, Type};
+use golang::value::{FunctionSignature, GoType};
 
-use crate::error::FunctionError;
+use crate::error::TemplateFunctionError;
 use crate::exec::printable;
 use crate::limits::TemplateBudget;
-use crate::reflect_value::Slot;
+use crate::reflect_value::ReflectedValue;
 
 /// A function of Go's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Builtin {
+pub(crate) enum BuiltinFunction {
     And,
     Call,
     Eq,
@@ -44,78 +44,78 @@ pub(crate) enum Builtin {
 }
 
 /// All of them, in the order of their declaration.
-const ALL: [Builtin; 19] = [
-    Builtin::And,
-    Builtin::Call,
-    Builtin::Eq,
-    Builtin::Ge,
-    Builtin::Gt,
-    Builtin::Html,
-    Builtin::Index,
-    Builtin::Js,
-    Builtin::Le,
-    Builtin::Len,
-    Builtin::Lt,
-    Builtin::Ne,
-    Builtin::Not,
-    Builtin::Or,
-    Builtin::Print,
-    Builtin::Printf,
-    Builtin::Println,
-    Builtin::Slice,
-    Builtin::UrlQuery,
+const ALL: [BuiltinFunction; 19] = [
+    BuiltinFunction::And,
+    BuiltinFunction::Call,
+    BuiltinFunction::Eq,
+    BuiltinFunction::Ge,
+    BuiltinFunction::Gt,
+    BuiltinFunction::Html,
+    BuiltinFunction::Index,
+    BuiltinFunction::Js,
+    BuiltinFunction::Le,
+    BuiltinFunction::Len,
+    BuiltinFunction::Lt,
+    BuiltinFunction::Ne,
+    BuiltinFunction::Not,
+    BuiltinFunction::Or,
+    BuiltinFunction::Print,
+    BuiltinFunction::Printf,
+    BuiltinFunction::Println,
+    BuiltinFunction::Slice,
+    BuiltinFunction::UrlQuery,
 ];
 
 /// The function of that name.
-pub(crate) fn find(name: &str) -> Option<Builtin> {
+pub(crate) fn find(name: &str) -> Option<BuiltinFunction> {
     Some(match name {
-        "and" => Builtin::And,
-        "call" => Builtin::Call,
-        "eq" => Builtin::Eq,
-        "ge" => Builtin::Ge,
-        "gt" => Builtin::Gt,
-        "html" => Builtin::Html,
-        "index" => Builtin::Index,
-        "js" => Builtin::Js,
-        "le" => Builtin::Le,
-        "len" => Builtin::Len,
-        "lt" => Builtin::Lt,
-        "ne" => Builtin::Ne,
-        "not" => Builtin::Not,
-        "or" => Builtin::Or,
-        "print" => Builtin::Print,
-        "printf" => Builtin::Printf,
-        "println" => Builtin::Println,
-        "slice" => Builtin::Slice,
-        "urlquery" => Builtin::UrlQuery,
+        "and" => BuiltinFunction::And,
+        "call" => BuiltinFunction::Call,
+        "eq" => BuiltinFunction::Eq,
+        "ge" => BuiltinFunction::Ge,
+        "gt" => BuiltinFunction::Gt,
+        "html" => BuiltinFunction::Html,
+        "index" => BuiltinFunction::Index,
+        "js" => BuiltinFunction::Js,
+        "le" => BuiltinFunction::Le,
+        "len" => BuiltinFunction::Len,
+        "lt" => BuiltinFunction::Lt,
+        "ne" => BuiltinFunction::Ne,
+        "not" => BuiltinFunction::Not,
+        "or" => BuiltinFunction::Or,
+        "print" => BuiltinFunction::Print,
+        "printf" => BuiltinFunction::Printf,
+        "println" => BuiltinFunction::Println,
+        "slice" => BuiltinFunction::Slice,
+        "urlquery" => BuiltinFunction::UrlQuery,
         _ => return None,
     })
 }
 
-impl Builtin {
+impl BuiltinFunction {
     /// What it takes and gives.
-    pub(crate) fn signature(self) -> &'static Signature {
+    pub(crate) fn signature(self) -> &'static FunctionSignature {
         // Calls are frequent, and signatures few.
-        static SIGNATURES: LazyLock<[Signature; ALL.len()]> =
-            LazyLock::new(|| ALL.map(Builtin::declared));
+        static SIGNATURES: LazyLock<[FunctionSignature; ALL.len()]> =
+            LazyLock::new(|| ALL.map(BuiltinFunction::declared));
         &SIGNATURES[self as usize]
     }
 
-    fn declared(self) -> Signature {
-        use Type::{Any, Bool, Reflected, String};
+    fn declared(self) -> FunctionSignature {
+        use GoType::{Any, Bool, Reflected, String};
         match self {
             Self::And | Self::Or | Self::Call | Self::Index | Self::Slice => {
-                Signature::variadic([Reflected, Reflected], Reflected)
+                FunctionSignature::variadic([Reflected, Reflected], Reflected)
             }
-            Self::Eq => Signature::variadic([Reflected, Reflected], Bool),
+            Self::Eq => FunctionSignature::variadic([Reflected, Reflected], Bool),
             Self::Ge | Self::Gt | Self::Le | Self::Lt | Self::Ne => {
-                Signature::new([Reflected, Reflected], Bool)
+                FunctionSignature::new([Reflected, Reflected], Bool)
             }
-            Self::Len => Signature::new([Reflected], Type::INT),
-            Self::Not => Signature::new([Reflected], Bool),
-            Self::Printf => Signature::variadic([String, Any], String),
+            Self::Len => FunctionSignature::new([Reflected], GoType::INT),
+            Self::Not => FunctionSignature::new([Reflected], Bool),
+            Self::Printf => FunctionSignature::variadic([String, Any], String),
             Self::Html | Self::Js | Self::Print | Self::Println | Self::UrlQuery => {
-                Signature::variadic([Any], String)
+                FunctionSignature::variadic([Any], String)
             }
         }
     }
@@ -132,16 +132,16 @@ impl Builtin {
     /// Calls the function with arguments of its signature; `callee` is how `call` names its first one.
     pub(crate) fn call(
         self,
-        arguments: &[Slot],
+        arguments: &[ReflectedValue],
         callee: Option<&str>,
         budget: &mut TemplateBudget,
-    ) -> Result<Slot, FunctionError> {
+    ) -> Result<ReflectedValue, TemplateFunctionError> {
         let limits = budget.text();
-        let (first, rest) = arguments.split_first().unwrap_or((&Slot::ABSENT, &[]));
+        let (first, rest) = arguments.split_first().unwrap_or((&ReflectedValue::ABSENT, &[]));
         let values = || -> Vec<GoRuntimeValue> {
             arguments.iter().map(|slot| slot.value().clone()).collect()
         };
-        let escaped = |escape: escape::Escape| -> Result<Vec<u8>, FunctionError> {
+        let escaped = |escape: escape::EscapeFunction| -> Result<Vec<u8>, TemplateFunctionError> {
             let text = text_of(&values(), limits)?;
             escape(&text, limits.bytes).ok_or(fmt::Error::TooLong(limits.bytes).into())
         };
@@ -150,11 +150,15 @@ impl Builtin {
             Self::Call => return access::call(first, rest, callee.unwrap_or_default(), budget),
             Self::Index => return access::index(first, rest),
             Self::Slice => return access::slice(first, rest, budget),
-            Self::Len => return Ok(Slot::plain(GoRuntimeValue::int(access::len(first)?))),
-            Self::Not => return Ok(Slot::plain(GoRuntimeValue::Bool(!first.value().is_true()))),
+            Self::Len => {
+                return Ok(ReflectedValue::plain(GoRuntimeValue::int(access::len(first)?)));
+            }
+            Self::Not => {
+                return Ok(ReflectedValue::plain(GoRuntimeValue::Bool(!first.value().is_true())));
+            }
             Self::Eq | Self::Ge | Self::Gt | Self::Le | Self::Lt | Self::Ne => {
                 let truth = compare::compare(self, first, rest, limits)?;
-                return Ok(Slot::plain(GoRuntimeValue::Bool(truth)));
+                return Ok(ReflectedValue::plain(GoRuntimeValue::Bool(truth)));
             }
             Self::Print => sprint_within(&values(), limits)?,
             Self::Println => sprintln_within(&values(), limits)?,
@@ -170,17 +174,20 @@ impl Builtin {
         };
         budget.steps(text.len() / 8)?;
         budget.produce(text.len())?;
-        Ok(Slot::plain(GoRuntimeValue::string(text)))
+        Ok(ReflectedValue::plain(GoRuntimeValue::string(text)))
     }
 }
 
 /// The text of values as an action would print them.
-fn text_of(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<Vec<u8>, FunctionError> {
+fn text_of(
+    values: &[GoRuntimeValue],
+    limits: FormatLimits,
+) -> Result<Vec<u8>, TemplateFunctionError> {
     if let [GoRuntimeValue::String(text)] = values {
         return Ok(text.to_vec());
     }
     let shown = |value: &GoRuntimeValue| {
-        printable(&Slot::plain(value.clone())).unwrap_or_else(|| value.clone())
+        printable(&ReflectedValue::plain(value.clone())).unwrap_or_else(|| value.clone())
     };
     let shown: Vec<GoRuntimeValue> = values.iter().map(shown).collect();
     Ok(sprint_within(&shown, limits)?)

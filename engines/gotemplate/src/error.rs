@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use golang::meter::WorkLimitExceeded;
-use golang::value::CallError;
+use golang::value::FunctionCallError;
+use golang::work_meter::WorkLimitExceeded;
 
 /// A text is not a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("template: {template}:{line}: {message}")]
-pub struct ParseError {
+pub struct TemplateParseError {
     /// The name under which the text was parsed.
     pub template: String,
     /// The line, counted from one, at which parsing stopped.
@@ -34,7 +34,7 @@ pub struct TemplateLocation {
 ///
 /// It prints as Go's error; its source is the error of the function or of the template that a function ran.
 #[derive(Debug)]
-pub struct ExecError {
+pub struct TemplateExecError {
     /// The name of the template that was run, which is not that of the text in a `define`.
     pub template: String,
     /// Where it stopped, unless it did not begin.
@@ -42,10 +42,10 @@ pub struct ExecError {
     /// What is wrong, up to where the text of its source goes on.
     pub message: String,
     /// The error of a function.
-    pub source: Option<Box<FunctionError>>,
+    pub source: Option<Box<TemplateFunctionError>>,
 }
 
-impl fmt::Display for ExecError {
+impl fmt::Display for TemplateExecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { template, message, .. } = self;
         match &self.place {
@@ -63,9 +63,9 @@ impl fmt::Display for ExecError {
     }
 }
 
-const QUOTING: golang::strconv::Quoting = golang::strconv::Quoting::Printable;
+const QUOTING: golang::strconv::QuotingStyle = golang::strconv::QuotingStyle::Printable;
 
-impl std::error::Error for ExecError {
+impl std::error::Error for TemplateExecError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }
@@ -73,7 +73,7 @@ impl std::error::Error for ExecError {
 
 /// A limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LimitError {
+pub enum TemplateLimitError {
     /// The output, or a text that was made on the way.
     #[error("the output is longer than {0} bytes")]
     Output(usize),
@@ -91,7 +91,7 @@ pub enum LimitError {
     Value(golang::fmt::Error),
 }
 
-impl From<WorkLimitExceeded> for LimitError {
+impl From<WorkLimitExceeded> for TemplateLimitError {
     fn from(exhausted: WorkLimitExceeded) -> Self {
         match exhausted {
             WorkLimitExceeded::Steps(most) => Self::Steps(most),
@@ -105,7 +105,7 @@ impl From<WorkLimitExceeded> for LimitError {
 
 /// Why a function, or a run, did not give a result.
 #[derive(Debug, thiserror::Error)]
-pub enum FunctionError {
+pub enum TemplateFunctionError {
     /// A message of the function.
     #[error("{0}")]
     Message(String),
@@ -119,10 +119,10 @@ pub enum FunctionError {
     },
     /// A template that it parsed.
     #[error(transparent)]
-    Parse(#[from] ParseError),
+    Parse(#[from] TemplateParseError),
     /// A template that it ran.
     #[error(transparent)]
-    Exec(#[from] Box<ExecError>),
+    Exec(#[from] Box<TemplateExecError>),
     /// There is no such template.
     #[error("template: no template {} associated with template {}", shown(.template), shown(.set))]
     NoTemplate {
@@ -133,12 +133,12 @@ pub enum FunctionError {
     },
     /// A limit of the run.
     #[error(transparent)]
-    Limit(#[from] LimitError),
+    Limit(#[from] TemplateLimitError),
 }
 
-impl FunctionError {
+impl TemplateFunctionError {
     /// The limit that was reached, however deep in the chain of errors.
-    pub fn limit(&self) -> Option<LimitError> {
+    pub fn limit(&self) -> Option<TemplateLimitError> {
         let mut failure = self;
         loop {
             match failure {
@@ -151,36 +151,36 @@ impl FunctionError {
     }
 }
 
-impl From<String> for FunctionError {
+impl From<String> for TemplateFunctionError {
     fn from(message: String) -> Self {
         Self::Message(message)
     }
 }
 
-impl From<&str> for FunctionError {
+impl From<&str> for TemplateFunctionError {
     fn from(message: &str) -> Self {
         Self::Message(message.to_owned())
     }
 }
 
-impl From<WorkLimitExceeded> for FunctionError {
+impl From<WorkLimitExceeded> for TemplateFunctionError {
     fn from(exhausted: WorkLimitExceeded) -> Self {
         Self::Limit(exhausted.into())
     }
 }
 
-impl From<CallError> for FunctionError {
-    fn from(error: CallError) -> Self {
+impl From<FunctionCallError> for TemplateFunctionError {
+    fn from(error: FunctionCallError) -> Self {
         match error {
-            CallError::Said(text) => Self::Message(text),
-            CallError::Exhausted(exhausted) => exhausted.into(),
+            FunctionCallError::Said(text) => Self::Message(text),
+            FunctionCallError::Exhausted(exhausted) => exhausted.into(),
         }
     }
 }
 
-impl From<golang::fmt::Error> for FunctionError {
+impl From<golang::fmt::Error> for TemplateFunctionError {
     fn from(error: golang::fmt::Error) -> Self {
-        Self::Limit(LimitError::Value(error))
+        Self::Limit(TemplateLimitError::Value(error))
     }
 }
 

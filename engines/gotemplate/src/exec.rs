@@ -13,15 +13,20 @@ mod field;
 use std::any::Any;
 
 use golang::GoRuntimeValue;
-use golang::value::{Integer, List, ReflectKind, Type, pointee};
+use golang::value::{GoList, GoType, ReflectKind, SizedInteger, pointee};
 
-use crate::error::{ExecError, FunctionError, LimitError, TemplateLocation};
+use crate::error::{
+    TemplateExecError, TemplateFunctionError, TemplateLimitError, TemplateLocation,
+};
 use crate::limits::TemplateBudget;
-use crate::parse::{Branch, Control, Form, Id, Pipe, Span, Tree};
-use crate::reflect_value::Slot;
-use crate::set::Set;
+use crate::parse::{
+    ControlBranch, ControlKeyword, NodeListSpan, TemplateNodeForm, TemplateNodeId,
+    TemplatePipeline, TemplateTree,
+};
+use crate::reflect_value::ReflectedValue;
+use crate::template_set::TemplateSet;
 
-type Result<T> = std::result::Result<T, Box<ExecError>>;
+type Result<T> = std::result::Result<T, Box<TemplateExecError>>;
 
 /// Room for the output at first, which is enough for most templates that are included.
 const INITIAL_OUTPUT_BYTES: usize = 512;
@@ -34,14 +39,14 @@ const MAX_NODE_TEXT_BYTES: usize = 64 << 10;
 
 /// Runs a template of a set within the rest of the limits.
 pub(crate) fn run(
-    set: &Set,
+    set: &TemplateSet,
     name: &str,
     data: GoRuntimeValue,
     host: &dyn Any,
     budget: &mut TemplateBudget,
-) -> std::result::Result<Vec<u8>, FunctionError> {
+) -> std::result::Result<Vec<u8>, TemplateFunctionError> {
     let Some(tree) = set.get(name) else {
-        return Err(FunctionError::NoTemplate {
+        return Err(TemplateFunctionError::NoTemplate {
             template: name.to_owned(),
             set: set.name().to_owned(),
         });
@@ -51,14 +56,14 @@ pub(crate) fn run(
 
 /// Runs a template that need not be in the set.
 pub(crate) fn run_tree(
-    set: &Set,
-    tree: &Tree,
+    set: &TemplateSet,
+    tree: &TemplateTree,
     data: GoRuntimeValue,
     host: &dyn Any,
     budget: &mut TemplateBudget,
-) -> std::result::Result<Vec<u8>, FunctionError> {
+) -> std::result::Result<Vec<u8>, TemplateFunctionError> {
     budget.enter()?;
-    let dot = Slot::plain(data);
+    let dot = ReflectedValue::plain(data);
     let mut run = TemplateRun {
         set,
         host,
@@ -79,91 +84,87 @@ pub(crate) fn run_tree(
 }
 
 struct TemplateRun<'s, 'b> {
-    set: &'s Set,
+    set: &'s TemplateSet,
     host: &'b dyn Any,
     /// The template that is run at the moment.
-    tree: &'s Tree,
+    tree: &'s TemplateTree,
     /// The node that messages are about.
-    node: Option<Id>,
-    variables: Vec<(&'s str, Slot)>,
+    node: Option<TemplateNodeId>,
+    variables: Vec<(&'s str, ReflectedValue)>,
     /// Where the variables of this template begin.
     base: usize,
     depth: usize,
     output: Vec<u8>,
-    frames: Vec<Frame<'s>>,
+    frames: Vec<ExecFrame<'s>>,
     budget: &'b mut TemplateBudget,
 }
 
 /// What is open.
-enum Frame<'s> {
+enum ExecFrame<'s> {
     /// Nodes that are left to be walked.
-    List {
-        ids: std::slice::Iter<'s, Id>,
-        dot: Slot,
-    },
+    List { ids: std::slice::Iter<'s, TemplateNodeId>, dot: ReflectedValue },
     /// The end of a block: so many variables are kept.
     Block(usize),
     Range {
-        pipe: Pipe,
-        items: Items,
-        body: Id,
+        pipe: TemplatePipeline,
+        items: RangeItems,
+        body: TemplateNodeId,
         kept: usize,
         declared: usize,
     },
     /// The end of a template: what was run before it.
-    Template {
-        tree: &'s Tree,
-        node: Option<Id>,
-        base: usize,
-        kept: usize,
-    },
+    Template { tree: &'s TemplateTree, node: Option<TemplateNodeId>, base: usize, kept: usize },
 }
 
 /// What a range goes over.
-enum Items {
+enum RangeItems {
     Count {
         next: u64,
         end: u64,
-        like: Integer,
+        like: SizedInteger,
     },
-    List(List, usize),
-    Bytes(golang::value::Str, usize),
-    Map(std::vec::IntoIter<(golang::value::Str, GoRuntimeValue)>, Type),
+    List(GoList, usize),
+    Bytes(golang::value::GoString, usize),
+    Map(std::vec::IntoIter<(golang::value::GoString, GoRuntimeValue)>, GoType),
     /// Of a map whose keys are not strings.
     Entries(std::vec::IntoIter<(GoRuntimeValue, GoRuntimeValue)>),
 }
 
-impl Iterator for Items {
-    type Item = (Slot, Slot);
+impl Iterator for RangeItems {
+    type Item = (ReflectedValue, ReflectedValue);
 
-    fn next(&mut self) -> Option<(Slot, Slot)> {
+    fn next(&mut self) -> Option<(ReflectedValue, ReflectedValue)> {
         let count = |index: &mut usize| {
             *index += 1;
-            Slot::plain(GoRuntimeValue::int(*index as i64 - 1))
+            ReflectedValue::plain(GoRuntimeValue::int(*index as i64 - 1))
         };
         match self {
             Self::Count { next, end, like } => {
-                let number = Integer::new(like.kind(), *next as i64);
+                let number = SizedInteger::new(like.kind(), *next as i64);
                 *next += 1;
-                (*next <= *end)
-                    .then(|| (Slot::ABSENT, Slot::plain(GoRuntimeValue::Integer(number))))
+                (*next <= *end).then(|| {
+                    (ReflectedValue::ABSENT, ReflectedValue::plain(GoRuntimeValue::Integer(number)))
+                })
             }
             Self::List(list, index) => {
                 let item = list.items().get(*index)?.clone();
-                Some((count(index), Slot::of(item, list.item_type())))
+                Some((count(index), ReflectedValue::of(item, list.item_type())))
             }
             Self::Bytes(bytes, index) => {
                 let byte = i64::from(*bytes.get(*index)?);
-                let byte = Integer::new(golang::value::IntKind::Uint8, byte);
-                Some((count(index), Slot::plain(GoRuntimeValue::Integer(byte))))
+                let byte = SizedInteger::new(golang::value::IntegerKind::Uint8, byte);
+                Some((count(index), ReflectedValue::plain(GoRuntimeValue::Integer(byte))))
             }
             Self::Map(entries, held) => {
                 let (key, item) = entries.next()?;
-                Some((Slot::plain(GoRuntimeValue::String(key)), Slot::of(item, held)))
+                Some((
+                    ReflectedValue::plain(GoRuntimeValue::String(key)),
+                    ReflectedValue::of(item, held),
+                ))
             }
             Self::Entries(entries) => {
                 let (key, item) = entries.next()?;
-                Some((Slot::plain(key), Slot::plain(item)))
+                Some((ReflectedValue::plain(key), ReflectedValue::plain(item)))
             }
         }
     }
@@ -173,7 +174,7 @@ impl<'s> TemplateRun<'s, '_> {
     // Errors.
 
     /// Go's error at the node that was examined last.
-    fn error(&self, message: impl Into<String>) -> Box<ExecError> {
+    fn error(&self, message: impl Into<String>) -> Box<TemplateExecError> {
         let place = self.node.map(|id| {
             let source = &self.tree.source;
             let (line, column) = source.place(id);
@@ -182,16 +183,20 @@ impl<'s> TemplateRun<'s, '_> {
             TemplateLocation { source: source.name.to_string(), line, column, node }
         });
         let template = self.tree.name.to_string();
-        Box::new(ExecError { template, place, message: message.into(), source: None })
+        Box::new(TemplateExecError { template, place, message: message.into(), source: None })
     }
 
-    fn failure(&self, message: impl Into<String>, source: FunctionError) -> Box<ExecError> {
+    fn failure(
+        &self,
+        message: impl Into<String>,
+        source: TemplateFunctionError,
+    ) -> Box<TemplateExecError> {
         let source = match source {
             // The text was only given the rest of the output's limit.
-            FunctionError::Limit(LimitError::Value(golang::fmt::Error::TooLong(most)))
-                if most == self.budget.room() =>
-            {
-                FunctionError::Limit(LimitError::Output(self.budget.limits.output))
+            TemplateFunctionError::Limit(TemplateLimitError::Value(
+                golang::fmt::Error::TooLong(most),
+            )) if most == self.budget.room() => {
+                TemplateFunctionError::Limit(TemplateLimitError::Output(self.budget.limits.output))
             }
             other => other,
         };
@@ -200,8 +205,8 @@ impl<'s> TemplateRun<'s, '_> {
         error
     }
 
-    fn limit(&self, limit: LimitError) -> Box<ExecError> {
-        self.failure("", FunctionError::Limit(limit))
+    fn limit(&self, limit: TemplateLimitError) -> Box<TemplateExecError> {
+        self.failure("", TemplateFunctionError::Limit(limit))
     }
 
     fn step(&mut self) -> Result<()> {
@@ -212,35 +217,35 @@ impl<'s> TemplateRun<'s, '_> {
         self.budget.steps(steps).map_err(|limit| self.limit(limit))
     }
 
-    fn form(&self, id: Id) -> Form {
+    fn form(&self, id: TemplateNodeId) -> TemplateNodeForm {
         self.tree.source.form(id)
     }
 
-    fn ids(&self, span: Span) -> &'s [Id] {
+    fn ids(&self, span: NodeListSpan) -> &'s [TemplateNodeId] {
         self.tree.source.ids(span)
     }
 
-    fn names(&self, span: Span) -> &'s [Span] {
+    fn names(&self, span: NodeListSpan) -> &'s [NodeListSpan] {
         self.tree.source.names(span)
     }
 
-    fn name(&self, span: Span) -> &'s str {
+    fn name(&self, span: NodeListSpan) -> &'s str {
         self.tree.source.name(span)
     }
 
-    fn pipe(&self, id: Id) -> Option<Pipe> {
+    fn pipe(&self, id: TemplateNodeId) -> Option<TemplatePipeline> {
         match self.form(id) {
-            Form::Pipe(pipe) => Some(pipe),
+            TemplateNodeForm::Pipe(pipe) => Some(pipe),
             _ => None,
         }
     }
 
     // The walk.
 
-    fn begin(&mut self, list: Id, dot: Slot) -> Result<()> {
+    fn begin(&mut self, list: TemplateNodeId, dot: ReflectedValue) -> Result<()> {
         self.node = Some(list);
-        if let Form::List(ids) = self.form(list) {
-            self.frames.push(Frame::List { ids: self.ids(ids).iter(), dot });
+        if let TemplateNodeForm::List(ids) = self.form(list) {
+            self.frames.push(ExecFrame::List { ids: self.ids(ids).iter(), dot });
         }
         Ok(())
     }
@@ -248,7 +253,7 @@ impl<'s> TemplateRun<'s, '_> {
     fn finish(&mut self) -> Result<()> {
         while let Some(frame) = self.frames.last_mut() {
             match frame {
-                Frame::List { ids, dot } => match ids.next() {
+                ExecFrame::List { ids, dot } => match ids.next() {
                     Some(id) => {
                         let dot = dot.clone();
                         self.step()?;
@@ -258,7 +263,7 @@ impl<'s> TemplateRun<'s, '_> {
                         self.frames.pop();
                     }
                 },
-                Frame::Range { pipe, items, body, kept, declared } => {
+                ExecFrame::Range { pipe, items, body, kept, declared } => {
                     let pipe = *pipe;
                     let body = *body;
                     let kept = *kept;
@@ -271,11 +276,11 @@ impl<'s> TemplateRun<'s, '_> {
                         }
                     }
                 }
-                Frame::Block(kept) => {
+                ExecFrame::Block(kept) => {
                     self.variables.truncate(*kept);
                     self.frames.pop();
                 }
-                Frame::Template { tree, node, base, kept } => {
+                ExecFrame::Template { tree, node, base, kept } => {
                     (self.tree, self.node, self.base) = (*tree, *node, *base);
                     self.variables.truncate(*kept);
                     self.depth -= 1;
@@ -286,11 +291,11 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(())
     }
 
-    fn walk(&mut self, id: Id, dot: Slot) -> Result<()> {
+    fn walk(&mut self, id: TemplateNodeId, dot: ReflectedValue) -> Result<()> {
         self.node = Some(id);
         match self.form(id) {
-            Form::Text(text) => self.write_text(text),
-            Form::Action(pipe) => {
+            TemplateNodeForm::Text(text) => self.write_text(text),
+            TemplateNodeForm::Action(pipe) => {
                 let value = self.pipeline(&dot, pipe)?;
                 if self.pipe(pipe).is_some_and(|pipe| self.names(pipe.variables).is_empty()) {
                     self.node = Some(id);
@@ -298,26 +303,28 @@ impl<'s> TemplateRun<'s, '_> {
                 }
                 Ok(())
             }
-            Form::Branch(branch) if branch.control == Control::Range => self.range(branch, dot),
-            Form::Branch(branch) => {
+            TemplateNodeForm::Branch(branch) if branch.control == ControlKeyword::Range => {
+                self.range(branch, dot)
+            }
+            TemplateNodeForm::Branch(branch) => {
                 let kept = self.variables.len();
                 let value = self.pipeline(&dot, branch.pipe)?;
-                self.frames.push(Frame::Block(kept));
+                self.frames.push(ExecFrame::Block(kept));
                 if value.value().is_true() {
-                    let dot = if branch.control == Control::With { value } else { dot };
+                    let dot = if branch.control == ControlKeyword::With { value } else { dot };
                     return self.begin(branch.list, dot);
                 }
                 branch.otherwise.map_or(Ok(()), |otherwise| self.begin(otherwise, dot))
             }
-            Form::Template(name, pipe) => self.template(name, pipe, &dot),
-            Form::Break => {
+            TemplateNodeForm::Template(name, pipe) => self.template(name, pipe, &dot),
+            TemplateNodeForm::Break => {
                 self.leave_body();
-                if let Some(Frame::Range { kept, .. }) = self.frames.pop() {
+                if let Some(ExecFrame::Range { kept, .. }) = self.frames.pop() {
                     self.variables.truncate(kept);
                 }
                 Ok(())
             }
-            Form::Continue => {
+            TemplateNodeForm::Continue => {
                 self.leave_body();
                 Ok(())
             }
@@ -330,12 +337,12 @@ impl<'s> TemplateRun<'s, '_> {
 
     /// Leaves everything inside of the innermost range.
     fn leave_body(&mut self) {
-        while !matches!(self.frames.last(), None | Some(Frame::Range { .. })) {
+        while !matches!(self.frames.last(), None | Some(ExecFrame::Range { .. })) {
             self.frames.pop();
         }
     }
 
-    fn write_text(&mut self, text: Span) -> Result<()> {
+    fn write_text(&mut self, text: NodeListSpan) -> Result<()> {
         let text = self.tree.source.text(text);
         self.work(text.len() / 64)?;
         self.budget.produce(text.len()).map_err(|limit| self.limit(limit))?;
@@ -343,7 +350,7 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(())
     }
 
-    fn print(&mut self, id: Id, slot: Slot) -> Result<()> {
+    fn print(&mut self, id: TemplateNodeId, slot: ReflectedValue) -> Result<()> {
         let value = match printable(&slot) {
             Some(value) => value,
             None => {
@@ -363,10 +370,16 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(())
     }
 
-    fn template(&mut self, name: u32, pipe: Option<Id>, dot: &Slot) -> Result<()> {
+    fn template(
+        &mut self,
+        name: u32,
+        pipe: Option<TemplateNodeId>,
+        dot: &ReflectedValue,
+    ) -> Result<()> {
         let name = self.tree.source.template(name);
         let Some(tree) = self.set.get(name) else {
-            let name = golang::strconv::quote(name.as_bytes(), golang::strconv::Quoting::Printable);
+            let name =
+                golang::strconv::quote(name.as_bytes(), golang::strconv::QuotingStyle::Printable);
             let name = String::from_utf8_lossy(&name);
             return Err(self.error(format!("template {name} not defined")));
         };
@@ -376,10 +389,10 @@ impl<'s> TemplateRun<'s, '_> {
         }
         let dot = match pipe {
             Some(pipe) => self.pipeline(dot, pipe)?,
-            None => Slot::ABSENT,
+            None => ReflectedValue::ABSENT,
         };
         let kept = self.variables.len();
-        self.frames.push(Frame::Template {
+        self.frames.push(ExecFrame::Template {
             tree: self.tree,
             node: self.node,
             base: self.base,
@@ -391,7 +404,7 @@ impl<'s> TemplateRun<'s, '_> {
         self.begin(tree.root, dot)
     }
 
-    fn range(&mut self, branch: Branch, dot: Slot) -> Result<()> {
+    fn range(&mut self, branch: ControlBranch, dot: ReflectedValue) -> Result<()> {
         let kept = self.variables.len();
         let value = self.pipeline(&dot, branch.pipe)?;
         let Some(pipe) = self.pipe(branch.pipe) else { return Ok(()) };
@@ -408,15 +421,15 @@ impl<'s> TemplateRun<'s, '_> {
         if let Some(items) = items {
             let declared = self.variables.len();
             self.node = Some(branch.list);
-            self.frames.push(Frame::Range { pipe, items, body: branch.list, kept, declared });
+            self.frames.push(ExecFrame::Range { pipe, items, body: branch.list, kept, declared });
             return Ok(());
         }
-        self.frames.push(Frame::Block(kept));
+        self.frames.push(ExecFrame::Block(kept));
         branch.otherwise.map_or(Ok(()), |otherwise| self.begin(otherwise, dot))
     }
 
     /// What to go over, unless there is nothing.
-    fn items(&self, slot: &Slot, variables: usize) -> Result<Option<Items>> {
+    fn items(&self, slot: &ReflectedValue, variables: usize) -> Result<Option<RangeItems>> {
         let value = slot.value().underlying();
         let shown = || {
             let text =
@@ -440,14 +453,18 @@ impl<'s> TemplateRun<'s, '_> {
                 } else {
                     like.unsigned()
                 };
-                (end > 0).then_some(Items::Count { next: 0, end, like })
+                (end > 0).then_some(RangeItems::Count { next: 0, end, like })
             }
-            GoRuntimeValue::List(list) => (!list.is_empty()).then_some(Items::List(list, 0)),
-            GoRuntimeValue::Bytes(bytes) => (!bytes.is_empty()).then_some(Items::Bytes(bytes, 0)),
+            GoRuntimeValue::List(list) => (!list.is_empty()).then_some(RangeItems::List(list, 0)),
+            GoRuntimeValue::Bytes(bytes) => {
+                (!bytes.is_empty()).then_some(RangeItems::Bytes(bytes, 0))
+            }
             GoRuntimeValue::Map(map) => (!map.is_empty())
-                .then(|| Items::Map(map.entries().into_iter(), map.item_type().clone())),
+                .then(|| RangeItems::Map(map.entries().into_iter(), map.item_type().clone())),
             GoRuntimeValue::Object(object) => match object.entries() {
-                Some(entries) => (!entries.is_empty()).then(|| Items::Entries(entries.into_iter())),
+                Some(entries) => {
+                    (!entries.is_empty()).then(|| RangeItems::Entries(entries.into_iter()))
+                }
                 None if object.is_nil() => None,
                 None => return Err(self.error(format!("range can't iterate over {}", shown()?))),
             },
@@ -457,11 +474,11 @@ impl<'s> TemplateRun<'s, '_> {
 
     fn iterate(
         &mut self,
-        pipe: Pipe,
-        body: Id,
+        pipe: TemplatePipeline,
+        body: TemplateNodeId,
         declared: usize,
-        index: Slot,
-        item: Slot,
+        index: ReflectedValue,
+        item: ReflectedValue,
     ) -> Result<()> {
         self.step()?;
         self.variables.truncate(declared);
@@ -492,7 +509,7 @@ impl<'s> TemplateRun<'s, '_> {
 
     // Variables.
 
-    fn assign(&mut self, name: &str, slot: Slot) -> Result<()> {
+    fn assign(&mut self, name: &str, slot: ReflectedValue) -> Result<()> {
         let known = self.variables[self.base..].iter_mut().rev().find(|(known, _)| *known == name);
         match known {
             Some((_, held)) => *held = slot,
@@ -501,7 +518,7 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(())
     }
 
-    fn variable(&mut self, name: &str) -> Result<Slot> {
+    fn variable(&mut self, name: &str) -> Result<ReflectedValue> {
         let mut known = self.variables[self.base..].iter().rev();
         let at = known.position(|(known, _)| *known == name);
         let Some(at) = at else {
@@ -517,7 +534,7 @@ impl<'s> TemplateRun<'s, '_> {
 }
 
 /// What is printed for a value; nothing for what cannot be.
-pub(crate) fn printable(slot: &Slot) -> Option<GoRuntimeValue> {
+pub(crate) fn printable(slot: &ReflectedValue) -> Option<GoRuntimeValue> {
     match slot.value() {
         GoRuntimeValue::Nil if slot.is_nil_interface() => Some(GoRuntimeValue::Nil),
         GoRuntimeValue::Nil => Some(GoRuntimeValue::from("<no value>")),

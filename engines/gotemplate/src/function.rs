@@ -5,23 +5,27 @@ use std::fmt;
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::meter::Meter;
-use golang::value::Signature;
+use golang::value::FunctionSignature;
+use golang::work_meter::WorkMeter;
 
-use crate::builtin::{self, Builtin};
-use crate::error::{FunctionError, LimitError};
+use crate::builtin::{self, BuiltinFunction};
+use crate::error::{TemplateFunctionError, TemplateLimitError};
 use crate::exec;
 use crate::limits::TemplateBudget;
-use crate::set::{Set, Template};
+use crate::template_set::{Template, TemplateSet};
 
-type Body =
-    dyn Fn(&mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> + Send + Sync;
+type TemplateFunctionBody = dyn Fn(
+        &mut FunctionCallContext<'_>,
+        &[GoRuntimeValue],
+    ) -> Result<GoRuntimeValue, TemplateFunctionError>
+    + Send
+    + Sync;
 
 /// A function and what it takes.
 #[derive(Clone)]
-pub(crate) struct FunctionEntry {
-    pub(crate) signature: Arc<Signature>,
-    pub(crate) body: Arc<Body>,
+pub(crate) struct TemplateFunctionEntry {
+    pub(crate) signature: Arc<FunctionSignature>,
+    pub(crate) body: Arc<TemplateFunctionBody>,
 }
 
 /// How many lists the functions are divided into; there are some two hundred functions.
@@ -29,13 +33,13 @@ const FUNCTION_BUCKET_COUNT: usize = 512;
 
 /// Functions by name. One with the name of a function of Go's replaces it.
 #[derive(Clone)]
-pub struct Functions {
-    all: Vec<(Box<str>, FunctionEntry)>,
+pub struct TemplateFunctions {
+    all: Vec<(Box<str>, TemplateFunctionEntry)>,
     /// The places of functions in `all`; each is in the list that [`list_of`] returns for its name.
     lists: Vec<Vec<u32>>,
 }
 
-impl Default for Functions {
+impl Default for TemplateFunctions {
     fn default() -> Self {
         Self { all: Vec::new(), lists: vec![Vec::new(); FUNCTION_BUCKET_COUNT] }
     }
@@ -48,27 +52,30 @@ fn list_of(name: &str) -> usize {
 
 /// What a name in a template was found to mean when it was parsed, so that a call has not to look for it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Callee {
+pub(crate) enum TemplateCallee {
     /// The place of a function of the caller's.
     Given(u32),
     /// One of Go's own.
-    Go(Builtin),
+    Go(BuiltinFunction),
 }
 
-impl Functions {
+impl TemplateFunctions {
     /// Adds a function, or replaces the one of that name.
     ///
     /// Its body gets arguments of its signature only; its errors become `error calling <name>: …`.
     pub fn insert(
         &mut self,
         name: &str,
-        signature: Signature,
-        body: impl Fn(&mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>
+        signature: FunctionSignature,
+        body: impl Fn(
+            &mut FunctionCallContext<'_>,
+            &[GoRuntimeValue],
+        ) -> Result<GoRuntimeValue, TemplateFunctionError>
         + Send
         + Sync
         + 'static,
     ) {
-        let entry = FunctionEntry { signature: Arc::new(signature), body: Arc::new(body) };
+        let entry = TemplateFunctionEntry { signature: Arc::new(signature), body: Arc::new(body) };
         let known = self.place(name).and_then(|place| self.all.get_mut(place as usize));
         match known {
             Some((_, known)) => *known = entry,
@@ -89,24 +96,24 @@ impl Functions {
     }
 
     /// What a function takes and gives.
-    pub fn signature(&self, name: &str) -> Option<&Signature> {
+    pub fn signature(&self, name: &str) -> Option<&FunctionSignature> {
         self.get(name).map(|entry| &*entry.signature)
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&FunctionEntry> {
+    pub(crate) fn get(&self, name: &str) -> Option<&TemplateFunctionEntry> {
         self.at(self.place(name)?, name.as_bytes())
     }
 
     /// The function at a place, if it is still the one of that name.
-    pub(crate) fn at(&self, place: u32, name: &[u8]) -> Option<&FunctionEntry> {
+    pub(crate) fn at(&self, place: u32, name: &[u8]) -> Option<&TemplateFunctionEntry> {
         let (known, entry) = self.all.get(place as usize)?;
         (known.as_bytes() == name).then_some(entry)
     }
 
     /// What a name means.
-    pub(crate) fn callee(&self, name: &str) -> Option<Callee> {
-        let given = self.place(name).map(Callee::Given);
-        given.or_else(|| builtin::find(name).map(Callee::Go))
+    pub(crate) fn callee(&self, name: &str) -> Option<TemplateCallee> {
+        let given = self.place(name).map(TemplateCallee::Given);
+        given.or_else(|| builtin::find(name).map(TemplateCallee::Go))
     }
 
     fn place(&self, name: &str) -> Option<u32> {
@@ -115,22 +122,22 @@ impl Functions {
     }
 }
 
-impl fmt::Debug for Functions {
+impl fmt::Debug for TemplateFunctions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.names()).finish()
     }
 }
 
 /// The run in which a function is called.
-pub struct Call<'r> {
-    pub(crate) set: &'r Set,
+pub struct FunctionCallContext<'r> {
+    pub(crate) set: &'r TemplateSet,
     pub(crate) host: &'r dyn Any,
     pub(crate) budget: &'r mut TemplateBudget,
 }
 
-impl<'r> Call<'r> {
+impl<'r> FunctionCallContext<'r> {
     /// The templates that are being run. A clone of them is cheap and can get templates of its own.
-    pub fn set(&self) -> &Set {
+    pub fn set(&self) -> &TemplateSet {
         self.set
     }
 
@@ -143,21 +150,25 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When there is no such template, or it fails.
-    pub fn run(&mut self, name: &str, data: GoRuntimeValue) -> Result<Vec<u8>, FunctionError> {
+    pub fn run(
+        &mut self,
+        name: &str,
+        data: GoRuntimeValue,
+    ) -> Result<Vec<u8>, TemplateFunctionError> {
         exec::run(self.set, name, data, self.host, self.budget)
     }
 
     /// Runs a template as part of another set, within the limits of this run: what Go's `Execute` of a parsed
-    /// template does, where [`Call::run`] is `ExecuteTemplate`.
+    /// template does, where [`FunctionCallContext::run`] is `ExecuteTemplate`.
     ///
     /// # Errors
     /// When it fails.
     pub fn run_template(
         &mut self,
-        set: &Set,
+        set: &TemplateSet,
         template: &Template,
         data: GoRuntimeValue,
-    ) -> Result<Vec<u8>, FunctionError> {
+    ) -> Result<Vec<u8>, TemplateFunctionError> {
         exec::run_tree(set, &template.0, data, self.host, self.budget)
     }
 
@@ -165,7 +176,7 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When the run has made too much text.
-    pub fn produce(&mut self, bytes: usize) -> Result<(), FunctionError> {
+    pub fn produce(&mut self, bytes: usize) -> Result<(), TemplateFunctionError> {
         Ok(self.budget.produce(bytes)?)
     }
 
@@ -173,7 +184,7 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When the run has taken too many steps.
-    pub fn work(&mut self, items: usize) -> Result<(), FunctionError> {
+    pub fn work(&mut self, items: usize) -> Result<(), TemplateFunctionError> {
         Ok(self.budget.steps(items)?)
     }
 
@@ -181,7 +192,7 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When it is.
-    pub fn look(&mut self) -> Result<(), FunctionError> {
+    pub fn look(&mut self) -> Result<(), TemplateFunctionError> {
         Ok(self.budget.meter().look()?)
     }
 
@@ -189,15 +200,15 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When the run may not make so many bytes.
-    pub fn has_room(&self, bytes: usize) -> Result<(), FunctionError> {
+    pub fn has_room(&self, bytes: usize) -> Result<(), TemplateFunctionError> {
         if bytes > self.budget.room() {
-            return Err(LimitError::Output(self.budget.limits.output).into());
+            return Err(TemplateLimitError::Output(self.budget.limits.output).into());
         }
         Ok(())
     }
 
     /// The meter of the run, for functions that count their own cost.
-    pub fn meter(&mut self) -> &mut Meter {
+    pub fn meter(&mut self) -> &mut WorkMeter {
         self.budget.meter()
     }
 

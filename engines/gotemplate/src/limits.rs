@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use golang::meter::{Allowance, Meter, Stop};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 
-use crate::error::LimitError;
+use crate::error::TemplateLimitError;
 
 /// How many bytes the parts of templates and strings that the errors of a run quote have together: each template on the
 /// way to an error quotes its own.
@@ -52,7 +52,7 @@ impl Default for TemplateLimits {
 #[derive(Debug)]
 pub struct TemplateBudget {
     pub(crate) limits: TemplateLimits,
-    meter: Meter,
+    meter: WorkMeter,
     calls: usize,
     /// Bytes that are reserved for error texts: errors are reported even when all else is used up.
     words: AtomicUsize,
@@ -61,15 +61,15 @@ pub struct TemplateBudget {
 impl TemplateBudget {
     /// A new budget: nothing is used up, and the caller has no stop signal.
     pub fn new(limits: TemplateLimits) -> Self {
-        Self::with_stop(limits, Stop::default())
+        Self::with_stop(limits, StopSignal::default())
     }
 
     /// Nothing is used up; the run ends when the caller's signal is set.
-    pub fn with_stop(limits: TemplateLimits, stop: Stop) -> Self {
-        let allowance = Allowance { steps: limits.steps, bytes: limits.output as u64 };
+    pub fn with_stop(limits: TemplateLimits, stop: StopSignal) -> Self {
+        let allowance = WorkAllowance { steps: limits.steps, bytes: limits.output as u64 };
         Self {
             limits,
-            meter: Meter::new(allowance, stop),
+            meter: WorkMeter::new(allowance, stop),
             calls: 0,
             words: MAX_QUOTED_BYTES.into(),
         }
@@ -93,21 +93,21 @@ impl TemplateBudget {
     }
 
     /// The meter of the run, for work before and after the templates, too.
-    pub fn meter(&mut self) -> &mut Meter {
+    pub fn meter(&mut self) -> &mut WorkMeter {
         &mut self.meter
     }
 
-    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), LimitError> {
+    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), TemplateLimitError> {
         Ok(self.meter.steps(steps as u64)?)
     }
 
-    pub(crate) fn produce(&mut self, bytes: usize) -> Result<(), LimitError> {
+    pub(crate) fn produce(&mut self, bytes: usize) -> Result<(), TemplateLimitError> {
         Ok(self.meter.bytes(bytes as u64)?)
     }
 
     /// How many bytes may still be made.
     pub(crate) fn room(&self) -> usize {
-        let Allowance { steps, bytes } = self.meter.left();
+        let WorkAllowance { steps, bytes } = self.meter.left();
         // A function that makes these bytes takes a step for each few of them.
         usize::try_from(bytes.min(steps.saturating_mul(WRITTEN_BYTES_PER_STEP)))
             .unwrap_or(usize::MAX)
@@ -127,9 +127,9 @@ impl TemplateBudget {
     }
 
     /// Goes so many levels deeper; [`TemplateBudget::leave`] goes back.
-    pub(crate) fn enter(&mut self) -> Result<(), LimitError> {
+    pub(crate) fn enter(&mut self) -> Result<(), TemplateLimitError> {
         if self.calls >= self.limits.calls {
-            return Err(LimitError::Calls(self.limits.calls));
+            return Err(TemplateLimitError::Calls(self.limits.calls));
         }
         self.calls += 1;
         Ok(())

@@ -1,11 +1,11 @@
 //! Values during a run: Go's `reflect.Value`, which also knows how a value was reached.
 
 use golang::GoRuntimeValue;
-use golang::value::Type;
+use golang::value::GoType;
 
 /// How a value was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+enum ValueAccess {
     /// There is no value.
     Absent,
     /// As itself.
@@ -18,34 +18,34 @@ enum How {
 
 /// A value, or none, and how it was reached.
 #[derive(Debug, Clone)]
-pub(crate) struct Slot {
+pub(crate) struct ReflectedValue {
     value: GoRuntimeValue,
-    how: How,
+    how: ValueAccess,
 }
 
-impl Slot {
-    pub(crate) const ABSENT: Self = Self { value: GoRuntimeValue::Nil, how: How::Absent };
+impl ReflectedValue {
+    pub(crate) const ABSENT: Self = Self { value: GoRuntimeValue::Nil, how: ValueAccess::Absent };
 
     /// A value as itself; nil is absent.
     pub(crate) fn plain(value: GoRuntimeValue) -> Self {
         match value {
             GoRuntimeValue::Nil => Self::ABSENT,
-            value => Self { value, how: How::Plain },
+            value => Self { value, how: ValueAccess::Plain },
         }
     }
 
     /// A value out of something that holds values of a type.
-    pub(crate) fn of(value: GoRuntimeValue, held: &Type) -> Self {
+    pub(crate) fn of(value: GoRuntimeValue, held: &GoType) -> Self {
         match held {
-            Type::Any => Self { value, how: How::Interface },
+            GoType::Any => Self { value, how: ValueAccess::Interface },
             _ => Self::plain(value),
         }
     }
 
     pub(crate) fn addressable(value: GoRuntimeValue) -> Self {
         match value {
-            GoRuntimeValue::Nil => Self { value, how: How::Interface },
-            value => Self { value, how: How::Addressable },
+            GoRuntimeValue::Nil => Self { value, how: ValueAccess::Interface },
+            value => Self { value, how: ValueAccess::Addressable },
         }
     }
 
@@ -60,36 +60,36 @@ impl Slot {
 
     /// Whether there is no value, not even a nil in an `interface {}`.
     pub(crate) fn is_absent(&self) -> bool {
-        self.how == How::Absent
+        self.how == ValueAccess::Absent
     }
 
     pub(crate) fn is_addressable(&self) -> bool {
-        self.how == How::Addressable
+        self.how == ValueAccess::Addressable
     }
 
     /// Whether it is a nil in an `interface {}`.
     pub(crate) fn is_nil_interface(&self) -> bool {
-        self.how == How::Interface && matches!(self.value, GoRuntimeValue::Nil)
+        self.how == ValueAccess::Interface && matches!(self.value, GoRuntimeValue::Nil)
     }
 
     /// The value without the `interface {}` around it.
     pub(crate) fn unboxed(self) -> Self {
         match self.how {
-            How::Interface => Self::plain(self.value),
+            ValueAccess::Interface => Self::plain(self.value),
             _ => self,
         }
     }
 
     /// The type in which it is held; nothing for no value.
-    pub(crate) fn held_as(&self) -> Option<Type> {
+    pub(crate) fn held_as(&self) -> Option<GoType> {
         match self.how {
-            How::Absent => None,
-            How::Interface => Some(Type::Any),
-            How::Plain | How::Addressable => self.value.type_of(),
+            ValueAccess::Absent => None,
+            ValueAccess::Interface => Some(GoType::Any),
+            ValueAccess::Plain | ValueAccess::Addressable => self.value.type_of(),
         }
     }
 
-    /// [`Slot::held_as`] for messages.
+    /// [`ReflectedValue::held_as`] for messages.
     pub(crate) fn held_name(&self) -> String {
         self.held_as().map_or_else(|| "<nil>".to_owned(), |held| held.to_string())
     }

@@ -3,26 +3,31 @@
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::value::{Function, List, Object, ReflectKind, Signature, Str, Type};
+use golang::value::{
+    FunctionSignature, GoFunction, GoList, GoObject, GoString, GoType, ReflectKind,
+};
 use proptest::prelude::*;
 
 use crate::{
-    FunctionError, Functions, LimitError, MissingKey, REQUIRED_STACK_BYTES, Set, TemplateLimits,
+    MissingKeyPolicy, REQUIRED_STACK_BYTES, TemplateFunctionError, TemplateFunctions,
+    TemplateLimitError, TemplateLimits, TemplateSet,
 };
 
-fn functions() -> Functions {
-    let mut functions = Functions::default();
+fn functions() -> TemplateFunctions {
+    let mut functions = TemplateFunctions::default();
     functions.insert(
         "include",
-        Signature::new([Type::String, Type::Any], Type::String),
+        FunctionSignature::new([GoType::String, GoType::Any], GoType::String),
         |call, values| {
             let GoRuntimeValue::String(name) = &values[0] else { return Ok(GoRuntimeValue::Nil) };
             Ok(GoRuntimeValue::string(call.run(&name.lossy(), values[1].clone())?))
         },
     );
-    functions.insert("list", Signature::variadic([Type::Any], Type::list()), |_, items| {
-        Ok(GoRuntimeValue::list(items.iter().cloned()))
-    });
+    functions.insert(
+        "list",
+        FunctionSignature::variadic([GoType::Any], GoType::list()),
+        |_, items| Ok(GoRuntimeValue::list(items.iter().cloned())),
+    );
     functions
 }
 
@@ -30,8 +35,10 @@ fn run_with(
     text: &str,
     data: GoRuntimeValue,
     limits: TemplateLimits,
-) -> Result<String, FunctionError> {
-    let mut set = Set::new("t", functions()).with_missing_key(MissingKey::Zero).with_limits(limits);
+) -> Result<String, TemplateFunctionError> {
+    let mut set = TemplateSet::new("t", functions())
+        .with_missing_key(MissingKeyPolicy::Zero)
+        .with_limits(limits);
     set.parse("t", text.as_bytes())?;
     set.run("t", data).map(|output| String::from_utf8(output).unwrap())
 }
@@ -54,24 +61,24 @@ fn with_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
 }
 
 #[derive(Debug)]
-struct Versions;
+struct VersionSetFixture;
 
-impl Object for Versions {
+impl GoObject for VersionSetFixture {
     fn type_name(&self) -> &'static str {
         "common.VersionSet"
     }
 
     fn underlying(&self) -> Option<GoRuntimeValue> {
-        Some(GoRuntimeValue::List(List::new(
-            Type::String,
+        Some(GoRuntimeValue::List(GoList::new(
+            GoType::String,
             vec![GoRuntimeValue::from("v1"), GoRuntimeValue::from("apps/v1")],
         )))
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        let signature = Signature::new([Type::String], Type::Bool);
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
+        let signature = FunctionSignature::new([GoType::String], GoType::Bool);
         (name == "Has").then(|| {
-            Function::new(signature, |values| {
+            GoFunction::new(signature, |values| {
                 Ok(GoRuntimeValue::Bool(
                     matches!(&values[0], GoRuntimeValue::String(text) if **text == *b"v1"),
                 ))
@@ -82,9 +89,9 @@ impl Object for Versions {
 
 /// A map whose keys are structs.
 #[derive(Debug)]
-struct Changes;
+struct StructKeyMapFixture;
 
-impl Object for Changes {
+impl GoObject for StructKeyMapFixture {
     fn type_name(&self) -> &'static str {
         "update.ObjectChanges"
     }
@@ -94,14 +101,14 @@ impl Object for Changes {
     }
 
     fn entries(&self) -> Option<Vec<(GoRuntimeValue, GoRuntimeValue)>> {
-        let key = GoRuntimeValue::object(Release { is_pointer: false });
+        let key = GoRuntimeValue::object(ReleaseFixture { is_pointer: false });
         Some(vec![(key, GoRuntimeValue::int(5))])
     }
 }
 
 #[test]
 fn a_map_may_have_keys_that_are_no_strings() {
-    let data = || GoRuntimeValue::map([("M", GoRuntimeValue::object(Changes))]);
+    let data = || GoRuntimeValue::map([("M", GoRuntimeValue::object(StructKeyMapFixture))]);
     check(
         "{{range $k, $v := .M}}{{$k.Version}}={{$v}}{{end}} {{len .M}} {{.M}} {{if .M}}yes{{end}}",
         data(),
@@ -110,11 +117,11 @@ fn a_map_may_have_keys_that_are_no_strings() {
 }
 
 #[derive(Debug)]
-struct Release {
+struct ReleaseFixture {
     is_pointer: bool,
 }
 
-impl Object for Release {
+impl GoObject for ReleaseFixture {
     fn type_name(&self) -> &'static str {
         if self.is_pointer { "*common.Capabilities" } else { "common.KubeVersion" }
     }
@@ -130,8 +137,8 @@ impl Object for Release {
         }
     }
 
-    fn addressed_text(&self) -> Option<Str> {
-        (!self.is_pointer).then(|| Str::from("v1.2.3"))
+    fn addressed_text(&self) -> Option<GoString> {
+        (!self.is_pointer).then(|| GoString::from("v1.2.3"))
     }
 }
 
@@ -139,8 +146,8 @@ impl Object for Release {
 fn objects_have_fields_methods_and_text() {
     let data = || {
         GoRuntimeValue::map([
-            ("V", GoRuntimeValue::object(Versions)),
-            ("C", GoRuntimeValue::object(Release { is_pointer: true })),
+            ("V", GoRuntimeValue::object(VersionSetFixture)),
+            ("C", GoRuntimeValue::object(ReleaseFixture { is_pointer: true })),
         ])
     };
     check("{{.V.Has \"v1\"}} {{.V.Has \"v2\"}} {{\"v1\" | .V.Has}}", data(), "true false true");
@@ -190,7 +197,7 @@ fn a_position_out_of_an_interface_is_taken_by_index_only() {
 
 #[test]
 fn what_is_parsed_into_a_clone_is_seen_in_it_only() {
-    let mut set = Set::new("s", functions());
+    let mut set = TemplateSet::new("s", functions());
     set.parse("a", b"{{define \"x\"}}old{{end}}{{template \"x\"}}").unwrap();
     let mut other = set.clone();
     let empty = other.parse("a", b"{{define \"x\"}}new{{end}} ").unwrap();
@@ -211,8 +218,10 @@ fn an_error_says_where_it_is_and_keeps_its_source() {
         TemplateLimits::default(),
     )
     .unwrap_err();
-    let FunctionError::Exec(outer) = error else { panic!("{error}") };
-    let Some(FunctionError::Exec(inner)) = outer.source.as_deref() else { panic!("{outer}") };
+    let TemplateFunctionError::Exec(outer) = error else { panic!("{error}") };
+    let Some(TemplateFunctionError::Exec(inner)) = outer.source.as_deref() else {
+        panic!("{outer}")
+    };
     let place = inner.place.clone().unwrap();
     assert_eq!(
         (inner.template.as_str(), place.line, place.column, place.node.as_str()),
@@ -226,11 +235,14 @@ fn an_error_says_where_it_is_and_keeps_its_source() {
 fn runs_without_end_reach_a_limit() {
     let few = TemplateLimits { steps: 10_000, output: 100_000, ..TemplateLimits::default() };
     let limit = |text: &str| run_with(text, GoRuntimeValue::Nil, few).unwrap_err().limit();
-    assert_eq!(limit("{{range 9223372036854775807}}{{end}}"), Some(LimitError::Steps(10_000)));
+    assert_eq!(
+        limit("{{range 9223372036854775807}}{{end}}"),
+        Some(TemplateLimitError::Steps(10_000))
+    );
     assert!(limit("{{printf \"%1000000d\" 1}}").is_some());
     assert_eq!(
         limit("{{range 4000}}{{printf \"%60d\" 1}}{{end}}"),
-        Some(LimitError::Output(100_000))
+        Some(TemplateLimitError::Output(100_000))
     );
     let doubling = "{{$x := list 1}}{{range 100}}{{$x = list $x $x}}{{end}}{{$x}}";
     assert!(limit(doubling).is_some());
@@ -248,7 +260,7 @@ fn nothing_is_nested_deeper_than_the_stack_allows() {
         );
         let include = "{{define \"r\"}}{{include \"r\" .}}{{end}}{{include \"r\" .}}";
         let error = run_with(include, GoRuntimeValue::Nil, TemplateLimits::default()).unwrap_err();
-        assert_eq!(error.limit(), Some(LimitError::Calls(12_000)));
+        assert_eq!(error.limit(), Some(TemplateLimitError::Calls(12_000)));
         drop(error);
         let parentheses = |count| format!("{{{{{}1{}}}}}", "(".repeat(count), ")".repeat(count));
         check(&parentheses(10_000), GoRuntimeValue::Nil, "1");
@@ -286,7 +298,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        let mut set = Set::new("t", Functions::default());
+        let mut set = TemplateSet::new("t", TemplateFunctions::default());
         drop(set.parse("t", &bytes));
         drop(set.parse("t", &[b"{{", &*bytes, b"}}"].concat()));
     }

@@ -1,6 +1,6 @@
 //! Nodes to values: resolution, merge keys, duplicate keys and the budget of aliases, as go-yaml
 //! v2 decodes into an `interface{}`.
-//! What a single text means is decided in `resolve.rs`; JSON comes later.
+//! What a single text means is decided in `scalar_resolve.rs`; JSON comes later.
 //!
 //! The decoder keeps what it is within on a stack of its own.
 
@@ -11,13 +11,13 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::Dialect;
+use crate::YamlDialect;
 use crate::error::Error;
 use crate::limits::YamlBudget;
-use crate::node::{LoadedNode, NodeId, NodeKind, Nodes};
-use crate::reader::Mark;
-use crate::resolve::{Scalar, resolve, tag};
-use crate::value::{GoValue, Key, ValueId, Values};
+use crate::node::{DocumentNodes, LoadedNode, LoadedNodeId, LoadedNodeKind};
+use crate::reader::YamlMark;
+use crate::scalar_resolve::{ResolvedScalar, resolve, tag};
+use crate::value::{GoDocumentValues, GoMapKey, GoValue, GoValueId};
 
 /// Go's base64 reads what is left over in the last character without a check.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -34,15 +34,15 @@ pub(crate) const MAX_DUPLICATES: usize = 1_000;
 ///
 /// With `strict`, a key that is set twice is an error, which is reported when all else is well.
 pub(crate) fn decode<'n>(
-    nodes: &'n Nodes,
+    nodes: &'n DocumentNodes,
     strict: bool,
     budget: &mut YamlBudget,
-) -> Result<(Values<'n>, ValueId), Error> {
-    let decoder = Decoder {
+) -> Result<(GoDocumentValues<'n>, GoValueId), Error> {
+    let decoder = YamlDecoder {
         nodes,
         strict,
         budget,
-        values: Values::default(),
+        values: GoDocumentValues::default(),
         stack: Vec::new(),
         depth: 0,
         // The document is a node to Go.
@@ -51,42 +51,42 @@ pub(crate) fn decode<'n>(
         followed: vec![false; nodes.len()],
         following: 0,
         duplicates: Vec::new(),
-        first_duplicate: Mark::default(),
+        first_duplicate: YamlMark::default(),
     };
     decoder.run()
 }
 
 /// Something that waits for the value of a node below it.
-enum Frame<'n> {
+enum YamlDecodeFrame<'n> {
     Sequence {
-        next: NodeId,
-        end: NodeId,
-        items: Vec<ValueId>,
+        next: LoadedNodeId,
+        end: LoadedNodeId,
+        items: Vec<GoValueId>,
     },
     Mapping {
         /// The key or value that is being decoded.
-        child: NodeId,
-        next: NodeId,
-        end: NodeId,
+        child: LoadedNodeId,
+        next: LoadedNodeId,
+        end: LoadedNodeId,
         /// Which map is filled; a merged mapping fills that of another one.
         map: usize,
         merged: bool,
-        key: Option<Key<'n>>,
+        key: Option<GoMapKey<'n>>,
     },
     /// The list of a merge key, from its end, as earlier mappings win.
     Merges {
-        left: Vec<NodeId>,
+        left: Vec<LoadedNodeId>,
         map: usize,
     },
-    Alias(NodeId),
+    Alias(LoadedNodeId),
 }
 
-struct Decoder<'n, 'l> {
-    nodes: &'n Nodes,
+struct YamlDecoder<'n, 'l> {
+    nodes: &'n DocumentNodes,
     strict: bool,
     budget: &'l mut YamlBudget,
-    values: Values<'n>,
-    stack: Vec<Frame<'n>>,
+    values: GoDocumentValues<'n>,
+    stack: Vec<YamlDecodeFrame<'n>>,
     /// How many collections of the stack are values within each other.
     depth: usize,
     /// Nodes decoded, and how many of them within aliases.
@@ -96,11 +96,11 @@ struct Decoder<'n, 'l> {
     followed: Vec<bool>,
     following: usize,
     duplicates: Vec<String>,
-    first_duplicate: Mark,
+    first_duplicate: YamlMark,
 }
 
-impl<'n> Decoder<'n, '_> {
-    fn run(mut self) -> Result<(Values<'n>, ValueId), Error> {
+impl<'n> YamlDecoder<'n, '_> {
+    fn run(mut self) -> Result<(GoDocumentValues<'n>, GoValueId), Error> {
         let mut done = self.visit(0, None)?;
         loop {
             // A finished value goes to the frame that waits for it; then that frame goes on.
@@ -117,20 +117,20 @@ impl<'n> Decoder<'n, '_> {
     }
 
     /// Goes on with the innermost frame; returns its value if that completes it.
-    fn step(&mut self) -> Result<Option<ValueId>, Error> {
+    fn step(&mut self) -> Result<Option<GoValueId>, Error> {
         match self.stack.last_mut() {
-            Some(Frame::Sequence { next, end, items }) if next == end => {
+            Some(YamlDecodeFrame::Sequence { next, end, items }) if next == end => {
                 let items = std::mem::take(items);
                 self.stack.pop();
                 self.depth -= 1;
                 Ok(Some(self.values.push(GoValue::Sequence(items))))
             }
-            Some(Frame::Sequence { next, .. }) => {
+            Some(YamlDecodeFrame::Sequence { next, .. }) => {
                 let child = *next;
                 *next = self.nodes.get(child).end;
                 self.visit(child, None)
             }
-            Some(Frame::Mapping { next, end, map, merged, .. }) if next == end => {
+            Some(YamlDecodeFrame::Mapping { next, end, map, merged, .. }) if next == end => {
                 let map = *map;
                 let merged = *merged;
                 self.stack.pop();
@@ -141,7 +141,7 @@ impl<'n> Decoder<'n, '_> {
                 self.depth -= 1;
                 Ok(Some(self.values.push(GoValue::Map(map))))
             }
-            Some(Frame::Mapping { child, next, map, key, .. }) => {
+            Some(YamlDecodeFrame::Mapping { child, next, map, key, .. }) => {
                 let id = *next;
                 let node = self.nodes.get(id);
                 *next = node.end;
@@ -154,7 +154,7 @@ impl<'n> Decoder<'n, '_> {
                 *child = id;
                 self.visit(id, None)
             }
-            Some(Frame::Merges { left, map }) => {
+            Some(YamlDecodeFrame::Merges { left, map }) => {
                 let map = *map;
                 let Some(node) = left.pop() else {
                     self.stack.pop();
@@ -163,17 +163,19 @@ impl<'n> Decoder<'n, '_> {
                 self.check_mergeable(node)?;
                 self.visit(node, Some(map))
             }
-            Some(Frame::Alias(_)) | None => Err(Error::node("nothing to decode", Mark::default())),
+            Some(YamlDecodeFrame::Alias(_)) | None => {
+                Err(Error::node("nothing to decode", YamlMark::default()))
+            }
         }
     }
 
     /// Hands a value to the frame that waits for it; without one, it is the root.
-    fn deliver(&mut self, value: ValueId) -> Result<Option<ValueId>, Error> {
+    fn deliver(&mut self, value: GoValueId) -> Result<Option<GoValueId>, Error> {
         self.close_alias();
         match self.stack.last_mut() {
             None => return Ok(Some(value)),
-            Some(Frame::Sequence { items, .. }) => items.push(value),
-            Some(Frame::Mapping { child, map, key, .. }) => match key.take() {
+            Some(YamlDecodeFrame::Sequence { items, .. }) => items.push(value),
+            Some(YamlDecodeFrame::Mapping { child, map, key, .. }) => match key.take() {
                 None => match self.values.key(value) {
                     Some(found) => *key = Some(found),
                     None => {
@@ -188,14 +190,14 @@ impl<'n> Decoder<'n, '_> {
                     self.set(map, key, value, at);
                 }
             },
-            Some(Frame::Merges { .. } | Frame::Alias(_)) => {}
+            Some(YamlDecodeFrame::Merges { .. } | YamlDecodeFrame::Alias(_)) => {}
         }
         Ok(None)
     }
 
     /// Leaves the aliases whose value is complete.
     fn close_alias(&mut self) {
-        while let Some(&Frame::Alias(id)) = self.stack.last() {
+        while let Some(&YamlDecodeFrame::Alias(id)) = self.stack.last() {
             self.stack.pop();
             self.followed[id] = false;
             self.following -= 1;
@@ -203,7 +205,7 @@ impl<'n> Decoder<'n, '_> {
     }
 
     /// Sets a key whose value stands at `at`.
-    fn set(&mut self, map: usize, key: Key<'n>, value: ValueId, at: Mark) {
+    fn set(&mut self, map: usize, key: GoMapKey<'n>, value: GoValueId, at: YamlMark) {
         let map = &mut self.values.maps[map];
         if !self.strict || !map.contains_key(&key) {
             map.insert(key, value);
@@ -223,14 +225,14 @@ impl<'n> Decoder<'n, '_> {
     /// Begins a node; returns its value if it is complete.
     ///
     /// `into` is the map which a merged mapping fills.
-    fn visit(&mut self, id: NodeId, into: Option<usize>) -> Result<Option<ValueId>, Error> {
+    fn visit(&mut self, id: LoadedNodeId, into: Option<usize>) -> Result<Option<GoValueId>, Error> {
         let nodes = self.nodes;
         let mut id = id;
         loop {
             let node = nodes.get(id);
             self.count(node)?;
             match &node.kind {
-                NodeKind::Alias { anchor, target } => {
+                LoadedNodeKind::Alias { anchor, target } => {
                     if self.followed[id] {
                         return Err(Error::node(
                             format_args!("anchor '{anchor}' value contains itself"),
@@ -239,20 +241,24 @@ impl<'n> Decoder<'n, '_> {
                     }
                     self.followed[id] = true;
                     self.following += 1;
-                    self.stack.push(Frame::Alias(id));
+                    self.stack.push(YamlDecodeFrame::Alias(id));
                     id = *target;
                 }
-                NodeKind::Scalar { text, implicit, .. } => {
+                LoadedNodeKind::Scalar { text, implicit, .. } => {
                     let value = self.scalar(node, text, *implicit)?;
                     return Ok(Some(self.values.push(value)));
                 }
-                NodeKind::Sequence => {
+                LoadedNodeKind::Sequence => {
                     self.deepen(node)?;
                     let items = Vec::new();
-                    self.stack.push(Frame::Sequence { next: id + 1, end: node.end, items });
+                    self.stack.push(YamlDecodeFrame::Sequence {
+                        next: id + 1,
+                        end: node.end,
+                        items,
+                    });
                     return Ok(None);
                 }
-                NodeKind::Mapping => {
+                LoadedNodeKind::Mapping => {
                     let merged = into.is_some();
                     let map = match into {
                         Some(map) => map,
@@ -265,30 +271,37 @@ impl<'n> Decoder<'n, '_> {
                     let child = id;
                     let next = id + 1;
                     let end = node.end;
-                    self.stack.push(Frame::Mapping { child, next, end, map, merged, key: None });
+                    self.stack.push(YamlDecodeFrame::Mapping {
+                        child,
+                        next,
+                        end,
+                        map,
+                        merged,
+                        key: None,
+                    });
                     return Ok(None);
                 }
             }
         }
     }
 
-    fn merge(&mut self, id: NodeId, map: usize) -> Result<Option<ValueId>, Error> {
-        if self.nodes.get(id).kind == NodeKind::Sequence {
+    fn merge(&mut self, id: LoadedNodeId, map: usize) -> Result<Option<GoValueId>, Error> {
+        if self.nodes.get(id).kind == LoadedNodeKind::Sequence {
             let left = self.nodes.children(id).collect();
-            self.stack.push(Frame::Merges { left, map });
+            self.stack.push(YamlDecodeFrame::Merges { left, map });
             return Ok(None);
         }
         self.check_mergeable(id)?;
         self.visit(id, Some(map))
     }
 
-    fn check_mergeable(&self, id: NodeId) -> Result<(), Error> {
+    fn check_mergeable(&self, id: LoadedNodeId) -> Result<(), Error> {
         let node = self.nodes.get(id);
         let named = match &node.kind {
-            NodeKind::Alias { target, .. } => self.nodes.get(*target),
+            LoadedNodeKind::Alias { target, .. } => self.nodes.get(*target),
             _ => node,
         };
-        if named.kind == NodeKind::Mapping {
+        if named.kind == LoadedNodeKind::Mapping {
             return Ok(());
         }
         Err(Error::node("map merge requires map or sequence of maps as the value", node.start))
@@ -300,7 +313,7 @@ impl<'n> Decoder<'n, '_> {
         if self.following > 0 {
             self.aliased += 1;
             self.budget.take_node(node.start)?;
-            if let NodeKind::Scalar { text, .. } = &node.kind {
+            if let LoadedNodeKind::Scalar { text, .. } = &node.kind {
                 self.budget.take_repeated(text.len(), node.start)?;
             }
         }
@@ -325,16 +338,18 @@ impl<'n> Decoder<'n, '_> {
         if node.tag.is_empty() && !implicit {
             return Ok(GoValue::Str(Cow::Borrowed(text)));
         }
-        let meaning = resolve(Dialect::V2, &node.tag, text)
+        let meaning = resolve(YamlDialect::V2, &node.tag, text)
             .map_err(|mismatch| Error::node(mismatch, node.start))?;
         Ok(match meaning {
-            Scalar::Null => GoValue::Null,
-            Scalar::Bool(bool) => GoValue::Bool(bool),
-            Scalar::Int(int) => GoValue::Int(int),
-            Scalar::Uint(uint) => GoValue::Uint(uint),
-            Scalar::Float(float) => GoValue::Float(float),
-            Scalar::Str | Scalar::Timestamp | Scalar::Other => GoValue::Str(Cow::Borrowed(text)),
-            Scalar::Binary => binary(text).ok_or_else(|| {
+            ResolvedScalar::Null => GoValue::Null,
+            ResolvedScalar::Bool(bool) => GoValue::Bool(bool),
+            ResolvedScalar::Int(int) => GoValue::Int(int),
+            ResolvedScalar::Uint(uint) => GoValue::Uint(uint),
+            ResolvedScalar::Float(float) => GoValue::Float(float),
+            ResolvedScalar::Str | ResolvedScalar::Timestamp | ResolvedScalar::Other => {
+                GoValue::Str(Cow::Borrowed(text))
+            }
+            ResolvedScalar::Binary => binary(text).ok_or_else(|| {
                 Error::node("!!binary value contains invalid base64 data", node.start)
             })?,
         })
@@ -353,7 +368,7 @@ fn binary<'n>(text: &str) -> Option<GoValue<'n>> {
 /// Whether a key merges its value into the map: a plain `<<`, or one tagged `!` or `!!merge`.
 fn is_merge(node: &LoadedNode) -> bool {
     match &node.kind {
-        NodeKind::Scalar { text, implicit, .. } => {
+        LoadedNodeKind::Scalar { text, implicit, .. } => {
             text == "<<" && (*implicit || node.tag == tag::MERGE)
         }
         _ => false,

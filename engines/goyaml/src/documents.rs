@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::limits::{YamlBudget, YamlLimits};
-use crate::reader::{Mark, YamlInputReader};
+use crate::reader::{YamlInputReader, YamlMark};
 use crate::{decode, json, node};
 
 /// A document of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Document {
+pub struct YamlDocument {
     /// The line where its content starts, counted from 1 in the whole stream.
     pub line: usize,
     /// What it holds; an explicit `null` is a document too.
@@ -25,7 +25,7 @@ pub struct Document {
 ///
 /// Differs(kubernetes): content behind the `---` belongs to the document, and directives to the
 /// document that they precede; Kubernetes refuses both.
-pub fn documents(input: &[u8], limits: &YamlLimits) -> Result<Vec<Document>, Error> {
+pub fn documents(input: &[u8], limits: &YamlLimits) -> Result<Vec<YamlDocument>, Error> {
     let mut budget = YamlBudget::new(input, limits)?;
     let decoded;
     let input = if input.starts_with(&[0xff, 0xfe]) || input.starts_with(&[0xfe, 0xff]) {
@@ -47,19 +47,19 @@ pub fn documents(input: &[u8], limits: &YamlLimits) -> Result<Vec<Document>, Err
         budget.take_document(start)?;
         let (values, root) = decode::decode(&nodes, false, &mut budget)?;
         let value = json::to_json(&values, root).map_err(|error| error.or_at(start))?;
-        documents.push(Document { line: start.line + 1, value });
+        documents.push(YamlDocument { line: start.line + 1, value });
     }
     Ok(documents)
 }
 
 /// A part of a stream that holds at most one document.
-struct StreamPart<'i> {
+struct YamlStreamPart<'i> {
     text: &'i [u8],
     /// Lines before it.
     line: usize,
 }
 
-fn split(input: &[u8]) -> Result<Vec<StreamPart<'_>>, Error> {
+fn split(input: &[u8]) -> Result<Vec<YamlStreamPart<'_>>, Error> {
     let mut parts = Vec::new();
     let mut start = 0;
     let mut start_line = 0;
@@ -72,9 +72,9 @@ fn split(input: &[u8]) -> Result<Vec<StreamPart<'_>>, Error> {
         let (length, breaks) = line_length(&input[at..]);
         let text = &input[at..at + length];
         if text.starts_with(b"---") {
-            check_separator(text, Mark { line, ..Mark::default() })?;
+            check_separator(text, YamlMark { line, ..YamlMark::default() })?;
             if at > start && (content || !directives) {
-                parts.push(StreamPart { text: &input[start..at], line: start_line });
+                parts.push(YamlStreamPart { text: &input[start..at], line: start_line });
                 (start, start_line) = (at, line);
             }
             (directives, content) = (false, true);
@@ -86,12 +86,12 @@ fn split(input: &[u8]) -> Result<Vec<StreamPart<'_>>, Error> {
         at += length;
         line += breaks;
     }
-    parts.push(StreamPart { text: &input[start..], line: start_line });
+    parts.push(YamlStreamPart { text: &input[start..], line: start_line });
     Ok(parts)
 }
 
 /// Parity(kubernetes): `---x` is neither a separator nor content.
-fn check_separator(line: &[u8], at: Mark) -> Result<(), Error> {
+fn check_separator(line: &[u8], at: YamlMark) -> Result<(), Error> {
     match line.get(3) {
         None | Some(b' ' | b'\t' | b'\r' | b'\n') => Ok(()),
         Some(_) => Err(Error::separator(String::from_utf8_lossy(&line[3..]).trim(), at)),

@@ -52,11 +52,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::Dialect;
-use json_round_trip::RereadError;
-use scalar::Analysis;
-pub use view::{Emittable, View};
-use writer::{Folding, INDENT_COLUMNS, Writer};
+use crate::YamlDialect;
+use json_round_trip::JsonRereadError;
+use scalar::ScalarAnalysis;
+pub use view::{EmittableValue, EmittableView};
+use writer::{INDENT_COLUMNS, LineFolding, YamlWriter};
 
 /// How many bytes of text are written at most.
 ///
@@ -68,12 +68,12 @@ const MAX_OUTPUT: usize = 256 << 20;
 /// Display is Go's text, and names the line of the JSON that Go read back where Go does.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct EmitError(RereadError);
+pub struct YamlEmitError(JsonRereadError);
 
-impl EmitError {
+impl YamlEmitError {
     /// Whether Go would write the value, however long its text.
     pub fn is_limit(&self) -> bool {
-        self.0 == RereadError::Length
+        self.0 == JsonRereadError::Length
     }
 }
 
@@ -85,7 +85,7 @@ impl EmitError {
 ///
 /// # Errors
 /// Go cannot read the value's JSON as YAML, or the text would be longer than 256 MiB.
-pub fn emit(value: &Value) -> Result<String, EmitError> {
+pub fn emit(value: &Value) -> Result<String, YamlEmitError> {
     emit_value(&value, MAX_OUTPUT)
 }
 
@@ -93,11 +93,11 @@ pub fn emit(value: &Value) -> Result<String, EmitError> {
 ///
 /// # Errors
 /// As those of [`emit`], and when the value refuses to be written.
-pub fn emit_value<T: Emittable>(value: &T, limit: usize) -> Result<String, EmitError> {
+pub fn emit_value<T: EmittableValue>(value: &T, limit: usize) -> Result<String, YamlEmitError> {
     let limit = limit.min(MAX_OUTPUT);
-    let (text, is_suspicious) = write(value, Way::Reread, limit).map_err(EmitError)?;
+    let (text, is_suspicious) = write(value, EmitRoute::Reread, limit).map_err(YamlEmitError)?;
     if is_suspicious {
-        json_round_trip::check(value).map_err(EmitError)?;
+        json_round_trip::check(value).map_err(YamlEmitError)?;
     }
     Ok(text)
 }
@@ -111,13 +111,13 @@ pub fn emit_value<T: Emittable>(value: &T, limit: usize) -> Result<String, EmitE
 ///
 /// # Errors
 /// The text would be longer than 256 MiB.
-pub fn emit_in_byte_order(value: &Value) -> Result<String, EmitError> {
-    write(&value, Way::ByteOrder, MAX_OUTPUT).map(|(text, _)| text).map_err(EmitError)
+pub fn emit_in_byte_order(value: &Value) -> Result<String, YamlEmitError> {
+    write(&value, EmitRoute::ByteOrder, MAX_OUTPUT).map(|(text, _)| text).map_err(YamlEmitError)
 }
 
 /// How a value comes to the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum EmitRoute {
     /// As JSON that Go read as YAML.
     Reread,
     /// As it is, with ordered keys.
@@ -125,18 +125,22 @@ enum Way {
 }
 
 /// The text, and whether Go might refuse to read the value's JSON back.
-fn write<T: Emittable>(value: &T, way: Way, limit: usize) -> Result<(String, bool), RereadError> {
+fn write<T: EmittableValue>(
+    value: &T,
+    way: EmitRoute,
+    limit: usize,
+) -> Result<(String, bool), JsonRereadError> {
     let mut emitter =
-        Emitter { writer: Writer::new(limit), way, open: Vec::new(), is_suspicious: false };
-    emitter.node(value, None, Parent::Other)?;
+        YamlEmitter { writer: YamlWriter::new(limit), way, open: Vec::new(), is_suspicious: false };
+    emitter.node(value, None, ParentCollection::Other)?;
     while let Some(block) = emitter.open.last_mut() {
         let indent = block.indent;
         match &mut block.rest {
-            Rest::Items(items) => match items.next() {
+            RemainingItems::Items(items) => match items.next() {
                 Some(item) => emitter.item(&item, indent)?,
                 None => drop(emitter.open.pop()),
             },
-            Rest::Entries(entries) => match entries.next() {
+            RemainingItems::Entries(entries) => match entries.next() {
                 Some((key, value)) => emitter.entry(key.as_ref(), &value, indent)?,
                 None => drop(emitter.open.pop()),
             },
@@ -147,62 +151,62 @@ fn write<T: Emittable>(value: &T, way: Way, limit: usize) -> Result<(String, boo
     }
     if emitter.open.len() > json_round_trip::MAX_DEPTH {
         // Go names what it finds first, so the whole value has to be examined.
-        return Err(json_round_trip::check(value).err().unwrap_or(RereadError::Depth(0)));
+        return Err(json_round_trip::check(value).err().unwrap_or(JsonRereadError::Depth(0)));
     }
     emitter.writer.start_line(0);
     let is_suspicious = emitter.is_suspicious;
-    emitter.writer.finish().map(|text| (text, is_suspicious)).ok_or(RereadError::Length)
+    emitter.writer.finish().map(|text| (text, is_suspicious)).ok_or(JsonRereadError::Length)
 }
 
 /// A value on its way to becoming text.
-struct Emitter<T: Emittable> {
-    writer: Writer,
-    way: Way,
-    open: Vec<Block<T>>,
+struct YamlEmitter<T: EmittableValue> {
+    writer: YamlWriter,
+    way: EmitRoute,
+    open: Vec<OpenCollectionBlock<T>>,
     is_suspicious: bool,
 }
 
 /// A collection of which a part has been written.
-struct Block<T: Emittable> {
+struct OpenCollectionBlock<T: EmittableValue> {
     /// The column in which its lines begin.
     indent: usize,
-    rest: Rest<T>,
+    rest: RemainingItems<T>,
 }
 
-enum Rest<T: Emittable> {
+enum RemainingItems<T: EmittableValue> {
     Items(vec::IntoIter<T>),
     Entries(vec::IntoIter<(T::Text, T)>),
 }
 
 /// What a node is part of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Parent {
+enum ParentCollection {
     Mapping,
     Other,
 }
 
-impl<T: Emittable> Emitter<T> {
-    fn item(&mut self, item: &T, indent: usize) -> Result<(), RereadError> {
+impl<T: EmittableValue> YamlEmitter<T> {
+    fn item(&mut self, item: &T, indent: usize) -> Result<(), JsonRereadError> {
         self.writer.start_line(indent);
         self.writer.block_indicator('-');
-        self.node(item, Some(indent), Parent::Other)
+        self.node(item, Some(indent), ParentCollection::Other)
     }
 
-    fn entry(&mut self, key: &str, value: &T, indent: usize) -> Result<(), RereadError> {
+    fn entry(&mut self, key: &str, value: &T, indent: usize) -> Result<(), JsonRereadError> {
         self.is_suspicious |= json_round_trip::is_suspicious_key(key);
         self.writer.start_line(indent);
-        let analysis = Analysis::of(key);
+        let analysis = ScalarAnalysis::of(key);
         let style = analysis.style(key);
         if analysis.is_simple_key(key) {
-            self.writer.string(key, style, indent + INDENT_COLUMNS, Folding::Forbidden);
+            self.writer.string(key, style, indent + INDENT_COLUMNS, LineFolding::Forbidden);
             self.writer.colon();
         } else {
             self.writer.block_indicator('?');
-            self.writer.string(key, style, indent + INDENT_COLUMNS, Folding::Allowed);
+            self.writer.string(key, style, indent + INDENT_COLUMNS, LineFolding::Allowed);
             self.writer.start_line(indent);
             self.writer.block_indicator(':');
         }
-        self.node(value, Some(indent), Parent::Mapping)
+        self.node(value, Some(indent), ParentCollection::Mapping)
     }
 
     /// Writes a scalar or an empty collection, or opens a block whose parts the walk will write.
@@ -210,39 +214,47 @@ impl<T: Emittable> Emitter<T> {
         &mut self,
         value: &T,
         around: Option<usize>,
-        parent: Parent,
-    ) -> Result<(), RereadError> {
+        parent: ParentCollection,
+    ) -> Result<(), JsonRereadError> {
         let inside = around.map_or(0, |indent| indent + INDENT_COLUMNS);
         match value.view() {
-            View::Null => self.writer.word("null"),
-            View::Bool(true) => self.writer.word("true"),
-            View::Bool(false) => self.writer.word("false"),
-            View::Int(int) => self.writer.word(&int.to_string()),
-            View::Uint(uint) => self.writer.word(&uint.to_string()),
-            View::Float(float) if float.is_finite() => self.writer.word(&number::text(float)),
-            View::Float(float) => return Err(RereadError::not_json(float)),
-            View::Text(text) | View::Time(text) => self.string(text.as_ref(), inside),
-            View::Binary(bytes) => self.string(&STANDARD.encode(bytes), inside),
-            View::List(items) if items.is_empty() => self.writer.word("[]"),
-            View::List(items) => {
-                let is_below_key = parent == Parent::Mapping && !self.writer.is_line_start();
-                let indent = if is_below_key { around.unwrap_or(0) } else { inside };
-                self.open.push(Block { indent, rest: Rest::Items(items.into_iter()) });
+            EmittableView::Null => self.writer.word("null"),
+            EmittableView::Bool(true) => self.writer.word("true"),
+            EmittableView::Bool(false) => self.writer.word("false"),
+            EmittableView::Int(int) => self.writer.word(&int.to_string()),
+            EmittableView::Uint(uint) => self.writer.word(&uint.to_string()),
+            EmittableView::Float(float) if float.is_finite() => {
+                self.writer.word(&number::text(float));
             }
-            View::Map(entries) | View::Fields(entries) if entries.is_empty() => {
+            EmittableView::Float(float) => return Err(JsonRereadError::not_json(float)),
+            EmittableView::Text(text) | EmittableView::Time(text) => {
+                self.string(text.as_ref(), inside);
+            }
+            EmittableView::Binary(bytes) => self.string(&STANDARD.encode(bytes), inside),
+            EmittableView::List(items) if items.is_empty() => self.writer.word("[]"),
+            EmittableView::List(items) => {
+                let is_below_key =
+                    parent == ParentCollection::Mapping && !self.writer.is_line_start();
+                let indent = if is_below_key { around.unwrap_or(0) } else { inside };
+                self.open.push(OpenCollectionBlock {
+                    indent,
+                    rest: RemainingItems::Items(items.into_iter()),
+                });
+            }
+            EmittableView::Map(entries) | EmittableView::Fields(entries) if entries.is_empty() => {
                 self.writer.word("{}");
             }
-            View::Map(mut entries) | View::Fields(mut entries) => {
+            EmittableView::Map(mut entries) | EmittableView::Fields(mut entries) => {
                 match self.way {
-                    Way::Reread => entries = order::sorted(Dialect::V2, entries),
-                    Way::ByteOrder => {
+                    EmitRoute::Reread => entries = order::sorted(YamlDialect::V2, entries),
+                    EmitRoute::ByteOrder => {
                         entries.sort_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
                     }
                 }
-                let rest = Rest::Entries(entries.into_iter());
-                self.open.push(Block { indent: inside, rest });
+                let rest = RemainingItems::Entries(entries.into_iter());
+                self.open.push(OpenCollectionBlock { indent: inside, rest });
             }
-            View::Refused(reason) => return Err(RereadError::Value(reason)),
+            EmittableView::Refused(reason) => return Err(JsonRereadError::Value(reason)),
         }
         Ok(())
     }
@@ -250,12 +262,12 @@ impl<T: Emittable> Emitter<T> {
     fn string(&mut self, text: &str, inside: usize) {
         self.is_suspicious |= json_round_trip::is_suspicious(text);
         let text = match self.way {
-            Way::Reread => json_round_trip::folded(text),
-            Way::ByteOrder => Cow::Borrowed(text),
+            EmitRoute::Reread => json_round_trip::folded(text),
+            EmitRoute::ByteOrder => Cow::Borrowed(text),
         };
-        let style = Analysis::of(&text).style(&text);
+        let style = ScalarAnalysis::of(&text).style(&text);
         // Unlike a block, a scalar is indented at the root too.
-        self.writer.string(&text, style, inside.max(INDENT_COLUMNS), Folding::Allowed);
+        self.writer.string(&text, style, inside.max(INDENT_COLUMNS), LineFolding::Allowed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What can be wrong with a text, in the words of go-yaml, `sigs.k8s.io/yaml` or `encoding/json`.
 //! Resolution has an error of its own, which ends up here.
 
-use crate::reader::Mark;
+use crate::reader::YamlMark;
 
 /// Why a text could not be read.
 ///
@@ -35,12 +35,12 @@ impl Error {
     }
 
     /// Bytes that are not text; Go never reports where.
-    pub(crate) fn encoding(problem: &str, at: Mark) -> Self {
+    pub(crate) fn encoding(problem: &str, at: YamlMark) -> Self {
         Self { text: format!("yaml: {problem}"), line: Some(at.line + 1) }
     }
 
     /// Characters that form no token.
-    pub(crate) fn token(problem: &str, at: Mark) -> Self {
+    pub(crate) fn token(problem: &str, at: YamlMark) -> Self {
         // Parity(go-yaml v2): line 0 counts as "unknown", so the first line is never named.
         let text = match at.line {
             0 => format!("yaml: {problem}"),
@@ -50,17 +50,17 @@ impl Error {
     }
 
     /// Characters that form no token, in something that began at `start`, which the text names.
-    pub(crate) fn token_from(problem: &str, start: Mark, at: Mark) -> Self {
+    pub(crate) fn token_from(problem: &str, start: YamlMark, at: YamlMark) -> Self {
         Self { line: Some(at.line + 1), ..Self::token(problem, start) }
     }
 
     /// Tokens that form no document, in something that began at `start`, which the text names.
-    pub(crate) fn grammar_from(problem: &str, start: Mark, at: Mark) -> Self {
+    pub(crate) fn grammar_from(problem: &str, start: YamlMark, at: YamlMark) -> Self {
         Self { line: Some(at.line + 1), ..Self::grammar(problem, start) }
     }
 
     /// Tokens that form no document.
-    pub(crate) fn grammar(problem: &str, at: Mark) -> Self {
+    pub(crate) fn grammar(problem: &str, at: YamlMark) -> Self {
         // Parity(go-yaml v2): only the scanner's lines are counted from 1.
         let text = match at.line {
             0 => format!("yaml: {problem}"),
@@ -70,12 +70,12 @@ impl Error {
     }
 
     /// A node that cannot be decoded; Go does not report where.
-    pub(crate) fn node(problem: impl std::fmt::Display, at: Mark) -> Self {
+    pub(crate) fn node(problem: impl std::fmt::Display, at: YamlMark) -> Self {
         Self { text: format!("yaml: {problem}"), line: Some(at.line + 1) }
     }
 
     /// Keys that were set twice: Go's message about each, and the line of the first.
-    pub(crate) fn duplicates(problems: &[String], first: Mark) -> Self {
+    pub(crate) fn duplicates(problems: &[String], first: YamlMark) -> Self {
         let text = format!("yaml: unmarshal errors:\n  {}", problems.join("\n  "));
         Self { text, line: Some(first.line + 1) }
     }
@@ -86,12 +86,12 @@ impl Error {
     }
 
     /// A line that begins with `---` but separates nothing.
-    pub(crate) fn separator(text: &str, at: Mark) -> Self {
+    pub(crate) fn separator(text: &str, at: YamlMark) -> Self {
         Self { text: format!("invalid Yaml document separator: {text}"), line: Some(at.line + 1) }
     }
 
     /// The error, placed at `at` if nothing more precise is known.
-    pub(crate) fn or_at(self, at: Mark) -> Self {
+    pub(crate) fn or_at(self, at: YamlMark) -> Self {
         Self { line: self.line.or(Some(at.line + 1)), ..self }
     }
 }

@@ -1,11 +1,11 @@
 //! The steps of a document, in the order of the text: the output of the parser and the input of the composer.
 
-use crate::reader::Mark;
-use crate::token::Style;
+use crate::reader::YamlMark;
+use crate::token::TokenScalarStyle;
 
 /// What happens in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum EventKind {
+pub(crate) enum YamlEventKind {
     StreamStart,
     StreamEnd,
     DocumentStart,
@@ -14,20 +14,20 @@ pub(crate) enum EventKind {
         anchor: String,
     },
     Scalar {
-        properties: Properties,
+        properties: NodeProperties,
         text: String,
-        style: Style,
+        style: TokenScalarStyle,
         /// Whether the text decides what the scalar means: it is plain without a tag, or has the
         /// tag `!`.
         implicit: bool,
     },
     SequenceStart {
-        properties: Properties,
+        properties: NodeProperties,
         flow: bool,
     },
     SequenceEnd,
     MappingStart {
-        properties: Properties,
+        properties: NodeProperties,
         flow: bool,
     },
     MappingEnd,
@@ -35,7 +35,7 @@ pub(crate) enum EventKind {
 
 /// What may stand in front of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Properties {
+pub(crate) struct NodeProperties {
     pub(crate) anchor: Option<String>,
     /// In its long form; empty when there is none.
     pub(crate) tag: String,
@@ -43,7 +43,7 @@ pub(crate) struct Properties {
 
 /// The comments of an event, lines with their `#`; empty in version 2.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Comments {
+pub(crate) struct EventComments {
     /// Above it.
     pub(crate) head: String,
     /// Behind it.
@@ -54,15 +54,15 @@ pub(crate) struct Comments {
 
 /// An event and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) kind: EventKind,
-    pub(crate) start: Mark,
-    pub(crate) comments: Comments,
+pub(crate) struct YamlEvent {
+    pub(crate) kind: YamlEventKind,
+    pub(crate) start: YamlMark,
+    pub(crate) comments: EventComments,
 }
 
-impl Event {
+impl YamlEvent {
     /// An event without comments.
-    pub(crate) fn new(kind: EventKind, start: Mark) -> Self {
-        Self { kind, start, comments: Comments::default() }
+    pub(crate) fn new(kind: YamlEventKind, start: YamlMark) -> Self {
+        Self { kind, start, comments: EventComments::default() }
     }
 }

@@ -1,30 +1,30 @@
 //! Values to JSON: what `sigs.k8s.io/yaml` makes of Go's values, and `encoding/json` of that.
-//! Elsewhere: what the values are read into (`target.rs`).
+//! Elsewhere: what the values are read into (`decode_target.rs`).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
 
+use crate::decode_target::DecodeTarget;
 use crate::error::Error;
-use crate::gofmt;
-use crate::target::DecodeTarget;
-use crate::value::{GoValue, Key, ValueId, Values};
+use crate::go_format;
+use crate::value::{GoDocumentValues, GoMapKey, GoValue, GoValueId};
 
 /// Returns `root` as JSON.
 ///
 /// The result equals what parsing Go's JSON text gives: a float without a fraction is an integer
 /// where it fits one, as Go writes `1.0` as `1`.
-pub(crate) fn to_json(values: &Values<'_>, root: ValueId) -> Result<Value, Error> {
+pub(crate) fn to_json(values: &GoDocumentValues<'_>, root: GoValueId) -> Result<Value, Error> {
     to_json_for(values, root, &DecodeTarget::Any)
 }
 
 /// Returns `root` as JSON that is read into `target`.
 pub(crate) fn to_json_for(
-    values: &Values<'_>,
-    root: ValueId,
+    values: &GoDocumentValues<'_>,
+    root: GoValueId,
     target: &DecodeTarget,
 ) -> Result<Value, Error> {
-    let mut stack: Vec<Frame<'_>> = Vec::new();
+    let mut stack: Vec<JsonConversionFrame<'_>> = Vec::new();
     // Go refuses keys before it examines numbers.
     let mut not_json = None;
     let mut id = root;
@@ -42,7 +42,7 @@ pub(crate) fn to_json_for(
             GoValue::Float(float) => {
                 let number = number(*float);
                 if number.is_none() {
-                    let shown = gofmt::float64(*float);
+                    let shown = go_format::float64(*float);
                     not_json.get_or_insert(format!("json: unsupported value: {shown}"));
                 }
                 Some(number.map_or(Value::Null, Value::Number))
@@ -51,12 +51,21 @@ pub(crate) fn to_json_for(
             GoValue::Bytes(bytes) => Some(Value::String(replace_invalid(bytes))),
             GoValue::Sequence(items) => {
                 let done = Vec::with_capacity(items.len());
-                stack.push(Frame::Sequence { left: items.iter(), done, target: target.item() });
+                stack.push(JsonConversionFrame::Sequence {
+                    left: items.iter(),
+                    done,
+                    target: target.item(),
+                });
                 None
             }
             GoValue::Map(map) => {
                 let left = entries(values, *map)?.into_iter();
-                stack.push(Frame::Map { left, key: String::new(), done: Map::new(), target });
+                stack.push(JsonConversionFrame::Map {
+                    left,
+                    key: String::new(),
+                    done: Map::new(),
+                    target,
+                });
                 None
             }
         };
@@ -72,29 +81,29 @@ pub(crate) fn to_json_for(
                 (id, target) = next;
                 break;
             }
-            done = stack.pop().map(Frame::finish);
+            done = stack.pop().map(JsonConversionFrame::finish);
         }
     }
 }
 
 /// A collection that is being converted.
-enum Frame<'v> {
+enum JsonConversionFrame<'v> {
     Sequence {
-        left: std::slice::Iter<'v, ValueId>,
+        left: std::slice::Iter<'v, GoValueId>,
         done: Vec<Value>,
         target: &'v DecodeTarget,
     },
     Map {
-        left: std::vec::IntoIter<(String, ValueId)>,
+        left: std::vec::IntoIter<(String, GoValueId)>,
         key: String,
         done: Map<String, Value>,
         target: &'v DecodeTarget,
     },
 }
 
-impl<'v> Frame<'v> {
+impl<'v> JsonConversionFrame<'v> {
     /// The next member to convert, and what it is read into.
-    fn next(&mut self) -> Option<(ValueId, &'v DecodeTarget)> {
+    fn next(&mut self) -> Option<(GoValueId, &'v DecodeTarget)> {
         match self {
             Self::Sequence { left, target, .. } => left.next().map(|id| (*id, *target)),
             Self::Map { left, key, target, .. } => {
@@ -130,30 +139,30 @@ fn as_text(scalar: &GoValue<'_>) -> Option<String> {
         GoValue::Int(int) => int.to_string(),
         GoValue::Uint(uint) => uint.to_string(),
         // Parity(sigs.k8s.io/yaml): printed with the precision of 32 bits.
-        GoValue::Float(float) => gofmt::float32(*float),
+        GoValue::Float(float) => go_format::float32(*float),
         _ => return None,
     })
 }
 
 /// The entries of a map in the order of their keys as strings.
-fn entries(values: &Values<'_>, map: usize) -> Result<Vec<(String, ValueId)>, Error> {
+fn entries(values: &GoDocumentValues<'_>, map: usize) -> Result<Vec<(String, GoValueId)>, Error> {
     let map = &values.maps[map];
     let mut entries = BTreeMap::new();
     for (key, value) in map {
         let text = match key {
-            Key::Str(text) => text.clone().into_owned(),
-            Key::Int(int) => int.to_string(),
-            Key::Bool(bool) => bool.to_string(),
+            GoMapKey::Str(text) => text.clone().into_owned(),
+            GoMapKey::Int(int) => int.to_string(),
+            GoMapKey::Bool(bool) => bool.to_string(),
             // Parity(sigs.k8s.io/yaml): float keys are printed with the precision of 32 bits.
-            Key::Float(bits, _) => match gofmt::float32(f64::from_bits(*bits)).as_str() {
+            GoMapKey::Float(bits, _) => match go_format::float32(f64::from_bits(*bits)).as_str() {
                 "+Inf" => ".inf".to_owned(),
                 "-Inf" => "-.inf".to_owned(),
                 "NaN" => ".nan".to_owned(),
                 float => float.to_owned(),
             },
-            Key::Bytes(bytes) => replace_invalid(bytes),
-            Key::Null | Key::Uint(_) => {
-                let kind = if *key == Key::Null { "%!s(<nil>)" } else { "uint64" };
+            GoMapKey::Bytes(bytes) => replace_invalid(bytes),
+            GoMapKey::Null | GoMapKey::Uint(_) => {
+                let kind = if *key == GoMapKey::Null { "%!s(<nil>)" } else { "uint64" };
                 return Err(Error::value(format!(
                     "unsupported map key of type: {kind}, key: {}, value: {}",
                     key.show(),

@@ -6,9 +6,9 @@
 //! manifest read by another library may mean something else.
 //!
 //! Reading goes from bytes to characters (`reader`), tokens (`scanner`), events (`parser`), nodes
-//! (`node`), Go values (`decode`, `resolve`) and JSON (`json`).
+//! (`node`), Go values (`decode`, `scalar_resolve`) and JSON (`json`).
 //! Nothing recurses over its input, and [`YamlLimits`] bound it.
-//! A large document is gone through piece by piece with [`Walk`].
+//! A large document is gone through piece by piece with [`YamlDocumentWalk`].
 //! Writing is in [`emit`](mod@emit).
 //! Version 3, whose nodes are read, changed and written with their comments, is in [`v3`]; it shares
 //! all up to the parser.
@@ -16,32 +16,32 @@
 //! What a value means as a Kubernetes object is not known here.
 
 mod decode;
+mod decode_target;
+mod document_walk;
 mod documents;
 pub mod emit;
 mod error;
 mod event;
-mod gofmt;
+mod go_format;
 mod json;
 mod limits;
 mod node;
 mod parser;
 mod plain_document;
 mod reader;
-mod resolve;
+mod scalar_resolve;
 mod scanner;
-mod target;
 mod token;
 pub mod v3;
 mod value;
-mod walk;
 
-pub use documents::{Document, documents};
-pub use emit::{EmitError, Emittable, View, emit, emit_value};
+pub use decode_target::{DecodeTarget, is_field};
+pub use document_walk::YamlDocumentWalk;
+pub use documents::{YamlDocument, documents};
+pub use emit::{EmittableValue, EmittableView, YamlEmitError, emit, emit_value};
 pub use error::Error;
 pub use limits::YamlLimits;
-pub use plain_document::Maker;
-pub use target::{DecodeTarget, is_field};
-pub use walk::Walk;
+pub use plain_document::ValueBuilder;
 
 use limits::YamlBudget;
 use serde_json::Value;
@@ -49,7 +49,7 @@ use serde_json::Value;
 /// A library whose YAML is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Dialect {
+pub enum YamlDialect {
     /// go-yaml v2.4.3 below `sigs.k8s.io/yaml` v1.6.0: Helm's values and templates, Kubernetes'
     /// own readers, and everything that kustomize writes.
     #[default]
@@ -65,7 +65,7 @@ pub enum Dialect {
 /// The value equals what parsing Go's JSON text gives, so `1.0` is the integer 1.
 /// [`YamlLimits::default`] applies.
 pub fn to_json(input: &[u8]) -> Result<Value, Error> {
-    to_value::<plain_document::Json>(input)
+    to_value::<plain_document::JsonBuilder>(input)
 }
 
 /// Reads the first document of `input` as [`to_json`] does, but with these limits.
@@ -73,7 +73,7 @@ pub fn to_json_within(input: &[u8], limits: &YamlLimits) -> Result<Value, Error>
     let plain = if limits.nodes < plain_document::MAX_VALUES || limits.bytes < input.len() {
         None
     } else {
-        plain_document::read::<plain_document::Json>(input, |_, _| true)
+        plain_document::read::<plain_document::JsonBuilder>(input, |_, _| true)
     };
     match plain {
         Some(value) => Ok(value),
@@ -87,7 +87,7 @@ pub fn to_json_strict_within(input: &[u8], limits: &YamlLimits) -> Result<Value,
 }
 
 /// Reads the first document of `input` as [`to_json`] does, into values of another library: what `M` makes of the same.
-pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
+pub fn to_value<M: ValueBuilder>(input: &[u8]) -> Result<M::Value, Error> {
     match plain_document::read::<M>(input, |_, _| true) {
         Some(value) => Ok(value),
         None => first_document(input, false, &DecodeTarget::Any).map(M::json),
@@ -100,7 +100,7 @@ pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
 /// wanted. Others may be missing from the value, with all that is in them. What is wrong with any of them is an error
 /// nevertheless.
 pub fn to_json_of(input: &[u8], wants: impl Fn(usize, &str) -> bool) -> Result<Value, Error> {
-    match plain_document::read::<plain_document::Json>(input, wants) {
+    match plain_document::read::<plain_document::JsonBuilder>(input, wants) {
         Some(value) => Ok(value),
         None => first_document(input, false, &DecodeTarget::Any),
     }

@@ -1,7 +1,7 @@
 //! How much of a text is read before reading it is refused, and how much of that is left.
 
 use crate::error::Error;
-use crate::reader::Mark;
+use crate::reader::YamlMark;
 
 /// Bounds on what one call reads.
 ///
@@ -48,19 +48,19 @@ impl YamlBudget {
     pub(crate) fn new(input: &[u8], limits: &YamlLimits) -> Result<Self, Error> {
         if input.len() > limits.bytes {
             let text = format!("input of {} bytes is longer than {}", input.len(), limits.bytes);
-            return Err(Error::node(text, Mark::default()));
+            return Err(Error::node(text, YamlMark::default()));
         }
         Ok(Self { limits: *limits, nodes: 0, repeated: 0, documents: 0 })
     }
 
     /// Takes one node, of the text or repeated by an alias.
-    pub(crate) fn take_node(&mut self, at: Mark) -> Result<(), Error> {
+    pub(crate) fn take_node(&mut self, at: YamlMark) -> Result<(), Error> {
         self.nodes += 1;
         check(self.nodes, self.limits.nodes, "nodes", at)
     }
 
     /// Takes text that an alias repeats.
-    pub(crate) fn take_repeated(&mut self, length: usize, at: Mark) -> Result<(), Error> {
+    pub(crate) fn take_repeated(&mut self, length: usize, at: YamlMark) -> Result<(), Error> {
         self.repeated += length;
         // Differs(go-yaml v2): Go shares this text; here it is copied, so its length is bounded.
         if self.repeated > self.limits.bytes {
@@ -70,13 +70,13 @@ impl YamlBudget {
     }
 
     /// Takes one document that holds something.
-    pub(crate) fn take_document(&mut self, at: Mark) -> Result<(), Error> {
+    pub(crate) fn take_document(&mut self, at: YamlMark) -> Result<(), Error> {
         self.documents += 1;
         check(self.documents, self.limits.documents, "documents", at)
     }
 
     /// Checks the nesting of a value.
-    pub(crate) fn check_depth(&self, depth: usize, at: Mark) -> Result<(), Error> {
+    pub(crate) fn check_depth(&self, depth: usize, at: YamlMark) -> Result<(), Error> {
         let most = self.limits.depth.min(YamlLimits::MAX_DEPTH);
         if depth > most {
             return Err(Error::node(format!("exceeded max depth of {most}"), at));
@@ -85,7 +85,7 @@ impl YamlBudget {
     }
 }
 
-fn check(count: usize, most: usize, what: &str, at: Mark) -> Result<(), Error> {
+fn check(count: usize, most: usize, what: &str, at: YamlMark) -> Result<(), Error> {
     if count > most {
         return Err(Error::node(format!("stream has more than {most} {what}"), at));
     }

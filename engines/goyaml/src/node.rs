@@ -3,23 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use crate::Dialect;
+use crate::YamlDialect;
 use crate::error::Error;
-use crate::event::{Event, EventKind, Properties};
+use crate::event::{NodeProperties, YamlEvent, YamlEventKind};
 use crate::limits::YamlBudget;
-use crate::parser::Parser;
-use crate::reader::Mark;
-use crate::token::Style;
+use crate::parser::YamlParser;
+use crate::reader::YamlMark;
+use crate::token::TokenScalarStyle;
 
 /// Index of a node in its document.
-pub(crate) type NodeId = usize;
+pub(crate) type LoadedNodeId = usize;
 
 /// What a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NodeKind {
+pub(crate) enum LoadedNodeKind {
     Scalar {
         text: String,
-        style: Style,
+        style: TokenScalarStyle,
         implicit: bool,
     },
     Sequence,
@@ -27,39 +27,39 @@ pub(crate) enum NodeKind {
     Mapping,
     Alias {
         anchor: String,
-        target: NodeId,
+        target: LoadedNodeId,
     },
 }
 
 /// A node; its children follow it, up to `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadedNode {
-    pub(crate) kind: NodeKind,
+    pub(crate) kind: LoadedNodeKind,
     /// In its long form; empty when there is none.
     pub(crate) tag: String,
-    pub(crate) start: Mark,
+    pub(crate) start: YamlMark,
     /// The first node that is not below this one.
-    pub(crate) end: NodeId,
+    pub(crate) end: LoadedNodeId,
 }
 
 impl LoadedNode {
     /// Whether the node is written without a single character.
     pub(crate) fn is_absent(&self) -> bool {
-        let NodeKind::Scalar { text, style, .. } = &self.kind else { return false };
-        text.is_empty() && *style == Style::Plain && self.tag.is_empty()
+        let LoadedNodeKind::Scalar { text, style, .. } = &self.kind else { return false };
+        text.is_empty() && *style == TokenScalarStyle::Plain && self.tag.is_empty()
     }
 }
 
 /// The nodes of one document in the order of the text; the first is the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Nodes(Vec<LoadedNode>);
+pub(crate) struct DocumentNodes(Vec<LoadedNode>);
 
-impl Nodes {
+impl DocumentNodes {
     pub(crate) fn root(&self) -> &LoadedNode {
         &self.0[0]
     }
 
-    pub(crate) fn get(&self, id: NodeId) -> &LoadedNode {
+    pub(crate) fn get(&self, id: LoadedNodeId) -> &LoadedNode {
         &self.0[id]
     }
 
@@ -68,7 +68,7 @@ impl Nodes {
     }
 
     /// The children of a node, in order.
-    pub(crate) fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn children(&self, id: LoadedNodeId) -> impl Iterator<Item = LoadedNodeId> {
         let end = self.0[id].end;
         let first = Some(id + 1).filter(|first| *first < end);
         std::iter::successors(first, move |child| Some(self.0[*child].end).filter(|id| *id < end))
@@ -82,17 +82,17 @@ pub(crate) fn first_document(
     input: &[u8],
     line: usize,
     budget: &mut YamlBudget,
-) -> Result<Option<Nodes>, Error> {
-    let mut parser = Parser::new(input, line, Dialect::V2);
+) -> Result<Option<DocumentNodes>, Error> {
+    let mut parser = YamlParser::new(input, line, YamlDialect::V2);
     parser.next()?;
-    if parser.next()?.kind == EventKind::StreamEnd {
+    if parser.next()?.kind == YamlEventKind::StreamEnd {
         return Ok(None);
     }
-    let mut composer = Composer::default();
+    let mut composer = NodeComposer::default();
     loop {
         let event = parser.next()?;
-        if event.kind == EventKind::DocumentEnd {
-            return Ok(Some(Nodes(composer.nodes)));
+        if event.kind == YamlEventKind::DocumentEnd {
+            return Ok(Some(DocumentNodes(composer.nodes)));
         }
         composer.take(event, budget)?;
     }
@@ -100,10 +100,10 @@ pub(crate) fn first_document(
 
 /// Composes one node with all that is below it, from events that begin with it.
 pub(crate) fn next_node(
-    mut next: impl FnMut() -> Result<Event, Error>,
+    mut next: impl FnMut() -> Result<YamlEvent, Error>,
     budget: &mut YamlBudget,
-) -> Result<Nodes, Error> {
-    let mut composer = Composer::default();
+) -> Result<DocumentNodes, Error> {
+    let mut composer = NodeComposer::default();
     loop {
         let event = next()?;
         let start = event.start;
@@ -112,59 +112,59 @@ pub(crate) fn next_node(
             return Err(Error::node("there is nothing where a value belongs", start));
         }
         if composer.open.is_empty() {
-            return Ok(Nodes(composer.nodes));
+            return Ok(DocumentNodes(composer.nodes));
         }
     }
 }
 
 #[derive(Default)]
-struct Composer {
+struct NodeComposer {
     nodes: Vec<LoadedNode>,
     /// The collections that are not complete.
-    open: Vec<NodeId>,
-    anchors: BTreeMap<String, NodeId>,
+    open: Vec<LoadedNodeId>,
+    anchors: BTreeMap<String, LoadedNodeId>,
 }
 
-impl Composer {
-    fn take(&mut self, event: Event, budget: &mut YamlBudget) -> Result<(), Error> {
+impl NodeComposer {
+    fn take(&mut self, event: YamlEvent, budget: &mut YamlBudget) -> Result<(), Error> {
         let start = event.start;
         let before = self.nodes.len();
         match event.kind {
-            EventKind::Alias { anchor } => {
+            YamlEventKind::Alias { anchor } => {
                 let Some(&target) = self.anchors.get(&anchor) else {
                     return Err(Error::node(
                         format_args!("unknown anchor '{anchor}' referenced"),
                         start,
                     ));
                 };
-                let kind = NodeKind::Alias { anchor, target };
-                self.push(kind, Properties::default(), start);
+                let kind = LoadedNodeKind::Alias { anchor, target };
+                self.push(kind, NodeProperties::default(), start);
             }
-            EventKind::Scalar { properties, text, style, implicit } => {
-                self.push(NodeKind::Scalar { text, style, implicit }, properties, start);
+            YamlEventKind::Scalar { properties, text, style, implicit } => {
+                self.push(LoadedNodeKind::Scalar { text, style, implicit }, properties, start);
             }
-            EventKind::SequenceStart { properties, .. } => {
+            YamlEventKind::SequenceStart { properties, .. } => {
                 self.open.push(self.nodes.len());
-                self.push(NodeKind::Sequence, properties, start);
+                self.push(LoadedNodeKind::Sequence, properties, start);
             }
-            EventKind::MappingStart { properties, .. } => {
+            YamlEventKind::MappingStart { properties, .. } => {
                 self.open.push(self.nodes.len());
-                self.push(NodeKind::Mapping, properties, start);
+                self.push(LoadedNodeKind::Mapping, properties, start);
             }
-            EventKind::SequenceEnd | EventKind::MappingEnd => {
+            YamlEventKind::SequenceEnd | YamlEventKind::MappingEnd => {
                 if let Some(id) = self.open.pop() {
                     self.nodes[id].end = self.nodes.len();
                 }
             }
-            EventKind::StreamStart
-            | EventKind::StreamEnd
-            | EventKind::DocumentStart
-            | EventKind::DocumentEnd => {}
+            YamlEventKind::StreamStart
+            | YamlEventKind::StreamEnd
+            | YamlEventKind::DocumentStart
+            | YamlEventKind::DocumentEnd => {}
         }
         if self.nodes.len() > before { budget.take_node(start) } else { Ok(()) }
     }
 
-    fn push(&mut self, kind: NodeKind, properties: Properties, start: Mark) {
+    fn push(&mut self, kind: LoadedNodeKind, properties: NodeProperties, start: YamlMark) {
         let id = self.nodes.len();
         if let Some(anchor) = properties.anchor {
             // A collection may be named within itself, which only decoding finds wrong.

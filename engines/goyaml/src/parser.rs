@@ -9,20 +9,20 @@ mod comment;
 
 use std::collections::BTreeMap;
 
-use crate::Dialect;
+use crate::YamlDialect;
 use crate::error::Error;
-use crate::event::{Comments, Event, EventKind, Properties};
-use crate::reader::Mark;
-use crate::resolve::tag;
-use crate::scanner::Scanner;
-use crate::token::{Style, TokenKind, YamlToken};
+use crate::event::{EventComments, NodeProperties, YamlEvent, YamlEventKind};
+use crate::reader::YamlMark;
+use crate::scalar_resolve::tag;
+use crate::scanner::YamlScanner;
+use crate::token::{TokenScalarStyle, YamlToken, YamlTokenKind};
 
 /// How many bytes of prefixes the tags of a stream may repeat. Differs(go-yaml): it has no limit.
 const MAX_PREFIXES: usize = 64 << 20;
 
 /// What the parser expects next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum YamlParserState {
     StreamStart,
     ImplicitDocumentStart,
     DocumentStart,
@@ -49,7 +49,7 @@ enum State {
 
 /// Where a node stands, which decides what it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NodePosition {
+enum YamlNodePosition {
     Flow,
     Block,
     /// Below a key, where a list needs no indentation.
@@ -58,36 +58,36 @@ enum NodePosition {
 
 /// A source of events.
 #[derive(Debug)]
-pub(crate) struct Parser<'i> {
-    scanner: Scanner<'i>,
-    state: State,
+pub(crate) struct YamlParser<'i> {
+    scanner: YamlScanner<'i>,
+    state: YamlParserState,
     /// Where to go on when the current node is complete.
-    states: Vec<State>,
+    states: Vec<YamlParserState>,
     /// Handle and prefix of the tags that this document may abbreviate.
     tag_directives: BTreeMap<String, String>,
     /// Bytes of prefixes that tags have repeated.
     prefixes: usize,
-    dialect: Dialect,
+    dialect: YamlDialect,
     /// Where the collections begin that are not complete, but for lists without an indentation.
-    marks: Vec<Mark>,
+    marks: Vec<YamlMark>,
     /// Comments that no event has taken.
-    comments: Comments,
+    comments: EventComments,
     /// The head comment of a `-` in front of a collection, which takes it.
     stem: String,
 }
 
-impl<'i> Parser<'i> {
+impl<'i> YamlParser<'i> {
     /// A parser of `input`, whose first line counts as `line` (from 0).
-    pub(crate) fn new(input: &'i [u8], line: usize, dialect: Dialect) -> Self {
+    pub(crate) fn new(input: &'i [u8], line: usize, dialect: YamlDialect) -> Self {
         Self {
-            scanner: Scanner::new(input, line, dialect),
-            state: State::StreamStart,
+            scanner: YamlScanner::new(input, line, dialect),
+            state: YamlParserState::StreamStart,
             states: Vec::new(),
             tag_directives: BTreeMap::new(),
             prefixes: 0,
             dialect,
             marks: Vec::new(),
-            comments: Comments::default(),
+            comments: EventComments::default(),
             stem: String::new(),
         }
     }
@@ -95,53 +95,57 @@ impl<'i> Parser<'i> {
     /// Returns the next event.
     ///
     /// After the end of the stream it keeps saying so; after an error it must not be called again.
-    pub(crate) fn next(&mut self) -> Result<Event, Error> {
+    pub(crate) fn next(&mut self) -> Result<YamlEvent, Error> {
         let event = self.next_event()?;
         self.scanner.take_deferred().map_or(Ok(event), Err)
     }
 
-    fn next_event(&mut self) -> Result<Event, Error> {
+    fn next_event(&mut self) -> Result<YamlEvent, Error> {
         match self.state {
-            State::StreamStart => self.stream_start(),
-            State::ImplicitDocumentStart => self.document_start(true),
-            State::DocumentStart => self.document_start(false),
-            State::DocumentContent => self.document_content(),
-            State::DocumentEnd => self.document_end(),
-            State::BlockNode => self.node(NodePosition::Block),
-            State::BlockSequenceFirstEntry => {
+            YamlParserState::StreamStart => self.stream_start(),
+            YamlParserState::ImplicitDocumentStart => self.document_start(true),
+            YamlParserState::DocumentStart => self.document_start(false),
+            YamlParserState::DocumentContent => self.document_content(),
+            YamlParserState::DocumentEnd => self.document_end(),
+            YamlParserState::BlockNode => self.node(YamlNodePosition::Block),
+            YamlParserState::BlockSequenceFirstEntry => {
                 self.begin_collection()?;
                 self.block_sequence_entry()
             }
-            State::BlockSequenceEntry => self.block_sequence_entry(),
-            State::IndentlessSequenceEntry => self.indentless_sequence_entry(),
-            State::BlockMappingFirstKey => {
+            YamlParserState::BlockSequenceEntry => self.block_sequence_entry(),
+            YamlParserState::IndentlessSequenceEntry => self.indentless_sequence_entry(),
+            YamlParserState::BlockMappingFirstKey => {
                 self.begin_collection()?;
                 self.block_mapping_key()
             }
-            State::BlockMappingKey => self.block_mapping_key(),
-            State::BlockMappingValue => self.block_mapping_value(),
-            State::FlowSequenceFirstEntry => {
+            YamlParserState::BlockMappingKey => self.block_mapping_key(),
+            YamlParserState::BlockMappingValue => self.block_mapping_value(),
+            YamlParserState::FlowSequenceFirstEntry => {
                 self.begin_collection()?;
                 self.flow_sequence_entry(true)
             }
-            State::FlowSequenceEntry => self.flow_sequence_entry(false),
-            State::FlowSequenceEntryMappingKey => self.flow_sequence_entry_mapping_key(),
-            State::FlowSequenceEntryMappingValue => self.flow_sequence_entry_mapping_value(),
-            State::FlowSequenceEntryMappingEnd => self.flow_sequence_entry_mapping_end(),
-            State::FlowMappingFirstKey => {
+            YamlParserState::FlowSequenceEntry => self.flow_sequence_entry(false),
+            YamlParserState::FlowSequenceEntryMappingKey => self.flow_sequence_entry_mapping_key(),
+            YamlParserState::FlowSequenceEntryMappingValue => {
+                self.flow_sequence_entry_mapping_value()
+            }
+            YamlParserState::FlowSequenceEntryMappingEnd => self.flow_sequence_entry_mapping_end(),
+            YamlParserState::FlowMappingFirstKey => {
                 self.begin_collection()?;
                 self.flow_mapping_key(true)
             }
-            State::FlowMappingKey => self.flow_mapping_key(false),
-            State::FlowMappingValue => self.flow_mapping_value(false),
-            State::FlowMappingEmptyValue => self.flow_mapping_value(true),
-            State::End => Ok(Event::new(EventKind::StreamEnd, Mark::default())),
+            YamlParserState::FlowMappingKey => self.flow_mapping_key(false),
+            YamlParserState::FlowMappingValue => self.flow_mapping_value(false),
+            YamlParserState::FlowMappingEmptyValue => self.flow_mapping_value(true),
+            YamlParserState::End => {
+                Ok(YamlEvent::new(YamlEventKind::StreamEnd, YamlMark::default()))
+            }
         }
     }
 
     /// Examines the next token, and collects the comments that belong to it.
     fn peek(&mut self) -> Result<&YamlToken, Error> {
-        if self.dialect == Dialect::V3 {
+        if self.dialect == YamlDialect::V3 {
             self.scanner.peek()?;
             self.collect_comments();
         }
@@ -153,17 +157,17 @@ impl<'i> Parser<'i> {
         self.scanner.next()
     }
 
-    fn next_is(&mut self, kinds: impl FnOnce(&TokenKind) -> bool) -> Result<bool, Error> {
+    fn next_is(&mut self, kinds: impl FnOnce(&YamlTokenKind) -> bool) -> Result<bool, Error> {
         self.peek().map(|token| kinds(&token.kind))
     }
 
-    fn next_start(&mut self) -> Result<Mark, Error> {
+    fn next_start(&mut self) -> Result<YamlMark, Error> {
         self.peek().map(|token| token.start)
     }
 
     /// Goes on with what was interrupted by the current node.
     fn pop_state(&mut self) {
-        self.state = self.states.pop().unwrap_or(State::End);
+        self.state = self.states.pop().unwrap_or(YamlParserState::End);
     }
 
     /// An error at the next token.
@@ -181,17 +185,17 @@ impl<'i> Parser<'i> {
     }
 
     /// An error at the next token, in something that began at `start`.
-    fn fail_in(&mut self, start: Mark, problem: &str) -> Error {
+    fn fail_in(&mut self, start: YamlMark, problem: &str) -> Error {
         match self.next_start() {
             Ok(at) => self.error_in(start, problem, at),
             Err(error) => error,
         }
     }
 
-    fn error_in(&self, start: Mark, problem: &str, at: Mark) -> Error {
+    fn error_in(&self, start: YamlMark, problem: &str, at: YamlMark) -> Error {
         match self.dialect {
-            Dialect::V3 if start.line > 0 => Error::grammar_from(problem, start, at),
-            Dialect::V2 | Dialect::V3 => Error::grammar(problem, at),
+            YamlDialect::V3 if start.line > 0 => Error::grammar_from(problem, start, at),
+            YamlDialect::V2 | YamlDialect::V3 => Error::grammar(problem, at),
         }
     }
 
@@ -201,58 +205,58 @@ impl<'i> Parser<'i> {
         Ok(())
     }
 
-    fn stream_start(&mut self) -> Result<Event, Error> {
+    fn stream_start(&mut self) -> Result<YamlEvent, Error> {
         let token = self.take()?;
-        self.state = State::ImplicitDocumentStart;
-        Ok(Event::new(EventKind::StreamStart, token.start))
+        self.state = YamlParserState::ImplicitDocumentStart;
+        Ok(YamlEvent::new(YamlEventKind::StreamStart, token.start))
     }
 
-    fn document_start(&mut self, implicit: bool) -> Result<Event, Error> {
+    fn document_start(&mut self, implicit: bool) -> Result<YamlEvent, Error> {
         if !implicit {
-            while self.next_is(|next| *next == TokenKind::DocumentEnd)? {
+            while self.next_is(|next| *next == YamlTokenKind::DocumentEnd)? {
                 self.take()?;
             }
         }
         let start = self.next_start()?;
-        if self.next_is(|next| *next == TokenKind::StreamEnd)? {
+        if self.next_is(|next| *next == YamlTokenKind::StreamEnd)? {
             self.take()?;
-            self.state = State::End;
-            return Ok(Event::new(EventKind::StreamEnd, start));
+            self.state = YamlParserState::End;
+            return Ok(YamlEvent::new(YamlEventKind::StreamEnd, start));
         }
         let bare = implicit
             && !self.next_is(|next| {
                 matches!(
                     next,
-                    TokenKind::VersionDirective { .. }
-                        | TokenKind::TagDirective { .. }
-                        | TokenKind::DocumentStart
+                    YamlTokenKind::VersionDirective { .. }
+                        | YamlTokenKind::TagDirective { .. }
+                        | YamlTokenKind::DocumentStart
                 )
             })?;
         self.directives()?;
-        self.states.push(State::DocumentEnd);
-        let mut event = Event::new(EventKind::DocumentStart, start);
+        self.states.push(YamlParserState::DocumentEnd);
+        let mut event = YamlEvent::new(YamlEventKind::DocumentStart, start);
         if bare {
-            self.state = State::BlockNode;
+            self.state = YamlParserState::BlockNode;
             event.comments.head = self.split_document_head();
         } else {
-            if !self.next_is(|next| *next == TokenKind::DocumentStart)? {
+            if !self.next_is(|next| *next == YamlTokenKind::DocumentStart)? {
                 return Err(self.fail("did not find expected <document start>"));
             }
             self.take()?;
-            self.state = State::DocumentContent;
+            self.state = YamlParserState::DocumentContent;
         }
         Ok(event)
     }
 
-    fn document_content(&mut self) -> Result<Event, Error> {
+    fn document_content(&mut self) -> Result<YamlEvent, Error> {
         let empty = self.next_is(|next| {
             matches!(
                 next,
-                TokenKind::VersionDirective { .. }
-                    | TokenKind::TagDirective { .. }
-                    | TokenKind::DocumentStart
-                    | TokenKind::DocumentEnd
-                    | TokenKind::StreamEnd
+                YamlTokenKind::VersionDirective { .. }
+                    | YamlTokenKind::TagDirective { .. }
+                    | YamlTokenKind::DocumentStart
+                    | YamlTokenKind::DocumentEnd
+                    | YamlTokenKind::StreamEnd
             )
         })?;
         if empty {
@@ -260,17 +264,17 @@ impl<'i> Parser<'i> {
             self.pop_state();
             return Ok(empty_scalar(at));
         }
-        self.node(NodePosition::Block)
+        self.node(YamlNodePosition::Block)
     }
 
-    fn document_end(&mut self) -> Result<Event, Error> {
+    fn document_end(&mut self) -> Result<YamlEvent, Error> {
         let start = self.next_start()?;
-        if self.next_is(|next| *next == TokenKind::DocumentEnd)? {
+        if self.next_is(|next| *next == YamlTokenKind::DocumentEnd)? {
             self.take()?;
         }
         self.tag_directives.clear();
-        self.state = State::DocumentStart;
-        let mut event = self.commented(EventKind::DocumentEnd, start);
+        self.state = YamlParserState::DocumentStart;
+        let mut event = self.commented(YamlEventKind::DocumentEnd, start);
         if event.comments.foot.is_empty() {
             event.comments.foot = std::mem::take(&mut event.comments.head);
         }
@@ -282,14 +286,14 @@ impl<'i> Parser<'i> {
         loop {
             let start = self.next_start()?;
             match &self.scanner.peek()?.kind {
-                TokenKind::VersionDirective { .. } if versioned => {
+                YamlTokenKind::VersionDirective { .. } if versioned => {
                     return Err(Error::grammar("found duplicate %YAML directive", start));
                 }
-                TokenKind::VersionDirective { major: 1, minor: 1 } => versioned = true,
-                TokenKind::VersionDirective { .. } => {
+                YamlTokenKind::VersionDirective { major: 1, minor: 1 } => versioned = true,
+                YamlTokenKind::VersionDirective { .. } => {
                     return Err(Error::grammar("found incompatible YAML document", start));
                 }
-                TokenKind::TagDirective { handle, prefix } => {
+                YamlTokenKind::TagDirective { handle, prefix } => {
                     if self.tag_directives.contains_key(handle) {
                         return Err(Error::grammar("found duplicate %TAG directive", start));
                     }
@@ -306,78 +310,85 @@ impl<'i> Parser<'i> {
         Ok(())
     }
 
-    fn node(&mut self, place: NodePosition) -> Result<Event, Error> {
+    fn node(&mut self, place: YamlNodePosition) -> Result<YamlEvent, Error> {
         let start = self.next_start()?;
-        if self.next_is(|next| matches!(next, TokenKind::Alias(_)))? {
+        if self.next_is(|next| matches!(next, YamlTokenKind::Alias(_)))? {
             self.pop_state();
-            let YamlToken { kind: TokenKind::Alias(anchor), start, .. } = self.take()? else {
+            let YamlToken { kind: YamlTokenKind::Alias(anchor), start, .. } = self.take()? else {
                 return Err(Error::grammar("did not find expected alias", start));
             };
-            return Ok(self.commented(EventKind::Alias { anchor }, start));
+            return Ok(self.commented(YamlEventKind::Alias { anchor }, start));
         }
 
         let properties = self.properties(start)?;
-        let block = place != NodePosition::Flow;
+        let block = place != YamlNodePosition::Flow;
         let (kind, state) = match &self.peek()?.kind {
-            TokenKind::BlockEntry if place == NodePosition::BlockOrIndentless => {
-                let kind = EventKind::SequenceStart { properties, flow: false };
-                self.state = State::IndentlessSequenceEntry;
-                return Ok(Event::new(kind, start));
+            YamlTokenKind::BlockEntry if place == YamlNodePosition::BlockOrIndentless => {
+                let kind = YamlEventKind::SequenceStart { properties, flow: false };
+                self.state = YamlParserState::IndentlessSequenceEntry;
+                return Ok(YamlEvent::new(kind, start));
             }
-            TokenKind::Scalar { .. } => {
+            YamlTokenKind::Scalar { .. } => {
                 let kind = self.scalar(properties)?;
                 return Ok(self.commented(kind, start));
             }
-            TokenKind::FlowSequenceStart => {
-                (EventKind::SequenceStart { properties, flow: true }, State::FlowSequenceFirstEntry)
-            }
-            TokenKind::FlowMappingStart => {
-                (EventKind::MappingStart { properties, flow: true }, State::FlowMappingFirstKey)
-            }
-            TokenKind::BlockSequenceStart if block => (
-                EventKind::SequenceStart { properties, flow: false },
-                State::BlockSequenceFirstEntry,
+            YamlTokenKind::FlowSequenceStart => (
+                YamlEventKind::SequenceStart { properties, flow: true },
+                YamlParserState::FlowSequenceFirstEntry,
             ),
-            TokenKind::BlockMappingStart if block => {
-                (EventKind::MappingStart { properties, flow: false }, State::BlockMappingFirstKey)
-            }
-            _ if properties != Properties::default() => {
+            YamlTokenKind::FlowMappingStart => (
+                YamlEventKind::MappingStart { properties, flow: true },
+                YamlParserState::FlowMappingFirstKey,
+            ),
+            YamlTokenKind::BlockSequenceStart if block => (
+                YamlEventKind::SequenceStart { properties, flow: false },
+                YamlParserState::BlockSequenceFirstEntry,
+            ),
+            YamlTokenKind::BlockMappingStart if block => (
+                YamlEventKind::MappingStart { properties, flow: false },
+                YamlParserState::BlockMappingFirstKey,
+            ),
+            _ if properties != NodeProperties::default() => {
                 self.pop_state();
                 let implicit = properties.tag.is_empty();
                 let text = String::new();
-                let style = Style::Plain;
-                let kind = EventKind::Scalar { properties, text, style, implicit };
-                return Ok(Event::new(kind, start));
+                let style = TokenScalarStyle::Plain;
+                let kind = YamlEventKind::Scalar { properties, text, style, implicit };
+                return Ok(YamlEvent::new(kind, start));
             }
             _ => return Err(self.fail_in(start, "did not find expected node content")),
         };
         self.state = state;
-        if matches!(state, State::FlowSequenceFirstEntry | State::FlowMappingFirstKey) {
+        if matches!(
+            state,
+            YamlParserState::FlowSequenceFirstEntry | YamlParserState::FlowMappingFirstKey
+        ) {
             return Ok(self.commented(kind, start));
         }
-        let mut event = Event::new(kind, start);
+        let mut event = YamlEvent::new(kind, start);
         event.comments.head = std::mem::take(&mut self.stem);
         Ok(event)
     }
 
-    fn scalar(&mut self, properties: Properties) -> Result<EventKind, Error> {
+    fn scalar(&mut self, properties: NodeProperties) -> Result<YamlEventKind, Error> {
         let token = self.take()?;
         self.pop_state();
-        let TokenKind::Scalar { text, style } = token.kind else {
+        let YamlTokenKind::Scalar { text, style } = token.kind else {
             return Err(Error::grammar("did not find expected node content", token.start));
         };
-        let implicit = properties.tag == "!" || properties.tag.is_empty() && style == Style::Plain;
-        Ok(EventKind::Scalar { properties, text, style, implicit })
+        let implicit =
+            properties.tag == "!" || properties.tag.is_empty() && style == TokenScalarStyle::Plain;
+        Ok(YamlEventKind::Scalar { properties, text, style, implicit })
     }
 
     /// Reads an anchor and a tag, in either order, of the node that begins at `start`.
-    fn properties(&mut self, start: Mark) -> Result<Properties, Error> {
+    fn properties(&mut self, start: YamlMark) -> Result<NodeProperties, Error> {
         let mut anchor = None;
         let mut tag = None;
         loop {
-            let kinds = |next: &TokenKind| match next {
-                TokenKind::Anchor(_) => anchor.is_none(),
-                TokenKind::Tag { .. } => tag.is_none(),
+            let kinds = |next: &YamlTokenKind| match next {
+                YamlTokenKind::Anchor(_) => anchor.is_none(),
+                YamlTokenKind::Tag { .. } => tag.is_none(),
                 _ => false,
             };
             if !self.next_is(kinds)? {
@@ -385,8 +396,8 @@ impl<'i> Parser<'i> {
             }
             let token = self.take()?;
             match token.kind {
-                TokenKind::Anchor(name) => anchor = Some(name),
-                TokenKind::Tag { handle, suffix } => tag = Some((handle, suffix, token.start)),
+                YamlTokenKind::Anchor(name) => anchor = Some(name),
+                YamlTokenKind::Tag { handle, suffix } => tag = Some((handle, suffix, token.start)),
                 _ => break,
             }
         }
@@ -405,19 +416,19 @@ impl<'i> Parser<'i> {
                 None => return Err(self.error_in(start, "found undefined tag handle", at)),
             },
         };
-        Ok(Properties { anchor, tag })
+        Ok(NodeProperties { anchor, tag })
     }
 }
 
 /// The event of a node that is left out.
-fn empty_scalar(at: Mark) -> Event {
-    let kind = EventKind::Scalar {
-        properties: Properties::default(),
+fn empty_scalar(at: YamlMark) -> YamlEvent {
+    let kind = YamlEventKind::Scalar {
+        properties: NodeProperties::default(),
         text: String::new(),
-        style: Style::Plain,
+        style: TokenScalarStyle::Plain,
         implicit: true,
     };
-    Event::new(kind, at)
+    YamlEvent::new(kind, at)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! cannot be wrong. A text with anything else is left to the whole reader, so nothing here has an error of its own.
 //!
 //! Here: lines, and which collection they belong to. Below: scalars (`plain/scalar.rs`), lists and maps within a line
-//! (`plain/flow.rs`). Elsewhere: the whole reader (the crate's root), what a text means (`resolve`).
+//! (`plain/flow.rs`). Elsewhere: the whole reader (the crate's root), what a text means (`scalar_resolve`).
 
 mod flow;
 mod scalar;
@@ -16,7 +16,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::json;
 use crate::limits::YamlLimits;
-use scalar::BlockScalar;
+use scalar::OpenBlockScalar;
 
 /// Deeper nesting is left to the whole reader, which knows the limits.
 const MAX_DEPTH: usize = 100;
@@ -28,7 +28,7 @@ pub(crate) const MAX_VALUES: usize = 1_000_000;
 const MAX_KEY: usize = 256;
 
 /// What values are made of: a library's own, so that a text need not become another one's first.
-pub trait Maker {
+pub trait ValueBuilder {
     /// A value.
     type Value;
     /// A key of a map.
@@ -57,9 +57,9 @@ pub trait Maker {
 }
 
 /// Makes JSON.
-pub(crate) struct Json;
+pub(crate) struct JsonBuilder;
 
-impl Maker for Json {
+impl ValueBuilder for JsonBuilder {
     type Value = Value;
     type Key = String;
 
@@ -105,9 +105,9 @@ impl Maker for Json {
 }
 
 /// Makes nothing of what is not wanted.
-struct Nothing;
+struct DiscardingBuilder;
 
-impl Maker for Nothing {
+impl ValueBuilder for DiscardingBuilder {
     type Value = ();
     type Key = ();
 
@@ -137,7 +137,7 @@ impl Maker for Nothing {
 ///
 /// `wants` is asked about keys with how many lists and maps they are in, from one. An entry that is not wanted has to be
 /// plain, too, and is left out unless it is in a map within a line.
-pub(crate) fn read<M: Maker>(
+pub(crate) fn read<M: ValueBuilder>(
     input: &[u8],
     wants: impl Fn(usize, &str) -> bool,
 ) -> Option<M::Value> {
@@ -181,12 +181,12 @@ fn has_plain_characters(text: &str) -> bool {
 }
 
 /// A collection that is open, and the column in which its entries begin.
-enum OpenYamlCollection<M: Maker> {
+enum OpenYamlCollection<M: ValueBuilder> {
     Map { column: usize, key: Option<M::Key>, entries: Vec<(M::Key, M::Value)> },
     List { column: usize, items: Vec<M::Value> },
 }
 
-impl<M: Maker> OpenYamlCollection<M> {
+impl<M: ValueBuilder> OpenYamlCollection<M> {
     fn column(&self) -> usize {
         match self {
             Self::Map { column, .. } | Self::List { column, .. } => *column,
@@ -213,11 +213,11 @@ impl<M: Maker> OpenYamlCollection<M> {
 }
 
 /// Where in the text a reader is. Each step gives nothing where the text is not plain.
-struct PlainYamlReader<M: Maker, W> {
+struct PlainYamlReader<M: ValueBuilder, W> {
     open: Vec<OpenYamlCollection<M>>,
     /// Whether the last key, dash, or the text itself has no value yet.
     awaits: bool,
-    block: Option<BlockScalar>,
+    block: Option<OpenBlockScalar>,
     /// Whether the line that may begin a document is behind, or something else.
     is_begun: bool,
     /// How many values may still be read.
@@ -228,7 +228,7 @@ struct PlainYamlReader<M: Maker, W> {
     skips_at: Option<usize>,
 }
 
-impl<M: Maker, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
+impl<M: ValueBuilder, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
     fn line(&mut self, line: &str, is_ended: bool) -> Option<()> {
         let text = line.trim_start_matches(' ');
         let column = line.len() - text.len();
@@ -383,7 +383,7 @@ impl<M: Maker, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
         let text = text.trim_end_matches(' ');
         let value = match text.as_bytes().first()? {
             b'|' | b'>' => {
-                self.block = Some(BlockScalar::begin(text, outer, self.skips_at.is_none())?);
+                self.block = Some(OpenBlockScalar::begin(text, outer, self.skips_at.is_none())?);
                 return Some(());
             }
             b'[' | b'{' => flow::read::<M>(text, &mut self.left)?,
@@ -393,7 +393,8 @@ impl<M: Maker, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
                 scalar::is_over(rest).then(|| if is_read { M::text(&value) } else { M::null() })?
             }
             _ if self.skips_at.is_some() => {
-                scalar::plain::<Nothing>(scalar::without_comment(text)).map(|()| M::null())?
+                scalar::plain::<DiscardingBuilder>(scalar::without_comment(text))
+                    .map(|()| M::null())?
             }
             _ => scalar::plain::<M>(scalar::without_comment(text))?,
         };

@@ -6,7 +6,7 @@ use crate::error::Error;
 
 /// A place in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Mark {
+pub(crate) struct YamlMark {
     /// Characters before it.
     pub(crate) index: usize,
     /// Lines before it.
@@ -16,7 +16,7 @@ pub(crate) struct Mark {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Encoding {
+enum InputEncoding {
     Unknown,
     Utf8,
     Utf16 { low: usize, high: usize },
@@ -37,7 +37,7 @@ const INITIAL_TEXT_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct YamlInputReader<'i> {
     input: &'i [u8],
-    encoding: Encoding,
+    encoding: InputEncoding,
     /// Where decoding stands in the input, and the end of the chunk being decoded.
     raw: usize,
     chunk: usize,
@@ -49,7 +49,7 @@ pub(crate) struct YamlInputReader<'i> {
     unread: usize,
     /// Where Go's buffer of decoded characters begins.
     buffer: usize,
-    pub(crate) mark: Mark,
+    pub(crate) mark: YamlMark,
     /// Line breaks passed since the last character that was neither break nor blank.
     pub(crate) newlines: usize,
 }
@@ -59,7 +59,7 @@ impl<'i> YamlInputReader<'i> {
     pub(crate) fn new(input: &'i [u8], line: usize) -> Self {
         Self {
             input,
-            encoding: Encoding::Unknown,
+            encoding: InputEncoding::Unknown,
             raw: 0,
             chunk: 0,
             ended: false,
@@ -68,7 +68,7 @@ impl<'i> YamlInputReader<'i> {
             at: 0,
             unread: 0,
             buffer: 0,
-            mark: Mark { index: 0, line, column: 0 },
+            mark: YamlMark { index: 0, line, column: 0 },
             newlines: 0,
         }
     }
@@ -86,13 +86,13 @@ impl<'i> YamlInputReader<'i> {
     }
 
     fn fill(&mut self, length: usize) -> Result<(), Error> {
-        if self.encoding == Encoding::Unknown {
+        if self.encoding == InputEncoding::Unknown {
             self.next_chunk();
             let (encoding, width) = match self.input {
-                [0xff, 0xfe, ..] => (Encoding::Utf16 { low: 0, high: 1 }, 2),
-                [0xfe, 0xff, ..] => (Encoding::Utf16 { low: 1, high: 0 }, 2),
-                [0xef, 0xbb, 0xbf, ..] => (Encoding::Utf8, 3),
-                _ => (Encoding::Utf8, 0),
+                [0xff, 0xfe, ..] => (InputEncoding::Utf16 { low: 0, high: 1 }, 2),
+                [0xfe, 0xff, ..] => (InputEncoding::Utf16 { low: 1, high: 0 }, 2),
+                [0xef, 0xbb, 0xbf, ..] => (InputEncoding::Utf8, 3),
+                _ => (InputEncoding::Utf8, 0),
             };
             self.encoding = encoding;
             self.raw = width;
@@ -130,7 +130,7 @@ impl<'i> YamlInputReader<'i> {
     fn decode_chunk(&mut self) -> Result<(), Error> {
         while self.raw < self.chunk {
             let rest = &self.input[self.raw..self.chunk];
-            if self.encoding == Encoding::Utf8 {
+            if self.encoding == InputEncoding::Utf8 {
                 let ascii = allowed_ascii(rest);
                 if ascii > 0 {
                     self.text.extend_from_slice(&rest[..ascii]);
@@ -140,8 +140,8 @@ impl<'i> YamlInputReader<'i> {
                 }
             }
             let decoded = match self.encoding {
-                Encoding::Utf16 { low, high } => utf16(rest, low, high),
-                Encoding::Utf8 | Encoding::Unknown => utf8(rest),
+                InputEncoding::Utf16 { low, high } => utf16(rest, low, high),
+                InputEncoding::Utf8 | InputEncoding::Unknown => utf8(rest),
             };
             match decoded {
                 Ok((character, width)) if is_allowed(character) => {
@@ -151,8 +151,8 @@ impl<'i> YamlInputReader<'i> {
                     self.unread += 1;
                 }
                 Ok(_) => return Err(self.error("control characters are not allowed")),
-                Err(Bad::Incomplete(_)) if !self.ended => return Ok(()),
-                Err(Bad::Incomplete(problem) | Bad::Wrong(problem)) => {
+                Err(InvalidInput::Incomplete(_)) if !self.ended => return Ok(()),
+                Err(InvalidInput::Incomplete(problem) | InvalidInput::Wrong(problem)) => {
                     return Err(self.error(problem));
                 }
             }
@@ -162,7 +162,7 @@ impl<'i> YamlInputReader<'i> {
 
     fn error(&self, problem: &str) -> Error {
         let ahead = self.text[self.at..].iter().filter(|byte| **byte == b'\n').count();
-        Error::encoding(problem, Mark { line: self.mark.line + ahead, ..self.mark })
+        Error::encoding(problem, YamlMark { line: self.mark.line + ahead, ..self.mark })
     }
 
     /// The byte that is `ahead` bytes from here, or NUL.
@@ -335,7 +335,7 @@ impl<'i> YamlInputReader<'i> {
     }
 }
 
-enum Bad {
+enum InvalidInput {
     /// The input ends within a character.
     Incomplete(&'static str),
     Wrong(&'static str),
@@ -360,52 +360,52 @@ fn is_allowed(character: char) -> bool {
         | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}')
 }
 
-fn utf8(bytes: &[u8]) -> Result<(char, usize), Bad> {
+fn utf8(bytes: &[u8]) -> Result<(char, usize), InvalidInput> {
     let (width, smallest) = match bytes[0] {
         0..0x80 => (1, 0),
         0xc0..0xe0 => (2, 0x80),
         0xe0..0xf0 => (3, 0x800),
         0xf0..0xf8 => (4, 0x10000),
-        _ => return Err(Bad::Wrong("invalid leading UTF-8 octet")),
+        _ => return Err(InvalidInput::Wrong("invalid leading UTF-8 octet")),
     };
     if bytes.len() < width {
-        return Err(Bad::Incomplete("incomplete UTF-8 octet sequence"));
+        return Err(InvalidInput::Incomplete("incomplete UTF-8 octet sequence"));
     }
     // The marker bits of the first byte, by width: 0, 110, 1110, 11110.
     let mut value = u32::from(bytes[0] & [0x7f, 0x1f, 0x0f, 0x07][width - 1]);
     for byte in &bytes[1..width] {
         if byte & 0xc0 != 0x80 {
-            return Err(Bad::Wrong("invalid trailing UTF-8 octet"));
+            return Err(InvalidInput::Wrong("invalid trailing UTF-8 octet"));
         }
         value = value << 6 | u32::from(byte & 0x3f);
     }
     if value < smallest {
-        return Err(Bad::Wrong("invalid length of a UTF-8 sequence"));
+        return Err(InvalidInput::Wrong("invalid length of a UTF-8 sequence"));
     }
     match char::from_u32(value) {
         Some(character) => Ok((character, width)),
-        None => Err(Bad::Wrong("invalid Unicode character")),
+        None => Err(InvalidInput::Wrong("invalid Unicode character")),
     }
 }
 
-fn utf16(bytes: &[u8], low: usize, high: usize) -> Result<(char, usize), Bad> {
+fn utf16(bytes: &[u8], low: usize, high: usize) -> Result<(char, usize), InvalidInput> {
     let unit = |at: usize| u32::from(bytes[at + low]) | u32::from(bytes[at + high]) << 8;
     if bytes.len() < 2 {
-        return Err(Bad::Incomplete("incomplete UTF-16 character"));
+        return Err(InvalidInput::Incomplete("incomplete UTF-16 character"));
     }
     let first = unit(0);
     if let Some(character) = char::from_u32(first) {
         return Ok((character, 2));
     }
     if first & 0xfc00 == 0xdc00 {
-        return Err(Bad::Wrong("unexpected low surrogate area"));
+        return Err(InvalidInput::Wrong("unexpected low surrogate area"));
     }
     if bytes.len() < 4 {
-        return Err(Bad::Incomplete("incomplete UTF-16 surrogate pair"));
+        return Err(InvalidInput::Incomplete("incomplete UTF-16 surrogate pair"));
     }
     let second = unit(2);
     if second & 0xfc00 != 0xdc00 {
-        return Err(Bad::Wrong("expected low surrogate area"));
+        return Err(InvalidInput::Wrong("expected low surrogate area"));
     }
     let value = 0x10000 + ((first & 0x3ff) << 10) + (second & 0x3ff);
     Ok((char::from_u32(value).unwrap_or('\u{fffd}'), 4))

@@ -16,12 +16,12 @@ mod tag;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::Dialect;
+use crate::YamlDialect;
 use crate::error::Error;
-use crate::reader::{Mark, YamlInputReader};
-use crate::token::{TokenKind, YamlToken};
+use crate::reader::{YamlInputReader, YamlMark};
+use crate::token::{YamlToken, YamlTokenKind};
 
-pub(crate) use comment::{Comment, CommentPlace};
+pub(crate) use comment::{CommentPosition, ScannedComment};
 
 /// The deepest nesting of flow collections, and likewise of block collections.
 const MAX_NESTING: usize = 10_000;
@@ -35,22 +35,22 @@ const LOOKAHEAD_TOKEN_COUNT: usize = 2;
 
 /// A place where a key without `?` may have begun.
 #[derive(Debug, Clone, Copy)]
-struct SimpleKey {
+struct SimpleKeyCandidate {
     possible: bool,
     /// Only a key can stand here, so anything else is an error.
     required: bool,
     /// Which token of the stream, counted from 0, it begins with.
     token: i64,
-    mark: Mark,
+    mark: YamlMark,
 }
 
 /// A source of tokens.
 #[derive(Debug)]
-pub(crate) struct Scanner<'i> {
-    dialect: Dialect,
+pub(crate) struct YamlScanner<'i> {
+    dialect: YamlDialect,
     reader: YamlInputReader<'i>,
     /// Comments that no token has taken, in the order of the text; version 2 drops them.
-    comments: VecDeque<Comment>,
+    comments: VecDeque<ScannedComment>,
     /// What went wrong while looking ahead for comments, where Go goes on.
     deferred: Option<Error>,
     tokens: VecDeque<YamlToken>,
@@ -65,7 +65,7 @@ pub(crate) struct Scanner<'i> {
     flow_level: usize,
     simple_key_allowed: bool,
     /// One for each flow level, and one for the block context.
-    simple_keys: Vec<SimpleKey>,
+    simple_keys: Vec<SimpleKeyCandidate>,
     /// Token to index in `simple_keys`.
     ///
     /// Parity(go-yaml v2): an entry may be deleted too early (`[]: x`) or too late; what is possible
@@ -76,9 +76,9 @@ pub(crate) struct Scanner<'i> {
 /// Go appends a token that it should insert before the queue's head.
 const APPEND_POSITION: i64 = -1;
 
-impl<'i> Scanner<'i> {
+impl<'i> YamlScanner<'i> {
     /// A scanner of `input`, whose first line counts as `line` (from 0).
-    pub(crate) fn new(input: &'i [u8], line: usize, dialect: Dialect) -> Self {
+    pub(crate) fn new(input: &'i [u8], line: usize, dialect: YamlDialect) -> Self {
         Self {
             dialect,
             comments: VecDeque::new(),
@@ -105,7 +105,9 @@ impl<'i> Scanner<'i> {
             self.fetch_more_tokens()?;
         }
         // Fetching ends with a token or an error.
-        self.tokens.front().ok_or_else(|| Error::token("unexpected end of tokens", Mark::default()))
+        self.tokens
+            .front()
+            .ok_or_else(|| Error::token("unexpected end of tokens", YamlMark::default()))
     }
 
     /// Takes the next token.
@@ -125,11 +127,13 @@ impl<'i> Scanner<'i> {
     }
 
     /// An error here, in something that began at `start`.
-    fn error_in(&self, start: Mark, problem: &str) -> Error {
+    fn error_in(&self, start: YamlMark, problem: &str) -> Error {
         match self.dialect {
             // Parity(go-yaml v3): the line that is named is where the broken thing began.
-            Dialect::V3 if start.line > 0 => Error::token_from(problem, start, self.reader.mark),
-            Dialect::V2 | Dialect::V3 => self.error(problem),
+            YamlDialect::V3 if start.line > 0 => {
+                Error::token_from(problem, start, self.reader.mark)
+            }
+            YamlDialect::V2 | YamlDialect::V3 => self.error(problem),
         }
     }
 
@@ -142,8 +146,8 @@ impl<'i> Scanner<'i> {
 
     fn fetch_more_tokens(&mut self) -> Result<(), Error> {
         let behind = match self.dialect {
-            Dialect::V2 => 0,
-            Dialect::V3 => LOOKAHEAD_TOKEN_COUNT,
+            YamlDialect::V2 => 0,
+            YamlDialect::V3 => LOOKAHEAD_TOKEN_COUNT,
         };
         loop {
             if self.tokens.len() > behind {
@@ -172,12 +176,12 @@ impl<'i> Scanner<'i> {
             0 => self.fetch_stream_end(),
             b'%' if self.reader.mark.column == 0 => self.fetch_directive(),
             b'-' if self.reader.is_document_indicator() => {
-                self.fetch_document_indicator(TokenKind::DocumentStart)
+                self.fetch_document_indicator(YamlTokenKind::DocumentStart)
             }
             b'.' if self.reader.is_document_indicator() => {
-                self.fetch_document_indicator(TokenKind::DocumentEnd)
+                self.fetch_document_indicator(YamlTokenKind::DocumentEnd)
             }
-            _ if self.dialect == Dialect::V3 => self.fetch_commented_token(),
+            _ if self.dialect == YamlDialect::V3 => self.fetch_commented_token(),
             _ => self.fetch_content_token(),
         }
     }
@@ -186,16 +190,16 @@ impl<'i> Scanner<'i> {
         let reader = &self.reader;
         let flow = self.flow_level > 0;
         match reader.peek(0) {
-            b'[' => self.fetch_flow_collection_start(TokenKind::FlowSequenceStart),
-            b'{' => self.fetch_flow_collection_start(TokenKind::FlowMappingStart),
-            b']' => self.fetch_flow_collection_end(TokenKind::FlowSequenceEnd),
-            b'}' => self.fetch_flow_collection_end(TokenKind::FlowMappingEnd),
+            b'[' => self.fetch_flow_collection_start(YamlTokenKind::FlowSequenceStart),
+            b'{' => self.fetch_flow_collection_start(YamlTokenKind::FlowMappingStart),
+            b']' => self.fetch_flow_collection_end(YamlTokenKind::FlowSequenceEnd),
+            b'}' => self.fetch_flow_collection_end(YamlTokenKind::FlowMappingEnd),
             b',' => self.fetch_flow_entry(),
             b'-' if reader.is_blankz(1) => self.fetch_block_entry(),
             b'?' if flow || reader.is_blankz(1) => self.fetch_key(),
             b':' if flow || reader.is_blankz(1) => self.fetch_value(),
-            b'*' => self.fetch_starting_a_key(|scanner| scanner.scan_anchor(TokenKind::Alias)),
-            b'&' => self.fetch_starting_a_key(|scanner| scanner.scan_anchor(TokenKind::Anchor)),
+            b'*' => self.fetch_starting_a_key(|scanner| scanner.scan_anchor(YamlTokenKind::Alias)),
+            b'&' => self.fetch_starting_a_key(|scanner| scanner.scan_anchor(YamlTokenKind::Anchor)),
             b'!' => self.fetch_starting_a_key(Self::scan_tag),
             b'|' if !flow => self.fetch_block_scalar(true),
             b'>' if !flow => self.fetch_block_scalar(false),
@@ -234,7 +238,7 @@ impl<'i> Scanner<'i> {
         if !self.simple_key_allowed {
             return Ok(());
         }
-        let key = SimpleKey {
+        let key = SimpleKeyCandidate {
             possible: true,
             required: self.flow_level == 0 && self.indent == self.column(),
             token: self.next_token_number(),
@@ -267,7 +271,7 @@ impl<'i> Scanner<'i> {
     }
 
     fn increase_flow_level(&mut self) -> Result<(), Error> {
-        self.simple_keys.push(SimpleKey {
+        self.simple_keys.push(SimpleKeyCandidate {
             possible: false,
             required: false,
             token: self.next_token_number(),
@@ -290,7 +294,11 @@ impl<'i> Scanner<'i> {
     }
 
     /// Opens a block collection at `column` if it is deeper than the innermost one.
-    fn roll_indent(&mut self, key: Option<SimpleKey>, kind: TokenKind) -> Result<(), Error> {
+    fn roll_indent(
+        &mut self,
+        key: Option<SimpleKeyCandidate>,
+        kind: YamlTokenKind,
+    ) -> Result<(), Error> {
         let mark = key.map_or(self.reader.mark, |key| key.mark);
         let column = mark.column as i64;
         if self.flow_level > 0 || self.indent >= column {
@@ -309,21 +317,21 @@ impl<'i> Scanner<'i> {
 
     /// Closes the block collections that are deeper than `column`, where the search for the next
     /// token began at `scan`.
-    fn unroll_indent(&mut self, column: i64, scan: Mark) {
+    fn unroll_indent(&mut self, column: i64, scan: YamlMark) {
         if self.flow_level > 0 || self.indent <= column {
             return;
         }
         let mut mark = match self.dialect {
-            Dialect::V2 => self.reader.mark,
+            YamlDialect::V2 => self.reader.mark,
             // In front of the comments, as those that follow may belong to an outer block.
-            Dialect::V3 => Mark { index: scan.index.saturating_sub(1), ..scan },
+            YamlDialect::V3 => YamlMark { index: scan.index.saturating_sub(1), ..scan },
         };
         let ends = self.ends_before_comments(mark.index);
         while self.indent > column {
             mark = ends.get(&self.indent).copied().unwrap_or(mark);
             self.insert(
                 APPEND_POSITION,
-                YamlToken { kind: TokenKind::BlockEnd, start: mark, end: mark },
+                YamlToken { kind: YamlTokenKind::BlockEnd, start: mark, end: mark },
             );
             self.indent = self.indents.pop().unwrap_or(-1);
         }
@@ -331,11 +339,16 @@ impl<'i> Scanner<'i> {
 
     fn fetch_stream_start(&mut self) -> Result<(), Error> {
         let mark = self.reader.mark;
-        self.simple_keys.push(SimpleKey { possible: false, required: false, token: 0, mark });
+        self.simple_keys.push(SimpleKeyCandidate {
+            possible: false,
+            required: false,
+            token: 0,
+            mark,
+        });
         self.started = true;
         self.insert(
             APPEND_POSITION,
-            YamlToken { kind: TokenKind::StreamStart, start: mark, end: mark },
+            YamlToken { kind: YamlTokenKind::StreamStart, start: mark, end: mark },
         );
         Ok(())
     }
@@ -351,7 +364,7 @@ impl<'i> Scanner<'i> {
         let mark = self.reader.mark;
         self.insert(
             APPEND_POSITION,
-            YamlToken { kind: TokenKind::StreamEnd, start: mark, end: mark },
+            YamlToken { kind: YamlTokenKind::StreamEnd, start: mark, end: mark },
         );
         Ok(())
     }
@@ -365,7 +378,7 @@ impl<'i> Scanner<'i> {
         Ok(())
     }
 
-    fn fetch_document_indicator(&mut self, kind: TokenKind) -> Result<(), Error> {
+    fn fetch_document_indicator(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
         self.unroll_indent(-1, self.reader.mark);
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
@@ -374,7 +387,7 @@ impl<'i> Scanner<'i> {
     }
 
     /// Passes an indicator of `length` characters and appends its token.
-    fn push_indicator(&mut self, kind: TokenKind, length: usize) {
+    fn push_indicator(&mut self, kind: YamlTokenKind, length: usize) {
         let start = self.reader.mark;
         for _ in 0..length {
             self.reader.skip();
@@ -382,7 +395,7 @@ impl<'i> Scanner<'i> {
         self.insert(APPEND_POSITION, YamlToken { kind, start, end: self.reader.mark });
     }
 
-    fn fetch_flow_collection_start(&mut self, kind: TokenKind) -> Result<(), Error> {
+    fn fetch_flow_collection_start(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
         self.save_simple_key()?;
         self.increase_flow_level()?;
         self.simple_key_allowed = true;
@@ -390,7 +403,7 @@ impl<'i> Scanner<'i> {
         Ok(())
     }
 
-    fn fetch_flow_collection_end(&mut self, kind: TokenKind) -> Result<(), Error> {
+    fn fetch_flow_collection_end(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
         self.remove_simple_key()?;
         self.decrease_flow_level();
         self.simple_key_allowed = false;
@@ -401,7 +414,7 @@ impl<'i> Scanner<'i> {
     fn fetch_flow_entry(&mut self) -> Result<(), Error> {
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
-        self.push_indicator(TokenKind::FlowEntry, 1);
+        self.push_indicator(YamlTokenKind::FlowEntry, 1);
         Ok(())
     }
 
@@ -411,11 +424,11 @@ impl<'i> Scanner<'i> {
             if !self.simple_key_allowed {
                 return Err(self.error("block sequence entries are not allowed in this context"));
             }
-            self.roll_indent(None, TokenKind::BlockSequenceStart)?;
+            self.roll_indent(None, YamlTokenKind::BlockSequenceStart)?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
-        self.push_indicator(TokenKind::BlockEntry, 1);
+        self.push_indicator(YamlTokenKind::BlockEntry, 1);
         Ok(())
     }
 
@@ -424,11 +437,11 @@ impl<'i> Scanner<'i> {
             if !self.simple_key_allowed {
                 return Err(self.error("mapping keys are not allowed in this context"));
             }
-            self.roll_indent(None, TokenKind::BlockMappingStart)?;
+            self.roll_indent(None, YamlTokenKind::BlockMappingStart)?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = self.flow_level == 0;
-        self.push_indicator(TokenKind::Key, 1);
+        self.push_indicator(YamlTokenKind::Key, 1);
         Ok(())
     }
 
@@ -436,9 +449,9 @@ impl<'i> Scanner<'i> {
         let innermost = self.simple_keys.len().saturating_sub(1);
         if self.simple_key_is_valid(innermost)? {
             let key = self.simple_keys[innermost];
-            let token = YamlToken { kind: TokenKind::Key, start: key.mark, end: key.mark };
+            let token = YamlToken { kind: YamlTokenKind::Key, start: key.mark, end: key.mark };
             self.insert(key.token - self.taken, token);
-            self.roll_indent(Some(key), TokenKind::BlockMappingStart)?;
+            self.roll_indent(Some(key), YamlTokenKind::BlockMappingStart)?;
             self.simple_keys[innermost].possible = false;
             self.simple_keys_by_token.remove(&key.token);
             self.simple_key_allowed = false;
@@ -447,11 +460,11 @@ impl<'i> Scanner<'i> {
                 if !self.simple_key_allowed {
                     return Err(self.error("mapping values are not allowed in this context"));
                 }
-                self.roll_indent(None, TokenKind::BlockMappingStart)?;
+                self.roll_indent(None, YamlTokenKind::BlockMappingStart)?;
             }
             self.simple_key_allowed = self.flow_level == 0;
         }
-        self.push_indicator(TokenKind::Value, 1);
+        self.push_indicator(YamlTokenKind::Value, 1);
         Ok(())
     }
 
@@ -490,8 +503,8 @@ impl<'i> Scanner<'i> {
                 self.reader.cache(1)?;
             }
             match self.dialect {
-                Dialect::V2 => self.reader.skip_comment()?,
-                Dialect::V3 => self.collect_comments(scan)?,
+                YamlDialect::V2 => self.reader.skip_comment()?,
+                YamlDialect::V3 => self.collect_comments(scan)?,
             }
             if !self.reader.is_break(0) {
                 return Ok(());

@@ -1,10 +1,10 @@
 //! The words of the scanner: what the grammar is made of.
 
-use crate::reader::Mark;
+use crate::reader::YamlMark;
 
 /// How a scalar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum TokenScalarStyle {
     Plain,
     SingleQuoted,
     DoubleQuoted,
@@ -14,7 +14,7 @@ pub(crate) enum Style {
 
 /// What a token is, with the text it carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TokenKind {
+pub(crate) enum YamlTokenKind {
     StreamStart,
     StreamEnd,
     VersionDirective {
@@ -47,14 +47,14 @@ pub(crate) enum TokenKind {
     },
     Scalar {
         text: String,
-        style: Style,
+        style: TokenScalarStyle,
     },
 }
 
 /// A token and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct YamlToken {
-    pub(crate) kind: TokenKind,
-    pub(crate) start: Mark,
-    pub(crate) end: Mark,
+    pub(crate) kind: YamlTokenKind,
+    pub(crate) start: YamlMark,
+    pub(crate) end: YamlMark,
 }

@@ -2,7 +2,7 @@
 //! back as they were.
 //!
 //! ```
-//! use goyaml::v3::{self, Layout};
+//! use goyaml::v3::{self, YamlLayout};
 //!
 //! let text = "\
 //! ## the web tier
@@ -12,7 +12,7 @@
 //! let mut documents = v3::parse(text.as_bytes(), &goyaml::YamlLimits::default())?;
 //! let map = &mut documents[0].content[0];
 //! map.get_mut("replicas").expect("it is there").value = "5".to_owned();
-//! let layout = Layout { indent: 2, compact_sequences: true };
+//! let layout = YamlLayout { indent: 2, compact_sequences: true };
 //! assert_eq!(v3::emit(&documents[0], &layout)?, text.replace("3 #", "5 #"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -20,8 +20,8 @@
 //! # A tour
 //! The scanner and the parser are those of the crate's root; for this version they also give each
 //! event its comments.
-//! 1. `compose` makes nodes of events, a document at a time ([`Documents`], [`parse`]).
-//! 2. [`Node`] is the tree that is read and changed; `content` holds children so that no depth
+//! 1. `compose` makes nodes of events, a document at a time ([`NodeDocuments`], [`parse`]).
+//! 2. [`YamlNode`] is the tree that is read and changed; `content` holds children so that no depth
 //!    costs stack, `notes` what few nodes have, and `tag` says what a node means.
 //! 3. `decode` gives the JSON of a node ([`to_json`]).
 //! 4. [`emit()`] walks a tree; `emit/state.rs` puts comments, indicators and indentation where Go
@@ -39,19 +39,19 @@ mod decode;
 mod emit;
 mod encode;
 mod node;
-mod notes;
+mod node_notes;
 mod round_trip;
 mod scalar;
 mod scalar_positions;
 mod tag;
 
-pub use compose::{Documents, parse};
-pub use content::Content;
+pub use compose::{NodeDocuments, parse};
+pub use content::NodeContent;
 pub use decode::{check, to_json};
-pub use emit::{EmitError, Layout, emit, emit_documents, emit_each};
+pub use emit::{NodeEmitError, YamlLayout, emit, emit_documents, emit_each};
 pub use encode::{encode, encoded_node};
-pub use node::{Node, Style, YamlNodeKind};
-pub use notes::{Note, Notes};
+pub use node::{YamlNode, YamlNodeKind, YamlNodeStyle};
+pub use node_notes::{NodeNoteKind, NodeNotes};
 pub use round_trip::is_stable;
-pub use scalar::{Scalar, scalar};
-pub use scalar_positions::{ScalarPlace, scalar_places};
+pub use scalar::{DecodedScalar, scalar};
+pub use scalar_positions::{ScalarPosition, scalar_places};

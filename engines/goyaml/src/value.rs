@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::gofmt;
+use crate::go_format;
 
-/// Index of a value in its [`Values`].
-pub(crate) type ValueId = usize;
+/// Index of a value in its [`GoDocumentValues`].
+pub(crate) type GoValueId = usize;
 
 /// A value of Go's `interface{}` as go-yaml fills it.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +21,8 @@ pub(crate) enum GoValue<'n> {
     Str(Cow<'n, str>),
     /// A string that is not UTF-8, which only `!!binary` can make.
     Bytes(Vec<u8>),
-    Sequence(Vec<ValueId>),
-    /// Index in [`Values::maps`].
+    Sequence(Vec<GoValueId>),
+    /// Index in [`GoDocumentValues::maps`].
     Map(usize),
 }
 
@@ -32,46 +32,46 @@ pub(crate) enum GoValue<'n> {
 /// Parity(go): printing sorts keys of different types by where the linker has put the types; this
 /// is the observed order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key<'n> {
+pub(crate) enum GoMapKey<'n> {
     Null,
     Str(Cow<'n, str>),
     Bytes(Vec<u8>),
     Uint(u64),
     Int(i64),
     /// The bits, and for NaN, which equals no other, the number of the value.
-    Float(u64, ValueId),
+    Float(u64, GoValueId),
     Bool(bool),
 }
 
 /// The values of one document, without nesting: collections name their members.
 #[derive(Debug, Default)]
-pub(crate) struct Values<'n> {
+pub(crate) struct GoDocumentValues<'n> {
     pub(crate) values: Vec<GoValue<'n>>,
-    pub(crate) maps: Vec<BTreeMap<Key<'n>, ValueId>>,
+    pub(crate) maps: Vec<BTreeMap<GoMapKey<'n>, GoValueId>>,
 }
 
 /// How long a value may be when an error shows it.
 const MAX_SHOWN: usize = 4096;
 
-impl<'n> Values<'n> {
-    pub(crate) fn push(&mut self, value: GoValue<'n>) -> ValueId {
+impl<'n> GoDocumentValues<'n> {
+    pub(crate) fn push(&mut self, value: GoValue<'n>) -> GoValueId {
         self.values.push(value);
         self.values.len() - 1
     }
 
     /// The value as a key, or `None` when Go cannot have it as one.
-    pub(crate) fn key(&self, id: ValueId) -> Option<Key<'n>> {
+    pub(crate) fn key(&self, id: GoValueId) -> Option<GoMapKey<'n>> {
         Some(match &self.values[id] {
-            GoValue::Null => Key::Null,
-            GoValue::Bool(bool) => Key::Bool(*bool),
-            GoValue::Int(int) => Key::Int(*int),
-            GoValue::Uint(uint) => Key::Uint(*uint),
+            GoValue::Null => GoMapKey::Null,
+            GoValue::Bool(bool) => GoMapKey::Bool(*bool),
+            GoValue::Int(int) => GoMapKey::Int(*int),
+            GoValue::Uint(uint) => GoMapKey::Uint(*uint),
             // Zero and minus zero are equal.
-            GoValue::Float(0.0) => Key::Float(0, 0),
-            GoValue::Float(float) if float.is_nan() => Key::Float(float.to_bits(), id),
-            GoValue::Float(float) => Key::Float(float.to_bits(), 0),
-            GoValue::Str(text) => Key::Str(text.clone()),
-            GoValue::Bytes(bytes) => Key::Bytes(bytes.clone()),
+            GoValue::Float(0.0) => GoMapKey::Float(0, 0),
+            GoValue::Float(float) if float.is_nan() => GoMapKey::Float(float.to_bits(), id),
+            GoValue::Float(float) => GoMapKey::Float(float.to_bits(), 0),
+            GoValue::Str(text) => GoMapKey::Str(text.clone()),
+            GoValue::Bytes(bytes) => GoMapKey::Bytes(bytes.clone()),
             GoValue::Sequence(_) | GoValue::Map(_) => return None,
         })
     }
@@ -79,11 +79,11 @@ impl<'n> Values<'n> {
     /// The value as Go's `%#v` prints it.
     ///
     /// Differs(go-yaml v2): Go prints all of it; here it is cut where it becomes very long.
-    pub(crate) fn show(&self, id: ValueId) -> String {
+    pub(crate) fn show(&self, id: GoValueId) -> String {
         enum ValueTextPart<'v, 'n> {
             Text(&'static str),
-            Key(&'v Key<'n>),
-            Value(ValueId),
+            Key(&'v GoMapKey<'n>),
+            Value(GoValueId),
         }
         if self.values[id] == GoValue::Null {
             return "<nil>".to_owned();
@@ -103,9 +103,9 @@ impl<'n> Values<'n> {
                     GoValue::Bool(bool) => _ = write!(shown, "{bool}"),
                     GoValue::Int(int) => _ = write!(shown, "{int}"),
                     GoValue::Uint(uint) => _ = write!(shown, "{uint:#x}"),
-                    GoValue::Float(float) => shown.push_str(&gofmt::float64(*float)),
-                    GoValue::Str(text) => gofmt::quote(text.as_bytes(), &mut shown),
-                    GoValue::Bytes(bytes) => gofmt::quote(bytes, &mut shown),
+                    GoValue::Float(float) => shown.push_str(&go_format::float64(*float)),
+                    GoValue::Str(text) => go_format::quote(text.as_bytes(), &mut shown),
+                    GoValue::Bytes(bytes) => go_format::quote(bytes, &mut shown),
                     GoValue::Sequence(items) => {
                         shown.push_str("[]interface {}{");
                         todo.push(ValueTextPart::Text("}"));
@@ -131,26 +131,26 @@ impl<'n> Values<'n> {
     }
 }
 
-impl Key<'_> {
+impl GoMapKey<'_> {
     /// The key as Go's `%#v` prints it.
     pub(crate) fn show(&self) -> String {
         let mut shown = String::new();
         match self {
-            Key::Null => shown.push_str("<nil>"),
+            GoMapKey::Null => shown.push_str("<nil>"),
             _ => show_key(self, &mut shown),
         }
         shown
     }
 }
 
-fn show_key(key: &Key<'_>, shown: &mut String) {
+fn show_key(key: &GoMapKey<'_>, shown: &mut String) {
     match key {
-        Key::Null => shown.push_str("interface {}(nil)"),
-        Key::Bool(bool) => _ = write!(shown, "{bool}"),
-        Key::Int(int) => _ = write!(shown, "{int}"),
-        Key::Uint(uint) => _ = write!(shown, "{uint:#x}"),
-        Key::Float(bits, _) => shown.push_str(&gofmt::float64(f64::from_bits(*bits))),
-        Key::Str(text) => gofmt::quote(text.as_bytes(), shown),
-        Key::Bytes(bytes) => gofmt::quote(bytes, shown),
+        GoMapKey::Null => shown.push_str("interface {}(nil)"),
+        GoMapKey::Bool(bool) => _ = write!(shown, "{bool}"),
+        GoMapKey::Int(int) => _ = write!(shown, "{int}"),
+        GoMapKey::Uint(uint) => _ = write!(shown, "{uint:#x}"),
+        GoMapKey::Float(bits, _) => shown.push_str(&go_format::float64(f64::from_bits(*bits))),
+        GoMapKey::Str(text) => go_format::quote(text.as_bytes(), shown),
+        GoMapKey::Bytes(bytes) => go_format::quote(bytes, shown),
     }
 }

@@ -5,18 +5,19 @@
 
 use goyaml::YamlLimits;
 use goyaml::v3::{
-    Documents, Layout, Node, Note, Style, YamlNodeKind, emit, emit_documents, parse, to_json,
+    NodeDocuments, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle, emit,
+    emit_documents, parse, to_json,
 };
 use proptest::prelude::*;
 
-const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
+const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: true };
 
 fn error(input: &str) -> String {
     parse(input.as_bytes(), &YamlLimits::default()).unwrap_err().to_string()
 }
 
 /// The map of the only document.
-fn map(input: &str) -> Node {
+fn map(input: &str) -> YamlNode {
     parse(input.as_bytes(), &YamlLimits::default()).unwrap()[0].content[0].clone()
 }
 
@@ -71,10 +72,10 @@ proptest! {
     #[test]
     fn what_is_read_can_be_written_and_converted(pieces in prop::collection::vec(piece(), 0..40)) {
         let input = pieces.concat();
-        for document in Documents::new(input.as_bytes(), &YamlLimits::default()).unwrap() {
+        for document in NodeDocuments::new(input.as_bytes(), &YamlLimits::default()).unwrap() {
             let Ok(document) = document else { break };
             prop_assert!(emit(&document, &LAYOUT).is_ok());
-            prop_assert!(emit(&document, &Layout::default()).is_ok());
+            prop_assert!(emit(&document, &YamlLayout::default()).is_ok());
             drop(to_json(&document, &YamlLimits::default()));
         }
     }
@@ -84,11 +85,11 @@ proptest! {
     fn a_string_reads_back_in_every_style(
         text in "[a-zé😀 \\\\\"'\n:#,-]{0,40}",
         style in prop::sample::select(vec![
-            Style::default(), Style::SINGLE_QUOTED, Style::DOUBLE_QUOTED, Style::LITERAL,
+            YamlNodeStyle::default(), YamlNodeStyle::SINGLE_QUOTED, YamlNodeStyle::DOUBLE_QUOTED, YamlNodeStyle::LITERAL,
         ]),
     ) {
-        let node = Node { style, ..Node::string(text.as_str()) };
-        let text_of = emit(&Node::mapping([(Node::string("k"), node)]), &LAYOUT).unwrap();
+        let node = YamlNode { style, ..YamlNode::string(text.as_str()) };
+        let text_of = emit(&YamlNode::mapping([(YamlNode::string("k"), node)]), &LAYOUT).unwrap();
         let read = map(&text_of);
         prop_assert_eq!(&read.get("k").unwrap().value, &text);
     }
@@ -98,24 +99,25 @@ proptest! {
 fn comments_go_to_what_they_stand_above_behind_and_below() {
     let map = map("# head\na: 1 # line\n# foot\n\nb: # key\n  - # item\n    c: d\n");
     let [a, one, b, list] = &map.content[..] else { panic!("two entries") };
-    assert_eq!(a.notes.get(Note::Head), "# head");
-    assert_eq!(one.notes.get(Note::Line), "# line");
-    assert_eq!(a.notes.get(Note::Foot), "# foot");
-    assert_eq!(b.notes.get(Note::Line), "# key");
-    assert_eq!(list.content[0].content[0].notes.get(Note::Head), "# item");
+    assert_eq!(a.notes.get(NodeNoteKind::Head), "# head");
+    assert_eq!(one.notes.get(NodeNoteKind::Line), "# line");
+    assert_eq!(a.notes.get(NodeNoteKind::Foot), "# foot");
+    assert_eq!(b.notes.get(NodeNoteKind::Line), "# key");
+    assert_eq!(list.content[0].content[0].notes.get(NodeNoteKind::Head), "# item");
 }
 
 #[test]
 fn a_document_has_the_comment_above_an_empty_line() {
     let documents = parse(b"# licence\n\n# head\na: 1\n\n# end\n", &YamlLimits::default()).unwrap();
-    assert_eq!(documents[0].notes.get(Note::Head), "# licence");
-    assert_eq!(documents[0].content[0].content[0].notes.get(Note::Head), "# head");
-    assert_eq!(documents[0].notes.get(Note::Foot), "# end");
+    assert_eq!(documents[0].notes.get(NodeNoteKind::Head), "# licence");
+    assert_eq!(documents[0].content[0].content[0].notes.get(NodeNoteKind::Head), "# head");
+    assert_eq!(documents[0].notes.get(NodeNoteKind::Foot), "# end");
 }
 
 #[test]
 fn documents_before_an_error_are_given() {
-    let mut documents = Documents::new(b"a: 1\n---\n]\n---\nb\n", &YamlLimits::default()).unwrap();
+    let mut documents =
+        NodeDocuments::new(b"a: 1\n---\n]\n---\nb\n", &YamlLimits::default()).unwrap();
     assert_eq!(documents.next().unwrap().unwrap().kind, YamlNodeKind::Document);
     let error = documents.next().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "yaml: line 2: did not find expected node content");

@@ -142,7 +142,7 @@ pub enum KubeVersionError {
 }
 
 fn quoted(text: &str) -> String {
-    let quoted = golang::strconv::quote(text.as_bytes(), golang::strconv::Quoting::Printable);
+    let quoted = golang::strconv::quote(text.as_bytes(), golang::strconv::QuotingStyle::Printable);
     String::from_utf8_lossy(&quoted).into_owned()
 }
 

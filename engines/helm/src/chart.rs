@@ -20,49 +20,49 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::semver::{Constraint, Version};
-use golang::value::Map;
+use golang::semver::{SemverVersion, VersionConstraint};
+use golang::value::GoMap;
 
-pub use archive::{ArchiveError, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED};
-pub use crds::{Crd, crds};
-pub use decode::{DecodeError, ValuesError, values as read_values};
-pub(crate) use decode::{Draft, METADATA, documents, shape_of};
+pub use archive::{ChartArchiveError, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED};
+pub use crds::{ChartCrdFile, crds};
+pub use decode::{ChartDecodeError, ValuesFileError, values as read_values};
+pub(crate) use decode::{ChartMetadataDraft, METADATA, documents, shape_of};
 pub use files::ChartFiles;
-pub use load::{ChartLoadResult, LoadError};
+pub use load::{ChartLoadError, ChartLoadResult};
 pub(crate) use name::{base, extension, quoted};
-pub use validate::{ChartValidationError, Invalid};
+pub use validate::{ChartValidationError, InvalidChartMetadata};
 
 /// A chart with the charts in it. A clone shares the strings of its files.
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
     /// Its `Chart.yaml`.
-    pub metadata: Metadata,
+    pub metadata: ChartMetadata,
     /// Its `Chart.lock`.
-    pub lock: Option<Lock>,
+    pub lock: Option<ChartLock>,
     /// Its `values.yaml`. Never changed through this chart, so it may be shared.
-    pub values: Map,
+    pub values: GoMap,
     /// Its `values.schema.json`.
     pub schema: Option<Arc<[u8]>>,
     /// The files below `templates/`, in the order of the chart.
-    pub templates: Vec<File>,
+    pub templates: Vec<ChartFile>,
     /// All other files: those of `.Files`, `crds/` among them.
-    pub files: Vec<File>,
+    pub files: Vec<ChartFile>,
     /// The charts that are there, listed or not.
     pub charts: Vec<Self>,
 }
 
 /// A file of a chart.
 #[derive(Debug, Clone, Default)]
-pub struct File {
+pub struct ChartFile {
     /// Its path in the chart, with slashes.
     pub name: String,
     /// Its bytes.
     pub data: Arc<[u8]>,
 }
 
-/// The fields of `Chart.yaml` (`helm 4.2 pkg/chart/v2 Metadata`).
+/// The fields of `Chart.yaml` (`helm 4.2 pkg/chart/v2 ChartMetadata`).
 #[derive(Debug, Clone, Default)]
-pub struct Metadata {
+pub struct ChartMetadata {
     /// Its name, which a parent's alias replaces.
     pub name: String,
     /// A page about the project.
@@ -76,7 +76,7 @@ pub struct Metadata {
     /// Words to find it by.
     pub keywords: Vec<String>,
     /// Its maintainers.
-    pub maintainers: Vec<Maintainer>,
+    pub maintainers: Vec<ChartMaintainer>,
     /// Address of a picture.
     pub icon: String,
     /// `v1` or `v2`.
@@ -94,14 +94,14 @@ pub struct Metadata {
     /// The versions of Kubernetes that it is for: a range.
     pub kube_version: String,
     /// What it lists as dependencies; an empty list and none at all are not the same to Helm.
-    pub dependencies: Option<Vec<Dependency>>,
+    pub dependencies: Option<Vec<ChartDependency>>,
     /// `application`, `library` or empty.
     pub kind: String,
 }
 
 /// A maintainer of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Maintainer {
+pub struct ChartMaintainer {
     /// A name.
     pub name: String,
     /// A mail address.
@@ -112,18 +112,18 @@ pub struct Maintainer {
 
 /// The fields of `Chart.lock`: the dependencies that were chosen.
 #[derive(Debug, Clone)]
-pub struct Lock {
+pub struct ChartLock {
     /// When, as it is written there.
     pub generated: String,
     /// Of what was listed and what was chosen.
     pub digest: String,
     /// What was chosen.
-    pub dependencies: Vec<Dependency>,
+    pub dependencies: Vec<ChartDependency>,
 }
 
 /// A dependency as `Chart.yaml` lists it.
 #[derive(Debug, Clone, Default)]
-pub struct Dependency {
+pub struct ChartDependency {
     /// The chart's name; once dependencies were processed, the alias if there is one.
     pub name: String,
     /// A range of versions.
@@ -142,12 +142,12 @@ pub struct Dependency {
     pub enabled: bool,
 }
 
-impl Dependency {
+impl ChartDependency {
     /// Whether a chart meets the dependency, by name and version.
     pub fn is_met_by(&self, chart: &Chart) -> bool {
         let in_range = || {
-            let constraint = Constraint::parse(&self.version).ok()?;
-            let version = Version::parse(&chart.metadata.version).ok()?;
+            let constraint = VersionConstraint::parse(&self.version).ok()?;
+            let version = SemverVersion::parse(&chart.metadata.version).ok()?;
             Some(constraint.matches(&version))
         };
         self.name == chart.metadata.name && in_range() == Some(true)

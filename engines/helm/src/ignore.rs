@@ -5,7 +5,7 @@
 
 mod glob;
 
-use glob::Glob;
+use glob::HelmIgnoreGlob;
 
 /// The longest line that Helm reads, in bytes.
 const MAX_LINE: usize = 65_535;
@@ -27,19 +27,19 @@ pub enum Error {
 
 /// Rules of a `.helmignore`.
 #[derive(Debug, Clone, Default)]
-pub struct Rules(Vec<Rule>);
+pub struct HelmIgnoreRules(Vec<HelmIgnoreRule>);
 
 #[derive(Debug, Clone)]
-struct Rule {
+struct HelmIgnoreRule {
     is_negated: bool,
     folders_only: bool,
     /// Whether the last part of a path is compared alone.
     name_only: bool,
     /// Parity(helm): a pattern that is valid only with its final slash matches nothing.
-    glob: Option<Glob>,
+    glob: Option<HelmIgnoreGlob>,
 }
 
-impl Rules {
+impl HelmIgnoreRules {
     /// Reads the text of a `.helmignore`, and adds Helm's own rule: what begins with a dot in `templates` is ignored.
     ///
     /// # Errors
@@ -50,9 +50,9 @@ impl Rules {
             if line.len() > MAX_LINE {
                 return Err(Error::LongLine);
             }
-            rules.extend(Rule::parse(line.trim())?);
+            rules.extend(HelmIgnoreRule::parse(line.trim())?);
         }
-        rules.extend(Rule::parse("templates/.?*")?);
+        rules.extend(HelmIgnoreRule::parse("templates/.?*")?);
         Ok(Self(rules))
     }
 
@@ -73,7 +73,7 @@ impl Rules {
     }
 }
 
-impl Rule {
+impl HelmIgnoreRule {
     fn parse(text: &str) -> Result<Option<Self>, Error> {
         if text.is_empty() || text.starts_with('#') {
             return Ok(None);
@@ -81,12 +81,12 @@ impl Rule {
         if text.contains("**") {
             return Err(Error::DoubleStar);
         }
-        Glob::parse(text).ok_or(Error::Syntax)?;
+        HelmIgnoreGlob::parse(text).ok_or(Error::Syntax)?;
         let (pattern, is_negated) = stripped(text.strip_prefix('!'), text);
         let (pattern, folders_only) = stripped(pattern.strip_suffix('/'), pattern);
         let (pattern, is_anchored) = stripped(pattern.strip_prefix('/'), pattern);
         let name_only = !is_anchored && !pattern.contains('/');
-        Ok(Some(Self { is_negated, folders_only, name_only, glob: Glob::parse(pattern) }))
+        Ok(Some(Self { is_negated, folders_only, name_only, glob: HelmIgnoreGlob::parse(pattern) }))
     }
 
     fn matches(&self, path: &str) -> bool {
@@ -105,18 +105,18 @@ fn stripped<'t>(without: Option<&'t str>, text: &'t str) -> (&'t str, bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Rules};
+    use super::{Error, HelmIgnoreRules};
 
     #[test]
     fn a_rule_with_a_bang_ignores_what_it_does_not_match() {
-        let rules = Rules::parse("!*.yaml\n").unwrap();
+        let rules = HelmIgnoreRules::parse("!*.yaml\n").unwrap();
         assert!(!rules.is_ignored("Chart.yaml", false));
         assert!(rules.is_ignored("README.md", false));
     }
 
     #[test]
     fn dotfiles_of_templates_are_always_ignored() {
-        let rules = Rules::parse("").unwrap();
+        let rules = HelmIgnoreRules::parse("").unwrap();
         assert!(rules.is_ignored("templates/.swp", false));
         assert!(!rules.is_ignored("templates/.", false));
         assert!(!rules.is_ignored(".swp", false));
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_refused() {
-        assert!(Rules::parse(&"a".repeat(65_535)).is_ok());
-        assert_eq!(Rules::parse(&"a".repeat(65_536)).unwrap_err(), Error::LongLine);
+        assert!(HelmIgnoreRules::parse(&"a".repeat(65_535)).is_ok());
+        assert_eq!(HelmIgnoreRules::parse(&"a".repeat(65_536)).unwrap_err(), Error::LongLine);
     }
 }

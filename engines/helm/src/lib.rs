@@ -4,8 +4,8 @@
 //! set may be bytes, tables are shared where Go shares them, and templates see all of that.
 //! Where an answer is a document (values of a release, what is hashed), it is `serde_json::Value`.
 //!
-//! The output of a render depends only on a chart, values, a release and the environment ([`Env`]). Errors and warnings
-//! quote values, which may be secrets: show them only to users who may see the values.
+//! The output of a render depends only on a chart, values, a release and the environment ([`RenderEnvironment`]).
+//! Errors and warnings quote values, which may be secrets: show them only to users who may see the values.
 //!
 //! Here: `--set` ([`strvals`]), charts ([`chart`]), values of charts and their dependencies ([`values`]), schemas ([`schema`]), templates
 //! ([`render`]), rendered manifests ([`manifests`]), all of it one after the other ([`release`]), `.helmignore`
@@ -15,17 +15,17 @@
 
 pub mod capabilities;
 pub mod chart;
-pub mod env;
 pub mod ignore;
 pub mod lint;
 pub mod manifests;
-mod parallel;
+mod parallel_work;
 pub mod releasename;
 pub mod render;
+pub mod render_environment;
 pub mod schema;
 pub mod strvals;
 pub mod template;
 pub mod values;
 pub mod warning;
 
-pub use env::Env;
+pub use render_environment::RenderEnvironment;

@@ -14,21 +14,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use golang::GoRuntimeValue;
-use golang::value::Map;
+use golang::value::GoMap;
 use gotemplate::{TemplateBudget, TemplateLimits};
 
 use crate::chart::load::{self, ChartLoadResult};
-use crate::chart::{Chart, DecodeError, File, LoadError, crds, shape_of};
-use crate::env::Env;
-use crate::render::{Mode, Release, RenderInput, Templates};
+use crate::chart::{Chart, ChartDecodeError, ChartFile, ChartLoadError, crds, shape_of};
+use crate::render::{ChartTemplates, ReleaseToRender, RenderInput, RenderMode};
+use crate::render_environment::RenderEnvironment;
 use crate::schema;
 use crate::template::Error;
 use crate::values::{coalesce_until, empty, process_dependencies_until};
-use crate::warning::Warning;
+use crate::warning::HelmWarning;
 
 /// How much a message matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub enum LintSeverity {
     /// What could be better.
     Info,
     /// What others do otherwise, but works.
@@ -39,9 +39,9 @@ pub enum Severity {
 
 /// A message about a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct LintMessage {
     /// How much it matters.
-    pub severity: Severity,
+    pub severity: LintSeverity,
     /// The file or directory, in the chart.
     pub path: String,
     /// The message, which may quote values.
@@ -49,12 +49,12 @@ pub struct Message {
 }
 
 /// As Helm prints it.
-impl fmt::Display for Message {
+impl fmt::Display for LintMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = match self.severity {
-            Severity::Info => "INFO",
-            Severity::Warning => "WARNING",
-            Severity::Error => "ERROR",
+            LintSeverity::Info => "INFO",
+            LintSeverity::Warning => "WARNING",
+            LintSeverity::Error => "ERROR",
         };
         write!(f, "[{severity}] {}: {}", self.path, self.text)
     }
@@ -66,9 +66,9 @@ pub struct LintSubject<'s> {
     /// Its directory, as an absolute path: it only appears in messages.
     pub place: &'s str,
     /// All files of the directory, as for [`load::folder`].
-    pub files: Vec<File>,
+    pub files: Vec<ChartFile>,
     /// The values of the user.
-    pub values: &'s Map,
+    pub values: &'s GoMap,
     /// The namespace of the release.
     pub namespace: &'s str,
     /// Whether values are not validated against the chart's schema.
@@ -78,7 +78,7 @@ pub struct LintSubject<'s> {
 /// Why a directory is not linted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unable to check Chart.yaml file in chart: stat {0}/Chart.yaml: no such file or directory")]
-pub struct NoChart(String);
+pub struct NotAChartError(String);
 
 /// Lints a chart: what `helm lint` prints, in its order. What Helm would log meanwhile is added to `warnings`.
 ///
@@ -92,10 +92,11 @@ pub struct NoChart(String);
 /// The thread has a stack of [`crate::render::REQUIRED_STACK_BYTES`].
 pub fn lint(
     subject: &LintSubject<'_>,
-    env: &Env,
-    warnings: &mut Vec<Warning>,
-) -> Result<Vec<Message>, NoChart> {
-    let described = subject.file("Chart.yaml").ok_or_else(|| NoChart(subject.place.to_owned()))?;
+    env: &RenderEnvironment,
+    warnings: &mut Vec<HelmWarning>,
+) -> Result<Vec<LintMessage>, NotAChartError> {
+    let described =
+        subject.file("Chart.yaml").ok_or_else(|| NotAChartError(subject.place.to_owned()))?;
     let mut found = LintMessages::default();
     metadata::check(&described.data, &mut found);
     // Parity(helm 4): the version of the API was checked above, and is not here.
@@ -110,43 +111,43 @@ pub fn lint(
 }
 
 /// The first document of a values file.
-fn one_table(yaml: &[u8]) -> Result<Map, DecodeError> {
+fn one_table(yaml: &[u8]) -> Result<GoMap, ChartDecodeError> {
     match sprig::read_yaml(yaml)? {
         GoRuntimeValue::Map(table) => Ok(table),
         GoRuntimeValue::Nil => Ok(empty()),
         other => {
             let place = "value of type map[string]interface {}".to_owned();
-            Err(DecodeError::Shape { found: shape_of(&other), place })
+            Err(ChartDecodeError::Shape { found: shape_of(&other), place })
         }
     }
 }
 
 /// The messages so far.
 #[derive(Debug, Default)]
-struct LintMessages(Vec<Message>);
+struct LintMessages(Vec<LintMessage>);
 
 impl LintMessages {
-    fn say(&mut self, severity: Severity, path: &str, text: impl Into<String>) {
-        self.0.push(Message { severity, path: path.to_owned(), text: text.into() });
+    fn say(&mut self, severity: LintSeverity, path: &str, text: impl Into<String>) {
+        self.0.push(LintMessage { severity, path: path.to_owned(), text: text.into() });
     }
 
     fn error(&mut self, path: &str, text: impl Into<String>) {
-        self.say(Severity::Error, path, text);
+        self.say(LintSeverity::Error, path, text);
     }
 
     fn warn(&mut self, path: &str, text: impl Into<String>) {
-        self.say(Severity::Warning, path, text);
+        self.say(LintSeverity::Warning, path, text);
     }
 }
 
 /// A chart with its dependencies, and what its templates give.
-type Output = (Chart, BTreeMap<String, Vec<u8>>);
+type LintRenderOutput = (Chart, BTreeMap<String, Vec<u8>>);
 
 /// A chart, or why it cannot be loaded.
-type Load = Result<Chart, LoadError>;
+type LintChartLoad = Result<Chart, ChartLoadError>;
 
 impl LintSubject<'_> {
-    fn file(&self, name: &str) -> Option<&File> {
+    fn file(&self, name: &str) -> Option<&ChartFile> {
         self.files.iter().find(|file| file.name == name)
     }
 
@@ -158,14 +159,14 @@ impl LintSubject<'_> {
 
     fn check_values(
         &self,
-        env: &Env,
+        env: &RenderEnvironment,
         budget: &mut TemplateBudget,
-        warnings: &mut Vec<Warning>,
+        warnings: &mut Vec<HelmWarning>,
         found: &mut LintMessages,
     ) {
         const FILE: &str = "values.yaml";
         let Some(file) = self.file(FILE) else {
-            return found.say(Severity::Info, FILE, "file does not exist");
+            return found.say(LintSeverity::Info, FILE, "file does not exist");
         };
         let values = match one_table(&file.data) {
             Ok(values) => values,
@@ -184,10 +185,10 @@ impl LintSubject<'_> {
 
     fn check_templates(
         &self,
-        loaded: &Load,
-        env: &Env,
+        loaded: &LintChartLoad,
+        env: &RenderEnvironment,
         budget: &mut TemplateBudget,
-        warnings: &mut Vec<Warning>,
+        warnings: &mut Vec<HelmWarning>,
         found: &mut LintMessages,
     ) {
         const PATH: &str = "templates/";
@@ -213,10 +214,10 @@ impl LintSubject<'_> {
     fn rendered(
         &self,
         mut chart: Chart,
-        env: &Env,
+        env: &RenderEnvironment,
         budget: &mut TemplateBudget,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<Option<Output>, Error> {
+        warnings: &mut Vec<HelmWarning>,
+    ) -> Result<Option<LintRenderOutput>, Error> {
         let Ok(said) = process_dependencies_until(&mut chart, self.values, env.stop.clone()) else {
             return Ok(None);
         };
@@ -229,20 +230,20 @@ impl LintSubject<'_> {
             let checked = schema::validate_within(&chart, &all.values, budget.meter(), warnings);
             checked.map_err(Error::Schema)?;
         }
-        let release = Release {
+        let release = ReleaseToRender {
             name: "test-release".to_owned(),
             namespace: self.namespace.to_owned(),
             revision: 0,
             is_upgrade: false,
         };
-        let mode = Mode { lint: true, ..Mode::default() };
-        let templates = Templates::parse(&chart)?;
+        let mode = RenderMode { lint: true, ..RenderMode::default() };
+        let templates = ChartTemplates::parse(&chart)?;
         let input = RenderInput { chart: &chart, values: &all.values, release: &release };
         let files = templates.render_within(input, env, mode, budget, warnings)?;
         Ok(Some((chart, files)))
     }
 
-    fn check_dependencies(&self, loaded: &Load, found: &mut LintMessages) {
+    fn check_dependencies(&self, loaded: &LintChartLoad, found: &mut LintMessages) {
         let chart = match loaded {
             Ok(chart) => chart,
             Err(error) => return found.error("", format!("unable to load chart\n\t{error}")),
@@ -283,7 +284,7 @@ impl LintSubject<'_> {
         }
     }
 
-    fn check_crds(&self, loaded: &Load, found: &mut LintMessages) {
+    fn check_crds(&self, loaded: &LintChartLoad, found: &mut LintMessages) {
         const PATH: &str = "crds/";
         if self.file("crds").is_some() {
             return found.error(PATH, "not a directory");

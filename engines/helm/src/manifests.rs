@@ -1,33 +1,33 @@
 //! Rendered strings become manifests and hooks, in the order in which Helm creates or deletes them.
 //!
-//! Here: what is offered, and recognising hooks. Elsewhere: what Helm reads of a manifest (`manifests/head.rs`), the
-//! order of kinds (`manifests/order.rs`), manifests as objects (`objects`).
+//! Here: what is offered, and recognising hooks. Elsewhere: what Helm reads of a manifest
+//! (`manifests/manifest_head.rs`), the order of kinds (`manifests/order.rs`), manifests as objects (`objects`).
 
-mod head;
+mod manifest_head;
 mod order;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::parallel;
-pub use head::{Head, HeadError};
-pub use order::Order;
+use crate::parallel_work;
+pub use manifest_head::{ManifestHead, ManifestHeadError};
+pub use order::ManifestOrder;
 
 /// A manifest that belongs to the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Manifest {
+pub struct ReleaseManifest {
     /// The file that it was rendered from.
     pub path: String,
     /// Its text.
     pub content: String,
     /// What Helm read of it.
-    pub head: Head,
+    pub head: ManifestHead,
 }
 
 /// A manifest that is applied at a moment of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hook {
+pub struct ReleaseHook {
     /// The object's name.
     pub name: String,
     /// The object's kind.
@@ -98,9 +98,9 @@ impl HookEvent {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SortedManifests {
     /// Hooks by kind; those of one kind as they were found. The caller that runs them sorts by weight.
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<ReleaseHook>,
     /// Manifests by kind; those of one kind as they were found.
-    pub manifests: Vec<Manifest>,
+    pub manifests: Vec<ReleaseManifest>,
     /// The `helm.sh/hook` annotations with an event that Helm does not know: such objects are dropped.
     pub unknown_hooks: Vec<String>,
 }
@@ -112,7 +112,7 @@ pub struct Error {
     /// The file that it was rendered from.
     pub path: String,
     /// What is wrong with it.
-    pub problem: HeadError,
+    pub problem: ManifestHeadError,
     /// What was read before it, as it was found.
     pub before: Box<SortedManifests>,
 }
@@ -162,7 +162,7 @@ pub(crate) fn is_partial(path: &str) -> bool {
 /// At the first manifest that cannot be read, in the order of paths; the error has what was read before, unordered.
 pub fn sort<T: AsRef<[u8]>>(
     files: &BTreeMap<String, T>,
-    order: Order,
+    order: ManifestOrder,
 ) -> Result<SortedManifests, Error> {
     let mut sorted = SortedManifests::default();
     let strings = files.iter().filter(|(path, _)| !is_partial(path));
@@ -170,13 +170,13 @@ pub fn sort<T: AsRef<[u8]>>(
         .flat_map(|(path, text)| split(text.as_ref()).into_iter().map(move |it| (path, it)))
         .collect();
     let bytes = documents.iter().map(|(_, document)| document.len()).sum();
-    let read = parallel::map(&documents, bytes, |(_, document)| {
+    let read = parallel_work::map(&documents, bytes, |(_, document)| {
         // YAML is UTF-8, as far as it was read.
         let text = || match std::str::from_utf8(document) {
             Ok(text) => text.to_owned(),
             Err(_) => String::from_utf8_lossy(document).into_owned(),
         };
-        Head::parse(document).map(|head| (text(), head))
+        ManifestHead::parse(document).map(|head| (text(), head))
     });
     for ((path, _), read) in documents.into_iter().zip(read) {
         match read {
@@ -192,10 +192,10 @@ pub fn sort<T: AsRef<[u8]>>(
 }
 
 impl SortedManifests {
-    fn take(&mut self, path: &str, content: String, head: Head) {
+    fn take(&mut self, path: &str, content: String, head: ManifestHead) {
         let path = path.to_owned();
         let Some(hook) = head.annotation("helm.sh/hook") else {
-            self.manifests.push(Manifest { path, content, head });
+            self.manifests.push(ReleaseManifest { path, content, head });
             return;
         };
         let events = hook.split(',').map(|word| HookEvent::parse(&word.trim().to_lowercase()));
@@ -208,7 +208,7 @@ impl SortedManifests {
             words.map(|word| word.trim().to_lowercase()).collect()
         };
         let weight = head.annotation("helm.sh/hook-weight").unwrap_or_default();
-        self.hooks.push(Hook {
+        self.hooks.push(ReleaseHook {
             events,
             weight: weight.parse().unwrap_or_default(),
             delete_policies: words("helm.sh/hook-delete-policy"),

@@ -22,7 +22,7 @@ pub fn shorten(name: &str) -> String {
 
 /// Why a text is not a name of a release. The messages are Helm's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidReleaseName {
     /// The name is empty.
     #[error("no name provided")]
     Missing,
@@ -37,9 +37,9 @@ pub enum Invalid {
 ///
 /// # Errors
 /// Why not.
-pub fn check(name: &str) -> Result<(), Invalid> {
+pub fn check(name: &str) -> Result<(), InvalidReleaseName> {
     if name.is_empty() {
-        return Err(Invalid::Missing);
+        return Err(InvalidReleaseName::Missing);
     }
     let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
@@ -49,20 +49,20 @@ pub fn check(name: &str) -> Result<(), Invalid> {
             && bytes.iter().all(|byte| is_small(*byte) || *byte == b'-')
     };
     if name.len() > MAX_NAME || !name.split('.').all(is_label) {
-        return Err(Invalid::Form);
+        return Err(InvalidReleaseName::Form);
     }
     Ok(())
 }
 
 /// A name as messages show it.
 pub(crate) fn quoted(name: &str) -> String {
-    let quoted = golang::strconv::quote(name.as_bytes(), golang::strconv::Quoting::Printable);
+    let quoted = golang::strconv::quote(name.as_bytes(), golang::strconv::QuotingStyle::Printable);
     String::from_utf8_lossy(&quoted).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Invalid, check, shorten};
+    use super::{InvalidReleaseName, check, shorten};
 
     #[test]
     fn a_name_is_made_of_labels() {
@@ -70,9 +70,9 @@ mod tests {
             assert_eq!(check(name), Ok(()), "{name}");
         }
         for name in ["A", "-a", "a-", "a..b", ".a", "a_b", "a b", &"a".repeat(54)] {
-            assert_eq!(check(name), Err(Invalid::Form), "{name}");
+            assert_eq!(check(name), Err(InvalidReleaseName::Form), "{name}");
         }
-        assert_eq!(check(""), Err(Invalid::Missing));
+        assert_eq!(check(""), Err(InvalidReleaseName::Missing));
     }
 
     #[test]

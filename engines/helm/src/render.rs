@@ -1,21 +1,22 @@
 //! Templates of a chart and of the charts in it become strings.
 //!
-//! A chart's templates are parsed once ([`Templates::parse`]) and rendered any number of times, from any thread, each
-//! time with values, a release and an environment ([`Env`]) of its own.
+//! A chart's templates are parsed once ([`ChartTemplates::parse`]) and rendered any number of times, from any thread,
+//! each time with values, a release and an environment ([`RenderEnvironment`]) of its own.
 //! Running needs a thread with a stack of [`REQUIRED_STACK_BYTES`].
 //!
 //! Here: what is offered, and the order of files. Elsewhere: what templates see (`render/scope.rs`), the functions that
-//! need the chart (`render/functions.rs`), errors in Helm's words (`render/message.rs`), manifests (`crate::manifests`).
+//! need the chart (`render/functions.rs`), errors in Helm's words (`render/template_error.rs`), manifests
+//! (`crate::manifests`).
 
 mod capabilities;
 mod error_trace;
 mod functions;
-mod host;
-mod message;
 mod metadata;
+mod named_map;
 mod parallel_files;
+mod render_host;
 mod scope;
-mod table;
+mod template_error;
 #[cfg(test)]
 mod tests;
 
@@ -26,21 +27,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use golang::GoRuntimeValue;
-use golang::value::Map;
-use gotemplate::{FunctionError, MissingKey, ParseError, Set, TemplateBudget, TemplateLimits};
+use golang::value::GoMap;
+use gotemplate::{
+    MissingKeyPolicy, TemplateBudget, TemplateFunctionError, TemplateLimits, TemplateParseError,
+    TemplateSet,
+};
 
 use crate::chart::Chart;
-use crate::env::Env;
-use crate::parallel;
-use crate::warning::Warning;
+use crate::parallel_work;
+use crate::render_environment::RenderEnvironment;
+use crate::warning::HelmWarning;
 pub use error_trace::TemplateTrailStep;
 pub use functions::functions;
 pub use gotemplate::REQUIRED_STACK_BYTES;
-use host::Host;
+use render_host::RenderHost;
 
 /// The release that is rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release {
+pub struct ReleaseToRender {
     /// Its name.
     pub name: String,
     /// Its namespace.
@@ -57,13 +61,13 @@ pub(crate) struct RenderInput<'r> {
     /// Its dependencies were processed.
     pub(crate) chart: &'r Chart,
     /// Those of [`crate::values::coalesce`].
-    pub(crate) values: &'r Map,
-    pub(crate) release: &'r Release,
+    pub(crate) values: &'r GoMap,
+    pub(crate) release: &'r ReleaseToRender,
 }
 
 /// How templates are run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Mode {
+pub struct RenderMode {
     /// A missing value is an error.
     pub strict: bool,
     /// `required` and `fail` only warn, and `lookup` finds nothing.
@@ -75,20 +79,20 @@ pub struct Mode {
 #[non_exhaustive]
 pub enum Error {
     /// A file is not a template.
-    #[error("{}", message::of_parse_error(.error))]
+    #[error("{}", template_error::of_parse_error(.error))]
     Parse {
         /// What is wrong with it.
-        error: ParseError,
+        error: TemplateParseError,
         /// Where.
         trail: Vec<TemplateTrailStep>,
     },
     /// A template failed.
-    #[error("{}", message::of_failure(.file, .failure))]
+    #[error("{}", template_error::of_failure(.file, .failure))]
     Exec {
         /// The file that was rendered.
         file: String,
         /// What went wrong.
-        failure: FunctionError,
+        failure: TemplateFunctionError,
         /// The templates that led to it, from the outermost.
         trail: Vec<TemplateTrailStep>,
     },
@@ -109,30 +113,30 @@ pub const MAX_CODE: usize = 4 << 20;
 
 /// The templates of a chart and of the charts in it, parsed. A clone is cheap.
 #[derive(Debug, Clone)]
-pub struct Templates {
-    set: Set,
+pub struct ChartTemplates {
+    set: TemplateSet,
     /// In the order in which they are parsed and run.
-    files: Arc<[File]>,
+    files: Arc<[ChartTemplateFile]>,
     /// A render has shown that files have to be rendered one after the other (`parallel_files`).
     is_ordered: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct File {
+struct ChartTemplateFile {
     name: String,
     text: Arc<[u8]>,
     /// The place of the chart it belongs to, in the order of [`scope::walk`].
     chart: usize,
 }
 
-impl File {
+impl ChartTemplateFile {
     /// Whether it has definitions only.
     fn is_partial(&self) -> bool {
         self.name.rsplit('/').next().is_some_and(|base| base.starts_with('_'))
     }
 }
 
-impl Templates {
+impl ChartTemplates {
     /// Parses the templates of a chart whose dependencies were processed.
     ///
     /// # Errors
@@ -148,7 +152,7 @@ impl Templates {
         }
         let mut set = functions::empty_set();
         let bytes = files.iter().map(|file| file.text.len()).sum();
-        let parsed = parallel::map(&files, bytes, |file| set.read(&file.name, &file.text));
+        let parsed = parallel_work::map(&files, bytes, |file| set.read(&file.name, &file.text));
         for (file, parsed) in files.iter().zip(parsed) {
             let parsed = parsed.map_err(|error| Error::Parse {
                 trail: error_trace::of_parse_error(&error, &file.text),
@@ -178,31 +182,31 @@ impl Templates {
     /// At the first template that fails, in the order in which Helm runs them.
     ///
     /// # Assumes
-    /// These are the templates of this chart ([`Templates::are_of`]).
+    /// These are the templates of this chart ([`ChartTemplates::are_of`]).
     pub fn render(
         &self,
         chart: &Chart,
-        values: &Map,
-        release: &Release,
-        env: &Env,
-        mode: Mode,
-        warnings: &mut Vec<Warning>,
+        values: &GoMap,
+        release: &ReleaseToRender,
+        env: &RenderEnvironment,
+        mode: RenderMode,
+        warnings: &mut Vec<HelmWarning>,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let mut budget = TemplateBudget::with_stop(TemplateLimits::default(), env.stop.clone());
         let input = RenderInput { chart, values, release };
         self.render_within(input, env, mode, &mut budget, warnings)
     }
 
-    /// [`Templates::render`] within the rest of a budget.
+    /// [`ChartTemplates::render`] within the rest of a budget.
     pub(crate) fn render_within(
         &self,
         input: RenderInput<'_>,
-        env: &Env,
-        mode: Mode,
+        env: &RenderEnvironment,
+        mode: RenderMode,
         budget: &mut TemplateBudget,
-        warnings: &mut Vec<Warning>,
+        warnings: &mut Vec<HelmWarning>,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-        let host = Host::new(env.clone(), mode);
+        let host = RenderHost::new(env.clone(), mode);
         let run = AssertUnwindSafe(|| self.run(input, &host, budget));
         let rendered = catch_unwind(run).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -213,7 +217,7 @@ impl Templates {
         rendered
     }
 
-    fn failed(&self, file: &File, failure: FunctionError) -> Error {
+    fn failed(&self, file: &ChartTemplateFile, failure: TemplateFunctionError) -> Error {
         let text = |name: &str| {
             let file = self.files.iter().find(|file| file.name == name)?;
             Some(Arc::clone(&file.text))
@@ -224,15 +228,17 @@ impl Templates {
     fn run(
         &self,
         input: RenderInput<'_>,
-        host: &Host,
+        host: &RenderHost,
         budget: &mut TemplateBudget,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-        let missing = if host.mode.strict { MissingKey::Error } else { MissingKey::Zero };
+        let missing =
+            if host.mode.strict { MissingKeyPolicy::Error } else { MissingKeyPolicy::Zero };
         let set = self.set.clone().with_missing_key(missing);
         let RenderInput { chart, values, release } = input;
         let scopes = scope::all(chart, values, release, &host.env.capabilities);
         let mut rendered = BTreeMap::new();
-        let files: Vec<&File> = self.files.iter().filter(|file| !file.is_partial()).collect();
+        let files: Vec<&ChartTemplateFile> =
+            self.files.iter().filter(|file| !file.is_partial()).collect();
         // The scopes of other charts in this one are the same for all files of a run of one chart.
         for files in files.chunk_by(|a, b| a.chart == b.chart) {
             let strings =
@@ -269,12 +275,12 @@ impl Error {
 ///
 /// Later uses of the text count here: it becomes a manifest, and is joined with the others.
 fn rendered_file(
-    set: &Set,
-    file: &File,
+    set: &TemplateSet,
+    file: &ChartTemplateFile,
     shown: GoRuntimeValue,
-    host: &Host,
+    host: &RenderHost,
     budget: &mut TemplateBudget,
-) -> Result<Vec<u8>, FunctionError> {
+) -> Result<Vec<u8>, TemplateFunctionError> {
     let text = set.run_within(&file.name, shown, host, budget)?;
     budget.meter().steps(text.len() as u64)?;
     budget.meter().bytes(text.len() as u64 * 2)?;
@@ -282,10 +288,10 @@ fn rendered_file(
 }
 
 /// Runs a text that belongs to no chart, with nothing as its data.
-pub(crate) fn text(name: &str, text: &str, env: &Env) -> Result<String, String> {
-    let mut set = Set::new(name, sprig::functions::<Host>());
+pub(crate) fn text(name: &str, text: &str, env: &RenderEnvironment) -> Result<String, String> {
+    let mut set = TemplateSet::new(name, sprig::functions::<RenderHost>());
     let template = set.parse(name, text.as_bytes()).map_err(|error| error.to_string())?;
-    let host = Host::new(env.clone(), Mode::default());
+    let host = RenderHost::new(env.clone(), RenderMode::default());
     let mut budget = TemplateBudget::with_stop(TemplateLimits::default(), env.stop.clone());
     let output = set.run_within(template.name(), GoRuntimeValue::Nil, &host, &mut budget);
     let output = output.map_err(|failure| failure.to_string())?;
@@ -293,7 +299,7 @@ pub(crate) fn text(name: &str, text: &str, env: &Env) -> Result<String, String> 
 }
 
 /// The templates of a chart and of those in it. Of a library chart only partials count.
-fn files(chart: &Chart) -> Vec<File> {
+fn files(chart: &Chart) -> Vec<ChartTemplateFile> {
     let mut files = BTreeMap::new();
     for (index, (chart, path)) in scope::walk(chart).into_iter().enumerate() {
         let is_library = chart.metadata.kind.eq_ignore_ascii_case("library");
@@ -301,13 +307,16 @@ fn files(chart: &Chart) -> Vec<File> {
             let base = template.name.rsplit('/').next().unwrap_or_default();
             if !is_library || base.starts_with('_') {
                 let name = format!("{path}/{}", template.name);
-                let file =
-                    File { name: name.clone(), text: Arc::clone(&template.data), chart: index };
+                let file = ChartTemplateFile {
+                    name: name.clone(),
+                    text: Arc::clone(&template.data),
+                    chart: index,
+                };
                 files.insert(name, file);
             }
         }
     }
-    let mut files: Vec<File> = files.into_values().collect();
+    let mut files: Vec<ChartTemplateFile> = files.into_values().collect();
     // What is deepest comes first, and of those the last by name, so that the last definition of a name, which
     // counts, is that of the outermost chart.
     files.sort_by_cached_key(|file| Reverse((file.name.matches('/').count(), file.name.clone())));

@@ -16,11 +16,11 @@ mod tests;
 mod text;
 
 use golang::GoRuntimeValue;
-use golang::meter::{Allowance, Meter, Stop};
-use golang::value::Map;
+use golang::value::GoMap;
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 
 use crate::chart::Chart;
-use crate::warning::Warning;
+use crate::warning::HelmWarning;
 
 /// How much checking values against one schema may take, in applications of a schema to a value.
 ///
@@ -50,8 +50,8 @@ pub struct SchemaError(String);
 /// # Errors
 /// Everything that does not fit, or why a schema cannot be used.
 /// Helm shows it behind ``values don't meet the specifications of the schema(s) in the following chart(s):``.
-pub fn validate(chart: &Chart, values: &Map) -> Result<(), SchemaError> {
-    let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+pub fn validate(chart: &Chart, values: &GoMap) -> Result<(), SchemaError> {
+    let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
     validate_within(chart, values, &mut meter, &mut Vec::new())
 }
 
@@ -60,9 +60,9 @@ pub fn validate(chart: &Chart, values: &Map) -> Result<(), SchemaError> {
 /// Each `urn:` that cannot be resolved is added to `warnings`, once. Parity(helm 4): Helm warns of each once.
 pub(crate) fn check_one(
     schema: &[u8],
-    values: &Map,
-    meter: &mut Meter,
-    warnings: &mut Vec<Warning>,
+    values: &GoMap,
+    meter: &mut WorkMeter,
+    warnings: &mut Vec<HelmWarning>,
 ) -> Result<(), String> {
     check::check(schema, values, meter, warnings)
 }
@@ -70,9 +70,9 @@ pub(crate) fn check_one(
 /// [`validate`] within the rest of a meter, with the warnings of [`check_one`].
 pub(crate) fn validate_within(
     chart: &Chart,
-    values: &Map,
-    meter: &mut Meter,
-    warnings: &mut Vec<Warning>,
+    values: &GoMap,
+    meter: &mut WorkMeter,
+    warnings: &mut Vec<HelmWarning>,
 ) -> Result<(), SchemaError> {
     let mut text = String::new();
     let mut pending = vec![(chart, GoRuntimeValue::Map(values.clone()))];

@@ -1,11 +1,11 @@
 //! The language of `--set` and its siblings: `name=value,list[0].key={a,b}`.
 //!
 //! ```
-//! use golang::{GoRuntimeValue, value::{Map, Type}};
-//! use helm::strvals::{self, Mode};
+//! use golang::{GoRuntimeValue, value::{GoMap, GoType}};
+//! use helm::strvals::{self, SetValueMode};
 //!
-//! let values = Map::new(Type::Any, []);
-//! strvals::set(&values, "image.tag=1.2,ports={80,443}", Mode::Typed)?;
+//! let values = GoMap::new(GoType::Any, []);
+//! strvals::set(&values, "image.tag=1.2,ports={80,443}", SetValueMode::Typed)?;
 //! let text = golang::fmt::sprintf("%v", &[GoRuntimeValue::Map(values)]);
 //! assert_eq!(text.as_deref(), Ok(b"map[image:map[tag:1.2] ports:[80 443]]".as_slice()));
 //! # Ok::<(), strvals::Error>(())
@@ -19,9 +19,9 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-use golang::value::{List, Map, Str};
+use golang::value::{GoList, GoMap, GoString};
 
-use parser::Parser;
+use parser::SetValueParser;
 
 /// The greatest index of a list that can be set, as in Helm.
 pub const MAX_INDEX: i64 = 65_536;
@@ -39,11 +39,11 @@ pub const MAX_NEW_ITEMS: usize = 1 << 20;
 const MAX_STEPS: usize = 1 << 24;
 
 /// Finds what a file holds by the text that names it; an error is the whole text that a person sees.
-pub type ReadFile<'f> = dyn FnMut(&str) -> Result<Str, String> + 'f;
+pub type ValueFileReader<'f> = dyn FnMut(&str) -> Result<GoString, String> + 'f;
 
 /// How the text behind `=` becomes a value.
 #[non_exhaustive]
-pub enum Mode<'f> {
+pub enum SetValueMode<'f> {
     /// `--set`: numbers, `true`, `false`, `null` and `{lists}` are what they look like.
     Typed,
     /// `--set-string`: always strings.
@@ -53,7 +53,7 @@ pub enum Mode<'f> {
     /// `--set-literal`: everything behind the `=` is one string, and `\` is not an escape.
     Literal,
     /// `--set-file`: what the named file holds, as a string.
-    File(&'f mut ReadFile<'f>),
+    File(&'f mut ValueFileReader<'f>),
 }
 
 /// Why values could not be set. Most messages are Helm's; they show names, but neither values nor file content.
@@ -126,9 +126,9 @@ pub enum Error {
 #[derive(Debug)]
 pub(crate) struct ListReplacement {
     /// The list as it was.
-    pub(crate) before: List,
+    pub(crate) before: GoList,
     /// The list with the items.
-    pub(crate) after: List,
+    pub(crate) after: GoList,
 }
 
 /// Sets values in a table as one `--set…` of Helm does; existing values are kept where nothing else is set.
@@ -140,15 +140,15 @@ pub(crate) struct ListReplacement {
 ///
 /// # Assumes
 /// Tables in `values` have values of any type, as those from JSON and YAML do.
-pub fn set(values: &Map, text: impl AsRef<[u8]>, mode: Mode<'_>) -> Result<(), Error> {
+pub fn set(values: &GoMap, text: impl AsRef<[u8]>, mode: SetValueMode<'_>) -> Result<(), Error> {
     set_in_lists(values, text, mode).map(drop)
 }
 
 /// [`set`], with the lists that Go would have changed rather than replaced.
 pub(crate) fn set_in_lists(
-    values: &Map,
+    values: &GoMap,
     text: impl AsRef<[u8]>,
-    mode: Mode<'_>,
+    mode: SetValueMode<'_>,
 ) -> Result<Vec<ListReplacement>, Error> {
-    Parser::new(text.as_ref(), mode).run(values)
+    SetValueParser::new(text.as_ref(), mode).run(values)
 }

@@ -10,23 +10,23 @@ mod tests;
 use std::collections::BTreeMap;
 
 use golang::GoRuntimeValue;
-use golang::meter::Meter;
-use golang::semver::{Constraint, Version};
-use golang::value::Map;
+use golang::semver::{SemverVersion, VersionConstraint};
+use golang::value::GoMap;
+use golang::work_meter::WorkMeter;
 use gotemplate::{TemplateBudget, TemplateLimits};
 
 use crate::chart::Chart;
-use crate::env::Env;
-use crate::manifests::{self, Hook, Manifest, Order, SortedManifests};
+use crate::manifests::{self, ManifestOrder, ReleaseHook, ReleaseManifest, SortedManifests};
 use crate::releasename;
-use crate::render::{self, Mode, Release, RenderInput, Templates};
+use crate::render::{self, ChartTemplates, ReleaseToRender, RenderInput, RenderMode};
+use crate::render_environment::RenderEnvironment;
 use crate::schema::{self, SchemaError};
 use crate::values::{self, coalesce_until, process_dependencies_until};
-use crate::warning::{Level, Warning};
+use crate::warning::{HelmWarning, WarningLevel};
 
 pub use postrender::{
-    Group, NoMap, PostRender, PostRenderError, PostRendererFn, StepError, Strategy, StreamError,
-    UnknownStrategy,
+    ManifestStreamError, NotAMapError, PostRenderError, PostRenderGroup, PostRenderStep,
+    PostRenderStepError, PostRendererFn, PostRendererStrategy, UnknownPostRendererStrategy,
 };
 
 /// What is to be rendered, and how.
@@ -35,19 +35,19 @@ pub struct RenderRequest<'r> {
     /// The chart as it was loaded.
     pub chart: Chart,
     /// The values of the user.
-    pub values: &'r Map,
+    pub values: &'r GoMap,
     /// The release.
-    pub release: Release,
+    pub release: ReleaseToRender,
     /// How templates are run.
-    pub mode: Mode,
+    pub mode: RenderMode,
     /// Whether values are not validated against the charts' schemas.
     pub skip_schema: bool,
     /// Whether the notes of the charts in it belong to the notes.
     pub sub_notes: bool,
     /// Templates that an earlier call gave back, perhaps of this chart.
-    pub templates: Option<Templates>,
+    pub templates: Option<ChartTemplates>,
     /// The post-renderer, which changes rendered text except the notes, before it is split into manifests and hooks.
-    pub post_render: Option<PostRender<'r>>,
+    pub post_render: Option<PostRenderStep<'r>>,
 }
 
 /// What a release consists of.
@@ -56,11 +56,11 @@ pub struct RenderedRelease {
     /// The chart with the dependencies that are in.
     pub chart: Chart,
     /// Its templates, for the next time.
-    pub templates: Templates,
+    pub templates: ChartTemplates,
     /// Manifests in the order in which they are applied.
-    pub manifests: Vec<Manifest>,
+    pub manifests: Vec<ReleaseManifest>,
     /// Hooks by kind.
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<ReleaseHook>,
     /// What a person reads after an installation.
     pub notes: Vec<u8>,
 }
@@ -71,7 +71,7 @@ pub struct RenderedRelease {
 pub enum Error {
     /// No name for a release.
     #[error("release name check failed: release name {0}: {1}")]
-    Name(String, releasename::Invalid),
+    Name(String, releasename::InvalidReleaseName),
     /// Dependencies could not be processed.
     #[error("chart dependencies processing failed: {0}")]
     Dependencies(values::Error),
@@ -133,8 +133,8 @@ impl Error {
 /// The thread has a stack of [`render::REQUIRED_STACK_BYTES`].
 pub fn render(
     request: RenderRequest<'_>,
-    env: &Env,
-    warnings: &mut Vec<Warning>,
+    env: &RenderEnvironment,
+    warnings: &mut Vec<HelmWarning>,
 ) -> Result<RenderedRelease, Error> {
     let RenderRequest {
         mut chart,
@@ -147,7 +147,7 @@ pub fn render(
         post_render,
     } = request;
     let failed = |what: &str, error: &dyn ToString| {
-        Warning::new(Level::Error, what).with_value("error", error.to_string())
+        HelmWarning::new(WarningLevel::Error, what).with_value("error", error.to_string())
     };
     if let Err(problem) = releasename::check(&release.name) {
         let error = Error::Name(releasename::quoted(&release.name), problem);
@@ -171,7 +171,7 @@ pub fn render(
     check_kube_version(&chart, env)?;
     let templates = match templates.filter(|templates| templates.are_of(&chart)) {
         Some(templates) => templates,
-        None => Templates::parse(&chart)?,
+        None => ChartTemplates::parse(&chart)?,
     };
     let input = RenderInput { chart: &chart, values: &coalesced.values, release: &release };
     let mut files = templates.render_within(input, env, mode, &mut budget, warnings)?;
@@ -183,17 +183,18 @@ pub fn render(
         files = postrender::apply(&post_render, files, warnings)?;
     }
     late("before the manifests are sorted", &mut budget)?;
-    let sorted = manifests::sort(&files, Order::Install);
+    let sorted = manifests::sort(&files, ManifestOrder::Install);
     let sorted = sorted.map_err(|error| Error::Manifests { error, files })?;
     let SortedManifests { hooks, manifests, unknown_hooks } = sorted;
     warn_of_unknown_hooks(unknown_hooks, warnings);
     Ok(RenderedRelease { chart, templates, manifests, hooks, notes })
 }
 
-fn warn_of_unknown_hooks(unknown: Vec<String>, warnings: &mut Vec<Warning>) {
+fn warn_of_unknown_hooks(unknown: Vec<String>, warnings: &mut Vec<HelmWarning>) {
     warnings.extend(unknown.into_iter().map(|events| {
         // The chart says them, and may take them out of the values.
-        Warning::new(Level::Info, "skipping unknown hooks").with_value("hookTypes", events)
+        HelmWarning::new(WarningLevel::Info, "skipping unknown hooks")
+            .with_value("hookTypes", events)
     }));
 }
 
@@ -203,7 +204,7 @@ fn warn_of_unknown_hooks(unknown: Vec<String>, warnings: &mut Vec<Warning>) {
 ///
 /// # Errors
 /// Go's text.
-pub fn name(template: &str, env: &Env) -> Result<String, String> {
+pub fn name(template: &str, env: &RenderEnvironment) -> Result<String, String> {
     render::text("name-template", template, env)
 }
 
@@ -225,12 +226,12 @@ fn take_notes(files: &mut BTreeMap<String, Vec<u8>>, chart: &Chart, with_subs: b
     notes
 }
 
-fn check_kube_version(chart: &Chart, env: &Env) -> Result<(), Error> {
+fn check_kube_version(chart: &Chart, env: &RenderEnvironment) -> Result<(), Error> {
     let wanted = &chart.metadata.kube_version;
     let found = &env.capabilities.kube_version;
     let is_in = || {
-        let range = Constraint::parse(wanted).ok()?;
-        Some(range.matches(&Version::parse(found.compared()).ok()?))
+        let range = VersionConstraint::parse(wanted).ok()?;
+        Some(range.matches(&SemverVersion::parse(found.compared()).ok()?))
     };
     if wanted.is_empty() || is_in() == Some(true) {
         return Ok(());
@@ -241,14 +242,14 @@ fn check_kube_version(chart: &Chart, env: &Env) -> Result<(), Error> {
 /// Checks values against the schemas of the charts; with Helm's messages, with `--debug` and without.
 fn check_schema(
     chart: &Chart,
-    values: &Map,
-    meter: &mut Meter,
-    warnings: &mut Vec<Warning>,
+    values: &GoMap,
+    meter: &mut WorkMeter,
+    warnings: &mut Vec<HelmWarning>,
 ) -> Result<(), Error> {
     let mut pending = vec![(chart, values.clone())];
     while let Some((chart, values)) = pending.pop() {
         warnings.push(
-            Warning::new(Level::Debug, "number of dependencies in the chart")
+            HelmWarning::new(WarningLevel::Debug, "number of dependencies in the chart")
                 .with("chart", &chart.metadata.name)
                 .with("dependencies", chart.charts.len().to_string()),
         );

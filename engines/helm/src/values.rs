@@ -13,17 +13,18 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use golang::meter::Stop;
+use golang::work_meter::StopSignal;
 
 pub(crate) use coalesce::coalesce_until;
 pub use coalesce::{CoalescedValues, coalesce, merge};
 pub use dependencies::process_dependencies;
 pub(crate) use dependencies::process_dependencies_until;
-pub use json::{NotJson, to_json};
-pub use provenance::{Layer, Leaf, layers, provenance};
+pub use json::{NotJsonError, to_json};
+pub use provenance::{ValuesLayer, ValuesLeaf, layers, provenance};
 pub use references::{
-    Lookup, Reference, ReferenceError, ReferenceProblem, ReferencedData, UnresolvedValuesReference,
-    ValuesReferenceLookup, compose, digest, read, yaml,
+    ReferencedData, UnresolvedValuesReference, ValuesReference, ValuesReferenceError,
+    ValuesReferenceLookup, ValuesReferenceProblem, ValuesReferenceReader, compose, digest, read,
+    yaml,
 };
 pub(crate) use table::empty;
 pub use table::over;
@@ -65,7 +66,7 @@ pub(crate) struct ValuesBudget {
     steps: usize,
     /// Bytes of values that warnings may still show.
     words: usize,
-    stop: Stop,
+    stop: StopSignal,
 }
 
 /// How many bytes of values the warnings of one call show together. Differs(helm): it has no limit.
@@ -79,11 +80,11 @@ const VALUES_PER_STOP_CHECK: usize = 1 << 10;
 
 impl ValuesBudget {
     pub(crate) fn new() -> Self {
-        Self::until(Stop::default())
+        Self::until(StopSignal::default())
     }
 
     /// A meter that ends when the caller's signal is set.
-    pub(crate) fn until(stop: Stop) -> Self {
+    pub(crate) fn until(stop: StopSignal) -> Self {
         Self { steps: MAX_STEPS, words: MAX_WARNING_BYTES, stop }
     }
 

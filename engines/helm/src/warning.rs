@@ -4,19 +4,19 @@
 
 use std::fmt;
 
-use golang::strconv::{Quoting, quote};
+use golang::strconv::{QuotingStyle, quote};
 
 /// How much a warning matters to Helm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Level {
+pub enum WarningLevel {
     Debug,
     Info,
     Warn,
     Error,
 }
 
-impl Level {
+impl WarningLevel {
     fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "DEBUG",
@@ -29,12 +29,12 @@ impl Level {
 
 /// Something that Helm would log, in its words.
 ///
-/// Values of the user may be part of it, and those may be secrets: [`Warning::line`] and what it displays as are without
-/// them.
+/// Values of the user may be part of it, and those may be secrets: [`HelmWarning::line`] and what it displays as are
+/// without them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning {
+pub struct HelmWarning {
     /// How much it matters.
-    pub level: Level,
+    pub level: WarningLevel,
     message: SecretText,
     attributes: Vec<(&'static str, SecretText)>,
 }
@@ -62,15 +62,15 @@ impl fmt::Debug for SecretText {
     }
 }
 
-impl Warning {
+impl HelmWarning {
     /// A warning without attributes and values.
-    pub fn new(level: Level, message: impl Into<String>) -> Self {
+    pub fn new(level: WarningLevel, message: impl Into<String>) -> Self {
         let message = SecretText { whole: message.into(), without: None };
         Self { level, message, attributes: Vec::new() }
     }
 
     /// A warning that shows a value between the two parts of its text.
-    pub fn about(level: Level, before: &str, value: &str, after: &str) -> Self {
+    pub fn about(level: WarningLevel, before: &str, value: &str, after: &str) -> Self {
         let message = SecretText {
             whole: format!("{before}{value}{after}"),
             without: Some(format!("{before}{HIDDEN}{after}")),
@@ -126,7 +126,7 @@ impl Warning {
     }
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for HelmWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text(SecretText::shown))
     }
@@ -142,7 +142,7 @@ fn quoted(text: &str) -> String {
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+    String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
 #[cfg(test)]
@@ -151,9 +151,11 @@ mod tests {
 
     #[test]
     fn a_line_quotes_what_could_be_taken_for_something_else() {
-        let warning = Warning::new(Level::Info, "skipping unknown hooks").with("hookTypes", "");
+        let warning =
+            HelmWarning::new(WarningLevel::Info, "skipping unknown hooks").with("hookTypes", "");
         assert_eq!(warning.line(), r#"level=INFO msg="skipping unknown hooks" hookTypes="""#);
-        let warning = Warning::new(Level::Warn, "no").with("error", "\"a\" is b").with("é", "x,y");
+        let warning =
+            HelmWarning::new(WarningLevel::Warn, "no").with("error", "\"a\" is b").with("é", "x,y");
         assert_eq!(warning.line(), r#"level=WARN msg=no error="\"a\" is b" é=x,y"#);
         assert_eq!(warning.to_string(), r#"no error="a" is b é=x,y"#);
     }
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn values_are_shown_on_request_only() {
         let before = "cannot overwrite table for a.password (";
-        let warning = Warning::about(Level::Info, before, "map[s3cret:1]", ")");
+        let warning = HelmWarning::about(WarningLevel::Info, before, "map[s3cret:1]", ")");
         let warning = warning.with_value("error", "s3cret");
         for shown in [warning.line(), warning.to_string(), format!("{warning:?}")] {
             assert!(shown.contains("a.password (****)") && !shown.contains("s3cret"), "{shown}");

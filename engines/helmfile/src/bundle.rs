@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::deps::ChartVersionRequest;
-use crate::remote::{Address, RemoteSource};
+use crate::remote::{RemoteAddress, RemoteSource};
 use crate::yaml;
 
 /// The directory of what a bundle has of other servers.
@@ -21,15 +21,15 @@ const MAX_LOCK_ENTRIES: usize = 4_096;
 /// What a bundle has of other servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bundle {
+pub struct HelmfileBundle {
     /// Charts and addresses, in the order of their ids.
-    pub entries: Vec<BundleEntry>,
+    pub entries: Vec<HelmfileBundleEntry>,
 }
 
 /// A chart, or what an address names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct BundleEntry {
+pub struct HelmfileBundleEntry {
     /// What it was asked for by: [`chart_id`] or [`address_id`].
     pub id: String,
     /// The name of the same in messages.
@@ -49,8 +49,8 @@ pub fn chart_id(chart: &ChartVersionRequest) -> String {
 
 /// The key that identifies what an address names. The user is not part of it, because another user may ask.
 #[must_use]
-pub fn address_id(address: &Address) -> String {
-    let Address { getter, scheme, host, dir, file, query, .. } = address;
+pub fn address_id(address: &RemoteAddress) -> String {
+    let RemoteAddress { getter, scheme, host, dir, file, query, .. } = address;
     // Each file of a web server and each object of S3 is another one.
     let is_file =
         matches!(address.source(), Ok(RemoteSource::File { .. } | RemoteSource::S3 { .. }));
@@ -67,7 +67,7 @@ pub fn digest(archive: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(archive)))
 }
 
-impl Bundle {
+impl HelmfileBundle {
     /// Reads a lock.
     ///
     /// # Errors
@@ -99,12 +99,12 @@ impl Bundle {
 
     /// The entry with an id.
     #[must_use]
-    pub fn find(&self, id: &str) -> Option<&BundleEntry> {
+    pub fn find(&self, id: &str) -> Option<&HelmfileBundleEntry> {
         self.entries.iter().find(|entry| entry.id == id)
     }
 }
 
-impl BundleEntry {
+impl HelmfileBundleEntry {
     /// Whether an archive is the one that was locked.
     ///
     /// # Errors
@@ -127,28 +127,28 @@ mod tests {
 
     #[test]
     fn a_lock_is_read_as_it_was_written_and_leads_nowhere_else() {
-        let entry = BundleEntry {
+        let entry = HelmfileBundleEntry {
             id: "a".to_owned(),
             of: "chart web 1.x of https://charts.example".to_owned(),
             file: "a.tgz".to_owned(),
             digest: digest(b"text"),
         };
-        let bundle = Bundle { entries: vec![entry.clone()] };
+        let bundle = HelmfileBundle { entries: vec![entry.clone()] };
         let text = bundle.text().unwrap();
-        assert_eq!(Bundle::parse(text.as_bytes()), Ok(bundle.clone()));
+        assert_eq!(HelmfileBundle::parse(text.as_bytes()), Ok(bundle.clone()));
         assert_eq!(bundle.find("a"), Some(&entry));
         assert!(entry.check(b"text").is_ok());
         assert!(entry.check(b"other").unwrap_err().contains("rebuild the bundle"));
         for file in ["../a.tgz", "", ".", "/a"] {
             let other = text.replace("a.tgz", file);
-            assert!(Bundle::parse(other.as_bytes()).is_err(), "{file}");
+            assert!(HelmfileBundle::parse(other.as_bytes()).is_err(), "{file}");
         }
-        assert!(Bundle::parse(b"entries: 1").is_err());
+        assert!(HelmfileBundle::parse(b"entries: 1").is_err());
     }
 
     #[test]
     fn addresses_of_one_repository_are_one_entry_for_every_caller() {
-        let id = |text: &str| address_id(&Address::parse(text).unwrap());
+        let id = |text: &str| address_id(&RemoteAddress::parse(text).unwrap());
         assert_eq!(id("git::https://h/r@a?ref=1"), id("git::https://u:p@h/r@b?ref=1"));
         assert_ne!(id("git::https://h/r@a?ref=1"), id("git::https://h/r@a?ref=2"));
         assert_ne!(id("https://h/a.yaml"), id("https://h/b.yaml"));

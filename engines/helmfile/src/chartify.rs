@@ -2,7 +2,7 @@
 //! dependencies, in another namespace, with patches.
 //!
 //! Here: the steps. Below: patches (`chartify/patch.rs`), dependencies (`chartify/dependencies.rs`), files beside a
-//! tree (`chartify/overlay.rs`). Elsewhere: templates, which the caller renders ([`Helm`]).
+//! tree (`chartify/overlay.rs`). Elsewhere: templates, which the caller renders ([`HelmChartRenderer`]).
 
 mod dependencies;
 mod overlay;
@@ -11,47 +11,47 @@ mod patch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use golang::meter::Meter;
-use goyaml::v3::{self, Layout, Node, YamlNodeKind};
-use helm::chart::File;
-use helm::ignore::Rules;
-use kustomize::{ALLOWED, BuildBudget, InTree, Order, Restriction};
+use golang::work_meter::WorkMeter;
+use goyaml::v3::{self, YamlLayout, YamlNode, YamlNodeKind};
+use helm::chart::ChartFile;
+use helm::ignore::HelmIgnoreRules;
+use kustomize::{ALLOWED, BuildBudget, LoadRestriction, ObjectOrder, TreeBuildFiles};
 use serde_json::{Value, json};
 
 use crate::charts::has_patches;
 use crate::error::{Error, Result};
 use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
-use crate::maps::Map;
-use crate::render::{Chart, Options, words};
+use crate::render::{ReleaseChartLocation, ReleaseRenderOptions, words};
 use crate::spec::Release;
-use crate::template::Renderer;
+use crate::template::TemplateStringRenderer;
+use crate::values_map::ValuesMap;
 use crate::working_directory::base;
 use crate::yaml;
 use golang::path::clean;
-use overlay::Overlay;
+use overlay::ChartTreeOverlay;
 
 /// What renders charts.
-pub trait Helm {
+pub trait HelmChartRenderer {
     /// The files that `helm template --output-dir` writes, each under the name of the chart.
     ///
     /// # Errors
     /// Helm's error.
     fn template(
         &self,
-        request: &Template<'_>,
+        request: &ChartRenderRequest<'_>,
     ) -> std::result::Result<Vec<(String, Vec<u8>)>, String>;
 }
 
 /// A chart to be rendered into files.
 #[derive(Debug)]
-pub struct Template<'t> {
+pub struct ChartRenderRequest<'t> {
     /// The name of the release.
     pub name: &'t str,
     /// The name of the chart in messages.
     pub place: &'t str,
     /// The files of the chart.
-    pub files: &'t [File],
+    pub files: &'t [ChartFile],
     /// Texts of values files, later ones above earlier ones.
     pub values: &'t [Vec<u8>],
     /// Flags of `helm template`.
@@ -59,7 +59,7 @@ pub struct Template<'t> {
 }
 
 /// The files of a chart while it is made.
-pub(crate) type Tree = BTreeMap<String, Arc<[u8]>>;
+pub(crate) type ChartFileTree = BTreeMap<String, Arc<[u8]>>;
 
 /// The directories of a chart that are rendered.
 const RENDERED: [&str; 3] = ["templates", "charts", "crds"];
@@ -74,9 +74,9 @@ impl Helmfile {
         &self,
         helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
-        options: &Options,
-        helm: &dyn Helm,
-    ) -> Result<Chart> {
+        options: &ReleaseRenderOptions,
+        helm: &dyn HelmChartRenderer,
+    ) -> Result<ReleaseChartLocation> {
         let chart = self.chart(release);
         let Some(directory) = self.chart_directory(release) else {
             return Err(format!(
@@ -88,7 +88,8 @@ impl Helmfile {
         let cleaned = clean(&directory);
         let name = base(&cleaned);
         let is_kustomization = self.is_kustomization(release);
-        let mut tree = if is_kustomization { Tree::new() } else { self.place.walk(&directory)? };
+        let mut tree =
+            if is_kustomization { ChartFileTree::new() } else { self.place.walk(&directory)? };
         let is_chart = tree.contains_key("Chart.yaml");
         let mut namespace = release.force_namespace.as_str();
         if !is_chart {
@@ -141,14 +142,15 @@ impl Helmfile {
         helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         directory: &str,
-        tree: &mut Tree,
+        tree: &mut ChartFileTree,
     ) -> Result<()> {
         let templates: Vec<String> =
             tree.keys().filter(|path| path.ends_with(".gotmpl")).cloned().collect();
         for path in templates {
             let Some(text) = tree.get(&path).cloned() else { continue };
             let data = self.release_data(release, &self.values);
-            let renderer = Renderer::new(helmfile_environment, &self.place, directory, data);
+            let renderer =
+                TemplateStringRenderer::new(helmfile_environment, &self.place, directory, data);
             let rendered = renderer.render(&text).map_err(|error| error.at(&path))?;
             let target = path.strip_suffix(".gotmpl").unwrap_or(&path).to_owned();
             tree.insert(target, rendered.into());
@@ -169,7 +171,7 @@ impl Helmfile {
                 release.name
             )));
         }
-        let mut asked = Map::new();
+        let mut asked = ValuesMap::new();
         for text in self.all_values(helmfile_environment, release)? {
             for (key, value) in yaml::read_map(&text)? {
                 if matches!(key.as_str(), "images" | "namePrefix" | "nameSuffix" | "namespace") {
@@ -183,22 +185,22 @@ impl Helmfile {
         let absolute = self.place.absolute_of(directory)?;
         asked.insert("resources".to_owned(), json!([format!("..{absolute}")]));
         let kustomization = yaml::write_plain(&Value::Object(asked))?.into_bytes();
-        let tree = Tree::from([("kustomization.yaml".to_owned(), kustomization.into())]);
-        self.kustomize(helmfile_environment, tree, Restriction::None)
+        let tree = ChartFileTree::from([("kustomization.yaml".to_owned(), kustomization.into())]);
+        self.kustomize(helmfile_environment, tree, LoadRestriction::None)
     }
 
     /// Builds the kustomization at the root of a tree, which may name what surrounds it.
     fn kustomize(
         &self,
         helmfile_environment: &HelmfileEnvironment,
-        tree: Tree,
-        restriction: Restriction,
+        tree: ChartFileTree,
+        restriction: LoadRestriction,
     ) -> Result<String> {
-        let options = kustomize::Options {
+        let options = kustomize::KustomizeBuildOptions {
             restriction,
-            order: Order::Legacy,
+            order: ObjectOrder::Legacy,
             plugins: true,
-            ..kustomize::Options::default()
+            ..kustomize::KustomizeBuildOptions::default()
         };
         self.built(helmfile_environment, tree, overlay::ROOT, &options)
     }
@@ -210,18 +212,23 @@ impl Helmfile {
         directory: &str,
     ) -> Result<String> {
         let absolute = self.place.absolute_of(directory)?;
-        self.built(helmfile_environment, Tree::new(), &absolute, &kustomize::Options::default())
+        self.built(
+            helmfile_environment,
+            ChartFileTree::new(),
+            &absolute,
+            &kustomize::KustomizeBuildOptions::default(),
+        )
     }
 
     fn built(
         &self,
         helmfile_environment: &HelmfileEnvironment,
-        tree: Tree,
+        tree: ChartFileTree,
         directory: &str,
-        options: &kustomize::Options,
+        options: &kustomize::KustomizeBuildOptions,
     ) -> Result<String> {
-        let files = InTree(Overlay::new(self.place.files(), tree));
-        let budget = BuildBudget::new(Meter::new(ALLOWED, helmfile_environment.stop.clone()));
+        let files = TreeBuildFiles(ChartTreeOverlay::new(self.place.files(), tree));
+        let budget = BuildBudget::new(WorkMeter::new(ALLOWED, helmfile_environment.stop.clone()));
         let built = kustomize::build(&files, directory, options, &budget, &mut Vec::new());
         built.and_then(|built| built.yaml()).map_err(|error| error.to_string().into())
     }
@@ -231,10 +238,10 @@ impl Helmfile {
         &self,
         helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
-        options: &Options,
-        helm: &dyn Helm,
+        options: &ReleaseRenderOptions,
+        helm: &dyn HelmChartRenderer,
         name: &str,
-        tree: &mut Tree,
+        tree: &mut ChartFileTree,
     ) -> Result<Vec<String>> {
         let mut values: Vec<Vec<u8>> = Vec::new();
         values.extend(tree.get("values.yaml").map(|text| text.to_vec()));
@@ -254,7 +261,7 @@ impl Helmfile {
         }
         flags.extend(words(&self.template_args(options)));
         let files = kept(tree)?;
-        let request = Template {
+        let request = ChartRenderRequest {
             name: &release.name,
             place: name,
             files: &files,
@@ -284,7 +291,7 @@ impl Helmfile {
 }
 
 /// Moves manifests to where templates are.
-fn move_manifests(tree: &mut Tree) {
+fn move_manifests(tree: &mut ChartFileTree) {
     let is_manifest = |path: &str| path.ends_with("yaml") || path.ends_with("yml");
     let directories: Vec<String> = tree
         .keys()
@@ -302,7 +309,7 @@ fn move_manifests(tree: &mut Tree) {
 }
 
 /// Moves what is rendered to `files`, with templates that print it, so that it is not rendered again.
-fn defer_rendering(tree: &mut Tree) {
+fn defer_rendering(tree: &mut ChartFileTree) {
     for (directory, target) in [("templates", "templates"), ("charts", "templates/charts")] {
         let paths: Vec<String> =
             tree.keys().filter(|path| is_below(path, directory)).cloned().collect();
@@ -321,7 +328,7 @@ fn defer_rendering(tree: &mut Tree) {
 
 /// The manifests of a text in a namespace, where they name none.
 fn with_namespace(text: &[u8], namespace: &str) -> Result<String> {
-    const LAYOUT: Layout = Layout { indent: 2, compact_sequences: false };
+    const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: false };
     let mut documents =
         v3::parse(text, &goyaml::YamlLimits::default()).map_err(|error| error.to_string())?;
     for document in &mut documents {
@@ -330,28 +337,29 @@ fn with_namespace(text: &[u8], namespace: &str) -> Result<String> {
         if let Some(metadata) = metadata.filter(|known| known.kind == YamlNodeKind::Mapping)
             && metadata.get("namespace").is_none()
         {
-            metadata.content.push(Node::string("namespace"));
-            metadata.content.push(Node::string(namespace));
+            metadata.content.push(YamlNode::string("namespace"));
+            metadata.content.push(YamlNode::string(namespace));
         }
     }
     v3::emit_documents(&documents, &LAYOUT).map_err(|error| error.to_string().into())
 }
 
 /// The files of a chart that `.helmignore` keeps.
-fn kept(tree: &Tree) -> Result<Vec<File>> {
+fn kept(tree: &ChartFileTree) -> Result<Vec<ChartFile>> {
     let rules = tree.get(".helmignore").map(|text| String::from_utf8_lossy(text).into_owned());
-    let rules = Rules::parse(&rules.unwrap_or_default()).map_err(|error| error.to_string())?;
+    let rules =
+        HelmIgnoreRules::parse(&rules.unwrap_or_default()).map_err(|error| error.to_string())?;
     let is_ignored = |path: &str| {
         let directories = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
         let mut directories = directories.map(|directory| rules.is_ignored(directory, true));
         directories.any(|is| is) || rules.is_ignored(path, false)
     };
     let files = tree.iter().filter(|(path, _)| *path == "Chart.yaml" || !is_ignored(path));
-    Ok(files.map(|(path, data)| File { name: path.clone(), data: Arc::clone(data) }).collect())
+    Ok(files.map(|(path, data)| ChartFile { name: path.clone(), data: Arc::clone(data) }).collect())
 }
 
-pub(crate) fn finished(name: &str, tree: &Tree) -> Result<Chart> {
-    Ok(Chart::Files { place: name.to_owned(), files: kept(tree)? })
+pub(crate) fn finished(name: &str, tree: &ChartFileTree) -> Result<ReleaseChartLocation> {
+    Ok(ReleaseChartLocation::Files { place: name.to_owned(), files: kept(tree)? })
 }
 
 /// The error of a file that a made chart needs.
@@ -374,7 +382,8 @@ mod tests {
 
     #[test]
     fn what_was_rendered_is_not_rendered_again() {
-        let mut tree = Tree::from([("templates/a.yaml".to_owned(), b"{{ x }}".as_slice().into())]);
+        let mut tree =
+            ChartFileTree::from([("templates/a.yaml".to_owned(), b"{{ x }}".as_slice().into())]);
         defer_rendering(&mut tree);
         assert_eq!(
             tree.get("files/templates/a.yaml").map(|text| &**text),

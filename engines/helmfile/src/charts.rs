@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use golang::semver::{Constraint, Version};
+use golang::semver::{SemverVersion, VersionConstraint};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_paths::is_remote;
 use crate::hooks;
 use crate::load::Helmfile;
 use crate::spec::{Hook, Release};
-use crate::storage::is_remote;
 use crate::yaml;
 use golang::path::join;
 
@@ -230,10 +230,11 @@ impl Helmfile {
             }
             let metadata = yaml::read_map(&self.place.read(&metadata)?)?;
             let own = metadata.get("version").and_then(Value::as_str).unwrap_or_default();
-            let is_allowed = match (Constraint::parse(&dependency.version), Version::parse(own)) {
-                (Ok(range), Ok(own)) => range.matches(&own),
-                _ => false,
-            };
+            let is_allowed =
+                match (VersionConstraint::parse(&dependency.version), SemverVersion::parse(own)) {
+                    (Ok(range), Ok(own)) => range.matches(&own),
+                    _ => false,
+                };
             if !is_allowed {
                 return Err(format!(
                     "the dependency `{chart}` has version {own}, but {} is wanted: change `version`",

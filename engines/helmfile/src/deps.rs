@@ -11,12 +11,12 @@ use crate::charts::{in_repository, is_local, normal};
 use crate::error::{Error, Result};
 use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
-use crate::plan::Plan;
-use crate::remote::ChartError;
-use crate::select::selected;
+use crate::plan::HelmfileProcessingPlan;
+use crate::release_selector::selected;
+use crate::remote::ChartFetchError;
 use crate::spec::{Release, Repository};
 use crate::working_directory::base;
-use crate::yaml::{self, Out};
+use crate::yaml::{self, OutputValue};
 use golang::path::join;
 
 /// The version of helmfile that is named in lock files.
@@ -59,7 +59,7 @@ impl std::fmt::Debug for ChartVersionRequest {
 
 /// What `deps` has to do.
 #[derive(Debug, Clone, Default)]
-pub struct Dependencies {
+pub struct ChartDependencyPlan {
     /// Helmfiles that get a lock file.
     pub unlocked: Vec<UnlockedHelmfile>,
     /// What a person has to know of it.
@@ -68,7 +68,7 @@ pub struct Dependencies {
     pub has_releases: bool,
 }
 
-impl Plan {
+impl HelmfileProcessingPlan {
     /// What `deps` has to do.
     ///
     /// Differs(helmfile 1.8): charts of local directories are not written to. What they name in directories is put into
@@ -76,8 +76,8 @@ impl Plan {
     ///
     /// # Errors
     /// A malformed selector or condition, and a chart that cannot be read.
-    pub fn dependencies(&self) -> Result<Dependencies> {
-        let mut all = Dependencies::default();
+    pub fn dependencies(&self) -> Result<ChartDependencyPlan> {
+        let mut all = ChartDependencyPlan::default();
         for helmfile in &self.helmfiles {
             let chosen =
                 selected(&helmfile.spec.releases, &helmfile.selectors, &helmfile.values, false)?;
@@ -174,15 +174,18 @@ impl Helmfile {
             )
             .into());
         }
-        let failed =
-            |error: ChartError| Error::from(format!("cannot fetch the chart `{chart}`: {error}"));
+        let failed = |error: ChartFetchError| {
+            Error::from(format!("cannot fetch the chart `{chart}`: {error}"))
+        };
         match fetch.chart(&wanted) {
             Ok(chart) => {
                 let release = Cow::Owned(Release { chart, ..release.clone() });
                 Ok(ChartOfRepository::Available(Box::new(release)))
             }
-            Err(error @ ChartError::Refused(_)) => Ok(ChartOfRepository::Refused(failed(error))),
-            Err(error @ ChartError::Failed(_)) => Err(failed(error)),
+            Err(error @ ChartFetchError::Refused(_)) => {
+                Ok(ChartOfRepository::Refused(failed(error)))
+            }
+            Err(error @ ChartFetchError::Failed(_)) => Err(failed(error)),
         }
     }
 
@@ -287,14 +290,14 @@ impl UnlockedHelmfile {
         }
         let hashed = format!("[[{}],[{}]]", wanted.join(","), locked.join(","));
         let digest = format!("sha256:{}", hex::encode(Sha256::digest(hashed)));
-        let plain = |text: &str| Out::Plain(json!(text));
+        let plain = |text: &str| OutputValue::Plain(json!(text));
         let entries = listed
             .into_iter()
-            .map(|entry| Out::Fields(entry.map(|(key, text)| (key, plain(text))).to_vec()))
+            .map(|entry| OutputValue::Fields(entry.map(|(key, text)| (key, plain(text))).to_vec()))
             .collect();
-        yaml::write(&Out::Fields(vec![
+        yaml::write(&OutputValue::Fields(vec![
             ("version", plain(VERSION)),
-            ("dependencies", Out::List(entries)),
+            ("dependencies", OutputValue::List(entries)),
             ("digest", plain(&digest)),
             ("generated", plain(generated)),
         ]))

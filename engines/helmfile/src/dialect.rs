@@ -2,11 +2,11 @@
 //!
 //! Elsewhere: that such helmfiles are rendered twice (`load.rs`).
 
-use goyaml::v3::Node;
+use goyaml::v3::YamlNode;
 
 /// For which version of helmfile helmfiles were written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Dialect {
+pub enum HelmfileDialect {
     /// Before 1.0: every helmfile is a template, and environments and releases may stand in one part.
     V0,
     /// Since 1.0.
@@ -24,17 +24,17 @@ const OF_HELM_2: [&str; 6] =
 /// A document of an old helmfile with today's keys.
 ///
 /// Differs(helmfile 0.79): keys that are about Tiller and its certificates have no effect.
-pub(crate) fn modern(document: &Node) -> Node {
+pub(crate) fn modern(document: &YamlNode) -> YamlNode {
     let entries = document.entries().filter(|(key, _)| !is_of_helm_2(key));
     let content = entries.flat_map(|(key, value)| {
         let renamed = RENAMED.iter().find(|(old, _)| key.value == *old);
         let key = renamed.map_or_else(
             || key.clone(),
-            |(_, new)| Node { value: (*new).to_owned(), ..key.clone() },
+            |(_, new)| YamlNode { value: (*new).to_owned(), ..key.clone() },
         );
         let value = match key.value.as_str() {
             "helmDefaults" => without(value),
-            "releases" => Node {
+            "releases" => YamlNode {
                 content: value.content.iter().map(without).collect::<Vec<_>>().into(),
                 ..value.clone()
             },
@@ -42,23 +42,24 @@ pub(crate) fn modern(document: &Node) -> Node {
         };
         [key, value]
     });
-    let content: Vec<Node> = content.collect();
+    let content: Vec<YamlNode> = content.collect();
     if content.is_empty() {
         return document.clone();
     }
-    Node { content: content.into(), ..document.clone() }
+    YamlNode { content: content.into(), ..document.clone() }
 }
 
-fn is_of_helm_2(key: &Node) -> bool {
+fn is_of_helm_2(key: &YamlNode) -> bool {
     OF_HELM_2.contains(&key.value.as_str())
 }
 
 /// A map without keys of Helm 2.
-fn without(map: &Node) -> Node {
+fn without(map: &YamlNode) -> YamlNode {
     if !map.entries().any(|(key, _)| is_of_helm_2(key)) {
         return map.clone();
     }
     let kept = map.entries().filter(|(key, _)| !is_of_helm_2(key));
-    let content: Vec<Node> = kept.flat_map(|(key, value)| [key.clone(), value.clone()]).collect();
-    Node { content: content.into(), ..map.clone() }
+    let content: Vec<YamlNode> =
+        kept.flat_map(|(key, value)| [key.clone(), value.clone()]).collect();
+    YamlNode { content: content.into(), ..map.clone() }
 }

@@ -1,31 +1,31 @@
 //! The environment of a helmfile: its name, and its values in three layers.
 
-use crate::maps::{Lists, Map, merge};
+use crate::values_map::{ListMergeMode, ValuesMap, merge};
 
 /// An environment with its values.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Environment {
+pub(crate) struct NamedEnvironment {
     pub(crate) name: String,
     pub(crate) kube_context: String,
     /// Values of the environment, and of the helmfile that includes this one.
-    pub(crate) values: Map,
+    pub(crate) values: ValuesMap,
     /// Of the top-level `values`.
-    pub(crate) defaults: Map,
+    pub(crate) defaults: ValuesMap,
     /// Of `--state-values-set`.
-    pub(crate) overrides: Map,
+    pub(crate) overrides: ValuesMap,
 }
 
-impl Environment {
+impl NamedEnvironment {
     /// Without values.
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// All layers as one, which templates see as `.Values`.
-    pub(crate) fn merged(&self) -> Map {
+    pub(crate) fn merged(&self) -> ValuesMap {
         let mut values = self.defaults.clone();
-        merge(&mut values, &self.values, Lists::Sparse);
-        merge(&mut values, &self.overrides, Lists::Items);
+        merge(&mut values, &self.values, ListMergeMode::Sparse);
+        merge(&mut values, &self.overrides, ListMergeMode::Items);
         values
     }
 
@@ -38,18 +38,18 @@ impl Environment {
         if !other.kube_context.is_empty() {
             self.kube_context.clone_from(&other.kube_context);
         }
-        merge(&mut self.values, &other.values, Lists::Sparse);
-        merge(&mut self.defaults, &other.defaults, Lists::Sparse);
-        merge(&mut self.overrides, &other.overrides, Lists::Items);
+        merge(&mut self.values, &other.values, ListMergeMode::Sparse);
+        merge(&mut self.defaults, &other.defaults, ListMergeMode::Sparse);
+        merge(&mut self.overrides, &other.overrides, ListMergeMode::Items);
         self
     }
 }
 
 /// One above the other, if there is any.
 pub(crate) fn joined(
-    below: Option<&Environment>,
-    above: Option<&Environment>,
-) -> Option<Environment> {
+    below: Option<&NamedEnvironment>,
+    above: Option<&NamedEnvironment>,
+) -> Option<NamedEnvironment> {
     match (below, above) {
         (Some(below), above) => Some(below.clone().with(above)),
         (None, above) => above.cloned(),

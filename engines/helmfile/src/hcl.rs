@@ -14,8 +14,8 @@ use ::hcl::{Attribute, Body, Structure};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::maps::Map;
-use evaluate::{Evaluator, HclScope};
+use crate::values_map::ValuesMap;
+use evaluate::{HclEvaluator, HclScope};
 use references::references;
 
 /// The longest file, in bytes. The parser has no limit of its own.
@@ -30,11 +30,11 @@ const MAX_CONSECUTIVE_OPERATORS: usize = 512;
 /// HCL files of one environment.
 #[derive(Debug, Default)]
 pub(crate) struct HclFiles {
-    files: Vec<File>,
+    files: Vec<HclFile>,
 }
 
 #[derive(Debug)]
-struct File {
+struct HclFile {
     path: String,
     values: Vec<Attribute>,
     locals: Vec<Attribute>,
@@ -48,7 +48,7 @@ impl HclFiles {
         check(text).map_err(|error| error.at(path))?;
         let body: Body =
             ::hcl::parse(text).map_err(|error| Error::from(format!("{path}: {error}")))?;
-        let mut file = File { path: path.to_owned(), values: Vec::new(), locals: Vec::new() };
+        let mut file = HclFile { path: path.to_owned(), values: Vec::new(), locals: Vec::new() };
         let mut has_locals = false;
         for structure in body {
             let Structure::Block(block) = structure else {
@@ -108,8 +108,8 @@ impl HclFiles {
     }
 
     /// The values of all files; of a name in several files the definitions are merged.
-    pub(crate) fn evaluate(&self) -> Result<Map> {
-        let mut evaluator = Evaluator::default();
+    pub(crate) fn evaluate(&self) -> Result<ValuesMap> {
+        let mut evaluator = HclEvaluator::default();
         let mut locals = Vec::new();
         for file in &self.files {
             let definitions = file.locals.iter().map(|local| (local, 0)).collect();
@@ -160,11 +160,11 @@ fn check(text: &str) -> Result<()> {
 ///
 /// Each is given with the index of its locals.
 fn evaluate(
-    evaluator: &mut Evaluator,
+    evaluator: &mut HclEvaluator,
     definitions: Vec<(&Attribute, usize)>,
     root: &str,
-    locals: &[Map],
-) -> Result<Map> {
+    locals: &[ValuesMap],
+) -> Result<ValuesMap> {
     let mut left: BTreeMap<&str, Vec<(&Attribute, usize)>> = BTreeMap::new();
     for (attribute, file) in definitions {
         left.entry(attribute.key.as_str()).or_default().push((attribute, file));
@@ -182,7 +182,7 @@ fn evaluate(
         }
         needs.insert(name, found);
     }
-    let mut done = Map::new();
+    let mut done = ValuesMap::new();
     while !left.is_empty() {
         let is_ready = |name: &&&str| {
             needs

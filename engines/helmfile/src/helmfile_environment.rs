@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
+use golang::time::{GoTime, GoTimeZone};
+use golang::work_meter::StopSignal;
 use gotemplate::{TemplateBudget, TemplateLimits};
 use parking_lot::Mutex;
 use tree::FileTree;
 
-pub use sprig::Fill;
+pub use sprig::RandomFill;
 
 use crate::error::Result;
-use crate::remote::Fetch;
-use crate::secrets::{Decrypt, Secrets};
+use crate::remote::RemoteFetcher;
+use crate::secrets::{HelmfileSecrets, SopsFileDecryptor};
 
 /// A program that a template asks for.
 #[derive(Debug)]
-pub struct Program<'p> {
+pub struct ProgramCall<'p> {
     /// Its name or path.
     pub command: &'p str,
     /// Its arguments.
@@ -37,25 +37,25 @@ pub trait ProgramRunner: Send + Sync {
     ///
     /// # Errors
     /// It cannot be run, failed, took too long or printed too much.
-    fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String>;
+    fn run(&self, program: &ProgramCall<'_>) -> Result<Vec<u8>, String>;
 }
 
 /// The environment in which templates of helmfiles run. Each plan has its own.
 pub struct HelmfileEnvironment {
     pub(crate) files: Arc<dyn FileTree + Send + Sync>,
     pub(crate) variables: BTreeMap<String, String>,
-    pub(crate) now: Time,
-    pub(crate) local: Zone,
-    pub(crate) random: Arc<Fill>,
+    pub(crate) now: GoTime,
+    pub(crate) local: GoTimeZone,
+    pub(crate) random: Arc<RandomFill>,
     pub(crate) stdin: Option<Arc<[u8]>>,
     /// What fetches what is elsewhere; nothing is fetched without it.
-    pub(crate) fetch: Option<Arc<dyn Fetch>>,
+    pub(crate) fetch: Option<Arc<dyn RemoteFetcher>>,
     /// What is encrypted; nothing is decrypted without keys.
-    pub(crate) secrets: Secrets,
+    pub(crate) secrets: HelmfileSecrets,
     /// What `exec` and `envExec` may run; nothing unless they are allowed.
     pub(crate) programs: Option<Arc<dyn ProgramRunner>>,
     /// Ends builds of kustomizations.
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopSignal,
     /// All templates of a plan draw from one budget.
     budget: Mutex<TemplateBudget>,
     /// Functions that used the time, randomness or programs.
@@ -67,12 +67,12 @@ impl HelmfileEnvironment {
     pub fn new(
         files: Arc<dyn FileTree + Send + Sync>,
         variables: BTreeMap<String, String>,
-        now: Time,
-        local: Zone,
-        random: Arc<Fill>,
+        now: GoTime,
+        local: GoTimeZone,
+        random: Arc<RandomFill>,
     ) -> Self {
         let budget = Mutex::new(TemplateBudget::new(TemplateLimits::default()));
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let drew = Mutex::default();
         Self {
             files,
@@ -82,7 +82,7 @@ impl HelmfileEnvironment {
             random,
             stdin: None,
             fetch: None,
-            secrets: Secrets::default(),
+            secrets: HelmfileSecrets::default(),
             programs: None,
             stop,
             budget,
@@ -98,13 +98,13 @@ impl HelmfileEnvironment {
 
     /// With what fetches what helmfiles name that is elsewhere.
     #[must_use]
-    pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
+    pub fn with_fetch(self, fetch: Arc<dyn RemoteFetcher>) -> Self {
         Self { fetch: Some(fetch), ..self }
     }
 
     /// With what decrypts files that SOPS encrypted.
     #[must_use]
-    pub fn with_decrypt(mut self, decrypt: Arc<dyn Decrypt>) -> Self {
+    pub fn with_decrypt(mut self, decrypt: Arc<dyn SopsFileDecryptor>) -> Self {
         self.secrets.decrypt = Some(decrypt);
         self
     }
@@ -117,7 +117,7 @@ impl HelmfileEnvironment {
 
     /// With a signal by which the caller ends templates.
     #[must_use]
-    pub fn with_stop(self, stop: Stop) -> Self {
+    pub fn with_stop(self, stop: StopSignal) -> Self {
         let budget = Mutex::new(TemplateBudget::with_stop(TemplateLimits::default(), stop.clone()));
         Self { budget, stop, ..self }
     }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
-use crate::remote::Address;
+use crate::remote::RemoteAddress;
 use crate::spec::{Hook, Release};
-use crate::template::{Renderer, hook_data};
+use crate::template::{TemplateStringRenderer, hook_data};
 use golang::path::join;
 
 /// How many bytes the manifests of all hooks of a plan may have.
@@ -21,7 +21,7 @@ const FILE_OVERHEAD_BYTES: usize = 4 << 10;
 
 /// When the manifests of a hook are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum ManifestHookTime {
     /// Before an operation of Helm on the release: `preapply` and `presync`.
     Before,
     /// After it: `postsync`.
@@ -34,7 +34,7 @@ pub struct ManifestHook {
     /// Its name.
     pub name: String,
     /// When it applies them.
-    pub when: When,
+    pub when: ManifestHookTime,
     /// Manifests as YAML.
     pub manifests: String,
 }
@@ -52,10 +52,10 @@ pub(crate) fn name(hook: &Hook) -> &str {
 ///
 /// Differs(helmfile): in helmfile, `preapply` hooks of all releases run before the first operation; here, each runs
 /// right before the operation on its own release.
-fn when(event: &str) -> std::result::Result<When, &'static str> {
+fn when(event: &str) -> std::result::Result<ManifestHookTime, &'static str> {
     Err(match event {
-        "preapply" | "presync" => return Ok(When::Before),
-        "postsync" => return Ok(When::After),
+        "preapply" | "presync" => return Ok(ManifestHookTime::Before),
+        "postsync" => return Ok(ManifestHookTime::After),
         "prepare" => "because charts are read without any effect on the cluster: use `presync`",
         "cleanup" => "because it belongs to no operation of Helm: use `postsync`",
         "preuninstall" | "postuninstall" => {
@@ -137,7 +137,8 @@ impl Helmfile {
         left: &mut usize,
     ) -> Result<String> {
         let data = hook_data(self.release_fields(release, &self.values), event);
-        let renderer = Renderer::new(helmfile_environment, &self.place, &self.base, data);
+        let renderer =
+            TemplateStringRenderer::new(helmfile_environment, &self.place, &self.base, data);
         let documents = match (hook.kubectl.get("filename"), hook.kubectl.get("kustomize")) {
             (Some(_), Some(_)) => {
                 return Err("kustomize & filename cannot be used together".into());
@@ -201,7 +202,7 @@ impl Helmfile {
 }
 
 fn refuse_address(path: &str) -> Result<()> {
-    let is_address = Address::parse(path).is_some() || path.contains("://");
+    let is_address = RemoteAddress::parse(path).is_some() || path.contains("://");
     if is_address {
         return Err("addresses of manifests are not supported: put the file into the source".into());
     }

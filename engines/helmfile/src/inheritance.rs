@@ -1,19 +1,19 @@
 //! What a helmfile hands down to one below it under `inherits`.
 
-use crate::environment::Environment;
-use crate::field::{Field, How};
+use crate::environment::NamedEnvironment;
 use crate::spec::State;
+use crate::struct_field::{HelmfileField, StructMergeMode};
 
 /// What is handed down: in `spec` only the requested keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InheritedState {
     spec: State,
-    pub(crate) environment: Option<Environment>,
+    pub(crate) environment: Option<NamedEnvironment>,
 }
 
 impl InheritedState {
     /// The requested keys.
-    pub(crate) fn of(parent: &State, environment: &Environment, keys: &[String]) -> Self {
+    pub(crate) fn of(parent: &State, environment: &NamedEnvironment, keys: &[String]) -> Self {
         let mut inherited = Self::default();
         let spec = &mut inherited.spec;
         for key in keys {
@@ -50,7 +50,7 @@ impl InheritedState {
                 .filter_map(|(known, is_kept)| is_kept.then_some(known))
                 .collect(),
         };
-        child.helm_defaults.merge(&from.helm_defaults, How::Fill);
+        child.helm_defaults.merge(&from.helm_defaults, StructMergeMode::Fill);
         for (key, value) in &from.common_labels {
             child.common_labels.entry(key.clone()).or_insert_with(|| value.clone());
         }
@@ -66,6 +66,6 @@ impl InheritedState {
             }
             child.api_versions = versions;
         }
-        child.kube_version.merge(&from.kube_version, How::Fill);
+        child.kube_version.merge(&from.kube_version, StructMergeMode::Fill);
     }
 }

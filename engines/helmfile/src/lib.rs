@@ -1,74 +1,77 @@
 //! Helmfiles: what is read becomes a plan of releases, which is printed or rendered as helmfile does it.
 //!
-//! A plan depends only on a [`HelmfileEnvironment`] (files, variables, time, randomness) and on [`Settings`]. The
-//! engine writes no files; it runs programs, fetches and decrypts only through what the caller puts into that
-//! environment ([`ProgramRunner`], [`Fetch`], [`Decrypt`]). Without those it returns an error that names what to use
-//! instead.
+//! A plan depends only on a [`HelmfileEnvironment`] (files, variables, time, randomness) and on
+//! [`HelmfilePlanSettings`]. The engine writes no files; it runs programs, fetches and decrypts only through what the
+//! caller puts into that environment ([`ProgramRunner`], [`RemoteFetcher`], [`SopsFileDecryptor`]). Without those it
+//! returns an error that names what to use instead.
 //!
 //! # A tour
 //! The reference is helmfile 1.8; where this differs, a comment says so.
-//! 1. `visit.rs` finds helmfiles, `load.rs` reads one: its parts, bases and environments (`environment.rs`, `values.rs`,
-//!    `hcl.rs`); `inheritance.rs` is what a helmfile hands down.
-//! 2. `spec.rs` has the fields of a helmfile; `field.rs` reads, merges and writes it, `yaml.rs` plain values;
-//!    `policy.rs` checks the order of keys.
+//! 1. `helmfile_visit.rs` finds helmfiles, `load.rs` reads one: its parts, bases and environments (`environment.rs`,
+//!    `values.rs`, `hcl.rs`); `inheritance.rs` is what a helmfile hands down.
+//! 2. `spec.rs` has the fields of a helmfile; `struct_field.rs` reads, merges and writes it, `yaml.rs` plain values;
+//!    `key_order.rs` checks the order of keys.
 //! 3. `release.rs` is what releases inherit, and the templates in their fields; `template.rs` renders.
-//! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions,
-//!    `deps.rs` writes them down.
+//! 4. `plan.rs` has all helmfiles, `release_selector.rs` chooses releases, `release_graph.rs` orders them, `lock.rs`
+//!    fixes versions, `deps.rs` writes them down.
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
-//!    `operation.rs` has the options of operations on releases, `hooks.rs` what their hooks apply, and `digest.rs`
-//!    compares two plans.
-//! 6. `working_directory.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is
-//!    elsewhere, `references.rs` and `secrets.rs` what is encrypted.
+//!    `release_operation.rs` has the options of operations on releases, `hooks.rs` what their hooks apply, and
+//!    `plan_digest.rs` compares two plans.
+//! 6. `working_directory.rs` and `helmfile_paths.rs` are paths, `values_map.rs` state values, `remote.rs` addresses of
+//!    what is elsewhere, `secret_references.rs` and `secrets.rs` what is encrypted.
 
 pub mod bundle;
 mod chartify;
 mod charts;
 mod deps;
 mod dialect;
-mod digest;
 mod environment;
 mod error;
 mod error_trace;
-mod field;
-mod graph;
 mod hcl;
 mod helmfile_environment;
+mod helmfile_paths;
+mod helmfile_visit;
 mod hooks;
 mod inheritance;
+mod key_order;
 mod load;
 mod lock;
-mod maps;
-mod operation;
 mod plan;
-mod policy;
+mod plan_digest;
+mod plan_settings;
 mod print;
-mod references;
 mod release;
+mod release_graph;
+mod release_operation;
+mod release_selector;
 mod remote;
 mod render;
+mod secret_references;
 mod secrets;
-mod select;
-mod settings;
 mod spec;
-mod storage;
+mod struct_field;
 mod template;
 #[cfg(test)]
 mod tests;
 mod values;
-mod visit;
+mod values_map;
 mod working_directory;
 mod yaml;
-pub use chartify::{Helm, Template};
-pub use deps::{ChartVersionRequest, Dependencies, UnlockedHelmfile};
-pub use dialect::Dialect;
-pub use error::{Error, Result, UntilError};
-pub use error_trace::Trail;
-pub use helmfile_environment::{Fill, HelmfileEnvironment, Program, ProgramRunner};
-pub use hooks::{ManifestHook, When};
-pub use operation::Operation;
-pub use plan::{Plan, ReleaseIdentity};
-pub use print::{List, PrintEnvFormat, PrintOutput};
-pub use remote::{Address, ChartError, Fetch, RemoteSource};
-pub use render::{Chart, Options, Purpose, Rendering, Renderings, UnwantedRelease};
-pub use secrets::Decrypt;
-pub use settings::Settings;
+pub use chartify::{ChartRenderRequest, HelmChartRenderer};
+pub use deps::{ChartDependencyPlan, ChartVersionRequest, UnlockedHelmfile};
+pub use dialect::HelmfileDialect;
+pub use error::{Error, PartialResultError, Result};
+pub use error_trace::HelmfileTrail;
+pub use helmfile_environment::{HelmfileEnvironment, ProgramCall, ProgramRunner, RandomFill};
+pub use hooks::{ManifestHook, ManifestHookTime};
+pub use plan::{HelmfileProcessingPlan, ReleaseIdentity};
+pub use plan_settings::HelmfilePlanSettings;
+pub use print::{PrintEnvFormat, PrintOutput, ReleaseListFormat};
+pub use release_operation::ReleaseOperationSettings;
+pub use remote::{ChartFetchError, RemoteAddress, RemoteFetcher, RemoteSource};
+pub use render::{
+    ReleaseChartLocation, ReleaseRenderOptions, ReleaseRendering, ReleaseRenderings, RenderPurpose,
+    UnwantedRelease,
+};
+pub use secrets::SopsFileDecryptor;

@@ -1,28 +1,28 @@
 //! From the text of a helmfile to its settings: parts, bases, environments.
 //!
-//! Here: one helmfile. Elsewhere: the merges (`field.rs`, `maps.rs`), values of environments (`values.rs`), releases
-//! (`release.rs`), helmfiles below it (`visit.rs`).
+//! Here: one helmfile. Elsewhere: the merges (`struct_field.rs`, `values_map.rs`), values of environments
+//! (`values.rs`), releases (`release.rs`), helmfiles below it (`helmfile_visit.rs`).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::dialect::{self, Dialect};
-use crate::environment::{Environment, joined};
+use crate::dialect::{self, HelmfileDialect};
+use crate::environment::{NamedEnvironment, joined};
 use crate::error::{Error, Result};
-use crate::error_trace::Trail;
-use crate::field::{Field, How};
+use crate::error_trace::HelmfileTrail;
 use crate::hcl;
 use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_paths::{HelmfilePaths, is_remote};
 use crate::inheritance::InheritedState;
-use crate::maps::{Map, overlay};
-use crate::policy;
-use crate::secrets::{self, OfEnvironment};
-use crate::settings::Settings;
+use crate::key_order;
+use crate::plan_settings::HelmfilePlanSettings;
+use crate::secrets::{self, EnvironmentSecrets};
 use crate::spec::{EnvironmentSpec, State};
-use crate::storage::{Storage, is_remote};
-use crate::template::{Renderer, environment_data};
-use crate::values::Loader;
+use crate::struct_field::{HelmfileField, StructMergeMode};
+use crate::template::{TemplateStringRenderer, environment_data};
+use crate::values::ValuesLoader;
+use crate::values_map::{ValuesMap, overlay};
 use crate::working_directory::{WorkingDirectory, base, parent};
 use crate::yaml;
 use golang::path::join;
@@ -40,19 +40,19 @@ pub(crate) struct Helmfile {
     pub(crate) base: String,
     /// The working directory.
     pub(crate) place: WorkingDirectory,
-    pub(crate) environment: Environment,
+    pub(crate) environment: NamedEnvironment,
     /// What templates see as `.Values`.
-    pub(crate) values: Map,
+    pub(crate) values: ValuesMap,
     pub(crate) selectors: Vec<String>,
     /// The files that led to it, and its own.
-    pub(crate) trail: Trail,
+    pub(crate) trail: HelmfileTrail,
     /// Its absolute path.
     pub(crate) file: String,
 }
 
 impl Helmfile {
-    pub(crate) fn storage(&self) -> Storage<'_> {
-        Storage::of(&self.place, &self.base, &self.path)
+    pub(crate) fn storage(&self) -> HelmfilePaths<'_> {
+        HelmfilePaths::of(&self.place, &self.base, &self.path)
     }
 
     /// The absolute path as helmfile prints it. Parity(helmfile 1.8): of files of a directory it is printed twice.
@@ -72,22 +72,22 @@ pub(crate) struct HelmfileLoadInputs {
     /// Of the entry of the parent, or of `--state-values-file`.
     pub(crate) values: Vec<Value>,
     /// Of `--state-values-set`.
-    pub(crate) overrides: Map,
+    pub(crate) overrides: ValuesMap,
     pub(crate) inherited: Option<InheritedState>,
 }
 
 /// Loads helmfiles.
 pub(crate) struct HelmfileLoader<'l> {
     pub(crate) helmfile_environment: &'l Arc<HelmfileEnvironment>,
-    pub(crate) settings: &'l Settings,
+    pub(crate) settings: &'l HelmfilePlanSettings,
     pub(crate) place: &'l WorkingDirectory,
 }
 
 /// The environment as it is before a text is read.
 #[derive(Debug, Clone, Copy, Default)]
 struct EnvironmentInputs<'e> {
-    inherited: Option<&'e Environment>,
-    given: Option<&'e Environment>,
+    inherited: Option<&'e NamedEnvironment>,
+    given: Option<&'e NamedEnvironment>,
 }
 
 impl HelmfileLoader<'_> {
@@ -119,21 +119,21 @@ impl HelmfileLoader<'_> {
         Ok(helmfile)
     }
 
-    fn given_environment(&self, given: &HelmfileLoadInputs) -> Result<Option<Environment>> {
+    fn given_environment(&self, given: &HelmfileLoadInputs) -> Result<Option<NamedEnvironment>> {
         if given.values.is_empty() && given.overrides.is_empty() {
             return Ok(None);
         }
         let name = &self.settings.environment;
-        let loader = Loader {
+        let loader = ValuesLoader {
             helmfile_environment: self.helmfile_environment,
             place: self.place,
-            storage: Storage::of_file(self.place, &given.callee),
+            storage: HelmfilePaths::of_file(self.place, &given.callee),
         };
-        let none = Environment::new(name);
+        let none = NamedEnvironment::new(name);
         let hcl = hcl::HclFiles::default();
         let values = loader.load(Some("Error"), &given.values, &none, "", hcl)?;
         let overrides = given.overrides.clone();
-        Ok(Some(Environment { values, overrides, ..Environment::new(name) }))
+        Ok(Some(NamedEnvironment { values, overrides, ..NamedEnvironment::new(name) }))
     }
 
     /// What the command line sets for all releases.
@@ -209,8 +209,8 @@ impl HelmfileLoader<'_> {
     ) -> Result<Helmfile> {
         let text = String::from_utf8_lossy(text).replace("\r\n", "\n");
         let dialect = self.settings.dialect;
-        policy::check(path, &text, dialect)?;
-        let is_template = dialect == Dialect::V0
+        key_order::check(path, &text, dialect)?;
+        let is_template = dialect == HelmfileDialect::V0
             || path.ends_with(".gotmpl")
             || self.helmfile_environment.variable("HELMFILE_RENDER_YAML") == Some("true");
         let mut whole: Option<Helmfile> = None;
@@ -220,7 +220,7 @@ impl HelmfileLoader<'_> {
                 EnvironmentInputs { inherited: inherited.as_ref().or(known.inherited), ..known };
             let rendered = match is_template {
                 true => {
-                    let foreseen = (dialect == Dialect::V0)
+                    let foreseen = (dialect == HelmfileDialect::V0)
                         .then(|| self.foreseen(known, directory, path, part, bases))
                         .flatten();
                     let seen = EnvironmentInputs {
@@ -299,7 +299,7 @@ impl HelmfileLoader<'_> {
         path: &str,
         part: &str,
         bases: &mut usize,
-    ) -> Option<Environment> {
+    ) -> Option<NamedEnvironment> {
         let rendered = self.rendered(known, directory, part, true).ok()?;
         let read = self.part(known, directory, path, &rendered, true, bases).ok()?;
         Some(read.environment)
@@ -313,9 +313,10 @@ impl HelmfileLoader<'_> {
         is_lenient: bool,
     ) -> Result<Vec<u8>> {
         let environment = joined(known.inherited, known.given)
-            .unwrap_or_else(|| Environment::new(&self.settings.environment));
+            .unwrap_or_else(|| NamedEnvironment::new(&self.settings.environment));
         let data = environment_data(&environment, &self.settings.namespace, &environment.merged());
-        let renderer = Renderer::new(self.helmfile_environment, self.place, directory, data);
+        let renderer =
+            TemplateStringRenderer::new(self.helmfile_environment, self.place, directory, data);
         let renderer = if is_lenient { renderer.lenient() } else { renderer };
         renderer.render(part.as_bytes())
     }
@@ -343,10 +344,10 @@ impl HelmfileLoader<'_> {
             path: path.to_owned(),
             base: directory.to_owned(),
             place: self.place.clone(),
-            environment: Environment::default(),
-            values: Map::new(),
+            environment: NamedEnvironment::default(),
+            values: ValuesMap::new(),
             selectors: Vec::new(),
-            trail: Trail::default(),
+            trail: HelmfileTrail::default(),
             file: String::new(),
         };
         helmfile.environment = self.environment(&helmfile, context.as_ref())?;
@@ -358,7 +359,7 @@ impl HelmfileLoader<'_> {
     /// Merges a part over its bases.
     fn with_bases(
         &self,
-        context: Option<&Environment>,
+        context: Option<&NamedEnvironment>,
         directory: &str,
         spec: State,
         left: &mut usize,
@@ -373,7 +374,7 @@ impl HelmfileLoader<'_> {
         let mut merged = layers.next().unwrap_or_default();
         for mut layer in layers {
             merge_environments(&mut merged, std::mem::take(&mut layer.environments));
-            merged.merge(&layer, How::Append);
+            merged.merge(&layer, StructMergeMode::Append);
         }
         Ok(merged)
     }
@@ -382,22 +383,22 @@ impl HelmfileLoader<'_> {
     fn environment(
         &self,
         helmfile: &Helmfile,
-        context: Option<&Environment>,
-    ) -> Result<Environment> {
+        context: Option<&NamedEnvironment>,
+    ) -> Result<NamedEnvironment> {
         let name = &self.settings.environment;
-        let seen = context.cloned().unwrap_or_else(|| Environment::new(name));
-        let loader = Loader {
+        let seen = context.cloned().unwrap_or_else(|| NamedEnvironment::new(name));
+        let loader = ValuesLoader {
             helmfile_environment: self.helmfile_environment,
             place: self.place,
             storage: helmfile.storage(),
         };
         let failed = |error: Error| error.at(&format!("failed to read {}", helmfile.path));
-        let mut own = Environment::new(name);
+        let mut own = NamedEnvironment::new(name);
         if let Some(declared) = helmfile.spec.environments.get(name) {
             let handler = declared.missing_file_handler.as_deref();
             // Parity(helmfile 1.8): for values, the handler of the helmfile has no effect.
             let of_secrets = handler.or(helmfile.spec.missing_file_handler.as_deref());
-            let OfEnvironment { modules, map } = secrets::of_environment(
+            let EnvironmentSecrets { modules, map } = secrets::of_environment(
                 self.helmfile_environment,
                 self.place,
                 &loader.storage,
@@ -418,7 +419,11 @@ impl HelmfileLoader<'_> {
                 let mut merged = context.clone();
                 merged.name.clone_from(name);
                 merged.kube_context = kube_context;
-                crate::maps::merge(&mut merged.values, &own.values, crate::maps::Lists::Sparse);
+                crate::values_map::merge(
+                    &mut merged.values,
+                    &own.values,
+                    crate::values_map::ListMergeMode::Sparse,
+                );
                 if !context.name.is_empty() {
                     merged.name.clone_from(&context.name);
                 }
@@ -438,11 +443,15 @@ impl HelmfileLoader<'_> {
 impl Helmfile {
     /// Merges a later part of the same text.
     fn take_part(&mut self, later: Self) {
-        self.spec.merge(&later.spec, How::Override);
+        self.spec.merge(&later.spec, StructMergeMode::Override);
         let own = &mut self.environment;
         let later_environment = later.environment;
-        Field::merge(&mut own.name, &later_environment.name, How::Override);
-        Field::merge(&mut own.kube_context, &later_environment.kube_context, How::Override);
+        HelmfileField::merge(&mut own.name, &later_environment.name, StructMergeMode::Override);
+        HelmfileField::merge(
+            &mut own.kube_context,
+            &later_environment.kube_context,
+            StructMergeMode::Override,
+        );
         overlay(&mut own.values, &later_environment.values);
         overlay(&mut own.defaults, &later_environment.defaults);
         overlay(&mut own.overrides, &later_environment.overrides);
@@ -451,7 +460,7 @@ impl Helmfile {
 }
 
 /// The documents of a part, merged.
-fn decode(path: &str, text: &[u8], dialect: Dialect) -> Result<State> {
+fn decode(path: &str, text: &[u8], dialect: HelmfileDialect) -> Result<State> {
     let hint = if path.ends_with(".gotmpl") {
         ""
     } else {
@@ -465,10 +474,10 @@ fn decode(path: &str, text: &[u8], dialect: Dialect) -> Result<State> {
     let documents = yaml::documents(text).map_err(|error| failed(1, error))?;
     let mut spec = State::default();
     for (index, document) in documents.iter().enumerate() {
-        let modern = (dialect == Dialect::V0).then(|| dialect::modern(document));
+        let modern = (dialect == HelmfileDialect::V0).then(|| dialect::modern(document));
         let read = State::decode(modern.as_ref().unwrap_or(document))
             .map_err(|error| failed(index + 1, error))?;
-        spec.merge(&read, How::Append);
+        spec.merge(&read, StructMergeMode::Append);
     }
     Ok(spec)
 }
@@ -481,8 +490,16 @@ fn merge_environments(into: &mut State, from: std::collections::BTreeMap<String,
             continue;
         };
         known.secrets.extend(later.secrets);
-        Field::merge(&mut known.kube_context, &later.kube_context, How::Override);
-        Field::merge(&mut known.merge_strategy, &later.merge_strategy, How::Override);
+        HelmfileField::merge(
+            &mut known.kube_context,
+            &later.kube_context,
+            StructMergeMode::Override,
+        );
+        HelmfileField::merge(
+            &mut known.merge_strategy,
+            &later.merge_strategy,
+            StructMergeMode::Override,
+        );
         if later.missing_file_handler.is_some() {
             known.missing_file_handler = later.missing_file_handler;
         }

@@ -1,12 +1,12 @@
 //! Lock files: the versions to which version ranges were resolved when the lock file was written.
 
-use golang::semver::{Constraint, Version};
+use golang::semver::{SemverVersion, VersionConstraint};
 
 use crate::charts::in_repository;
 use crate::error::{Error, Result};
-use crate::field::{Field, entries, spec};
 use crate::load::Helmfile;
 use crate::spec::Repository;
+use crate::struct_field::{HelmfileField, entries, spec};
 use crate::working_directory::base;
 use crate::yaml;
 use golang::path::join;
@@ -26,15 +26,15 @@ fn read(text: &[u8]) -> Result<Vec<Locked>> {
     let mut locked = Vec::new();
     for (key, value) in entries(&root, "ChartLockedRequirements")? {
         match key.value.as_str() {
-            "dependencies" => locked = Field::decode(value)?,
+            "dependencies" => locked = HelmfileField::decode(value)?,
             "version" => {
                 let version = String::decode(value)?;
                 if !version.is_empty() {
-                    Version::parse(&version).map_err(|error| error.to_string())?;
+                    SemverVersion::parse(&version).map_err(|error| error.to_string())?;
                 }
             }
             "digest" | "generated" => {}
-            _ => return Err(crate::field::unknown(key, "ChartLockedRequirements")),
+            _ => return Err(crate::struct_field::unknown(key, "ChartLockedRequirements")),
         }
     }
     Ok(locked)
@@ -43,10 +43,10 @@ fn read(text: &[u8]) -> Result<Vec<Locked>> {
 /// The first locked version of a chart that a range allows.
 fn resolved(locked: &[Locked], chart: &str, range: &str) -> Result<String> {
     let range = if range.is_empty() { "*" } else { range };
-    let constraint = Constraint::parse(range).map_err(|error| error.to_string());
+    let constraint = VersionConstraint::parse(range).map_err(|error| error.to_string());
     for known in locked.iter().filter(|known| known.name == chart) {
         let constraint = constraint.as_ref().map_err(|error| Error::from(error.clone()))?;
-        let version = Version::parse(&known.version).map_err(|error| error.to_string())?;
+        let version = SemverVersion::parse(&known.version).map_err(|error| error.to_string())?;
         if constraint.matches(&version) {
             return Ok(known.version.clone());
         }

@@ -1,20 +1,20 @@
 //! Plans: all helmfiles that a file or directory leads to, each with its releases.
 //!
-//! Here: loading and selecting. Elsewhere: visiting (`visit.rs`), what commands print (`print.rs`).
+//! Here: loading and selecting. Elsewhere: visiting (`helmfile_visit.rs`), what commands print (`print.rs`).
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result, UntilError};
+use crate::error::{Error, PartialResultError, Result};
 use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_visit::{HelmfileVisit, HelmfileVisitResult};
 use crate::load::Helmfile;
-use crate::select::{check_duplicates, is_enabled, selected};
-use crate::settings::Settings;
+use crate::plan_settings::HelmfilePlanSettings;
+use crate::release_selector::{check_duplicates, is_enabled, selected};
 use crate::spec::Release;
-use crate::visit::{Visit, VisitResult};
 use crate::working_directory::WorkingDirectory;
 
 /// Helmfiles in the order in which they are processed: those below a helmfile come before it.
-pub struct Plan {
+pub struct HelmfileProcessingPlan {
     pub(crate) helmfile_environment: Arc<HelmfileEnvironment>,
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
@@ -33,7 +33,7 @@ pub struct ReleaseIdentity {
     pub kube_context: String,
 }
 
-impl Plan {
+impl HelmfileProcessingPlan {
     /// Loads what the settings name, seen from a working directory, which is an absolute path.
     ///
     /// Templates may include each other deeply: call this on a thread with a stack of [`helm::render::REQUIRED_STACK_BYTES`].
@@ -43,30 +43,32 @@ impl Plan {
     pub fn load(
         helmfile_environment: &Arc<HelmfileEnvironment>,
         directory: &str,
-        settings: &Settings,
+        settings: &HelmfilePlanSettings,
     ) -> Result<Self> {
         Self::load_until_error(helmfile_environment, directory, settings).whole()
     }
 
-    /// [`Plan::load`], with the helmfiles before one that cannot be loaded: helmfile has done these by then.
+    /// [`HelmfileProcessingPlan::load`], with the helmfiles before one that cannot be loaded: helmfile has done these
+    /// by then.
     ///
     /// # Assumes
     /// Nothing is removed because this plan lacks it.
     pub fn load_until_error(
         helmfile_environment: &Arc<HelmfileEnvironment>,
         directory: &str,
-        settings: &Settings,
-    ) -> UntilError<Self> {
+        settings: &HelmfilePlanSettings,
+    ) -> PartialResultError<Self> {
         let place = WorkingDirectory::root(helmfile_environment).within(directory);
-        let visited = place.and_then(|place| Visit::all(helmfile_environment, settings, &place));
-        let visited = visited.unwrap_or_else(|error| VisitResult {
+        let visited =
+            place.and_then(|place| HelmfileVisit::all(helmfile_environment, settings, &place));
+        let visited = visited.unwrap_or_else(|error| HelmfileVisitResult {
             helmfiles: Vec::new(),
             is_partial: true,
             without_environment: None,
             error: Some(error),
         });
-        let VisitResult { helmfiles, is_partial, without_environment, error } = visited;
-        UntilError {
+        let HelmfileVisitResult { helmfiles, is_partial, without_environment, error } = visited;
+        PartialResultError {
             made: Self {
                 helmfile_environment: Arc::clone(helmfile_environment),
                 helmfiles,
@@ -87,7 +89,8 @@ impl Plan {
         self.helmfiles.iter().flat_map(of).collect()
     }
 
-    /// Whether selectors left helmfiles unread, so that there are more releases than [`Plan::identities`].
+    /// Whether selectors left helmfiles unread, so that there are more releases than
+    /// [`HelmfileProcessingPlan::identities`].
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.is_partial
@@ -118,7 +121,7 @@ impl Plan {
 
     /// The error of a command that found no release.
     #[must_use]
-    pub fn nothing_matched(settings: &Settings) -> Error {
+    pub fn nothing_matched(settings: &HelmfilePlanSettings) -> Error {
         Error::NothingMatched {
             selectors: settings.selectors.join(", "),
             environment: settings.environment.clone(),

@@ -6,20 +6,20 @@ use golang::GoRuntimeValue as GoValue;
 use serde_json::Value;
 
 use crate::charts::ChartPreparationReport;
-use crate::environment::Environment;
-use crate::error::{Error, Result, UntilError};
-use crate::field::Field;
-use crate::graph::{Needs, groups};
+use crate::environment::NamedEnvironment;
+use crate::error::{Error, PartialResultError, Result};
 use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
-use crate::maps::Map;
-use crate::plan::Plan;
-use crate::references;
-use crate::select::is_enabled;
+use crate::plan::HelmfileProcessingPlan;
+use crate::release_graph::{NeedsPolicy, groups};
+use crate::release_selector::is_enabled;
+use crate::secret_references;
 use crate::spec::Release;
-use crate::template::Renderer;
+use crate::struct_field::HelmfileField;
+use crate::template::TemplateStringRenderer;
+use crate::values_map::ValuesMap;
 use crate::working_directory::parent;
-use crate::yaml::{self, Out};
+use crate::yaml::{self, OutputValue};
 
 /// How much text a command prints at most, in bytes.
 const MAX_OUTPUT_BYTES: usize = 256 << 20;
@@ -35,7 +35,7 @@ pub enum PrintEnvFormat {
 
 /// A format of `list`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum List {
+pub enum ReleaseListFormat {
     /// A table with a head.
     Table,
     /// One list of JSON, on a line.
@@ -73,7 +73,7 @@ struct ListedRelease {
     version: String,
 }
 
-impl Plan {
+impl HelmfileProcessingPlan {
     /// What `build` prints: every helmfile with all that was rendered, merged and inherited.
     ///
     /// `embeds_values` replaces names of values files by what is in them; `temporary` is the directory under which
@@ -85,12 +85,12 @@ impl Plan {
         self.build_until_error(embeds_values, temporary).whole()
     }
 
-    /// [`Plan::build`], with what it prints of helmfiles before one that fails.
+    /// [`HelmfileProcessingPlan::build`], with what it prints of helmfiles before one that fails.
     pub fn build_until_error(
         self,
         embeds_values: bool,
         temporary: &str,
-    ) -> UntilError<PrintOutput> {
+    ) -> PartialResultError<PrintOutput> {
         self.print_each(|helmfile, helmfile_environment, printed| {
             helmfile.apply_lock()?;
             printed.take(helmfile.prepare_charts(helmfile_environment, temporary)?);
@@ -111,7 +111,7 @@ impl Plan {
     fn print_each(
         self,
         mut print: impl FnMut(&mut Helmfile, &Arc<HelmfileEnvironment>, &mut PrintOutput) -> Result<()>,
-    ) -> UntilError<PrintOutput> {
+    ) -> PartialResultError<PrintOutput> {
         let mut printed = PrintOutput::default();
         for mut helmfile in self.helmfiles {
             let done = helmfile.select(false).and_then(|()| {
@@ -119,20 +119,20 @@ impl Plan {
                 print(&mut helmfile, &self.helmfile_environment, &mut printed)
             });
             if let Err(error) = done {
-                return UntilError {
+                return PartialResultError {
                     made: printed,
                     error: Some(error.at(&helmfile.trail.to_string())),
                 };
             }
         }
-        UntilError { made: printed, error: None }
+        PartialResultError { made: printed, error: None }
     }
 
     /// What `list` prints: releases by namespace and name.
     ///
     /// # Errors
     /// A malformed condition, or a lock file without a release.
-    pub fn list(self, form: List) -> Result<PrintOutput> {
+    pub fn list(self, form: ReleaseListFormat) -> Result<PrintOutput> {
         let mut listed = Vec::new();
         let printed = self.print_each(|helmfile, helmfile_environment, printed| {
             for event in ["prepare", "cleanup"] {
@@ -153,8 +153,8 @@ impl Plan {
         });
         if printed.has_releases {
             printed.text = match form {
-                List::Table => as_table(&listed),
-                List::Json => as_json(&listed)?,
+                ReleaseListFormat::Table => as_table(&listed),
+                ReleaseListFormat::Json => as_json(&listed)?,
             };
         }
         Ok(printed)
@@ -168,8 +168,8 @@ impl Plan {
         self.show_dag_until_error().whole()
     }
 
-    /// [`Plan::show_dag`], with what it prints of helmfiles before one that fails.
-    pub fn show_dag_until_error(self) -> UntilError<PrintOutput> {
+    /// [`HelmfileProcessingPlan::show_dag`], with what it prints of helmfiles before one that fails.
+    pub fn show_dag_until_error(self) -> PartialResultError<PrintOutput> {
         self.print_each(|helmfile, helmfile_environment, printed| {
             helmfile.apply_lock()?;
             // Differs(helmfile 1.8): what is wrong with charts does not hide the groups.
@@ -201,8 +201,8 @@ impl Plan {
     }
 }
 
-fn environment(environment: &Environment, path: &str) -> Value {
-    let mut document = Map::new();
+fn environment(environment: &NamedEnvironment, path: &str) -> Value {
+    let mut document = ValuesMap::new();
     document.insert("filePath".to_owned(), path.into());
     document.insert("name".to_owned(), environment.name.as_str().into());
     document.insert("values".to_owned(), Value::Object(environment.merged()));
@@ -214,13 +214,13 @@ fn environment(environment: &Environment, path: &str) -> Value {
 
 /// Go's `json.MarshalIndent` with two blanks before each line.
 fn json(value: &Value) -> Result<String> {
-    let form = golang::json::Form { escapes_html: true, indent: Some("  ") };
+    let form = golang::json::JsonLayout { escapes_html: true, indent: Some("  ") };
     let text = golang::json::encode(&GoValue::from_json(value), form, MAX_OUTPUT_BYTES)
         .map_err(|error| Error::from(error.to_string()))?;
     Ok(text.replace('\n', "\n  "))
 }
 
-fn listed_release(release: &Release, values: &Map) -> Result<ListedRelease> {
+fn listed_release(release: &Release, values: &ValuesMap) -> Result<ListedRelease> {
     let labels: Vec<String> =
         release.labels.iter().map(|(key, value)| format!("{key}:{value}")).collect();
     Ok(ListedRelease {
@@ -235,7 +235,7 @@ fn listed_release(release: &Release, values: &Map) -> Result<ListedRelease> {
 }
 
 fn as_json(listed: &[ListedRelease]) -> Result<String> {
-    let form = golang::json::Form::default();
+    let form = golang::json::JsonLayout::default();
     let mut objects = Vec::new();
     for release in listed {
         let mut fields = Vec::new();
@@ -300,13 +300,13 @@ fn table<const COLUMN_COUNT: usize>(
 
 impl Helmfile {
     /// All of it, in the order in which helmfile writes it.
-    pub(crate) fn emit(&self) -> Out {
-        let mut fields = vec![("filepath", Out::Plain(self.path.as_str().into()))];
-        if let Out::Fields(own) = self.spec.emit() {
+    pub(crate) fn emit(&self) -> OutputValue {
+        let mut fields = vec![("filepath", OutputValue::Plain(self.path.as_str().into()))];
+        if let OutputValue::Fields(own) = self.spec.emit() {
             fields.extend(own);
         }
-        fields.push(("renderedvalues", Out::Plain(Value::Object(self.values.clone()))));
-        Out::Fields(fields)
+        fields.push(("renderedvalues", OutputValue::Plain(Value::Object(self.values.clone()))));
+        OutputValue::Fields(fields)
     }
 
     fn dag(&self) -> Result<String> {
@@ -317,7 +317,7 @@ impl Helmfile {
             enabled.push(release.clone());
         }
         let mut rows = vec![["GROUP", "RELEASE", "DEPENDENCIES"].map(str::to_owned)];
-        for (index, group) in groups(&enabled, &enabled, Needs::Include)?.iter().enumerate() {
+        for (index, group) in groups(&enabled, &enabled, NeedsPolicy::Include)?.iter().enumerate() {
             for release in group {
                 rows.push([(index + 1).to_string(), release.id(), release.needs.join(", ")]);
             }
@@ -383,10 +383,11 @@ impl Helmfile {
             }
         };
         let data = self.release_data(release, &self.values);
-        let renderer = Renderer::new(helmfile_environment, &self.place, &parent(file), data);
+        let renderer =
+            TemplateStringRenderer::new(helmfile_environment, &self.place, &parent(file), data);
         let text = renderer.file(file).map_err(|error| {
             Error::from(format!("failed to render values files \"{path}\": {error}"))
         })?;
-        references::expand_file(helmfile_environment, &self.place, text).map(Some)
+        secret_references::expand_file(helmfile_environment, &self.place, text).map(Some)
     }
 }

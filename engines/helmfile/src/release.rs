@@ -6,11 +6,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::field::{Field, How};
 use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
-use crate::spec::{Inherit, Inherits, Release, State};
-use crate::template::{Overrides, ReleaseData, Renderer, release_data, release_fields};
+use crate::spec::{Inherit, InheritedTemplates, Release, State};
+use crate::struct_field::{HelmfileField, StructMergeMode};
+use crate::template::{
+    ReleaseData, ReleaseOverrides, TemplateStringRenderer, release_data, release_fields,
+};
 use crate::yaml;
 
 /// How often the fields of a release are rendered before references to each other must have settled.
@@ -24,8 +26,8 @@ const MAX_INHERITED_TEMPLATES: usize = 10_000;
 
 impl Helmfile {
     /// What overrides all releases.
-    pub(crate) fn overrides(&self) -> Overrides<'_> {
-        Overrides {
+    pub(crate) fn overrides(&self) -> ReleaseOverrides<'_> {
+        ReleaseOverrides {
             kube_context: &self.spec.kube_context,
             namespace: &self.spec.namespace,
             chart: &self.spec.chart,
@@ -36,7 +38,7 @@ impl Helmfile {
     pub(crate) fn release_data(
         &self,
         release: &Release,
-        values: &crate::maps::Map,
+        values: &crate::values_map::ValuesMap,
     ) -> golang::GoRuntimeValue {
         release_data(self.release_fields(release, values))
     }
@@ -45,7 +47,7 @@ impl Helmfile {
     pub(crate) fn release_fields(
         &self,
         release: &Release,
-        values: &crate::maps::Map,
+        values: &crate::values_map::ValuesMap,
     ) -> Vec<(&'static str, golang::GoRuntimeValue)> {
         let seen = ReleaseData {
             name: &release.name,
@@ -90,12 +92,12 @@ impl Helmfile {
             merged(&self.spec, &release, &mut Vec::new(), &mut left).map_err(|error| {
                 error.at(&format!("unable to load release {:?} with template", release.name))
             })?;
-        release.kube_context.merge(&self.spec.helm_defaults.kube_context, How::Fill);
+        release.kube_context.merge(&self.spec.helm_defaults.kube_context, StructMergeMode::Fill);
         for (key, value) in &self.spec.common_labels {
             release.labels.insert(key.clone(), value.clone());
         }
-        release.api_versions.merge(&self.spec.api_versions, How::Fill);
-        release.kube_version.merge(&self.spec.kube_version, How::Fill);
+        release.api_versions.merge(&self.spec.api_versions, StructMergeMode::Fill);
+        release.kube_version.merge(&self.spec.kube_version, StructMergeMode::Fill);
         Ok(release)
     }
 
@@ -114,7 +116,8 @@ impl Helmfile {
         let mut seen = release.clone();
         for pass in 0..MAX_RENDER_PASSES {
             let data = self.release_data(&seen, &self.values);
-            let renderer = Renderer::new(helmfile_environment, &self.place, &self.base, data);
+            let renderer =
+                TemplateStringRenderer::new(helmfile_environment, &self.place, &self.base, data);
             let rendered = render(&renderer, &release).map_err(failed)?;
             // Parity(helmfile 1.8): the first pass never counts as settled.
             if pass > 0 && rendered == seen {
@@ -127,7 +130,7 @@ impl Helmfile {
 }
 
 /// What is inherited by default comes first, unless the release names it itself.
-fn with_defaults(spec: &State, own: &Inherits) -> Inherits {
+fn with_defaults(spec: &State, own: &InheritedTemplates) -> InheritedTemplates {
     if spec.default_inherit.0.is_empty() {
         return own.clone();
     }
@@ -140,7 +143,7 @@ fn with_defaults(spec: &State, own: &Inherits) -> Inherits {
         }
     }
     all.extend(own);
-    Inherits(all)
+    InheritedTemplates(all)
 }
 
 /// A release over the templates that it inherits.
@@ -195,10 +198,10 @@ fn merged(
                 }
             }
         }
-        merged_release.merge(&source, How::Append);
+        merged_release.merge(&source, StructMergeMode::Append);
     }
-    merged_release.merge(release, How::Append);
-    merged_release.inherit = Inherits::default();
+    merged_release.merge(release, StructMergeMode::Append);
+    merged_release.inherit = InheritedTemplates::default();
     Ok(merged_release)
 }
 
@@ -212,7 +215,7 @@ fn in_field(release: &Release, field: &str, error: &Error) -> Error {
 }
 
 /// A release whose fields are rendered once.
-fn render(renderer: &Renderer, release: &Release) -> Result<Release> {
+fn render(renderer: &TemplateStringRenderer, release: &Release) -> Result<Release> {
     let mut out = release.clone();
     let text = |field: &str, text: &str| {
         renderer.render_text(text).map_err(|error| in_field(release, field, &error))
@@ -249,7 +252,11 @@ fn render(renderer: &Renderer, release: &Release) -> Result<Release> {
     Ok(out)
 }
 
-fn render_values(renderer: &Renderer, release: &Release, out: &mut Release) -> Result<()> {
+fn render_values(
+    renderer: &TemplateStringRenderer,
+    release: &Release,
+    out: &mut Release,
+) -> Result<()> {
     let failed =
         |index: usize, error: Error| in_field(release, &format!("values[{index}]"), &error);
     for (index, entry) in out.values_template.iter_mut().enumerate() {
@@ -281,7 +288,11 @@ fn render_values(renderer: &Renderer, release: &Release, out: &mut Release) -> R
     Ok(())
 }
 
-fn render_set(renderer: &Renderer, release: &Release, out: &mut Release) -> Result<()> {
+fn render_set(
+    renderer: &TemplateStringRenderer,
+    release: &Release,
+    out: &mut Release,
+) -> Result<()> {
     for (index, set) in out.set_template.iter_mut().enumerate() {
         let text = |field: &str, text: &str| {
             renderer

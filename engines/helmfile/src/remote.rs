@@ -1,11 +1,11 @@
 //! Addresses of go-getter, by which helmfiles name what is elsewhere: `git::https://HOST/REPOSITORY@FILE?ref=TAG`.
 //!
 //! Here: reading them, and what they ask for. Elsewhere: fetching (the caller), where such an address may stand
-//! (`working_directory.rs`, `storage.rs`).
+//! (`working_directory.rs`, `helmfile_paths.rs`).
 
 use std::fmt;
 
-use golang::url::Url;
+use golang::url::GoUrl;
 
 use crate::deps::ChartVersionRequest;
 use crate::working_directory::{base, parent};
@@ -15,7 +15,7 @@ const NORMAL: &str = "normal";
 
 /// An address as helmfile reads it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct RemoteAddress {
     /// What is before `::`, or `normal`.
     pub getter: String,
     /// The scheme.
@@ -70,26 +70,26 @@ pub enum RemoteSource {
 }
 
 /// Fetches what helmfiles name that is elsewhere.
-pub trait Fetch: Send + Sync {
+pub trait RemoteFetcher: Send + Sync {
     /// The directory in which the `file` of an address is, as an absolute path in the files of the environment.
     ///
     /// The plan calls this for the same address more than once.
     ///
     /// # Errors
     /// Why it cannot be fetched.
-    fn fetch(&self, address: &Address) -> Result<String, String>;
+    fn fetch(&self, address: &RemoteAddress) -> Result<String, String>;
 
     /// The directory of a chart that is in a repository or a registry, as an absolute path in the files of the
     /// environment.
     ///
     /// # Errors
     /// Why it cannot be fetched.
-    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError>;
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartFetchError>;
 }
 
 /// Why a chart of a repository or a registry cannot be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChartError {
+pub enum ChartFetchError {
     /// A helmfile may not name the place that it is in. Of releases that are kept, only those of the chart fail.
     #[error("{0}")]
     Refused(String),
@@ -98,13 +98,13 @@ pub enum ChartError {
     Failed(String),
 }
 
-impl From<String> for ChartError {
+impl From<String> for ChartFetchError {
     fn from(text: String) -> Self {
         Self::Failed(text)
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for RemoteAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Address({self})")
     }
@@ -122,7 +122,7 @@ impl fmt::Debug for RemoteSource {
 }
 
 /// Without user, password and parameters, which may be secret.
-impl fmt::Display for Address {
+impl fmt::Display for RemoteAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { getter, scheme, host, dir, file, .. } = self;
         match getter.as_str() {
@@ -133,7 +133,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl Address {
+impl RemoteAddress {
     /// Reads an address; nothing for what helmfile takes for a path.
     ///
     /// Parity(helmfile 1.8): without exactly one `@` in its path, an address with `::` has a directory without its first
@@ -156,7 +156,7 @@ impl Address {
         if rest.starts_with('/') {
             return None;
         }
-        let url = Url::parse(rest.as_bytes()).ok()?;
+        let url = GoUrl::parse(rest.as_bytes()).ok()?;
         if url.scheme.is_empty() {
             return None;
         }
@@ -326,7 +326,8 @@ mod tests {
 
     /// Getter, scheme, user, host, directory, file and query, or nothing for a path.
     fn parts(text: &str) -> Option<[String; 7]> {
-        let Address { getter, scheme, user, host, dir, file, query } = Address::parse(text)?;
+        let RemoteAddress { getter, scheme, user, host, dir, file, query } =
+            RemoteAddress::parse(text)?;
         Some([getter, scheme, user, host, dir, file, query])
     }
 
@@ -436,7 +437,7 @@ mod tests {
 
     /// What an address asks for, on a line.
     fn source(text: &str) -> String {
-        match Address::parse(text).unwrap().source() {
+        match RemoteAddress::parse(text).unwrap().source() {
             Ok(RemoteSource::Git { host, path, folder, reference }) => {
                 format!("git {host} {path} [{folder}] {reference}")
             }
@@ -482,11 +483,14 @@ mod tests {
 
     #[test]
     fn what_may_be_secret_is_not_shown() {
-        let address = Address::parse("git::https://u:pw@h/r.git@f?token=abc").unwrap();
+        let address = RemoteAddress::parse("git::https://u:pw@h/r.git@f?token=abc").unwrap();
         assert_eq!(
             format!("{address} {address:?}"),
             "git::https://h/r.git@f Address(git::https://h/r.git@f)"
         );
-        assert_eq!(Address::parse("https://u:pw@h/d/f?x=y").unwrap().to_string(), "https://h/d/f");
+        assert_eq!(
+            RemoteAddress::parse("https://u:pw@h/d/f?x=y").unwrap().to_string(),
+            "https://h/d/f"
+        );
     }
 }

@@ -6,22 +6,22 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helm::chart::File;
+use helm::chart::ChartFile;
 use serde_json::Value;
 
-use crate::chartify::{Helm, finished};
+use crate::chartify::{HelmChartRenderer, finished};
 use crate::charts::{is_local, normal};
 use crate::deps::ChartOfRepository;
-use crate::error::{Result, UntilError};
-use crate::error_trace::Trail;
-use crate::graph::{Needs, groups};
+use crate::error::{PartialResultError, Result};
+use crate::error_trace::HelmfileTrail;
 use crate::helmfile_environment::HelmfileEnvironment;
 use crate::hooks::{self, ManifestHook};
 use crate::load::Helmfile;
-use crate::operation::Operation;
-use crate::plan::{Plan, ReleaseIdentity};
-use crate::references;
-use crate::select::{check_duplicates, selected};
+use crate::plan::{HelmfileProcessingPlan, ReleaseIdentity};
+use crate::release_graph::{NeedsPolicy, groups};
+use crate::release_operation::ReleaseOperationSettings;
+use crate::release_selector::{check_duplicates, selected};
+use crate::secret_references;
 use crate::spec::{Release, SetValue};
 use crate::working_directory::base;
 use crate::yaml;
@@ -29,7 +29,7 @@ use golang::path::clean;
 
 /// What releases are rendered for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Purpose {
+pub enum RenderPurpose {
     /// `template`.
     #[default]
     Template,
@@ -41,7 +41,7 @@ pub enum Purpose {
     Apply,
 }
 
-impl Purpose {
+impl RenderPurpose {
     /// Whether releases that must not be there are of interest.
     fn has_unwanted(self) -> bool {
         matches!(self, Self::Diff | Self::Apply)
@@ -51,9 +51,9 @@ impl Purpose {
 /// Flags of `template`, `lint` and `diff`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub struct Options {
+pub struct ReleaseRenderOptions {
     /// Which command this is for.
-    pub purpose: Purpose,
+    pub purpose: RenderPurpose,
     /// Charts of local directories that a chart names are not put into it.
     pub skip_deps: bool,
     /// Also releases that selected ones need, and what those need.
@@ -84,7 +84,7 @@ pub struct Options {
 
 /// Where the chart of a release is.
 #[derive(Debug, Clone)]
-pub enum Chart {
+pub enum ReleaseChartLocation {
     /// A directory or an archive, as an absolute path.
     Path(String),
     /// Made for the release.
@@ -92,9 +92,9 @@ pub enum Chart {
         /// Its name in messages.
         place: String,
         /// Its files.
-        files: Vec<File>,
+        files: Vec<ChartFile>,
     },
-    /// A helmfile may not name where it is; for [`Purpose::Apply`] only.
+    /// A helmfile may not name where it is; for [`RenderPurpose::Apply`] only.
     Refused {
         /// Why, for a person.
         why: String,
@@ -103,7 +103,7 @@ pub enum Chart {
 
 /// A release to be rendered.
 #[derive(Debug, Clone)]
-pub struct Rendering {
+pub struct ReleaseRendering {
     /// Its name.
     pub name: String,
     /// Its namespace; empty for that of the context.
@@ -113,24 +113,24 @@ pub struct Rendering {
     /// What helmfile calls its chart: the path as seen from the working directory, or the name in a repository.
     pub shown: String,
     /// Its chart.
-    pub chart: Chart,
+    pub chart: ReleaseChartLocation,
     /// Texts of values files, later ones above earlier ones.
     pub values: Vec<Vec<u8>>,
     /// Flags of `helm template` or `helm lint`.
     pub flags: Vec<String>,
     /// What other releases call it in `needs`.
     pub id: String,
-    /// What it needs, by [`Rendering::id`].
+    /// What it needs, by [`ReleaseRendering::id`].
     pub needs: Vec<String>,
     /// The number of its helmfile: helmfile has done all of those before when it begins with it.
     pub helmfile: usize,
     /// The files that led to its helmfile, as errors begin with them.
-    pub trail: Trail,
+    pub trail: HelmfileTrail,
     /// The absolute path of its helmfile.
     pub file: String,
-    /// How Helm's operations on it are done, for [`Purpose::Apply`] only.
-    pub operation: Operation,
-    /// What its hooks apply, for [`Purpose::Apply`] only.
+    /// How Helm's operations on it are done, for [`RenderPurpose::Apply`] only.
+    pub operation: ReleaseOperationSettings,
+    /// What its hooks apply, for [`RenderPurpose::Apply`] only.
     pub hooks: Vec<ManifestHook>,
     /// How many empty lines are printed before it: helmfile prints one for each kustomization of a helmfile, before all
     /// of its releases.
@@ -152,10 +152,10 @@ pub struct UnwantedRelease {
 
 /// All releases to be rendered.
 #[derive(Debug, Clone, Default)]
-pub struct Renderings {
+pub struct ReleaseRenderings {
     /// In the order in which they are printed.
-    pub releases: Vec<Rendering>,
-    /// Selected releases that are not to be installed, for [`Purpose::Diff`] and [`Purpose::Apply`] only.
+    pub releases: Vec<ReleaseRendering>,
+    /// Selected releases that are not to be installed, for [`RenderPurpose::Diff`] and [`RenderPurpose::Apply`] only.
     pub unwanted: Vec<UnwantedRelease>,
     /// What a person has to know of it.
     pub warnings: Vec<String>,
@@ -163,25 +163,29 @@ pub struct Renderings {
     pub has_releases: bool,
 }
 
-impl Plan {
+impl HelmfileProcessingPlan {
     /// What `template` renders.
     ///
     /// # Errors
     /// What is wrong with a release, or with a file that it names; a chart that is not on the disk.
-    pub fn renderings(self, options: &Options, helm: &dyn Helm) -> Result<Renderings> {
+    pub fn renderings(
+        self,
+        options: &ReleaseRenderOptions,
+        helm: &dyn HelmChartRenderer,
+    ) -> Result<ReleaseRenderings> {
         self.renderings_until_error(options, helm).whole()
     }
 
-    /// [`Plan::renderings`], with the releases that helmfile has rendered when another one fails.
+    /// [`HelmfileProcessingPlan::renderings`], with the releases that helmfile has rendered when another one fails.
     ///
     /// # Assumes
     /// Nothing is removed because these lack it.
     pub fn renderings_until_error(
         self,
-        options: &Options,
-        helm: &dyn Helm,
-    ) -> UntilError<Renderings> {
-        let mut all = Renderings::default();
+        options: &ReleaseRenderOptions,
+        helm: &dyn HelmChartRenderer,
+    ) -> PartialResultError<ReleaseRenderings> {
+        let mut all = ReleaseRenderings::default();
         let mut hook_bytes = hooks::MAX_HOOK_MANIFEST_BYTES;
         for (number, mut helmfile) in self.helmfiles.into_iter().enumerate() {
             let done = helmfile.render_all(
@@ -197,13 +201,13 @@ impl Plan {
                 it.helmfile = number;
             });
             if let Err(error) = done {
-                return UntilError {
+                return PartialResultError {
                     made: all,
                     error: Some(error.at(&helmfile.trail.to_string())),
                 };
             }
         }
-        UntilError { made: all, error: None }
+        PartialResultError { made: all, error: None }
     }
 }
 
@@ -211,7 +215,7 @@ impl Plan {
 struct PreparedChart {
     named: UnwantedRelease,
     /// Parity(helmfile 1.8): a chart that is not there fails its release only when that is rendered.
-    chart: Result<Chart>,
+    chart: Result<ReleaseChartLocation>,
 }
 
 impl Helmfile {
@@ -221,10 +225,10 @@ impl Helmfile {
     fn render_all(
         &mut self,
         helmfile_environment: &Arc<HelmfileEnvironment>,
-        options: &Options,
-        helm: &dyn Helm,
+        options: &ReleaseRenderOptions,
+        helm: &dyn HelmChartRenderer,
         hook_bytes: &mut usize,
-        all: &mut Renderings,
+        all: &mut ReleaseRenderings,
     ) -> Result<()> {
         let said =
             self.skipped_hooks(helmfile_environment, &self.spec.hooks, "prepare", &self.path)?;
@@ -234,7 +238,7 @@ impl Helmfile {
         all.has_releases = true;
         let (releases, unwanted): (Vec<_>, Vec<_>) =
             releases.into_iter().partition(Release::is_desired);
-        if options.purpose == Purpose::Apply {
+        if options.purpose == RenderPurpose::Apply {
             for release in &unwanted {
                 self.refuse_hooks(release).map_err(|error| error.at(&owner(release)))?;
             }
@@ -259,7 +263,7 @@ impl Helmfile {
             let rendering = self.rendering(helmfile_environment, release, chart, options);
             let mut rendering = rendering.map_err(|error| error.at(&owner))?;
             rendering.empty_lines = std::mem::take(&mut empty_lines);
-            if options.purpose == Purpose::Apply {
+            if options.purpose == RenderPurpose::Apply {
                 let hooks = self.manifest_hooks(helmfile_environment, release, hook_bytes);
                 rendering.hooks = hooks.map_err(|error| error.at(&owner))?;
             }
@@ -296,7 +300,7 @@ impl Helmfile {
     }
 
     /// The releases to be rendered, in order, then those that are not to be installed; nothing if none is selected.
-    fn to_render(&self, options: &Options) -> Result<Option<Vec<Release>>> {
+    fn to_render(&self, options: &ReleaseRenderOptions) -> Result<Option<Vec<Release>>> {
         let all = &self.spec.releases;
         let chosen = selected(all, &self.selectors, &self.values, false)?;
         if chosen.is_empty() {
@@ -319,9 +323,9 @@ impl Helmfile {
             }
         }
         let needs = match (options.include_needs, options.skip_needs) {
-            (true, _) => Needs::Include,
-            (false, true) => Needs::Skip,
-            (false, false) => Needs::Refuse,
+            (true, _) => NeedsPolicy::Include,
+            (false, true) => NeedsPolicy::Skip,
+            (false, false) => NeedsPolicy::Refuse,
         };
         let planned = groups(&known, &chosen, needs)?.into_iter().flatten();
         let (desired, unwanted): (Vec<_>, Vec<_>) = planned.partition(Release::is_desired);
@@ -337,16 +341,16 @@ impl Helmfile {
         &self,
         helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
-        options: &Options,
-        helm: &dyn Helm,
+        options: &ReleaseRenderOptions,
+        helm: &dyn HelmChartRenderer,
     ) -> Result<PreparedChart> {
         self.refuse_programs(release, options.purpose)?;
         self.check_address(release, self.chart(release))?;
         let fetched = &*self.with_fetched_chart(release)?;
         let charted = match self.with_chart_of_repository(helmfile_environment, fetched)? {
             ChartOfRepository::Available(charted) => charted,
-            ChartOfRepository::Refused(why) if options.purpose == Purpose::Apply => {
-                let chart = Ok(Chart::Refused { why: why.to_string() });
+            ChartOfRepository::Refused(why) if options.purpose == RenderPurpose::Apply => {
+                let chart = Ok(ReleaseChartLocation::Refused { why: why.to_string() });
                 return Ok(PreparedChart { named: self.unwanted(fetched), chart });
             }
             ChartOfRepository::Refused(why) => return Err(why),
@@ -367,15 +371,15 @@ impl Helmfile {
         helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         prepared: PreparedChart,
-        options: &Options,
-    ) -> Result<Rendering> {
+        options: &ReleaseRenderOptions,
+    ) -> Result<ReleaseRendering> {
         let values = self.all_values(helmfile_environment, release)?;
         let flags = match options.purpose {
-            Purpose::Lint => self.lint_flags(helmfile_environment, release, options)?,
+            RenderPurpose::Lint => self.lint_flags(helmfile_environment, release, options)?,
             _ => self.template_flags(helmfile_environment, release, options)?,
         };
         let UnwantedRelease { name, namespace, kube_context, shown } = prepared.named;
-        Ok(Rendering {
+        Ok(ReleaseRendering {
             name,
             namespace,
             kube_context,
@@ -386,11 +390,11 @@ impl Helmfile {
             id: release.id(),
             needs: release.needs.clone(),
             helmfile: 0,
-            trail: Trail::default(),
+            trail: HelmfileTrail::default(),
             file: String::new(),
             operation: match options.purpose {
-                Purpose::Apply => self.operation(release)?,
-                _ => Operation::default(),
+                RenderPurpose::Apply => self.operation(release)?,
+                _ => ReleaseOperationSettings::default(),
             },
             hooks: Vec::new(),
             empty_lines: 0,
@@ -398,7 +402,11 @@ impl Helmfile {
     }
 
     /// The chart of a release as it is on the disk.
-    fn chart_of(&self, release: &Release, options: &Options) -> Result<Chart> {
+    fn chart_of(
+        &self,
+        release: &Release,
+        options: &ReleaseRenderOptions,
+    ) -> Result<ReleaseChartLocation> {
         let chart = self.chart(release);
         let path = normal(&self.base, chart);
         if self.place.is_directory(&path)
@@ -408,7 +416,7 @@ impl Helmfile {
             return finished(base(&clean(&path)), &tree);
         }
         if self.place.exists(&path) {
-            return self.place.absolute_of(&path).map(Chart::Path);
+            return self.place.absolute_of(&path).map(ReleaseChartLocation::Path);
         }
         if is_local(chart) {
             return Err(format!("the chart `{path}` does not exist").into());
@@ -420,10 +428,10 @@ impl Helmfile {
         .into())
     }
 
-    fn refuse_programs(&self, release: &Release, purpose: Purpose) -> Result<()> {
+    fn refuse_programs(&self, release: &Release, purpose: RenderPurpose) -> Result<()> {
         let renderer =
             release.post_renderer.as_ref().or(self.spec.helm_defaults.post_renderer.as_ref());
-        let renderer = renderer.filter(|it| !it.is_empty() && purpose != Purpose::Lint);
+        let renderer = renderer.filter(|it| !it.is_empty() && purpose != RenderPurpose::Lint);
         if let Some(renderer) = renderer {
             return Err(format!(
                 "postRenderer `{renderer}` is not supported, because it runs a program: use strategicMergePatches, \
@@ -437,7 +445,7 @@ impl Helmfile {
                         values files"
                 .into());
         }
-        if purpose == Purpose::Apply {
+        if purpose == RenderPurpose::Apply {
             self.refuse_hooks(release)?;
         }
         Ok(())
@@ -470,7 +478,7 @@ impl Helmfile {
                 }
                 other => Cow::Borrowed(other),
             };
-            let entry = references::expand(helmfile_environment, &self.place, &prefixed)?;
+            let entry = secret_references::expand(helmfile_environment, &self.place, &prefixed)?;
             match &*entry {
                 Value::String(path) => {
                     strings.extend(self.values_file(
@@ -495,7 +503,7 @@ impl Helmfile {
         &self,
         helmfile_environment: &HelmfileEnvironment,
         release: &Release,
-        options: &Options,
+        options: &ReleaseRenderOptions,
     ) -> Result<Vec<String>> {
         let defaults = &self.spec.helm_defaults;
         let mut flags = self.capability_flags(release, options);
@@ -531,7 +539,7 @@ impl Helmfile {
         &self,
         helmfile_environment: &HelmfileEnvironment,
         release: &Release,
-        options: &Options,
+        options: &ReleaseRenderOptions,
     ) -> Result<Vec<String>> {
         let mut flags = Vec::new();
         if !release.namespace.is_empty() {
@@ -545,7 +553,7 @@ impl Helmfile {
     }
 
     /// Values that the command line gives for all releases.
-    fn given_flags(&self, options: &Options, flags: &mut Vec<String>) -> Result<()> {
+    fn given_flags(&self, options: &ReleaseRenderOptions, flags: &mut Vec<String>) -> Result<()> {
         for path in &options.values {
             if !self.place.exists(path) {
                 return Err(format!("open {path}: no such file or directory").into());
@@ -557,7 +565,11 @@ impl Helmfile {
     }
 
     /// Flags of `helm template` for the release itself.
-    pub(crate) fn capability_flags(&self, release: &Release, options: &Options) -> Vec<String> {
+    pub(crate) fn capability_flags(
+        &self,
+        release: &Release,
+        options: &ReleaseRenderOptions,
+    ) -> Vec<String> {
         let mut flags = Vec::new();
         let mut put = |name: &str, value: &str| {
             if !value.is_empty() {
@@ -577,14 +589,14 @@ impl Helmfile {
     }
 
     /// More flags of `helm template`.
-    pub(crate) fn template_args(&self, options: &Options) -> String {
+    pub(crate) fn template_args(&self, options: &ReleaseRenderOptions) -> String {
         match options.template_args.is_empty() {
             true => self.spec.helm_defaults.template_args.join(" "),
             false => options.template_args.clone(),
         }
     }
 
-    pub(crate) fn skips_schema(&self, release: &Release, options: &Options) -> bool {
+    pub(crate) fn skips_schema(&self, release: &Release, options: &ReleaseRenderOptions) -> bool {
         release.skip_schema_validation == Some(true)
             || options.skip_schema_validation
             || self.spec.helm_defaults.skip_schema_validation == Some(true)
@@ -600,7 +612,8 @@ impl Helmfile {
         for set in &release.set {
             let name = escaped(&set.name);
             if !set.value.is_empty() {
-                let value = references::expand_text(helmfile_environment, &self.place, &set.value)?;
+                let value =
+                    secret_references::expand_text(helmfile_environment, &self.place, &set.value)?;
                 flags.extend(["--set".to_owned(), format!("{name}={}", escaped(&value))]);
             } else if !set.file.is_empty() {
                 let path = self.place.absolute_of(&self.storage().normal(&set.file))?;
@@ -613,7 +626,8 @@ impl Helmfile {
         for set in &release.set_string {
             let name = escaped(&set.name);
             if !set.value.is_empty() {
-                let value = references::expand_text(helmfile_environment, &self.place, &set.value)?;
+                let value =
+                    secret_references::expand_text(helmfile_environment, &self.place, &set.value)?;
                 flags.extend(["--set-string".to_owned(), format!("{name}={}", escaped(&value))]);
             } else if !set.values.is_empty() {
                 let items = self.items(helmfile_environment, set)?;
@@ -643,7 +657,7 @@ impl Helmfile {
         for value in &set.values {
             items.push(escaped(&match value {
                 Value::String(text) => {
-                    references::expand_text(helmfile_environment, &self.place, text)?
+                    secret_references::expand_text(helmfile_environment, &self.place, text)?
                 }
                 Value::Null => "<nil>".to_owned(),
                 other => other.to_string(),

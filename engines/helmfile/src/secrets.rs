@@ -1,7 +1,7 @@
 //! Files that SOPS encrypted: `secrets` of environments and of releases, and what references name.
 //!
 //! Here: their formats, and what is kept of them for the rest of a plan. Elsewhere: keys and services (the caller, by
-//! [`Decrypt`]), references in values (`references.rs`).
+//! [`SopsFileDecryptor`]), references in values (`secret_references.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -14,17 +14,17 @@ use zeroize::Zeroizing;
 use crate::error::{Error, Result};
 use crate::hcl;
 use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_paths::HelmfilePaths;
 use crate::load::Helmfile;
-use crate::maps::{Map, overlay};
-use crate::references;
+use crate::secret_references;
 use crate::spec::Release;
-use crate::storage::Storage;
-use crate::template::Renderer;
+use crate::template::TemplateStringRenderer;
+use crate::values_map::{ValuesMap, overlay};
 use crate::working_directory::{WorkingDirectory, parent};
 use crate::yaml;
 
 /// Decrypts what SOPS encrypted, with the keys that the caller has.
-pub trait Decrypt: Send + Sync {
+pub trait SopsFileDecryptor: Send + Sync {
     /// The plain content of a file, in the format that the file has.
     ///
     /// # Errors
@@ -33,19 +33,19 @@ pub trait Decrypt: Send + Sync {
 }
 
 /// The plain content of a file.
-pub(crate) struct Plain {
+pub(crate) struct DecryptedFileContent {
     text: Zeroizing<Vec<u8>>,
     /// The content as a map, read once; `None` if it is not a map.
-    map: OnceLock<Option<Map>>,
+    map: OnceLock<Option<ValuesMap>>,
 }
 
-impl Plain {
+impl DecryptedFileContent {
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
     /// The content as a map, which is counted when it is made.
-    pub(crate) fn map(&self, count: &mut dyn FnMut(usize) -> Result<()>) -> Result<&Map> {
+    pub(crate) fn map(&self, count: &mut dyn FnMut(usize) -> Result<()>) -> Result<&ValuesMap> {
         if self.map.get().is_none() {
             let map = yaml::read_map(&self.text).ok();
             count(map.iter().map(weight).sum())?;
@@ -57,18 +57,18 @@ impl Plain {
     }
 }
 
-fn weight(map: &Map) -> usize {
+fn weight(map: &ValuesMap) -> usize {
     map.iter().map(|(key, value)| key.len() + kustomize::weight_of_value(value)).sum()
 }
 
 /// What decrypts, and what was decrypted so far: each file is decrypted once for a plan.
 #[derive(Default)]
-pub(crate) struct Secrets {
-    pub(crate) decrypt: Option<Arc<dyn Decrypt>>,
-    known: Mutex<BTreeMap<String, Arc<Plain>>>,
+pub(crate) struct HelmfileSecrets {
+    pub(crate) decrypt: Option<Arc<dyn SopsFileDecryptor>>,
+    known: Mutex<BTreeMap<String, Arc<DecryptedFileContent>>>,
 }
 
-impl Secrets {
+impl HelmfileSecrets {
     /// Whether something was decrypted, so that errors may quote it.
     pub(crate) fn is_used(&self) -> bool {
         !self.known.lock().is_empty()
@@ -81,7 +81,7 @@ impl Secrets {
         data: &[u8],
         format: SopsFormat,
         count: &mut dyn FnMut(usize) -> Result<()>,
-    ) -> Result<Arc<Plain>> {
+    ) -> Result<Arc<DecryptedFileContent>> {
         let known = || self.known.lock();
         // In another format it is another text.
         let name = format!("{format} {name}");
@@ -94,7 +94,7 @@ impl Secrets {
         count(data.len())?;
         let text = decrypt.decrypt(data, format)?;
         count(text.len())?;
-        let plain = Arc::new(Plain { text, map: OnceLock::new() });
+        let plain = Arc::new(DecryptedFileContent { text, map: OnceLock::new() });
         known().insert(name, Arc::clone(&plain));
         Ok(plain)
     }
@@ -124,7 +124,7 @@ fn decrypted(
     helmfile_environment: &HelmfileEnvironment,
     name: String,
     data: &[u8],
-) -> Result<Arc<Plain>> {
+) -> Result<Arc<DecryptedFileContent>> {
     // Each release that has the file looks through it.
     helmfile_environment.count(data.len())?;
     let format = format(data).ok_or_else(|| {
@@ -139,15 +139,15 @@ fn decrypted_file(
     helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
     path: &str,
-) -> Result<Arc<Plain>> {
+) -> Result<Arc<DecryptedFileContent>> {
     decrypted(helmfile_environment, place.absolute_of(path)?, &place.read(path)?)
 }
 
 /// What the secrets of an environment give: HCL, which is read together with that of its values, and a map above these.
 #[derive(Default)]
-pub(crate) struct OfEnvironment {
+pub(crate) struct EnvironmentSecrets {
     pub(crate) modules: hcl::HclFiles,
-    pub(crate) map: Map,
+    pub(crate) map: ValuesMap,
 }
 
 /// Decrypts files of an environment, in order. They are not rendered as templates, even if their names end in
@@ -155,11 +155,11 @@ pub(crate) struct OfEnvironment {
 pub(crate) fn of_environment(
     helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
-    storage: &Storage<'_>,
+    storage: &HelmfilePaths<'_>,
     handler: Option<&str>,
     entries: &[String],
-) -> Result<OfEnvironment> {
-    let mut found = OfEnvironment::default();
+) -> Result<EnvironmentSecrets> {
+    let mut found = EnvironmentSecrets::default();
     for entry in entries {
         for path in storage.resolve(handler, "environment values", entry)? {
             let failed = |error: Error| {
@@ -231,8 +231,9 @@ impl Helmfile {
         // Parity(helmfile 1.8): the plain content is a values file: a template by its name, and references count.
         let text = if file.rsplit('.').next() == Some("gotmpl") {
             let data = self.release_data(release, &self.values);
-            let rendered = Renderer::new(helmfile_environment, &self.place, &parent(file), data)
-                .render(plain.text());
+            let rendered =
+                TemplateStringRenderer::new(helmfile_environment, &self.place, &parent(file), data)
+                    .render(plain.text());
             let rendered = rendered.map_err(|_| {
                 "its plain content is a template that fails; the reason is not shown, because it may quote it"
             })?;
@@ -243,7 +244,7 @@ impl Helmfile {
             plain.map(&mut |bytes| helmfile_environment.count(bytes))?;
             plain.text().to_vec()
         };
-        references::expand_file(helmfile_environment, &self.place, text).map(Some)
+        secret_references::expand_file(helmfile_environment, &self.place, text).map(Some)
     }
 }
 

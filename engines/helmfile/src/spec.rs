@@ -1,19 +1,19 @@
 //! The fields of a helmfile: its keys, in the order in which helmfile writes them.
 //!
-//! Here: everything but releases and the whole. Elsewhere: reading, merging and writing them (`field.rs`), releases
-//! (`spec/release.rs`), the whole (`spec/state.rs`).
+//! Here: everything but releases and the whole. Elsewhere: reading, merging and writing them (`struct_field.rs`),
+//! releases (`spec/release.rs`), the whole (`spec/state.rs`).
 
 mod release;
 mod state;
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::field::{Field, entries, spec, unknown};
-use crate::yaml::Out;
+use crate::struct_field::{HelmfileField, entries, spec, unknown};
+use crate::yaml::OutputValue;
 
 pub(crate) use release::Release;
 pub(crate) use state::State;
@@ -169,10 +169,10 @@ spec! {
 
 /// The templates that a release inherits.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Inherits(pub(crate) Vec<Inherit>);
+pub(crate) struct InheritedTemplates(pub(crate) Vec<Inherit>);
 
-impl Field for Inherits {
-    fn decode(node: &Node) -> Result<Self> {
+impl HelmfileField for InheritedTemplates {
+    fn decode(node: &YamlNode) -> Result<Self> {
         // Parity(helmfile 1.8): a single object is still taken.
         match node.kind {
             YamlNodeKind::Mapping => Ok(Self(vec![Inherit::decode(node)?])),
@@ -180,7 +180,7 @@ impl Field for Inherits {
         }
     }
 
-    fn emit(&self) -> Out {
+    fn emit(&self) -> OutputValue {
         self.0.emit()
     }
 
@@ -188,17 +188,17 @@ impl Field for Inherits {
         self.0.is_empty()
     }
 
-    fn merge(&mut self, from: &Self, how: crate::field::How) {
+    fn merge(&mut self, from: &Self, how: crate::struct_field::StructMergeMode) {
         self.0.merge(&from.0, how);
     }
 }
 
 /// The templates that every release inherits: one name, or several.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct DefaultInherits(pub(crate) Vec<String>);
+pub(crate) struct DefaultInheritedTemplates(pub(crate) Vec<String>);
 
-impl Field for DefaultInherits {
-    fn decode(node: &Node) -> Result<Self> {
+impl HelmfileField for DefaultInheritedTemplates {
+    fn decode(node: &YamlNode) -> Result<Self> {
         let names: Vec<String> = match node.kind {
             YamlNodeKind::Scalar => vec![String::decode(node)?],
             _ => Vec::decode(node)?,
@@ -207,7 +207,7 @@ impl Field for DefaultInherits {
         Ok(Self(names.filter(|name| !name.is_empty()).collect()))
     }
 
-    fn emit(&self) -> Out {
+    fn emit(&self) -> OutputValue {
         self.0.emit()
     }
 
@@ -215,7 +215,7 @@ impl Field for DefaultInherits {
         self.0.is_empty()
     }
 
-    fn merge(&mut self, from: &Self, how: crate::field::How) {
+    fn merge(&mut self, from: &Self, how: crate::struct_field::StructMergeMode) {
         self.0.merge(&from.0, how);
     }
 }
@@ -271,19 +271,21 @@ impl SubHelmfile {
     }
 }
 
-impl Field for SubHelmfile {
-    fn decode(node: &Node) -> Result<Self> {
+impl HelmfileField for SubHelmfile {
+    fn decode(node: &YamlNode) -> Result<Self> {
         let mut spec = Self::default();
         match node.kind {
             YamlNodeKind::Scalar if node.tag == "!!str" => spec.path.clone_from(&node.value),
             YamlNodeKind::Mapping => {
                 for (key, value) in entries(node, "SubHelmfileSpec")? {
                     match key.value.as_str() {
-                        "path" => spec.path = Field::decode(value)?,
-                        "selectors" => spec.selectors = Field::decode(value)?,
-                        "selectorsInherited" => spec.selectors_inherited = Field::decode(value)?,
-                        "inherits" => spec.inherits = Field::decode(value)?,
-                        "values" => spec.values = Field::decode(value)?,
+                        "path" => spec.path = HelmfileField::decode(value)?,
+                        "selectors" => spec.selectors = HelmfileField::decode(value)?,
+                        "selectorsInherited" => {
+                            spec.selectors_inherited = HelmfileField::decode(value)?;
+                        }
+                        "inherits" => spec.inherits = HelmfileField::decode(value)?,
+                        "values" => spec.values = HelmfileField::decode(value)?,
                         _ => return Err(unknown(key, "SubHelmfileSpec")),
                     }
                 }
@@ -295,9 +297,9 @@ impl Field for SubHelmfile {
         Ok(spec)
     }
 
-    fn emit(&self) -> Out {
+    fn emit(&self) -> OutputValue {
         let mut fields = Vec::new();
-        let mut put = |key, value: Out, is_empty: bool| {
+        let mut put = |key, value: OutputValue, is_empty: bool| {
             if !is_empty {
                 fields.push((key, value));
             }
@@ -308,7 +310,7 @@ impl Field for SubHelmfile {
         put("selectorsInherited", self.selectors_inherited.emit(), !self.selectors_inherited);
         put("inherits", self.inherits.emit(), self.inherits.is_empty());
         put("values", self.values.emit(), self.values.is_empty());
-        Out::Fields(fields)
+        OutputValue::Fields(fields)
     }
 
     fn is_empty(&self) -> bool {

@@ -8,15 +8,15 @@ mod functions;
 use std::sync::{Arc, LazyLock};
 
 use golang::GoRuntimeValue;
-use golang::time::{Time, Zone};
-use golang::value::{IntKind, Integer, Map as GoMap, Object, ReflectKind, Type};
-use gotemplate::{MissingKey, Set};
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::{GoMap, GoObject, GoType, IntegerKind, ReflectKind, SizedInteger};
+use gotemplate::{MissingKeyPolicy, TemplateSet};
 use serde_json::Value as Json;
 
-use crate::environment::Environment;
+use crate::environment::NamedEnvironment;
 use crate::error::{Error, Result};
-use crate::helmfile_environment::{Fill, HelmfileEnvironment};
-use crate::maps::{Lists, Map, merge};
+use crate::helmfile_environment::{HelmfileEnvironment, RandomFill};
+use crate::values_map::{ListMergeMode, ValuesMap, merge};
 use crate::working_directory::WorkingDirectory;
 use golang::path::join;
 
@@ -24,7 +24,7 @@ use golang::path::join;
 const NAME: &str = "stringTemplate";
 
 /// What functions of a template know.
-pub(crate) struct Host {
+pub(crate) struct TemplateHost {
     helmfile_environment: Arc<HelmfileEnvironment>,
     place: WorkingDirectory,
     base: String,
@@ -32,16 +32,16 @@ pub(crate) struct Host {
     is_lenient: bool,
 }
 
-impl sprig::TemplateEnvironment for Host {
-    fn now(&self) -> Time {
+impl sprig::TemplateEnvironment for TemplateHost {
+    fn now(&self) -> GoTime {
         self.helmfile_environment.now.clone()
     }
 
-    fn local(&self) -> &Zone {
+    fn local(&self) -> &GoTimeZone {
         &self.helmfile_environment.local
     }
 
-    fn randomness(&self) -> Option<&Fill> {
+    fn randomness(&self) -> Option<&RandomFill> {
         Some(&*self.helmfile_environment.random)
     }
 
@@ -56,12 +56,12 @@ impl sprig::TemplateEnvironment for Host {
 }
 
 /// Renders strings in a directory, whose `_*.tpl` they can include.
-pub(crate) struct Renderer {
-    host: Host,
+pub(crate) struct TemplateStringRenderer {
+    host: TemplateHost,
     data: GoRuntimeValue,
 }
 
-impl Renderer {
+impl TemplateStringRenderer {
     /// `base` is the directory to which paths in templates are relative.
     pub(crate) fn new(
         helmfile_environment: &Arc<HelmfileEnvironment>,
@@ -72,7 +72,7 @@ impl Renderer {
         let helmfile_environment = Arc::clone(helmfile_environment);
         let place = place.clone();
         let base = base.to_owned();
-        Self { host: Host { helmfile_environment, place, base, is_lenient: false }, data }
+        Self { host: TemplateHost { helmfile_environment, place, base, is_lenient: false }, data }
     }
 
     /// The same, for which what is not known is empty.
@@ -115,13 +115,13 @@ impl Renderer {
 }
 
 /// All functions, and the templates of `_*.tpl`.
-fn with_helpers(host: &Host) -> Result<Set> {
-    static EMPTY: LazyLock<Set> = LazyLock::new(|| {
-        Set::new(NAME, functions::functions()).with_missing_key(MissingKey::Error)
+fn with_helpers(host: &TemplateHost) -> Result<TemplateSet> {
+    static EMPTY: LazyLock<TemplateSet> = LazyLock::new(|| {
+        TemplateSet::new(NAME, functions::functions()).with_missing_key(MissingKeyPolicy::Error)
     });
     let mut set = EMPTY.clone();
     if host.is_lenient {
-        set = set.with_missing_key(MissingKey::Zero);
+        set = set.with_missing_key(MissingKeyPolicy::Zero);
     }
     for path in host.place.glob(&join(&host.base, "_*.tpl"))? {
         let text = host.place.read(&path)?;
@@ -133,12 +133,12 @@ fn with_helpers(host: &Host) -> Result<Set> {
 
 /// A struct of Go.
 #[derive(Debug)]
-struct Struct {
+struct GoStruct {
     name: &'static str,
     fields: Vec<(&'static str, GoRuntimeValue)>,
 }
 
-impl Object for Struct {
+impl GoObject for GoStruct {
     fn type_name(&self) -> &str {
         self.name
     }
@@ -160,7 +160,7 @@ pub(crate) fn go(json: &Json) -> GoRuntimeValue {
         Json::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(int), _) => GoRuntimeValue::int(int),
             (None, Some(uint)) => {
-                GoRuntimeValue::Integer(Integer::new(IntKind::Uint64, uint.cast_signed()))
+                GoRuntimeValue::Integer(SizedInteger::new(IntegerKind::Uint64, uint.cast_signed()))
             }
             (None, None) => GoRuntimeValue::Float(number.as_f64().unwrap_or_default()),
         },
@@ -170,11 +170,11 @@ pub(crate) fn go(json: &Json) -> GoRuntimeValue {
     }
 }
 
-fn go_map(map: &Map) -> GoRuntimeValue {
+fn go_map(map: &ValuesMap) -> GoRuntimeValue {
     GoRuntimeValue::map(map.iter().map(|(key, value)| (key.as_str(), go(value))))
 }
 
-fn environment(environment: &Environment, values: &Map) -> GoRuntimeValue {
+fn environment(environment: &NamedEnvironment, values: &ValuesMap) -> GoRuntimeValue {
     let name = "environment.Environment";
     let fields = vec![
         ("Name", GoRuntimeValue::from(environment.name.as_str())),
@@ -183,13 +183,17 @@ fn environment(environment: &Environment, values: &Map) -> GoRuntimeValue {
         ("Defaults", go_map(&environment.defaults)),
         ("CLIOverrides", go_map(&environment.overrides)),
     ];
-    GoRuntimeValue::object(Struct { name, fields })
+    GoRuntimeValue::object(GoStruct { name, fields })
 }
 
 /// What helmfiles and values files of environments see.
-pub(crate) fn environment_data(env: &Environment, namespace: &str, values: &Map) -> GoRuntimeValue {
+pub(crate) fn environment_data(
+    env: &NamedEnvironment,
+    namespace: &str,
+    values: &ValuesMap,
+) -> GoRuntimeValue {
     let mut own = env.values.clone();
-    merge(&mut own, &env.overrides, Lists::Items);
+    merge(&mut own, &env.overrides, ListMergeMode::Items);
     let values = go_map(values);
     let fields = vec![
         ("Environment", environment(env, &own)),
@@ -197,7 +201,7 @@ pub(crate) fn environment_data(env: &Environment, namespace: &str, values: &Map)
         ("Values", values.clone()),
         ("StateValues", values),
     ];
-    GoRuntimeValue::object(Struct { name: "*state.EnvironmentTemplateData", fields })
+    GoRuntimeValue::object(GoStruct { name: "*state.EnvironmentTemplateData", fields })
 }
 
 /// What a release is to templates.
@@ -213,7 +217,7 @@ pub(crate) struct ReleaseData<'r> {
 
 /// What overrides all releases, as templates see it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Overrides<'s> {
+pub(crate) struct ReleaseOverrides<'s> {
     pub(crate) kube_context: &'s str,
     pub(crate) namespace: &'s str,
     pub(crate) chart: &'s str,
@@ -221,10 +225,10 @@ pub(crate) struct Overrides<'s> {
 
 /// What releases and their values files see, as the fields of a struct.
 pub(crate) fn release_fields(
-    env: &Environment,
-    values: &Map,
+    env: &NamedEnvironment,
+    values: &ValuesMap,
     release: &ReleaseData<'_>,
-    overrides: &Overrides<'_>,
+    overrides: &ReleaseOverrides<'_>,
 ) -> Vec<(&'static str, GoRuntimeValue)> {
     let labels = release.labels.into_iter().flatten();
     let labels =
@@ -232,7 +236,7 @@ pub(crate) fn release_fields(
     let release = vec![
         ("Name", GoRuntimeValue::from(release.name)),
         ("Namespace", GoRuntimeValue::from(release.namespace)),
-        ("Labels", GoRuntimeValue::Map(GoMap::new(Type::String, labels))),
+        ("Labels", GoRuntimeValue::Map(GoMap::new(GoType::String, labels))),
         ("Chart", GoRuntimeValue::from(release.chart)),
         ("ChartVersion", GoRuntimeValue::from(release.version)),
         ("KubeContext", GoRuntimeValue::from(release.kube_context)),
@@ -242,7 +246,7 @@ pub(crate) fn release_fields(
         ("Environment", environment(env, &env.values)),
         (
             "Release",
-            GoRuntimeValue::object(Struct {
+            GoRuntimeValue::object(GoStruct {
                 name: "state.releaseTemplateDataRelease",
                 fields: release,
             }),
@@ -257,7 +261,7 @@ pub(crate) fn release_fields(
 
 /// What releases and their values files see.
 pub(crate) fn release_data(fields: Vec<(&'static str, GoRuntimeValue)>) -> GoRuntimeValue {
-    GoRuntimeValue::object(Struct { name: "state.releaseTemplateData", fields })
+    GoRuntimeValue::object(GoStruct { name: "state.releaseTemplateData", fields })
 }
 
 /// What hooks of a release see at an event.
@@ -268,7 +272,7 @@ pub(crate) fn hook_data(
     event: &str,
 ) -> GoRuntimeValue {
     let own = vec![("Name", GoRuntimeValue::from(event)), ("Error", GoRuntimeValue::Nil)];
-    fields.push(("Event", GoRuntimeValue::object(Struct { name: "event.event", fields: own })));
+    fields.push(("Event", GoRuntimeValue::object(GoStruct { name: "event.event", fields: own })));
     fields.push(("HelmfileCommand", GoRuntimeValue::from("apply")));
-    GoRuntimeValue::object(Struct { name: "hook", fields })
+    GoRuntimeValue::object(GoStruct { name: "hook", fields })
 }

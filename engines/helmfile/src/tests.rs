@@ -8,28 +8,33 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use golang::time::{Time, Zone};
+use golang::time::{GoTime, GoTimeZone};
 use tree::MemoryTree;
 
 use crate::{
-    Address, Chart, ChartError, ChartVersionRequest, Dialect, Fetch, Helm, HelmfileEnvironment,
-    List, ManifestHook, Options, Plan, PrintEnvFormat, PrintOutput, Program, ProgramRunner,
-    Purpose, Result, Settings, Template, UntilError, When,
+    ChartFetchError, ChartRenderRequest, ChartVersionRequest, HelmChartRenderer, HelmfileDialect,
+    HelmfileEnvironment, HelmfilePlanSettings, HelmfileProcessingPlan, ManifestHook,
+    ManifestHookTime, PartialResultError, PrintEnvFormat, PrintOutput, ProgramCall, ProgramRunner,
+    ReleaseChartLocation, ReleaseListFormat, ReleaseRenderOptions, RemoteAddress, RemoteFetcher,
+    RenderPurpose, Result,
 };
 
-fn plan(files: &[(&str, &str)]) -> Result<Plan> {
+fn plan(files: &[(&str, &str)]) -> Result<HelmfileProcessingPlan> {
     plan_in(helmfile_environment(files))
 }
 
-fn plan_in(helmfile_environment: HelmfileEnvironment) -> Result<Plan> {
-    let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
-    Plan::load(&Arc::new(helmfile_environment), "/", &settings)
+fn plan_in(helmfile_environment: HelmfileEnvironment) -> Result<HelmfileProcessingPlan> {
+    let settings = HelmfilePlanSettings {
+        environment: "default".to_owned(),
+        ..HelmfilePlanSettings::default()
+    };
+    HelmfileProcessingPlan::load(&Arc::new(helmfile_environment), "/", &settings)
 }
 
 fn helmfile_environment(files: &[(&str, &str)]) -> HelmfileEnvironment {
     let files = MemoryTree::from_files(files.iter().copied()).unwrap();
-    let utc = Zone::fixed("UTC", 0);
-    let now = Time::from_unix(0, 0, utc.clone());
+    let utc = GoTimeZone::fixed("UTC", 0);
+    let now = GoTime::from_unix(0, 0, utc.clone());
     // All values in turn: functions draw until they get one that they can use.
     let next = AtomicU8::new(0);
     let random = Arc::new(move |bytes: &mut [u8]| {
@@ -39,7 +44,7 @@ fn helmfile_environment(files: &[(&str, &str)]) -> HelmfileEnvironment {
 }
 
 fn listed(files: &[(&str, &str)]) -> Result<PrintOutput> {
-    plan(files)?.list(List::Table)
+    plan(files)?.list(ReleaseListFormat::Table)
 }
 
 /// The error of a helmfile that is a template.
@@ -100,10 +105,12 @@ fn releases_that_selectors_or_conditions_leave_out_are_known() {
     let loaded = |environment: &str, selectors: &[&str]| {
         let selectors = selectors.iter().map(|it| (*it).to_owned()).collect();
         let environment = environment.to_owned();
-        let settings = Settings { environment, selectors, ..Settings::default() };
-        Plan::load(&Arc::new(helmfile_environment(&files)), "/", &settings).unwrap()
+        let settings =
+            HelmfilePlanSettings { environment, selectors, ..HelmfilePlanSettings::default() };
+        HelmfileProcessingPlan::load(&Arc::new(helmfile_environment(&files)), "/", &settings)
+            .unwrap()
     };
-    let names = |plan: &Plan| {
+    let names = |plan: &HelmfileProcessingPlan| {
         let all = plan.identities().into_iter();
         all.map(|it| format!("{}/{}", it.namespace, it.name)).collect::<Vec<_>>().join(" ")
     };
@@ -127,8 +134,11 @@ fn a_helmfile_that_lacks_the_environment_is_named_beside_those_that_were_read() 
         ("a.yaml", "environments: {prod: {}}\n---\nreleases: [{name: a, chart: ./c}]\n"),
         ("b.yaml", "environments: {prdo: {}}\n---\nreleases: [{name: b, chart: ./c}]\n"),
     ];
-    let settings = Settings { environment: "prod".to_owned(), ..Settings::default() };
-    let plan = Plan::load(&Arc::new(helmfile_environment(&files)), "/", &settings).unwrap();
+    let settings =
+        HelmfilePlanSettings { environment: "prod".to_owned(), ..HelmfilePlanSettings::default() };
+    let plan =
+        HelmfileProcessingPlan::load(&Arc::new(helmfile_environment(&files)), "/", &settings)
+            .unwrap();
     assert_eq!(plan.without_environment(), Some("/b.yaml"));
     assert_eq!(plan.files().collect::<Vec<_>>(), ["/a.yaml", "/helmfile.yaml"]);
 }
@@ -256,10 +266,10 @@ fn functions_that_draw_on_the_time_or_randomness_are_named() {
 }
 
 /// Prints what it is asked to run.
-struct Echo;
+struct EchoProgramRunner;
 
-impl ProgramRunner for Echo {
-    fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String> {
+impl ProgramRunner for EchoProgramRunner {
+    fn run(&self, program: &ProgramCall<'_>) -> Result<Vec<u8>, String> {
         match program.command {
             "fail" => Err("`fail` ended with status 1: no".to_owned()),
             _ => Ok(format!("{program:?}").into_bytes()),
@@ -273,7 +283,8 @@ fn programs_are_run_only_where_they_are_allowed() {
         let text = format!("values:\n- out: {{{{ {call} | quote }}}}\n");
         let files =
             [("sub/helmfile.yaml.gotmpl", text.as_str()), ("helmfile.yaml", "helmfiles: [sub]\n")];
-        let plan = plan_in(helmfile_environment(&files).with_programs(Arc::new(Echo)))?;
+        let plan =
+            plan_in(helmfile_environment(&files).with_programs(Arc::new(EchoProgramRunner)))?;
         let drawn = plan.drawn();
         Ok::<_, crate::Error>((plan.print_env(PrintEnvFormat::Json)?, drawn))
     };
@@ -297,28 +308,28 @@ fn programs_are_run_only_where_they_are_allowed() {
 /// Everything is in `/fetched` already, by host.
 struct FakeFetcher;
 
-impl Fetch for FakeFetcher {
-    fn fetch(&self, address: &Address) -> Result<String, String> {
+impl RemoteFetcher for FakeFetcher {
+    fn fetch(&self, address: &RemoteAddress) -> Result<String, String> {
         match address.host.as_str() {
             "down" => Err("timed out".to_owned()),
             host => Ok(format!("/fetched/{host}")),
         }
     }
 
-    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartFetchError> {
         match chart.url.as_str() {
-            "https://down" => Err(ChartError::Failed("timed out".to_owned())),
-            "https://refused" => Err(ChartError::Refused("not allowed".to_owned())),
+            "https://down" => Err(ChartFetchError::Failed("timed out".to_owned())),
+            "https://refused" => Err(ChartFetchError::Refused("not allowed".to_owned())),
             _ => Ok(format!("/fetched/{}", chart.name)),
         }
     }
 }
 
 /// Renders nothing: no release here has dependencies.
-struct NoHelm;
+struct DisabledHelmRenderer;
 
-impl Helm for NoHelm {
-    fn template(&self, _: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+impl HelmChartRenderer for DisabledHelmRenderer {
+    fn template(&self, _: &ChartRenderRequest<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
         Err("nothing is to be rendered".to_owned())
     }
 }
@@ -331,14 +342,17 @@ fn a_refused_chart_fails_its_release_only_where_releases_are_kept() {
     let files = [("helmfile.yaml", text), ("fetched/app/Chart.yaml", chart)];
     let renderings = |purpose| {
         let plan = plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
-        plan.renderings(&Options { purpose, ..Options::default() }, &NoHelm)
+        plan.renderings(
+            &ReleaseRenderOptions { purpose, ..ReleaseRenderOptions::default() },
+            &DisabledHelmRenderer,
+        )
     };
     let why = "cannot fetch the chart `closed/app`: not allowed";
-    let kept = renderings(Purpose::Apply).unwrap().releases;
-    assert!(matches!(&kept[0].chart, Chart::Refused { why: it } if it == why));
-    assert!(matches!(&kept[1].chart, Chart::Path(path) if path == "/fetched/app"));
+    let kept = renderings(RenderPurpose::Apply).unwrap().releases;
+    assert!(matches!(&kept[0].chart, ReleaseChartLocation::Refused { why: it } if it == why));
+    assert!(matches!(&kept[1].chart, ReleaseChartLocation::Path(path) if path == "/fetched/app"));
     assert_eq!(kept[1].needs, [kept[0].id.clone()]);
-    let error = renderings(Purpose::default()).unwrap_err().to_string();
+    let error = renderings(RenderPurpose::default()).unwrap_err().to_string();
     assert!(error.contains(why), "{error}");
 }
 
@@ -356,8 +370,10 @@ fn charts_of_repositories_are_where_they_were_fetched_to() {
             ("web/here/Chart.yaml", chart),
         ];
         let plan = plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher)))?;
-        let all = plan.renderings(&Options::default(), &NoHelm)?;
-        let Chart::Path(path) = all.releases[0].chart.clone() else { panic!("it was made") };
+        let all = plan.renderings(&ReleaseRenderOptions::default(), &DisabledHelmRenderer)?;
+        let ReleaseChartLocation::Path(path) = all.releases[0].chart.clone() else {
+            panic!("it was made")
+        };
         Ok((path, all.releases[0].shown.clone()))
     };
     let of = |path: &str, shown: &str| (path.to_owned(), shown.to_owned());
@@ -389,7 +405,7 @@ fn helmfiles_bases_and_values_may_be_elsewhere() {
         ("fetched/subs/d/one.yaml", "releases:\n- {name: of-sub, chart: ./c}\n"),
     ];
     let plan = plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
-    let text = plan.list(List::Table).unwrap().text;
+    let text = plan.list(ReleaseListFormat::Table).unwrap().text;
     assert!(
         text.contains("of-base") && text.contains("of-values") && text.contains("of-sub"),
         "{text}"
@@ -454,13 +470,16 @@ fn an_old_helmfile_is_a_template_whose_environments_stand_beside_its_releases() 
     let text = text.replace("[{n: 1}]", "[{n: 1, file: f}]");
     let files = [("helmfile.yaml", text.as_str()), ("f", "read"), ("c/Chart.yaml", "name: c\n")];
     let load = |dialect| {
-        let settings =
-            Settings { environment: "default".to_owned(), dialect, ..Settings::default() };
-        Plan::load(&Arc::new(helmfile_environment(&files)), "/", &settings)
+        let settings = HelmfilePlanSettings {
+            environment: "default".to_owned(),
+            dialect,
+            ..HelmfilePlanSettings::default()
+        };
+        HelmfileProcessingPlan::load(&Arc::new(helmfile_environment(&files)), "/", &settings)
     };
-    let listed = load(Dialect::V0).unwrap().list(List::Table).unwrap();
+    let listed = load(HelmfileDialect::V0).unwrap().list(ReleaseListFormat::Table).unwrap();
     assert!(listed.text.contains("\nr1"), "{}", listed.text);
-    assert!(load(Dialect::V1).is_err());
+    assert!(load(HelmfileDialect::V1).is_err());
 }
 
 /// What the hooks of a release apply where its releases are kept, or why they are refused.
@@ -477,8 +496,9 @@ fn hooks_of(hooks: &str, more: &str) -> Result<Vec<ManifestHook>> {
         ("k/kustomization.yaml", "namePrefix: p-\nresources: [map.yaml]\n"),
         ("k/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map}\n"),
     ];
-    let options = Options { purpose: Purpose::Apply, ..Options::default() };
-    Ok(plan(&files)?.renderings(&options, &NoHelm)?.releases.remove(0).hooks)
+    let options =
+        ReleaseRenderOptions { purpose: RenderPurpose::Apply, ..ReleaseRenderOptions::default() };
+    Ok(plan(&files)?.renderings(&options, &DisabledHelmRenderer)?.releases.remove(0).hooks)
 }
 
 #[test]
@@ -493,8 +513,12 @@ fn hooks_apply_manifests_of_files_directories_and_kustomizations_around_operatio
     let of: Vec<_> = applied.iter().map(|it| (it.name.as_str(), it.when)).collect();
     let plain = "kubectlApply";
     let all = "all";
-    let wanted =
-        [(plain, When::Before), (all, When::Before), (plain, When::After), (all, When::After)];
+    let wanted = [
+        (plain, ManifestHookTime::Before),
+        (all, ManifestHookTime::Before),
+        (plain, ManifestHookTime::After),
+        (all, ManifestHookTime::After),
+    ];
     assert_eq!(of, wanted);
     let manifests: Vec<&str> = applied.iter().map(|it| it.manifests.as_str()).collect();
     assert_eq!(manifests[0], "kind: R\n\n---\n{kind: B}\n");
@@ -566,7 +590,8 @@ const TRAIL: &str = "in ./helmfile.yaml.gotmpl: in .helmfiles[1]: in sub/b.yaml:
 fn releases_before_one_that_fails_are_rendered_and_the_error_names_the_files() {
     let rendered = |second: &str| {
         let plan = plan_in(below(second)).unwrap();
-        let UntilError { made, error } = plan.renderings_until_error(&Options::default(), &NoHelm);
+        let PartialResultError { made, error } =
+            plan.renderings_until_error(&ReleaseRenderOptions::default(), &DisabledHelmRenderer);
         let names: Vec<String> = made.releases.into_iter().map(|it| it.name).collect();
         (names.join(" "), error.map(|error| error.to_string()).unwrap_or_default())
     };
@@ -602,21 +627,29 @@ fn releases_before_one_that_fails_are_rendered_and_the_error_names_the_files() {
 
 #[test]
 fn helmfiles_before_one_that_cannot_be_loaded_are_known() {
-    let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
+    let settings = HelmfilePlanSettings {
+        environment: "default".to_owned(),
+        ..HelmfilePlanSettings::default()
+    };
     let helmfile_environment = Arc::new(below("releases:\n- {nme: two}\n"));
-    let UntilError { made, error } = Plan::load_until_error(&helmfile_environment, "/", &settings);
+    let PartialResultError { made, error } =
+        HelmfileProcessingPlan::load_until_error(&helmfile_environment, "/", &settings);
     assert!(error.unwrap().to_string().starts_with(TRAIL));
     assert!(made.build(false, "/tmp").unwrap().text.contains("name: one"));
-    assert!(Plan::load(&helmfile_environment, "/", &settings).is_err());
+    assert!(HelmfileProcessingPlan::load(&helmfile_environment, "/", &settings).is_err());
 }
 
 #[test]
 fn a_need_that_is_not_selected_names_the_files_that_led_to_it() {
     let selectors = vec!["name=two".to_owned()];
-    let settings = Settings { environment: "default".to_owned(), selectors, ..Settings::default() };
+    let settings = HelmfilePlanSettings {
+        environment: "default".to_owned(),
+        selectors,
+        ..HelmfilePlanSettings::default()
+    };
     let second = "releases:\n- {name: two, chart: ../c, needs: [x]}\n- {name: x, chart: ../c}\n";
-    let plan = || Plan::load(&Arc::new(below(second)), "/", &settings).unwrap();
-    let UntilError { made, error } = plan().show_dag_until_error();
+    let plan = || HelmfileProcessingPlan::load(&Arc::new(below(second)), "/", &settings).unwrap();
+    let PartialResultError { made, error } = plan().show_dag_until_error();
     assert_eq!(made.text, "GROUP RELEASE DEPENDENCIES\n");
     let error = error.unwrap().to_string();
     assert!(error.starts_with(&format!("{TRAIL}release(s) \"two\" depend(s) on")), "{error}");

@@ -4,31 +4,31 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::environment::Environment;
+use crate::environment::NamedEnvironment;
 use crate::error::{Error, Result};
 use crate::hcl;
 use crate::helmfile_environment::HelmfileEnvironment;
-use crate::maps::{Lists, Map, merge, overlay};
-use crate::storage::Storage;
-use crate::template::{Renderer, environment_data};
+use crate::helmfile_paths::HelmfilePaths;
+use crate::template::{TemplateStringRenderer, environment_data};
+use crate::values_map::{ListMergeMode, ValuesMap, merge, overlay};
 use crate::working_directory::{WorkingDirectory, parent};
 use crate::yaml;
 
 /// How the entries of a list are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Strategy {
+enum ListMergeStrategy {
     Override,
     Fallback,
 }
 
 /// What loads lists of values.
-pub(crate) struct Loader<'l> {
+pub(crate) struct ValuesLoader<'l> {
     pub(crate) helmfile_environment: &'l Arc<HelmfileEnvironment>,
     pub(crate) place: &'l WorkingDirectory,
-    pub(crate) storage: Storage<'l>,
+    pub(crate) storage: HelmfilePaths<'l>,
 }
 
-impl Loader<'_> {
+impl ValuesLoader<'_> {
     /// The map that a list of entries gives.
     ///
     /// `context` is what templates among the files see; `modules` are files of HCL that come first.
@@ -36,16 +36,16 @@ impl Loader<'_> {
         &self,
         handler: Option<&str>,
         entries: &[Value],
-        context: &Environment,
+        context: &NamedEnvironment,
         strategy: &str,
         modules: hcl::HclFiles,
-    ) -> Result<Map> {
+    ) -> Result<ValuesMap> {
         let mut modules = modules;
         // What was decrypted is there already.
         let is_secret = !modules.is_empty();
         let strategy = match strategy {
-            "" | "override" => Strategy::Override,
-            "fallback" => Strategy::Fallback,
+            "" | "override" => ListMergeStrategy::Override,
+            "fallback" => ListMergeStrategy::Fallback,
             other => {
                 return Err(format!(
                     "environment {:?}: invalid mergeStrategy {other:?} (must be \"override\" or \"fallback\")",
@@ -54,7 +54,7 @@ impl Loader<'_> {
                 .into());
             }
         };
-        let mut result = Map::new();
+        let mut result = ValuesMap::new();
         for entry in entries {
             match entry {
                 Value::String(path) => {
@@ -92,31 +92,32 @@ impl Loader<'_> {
     fn file(
         &self,
         file: &str,
-        context: &Environment,
-        strategy: Strategy,
-        so_far: &Map,
-    ) -> Result<Map> {
+        context: &NamedEnvironment,
+        strategy: ListMergeStrategy,
+        so_far: &ValuesMap,
+    ) -> Result<ValuesMap> {
         let failed =
             |error: Error| error.at(&format!("failed to load environment values file \"{file}\""));
         let mut values = context.merged();
-        if strategy == Strategy::Fallback && !so_far.is_empty() {
+        if strategy == ListMergeStrategy::Fallback && !so_far.is_empty() {
             let mut enriched = so_far.clone();
             overlay(&mut enriched, &values);
             values = enriched;
         }
         let data = environment_data(context, "", &values);
-        let renderer = Renderer::new(self.helmfile_environment, self.place, &parent(file), data);
+        let renderer =
+            TemplateStringRenderer::new(self.helmfile_environment, self.place, &parent(file), data);
         let text = renderer.file(file).map_err(failed)?;
         yaml::read_map(&text).map_err(failed)
     }
 }
 
-fn put(result: &mut Map, map: &Map, strategy: Strategy) {
+fn put(result: &mut ValuesMap, map: &ValuesMap, strategy: ListMergeStrategy) {
     match strategy {
-        Strategy::Override => overlay(result, map),
-        Strategy::Fallback => {
+        ListMergeStrategy::Override => overlay(result, map),
+        ListMergeStrategy::Fallback => {
             let mut base = map.clone();
-            merge(&mut base, result, Lists::Sparse);
+            merge(&mut base, result, ListMergeMode::Sparse);
             *result = base;
         }
     }

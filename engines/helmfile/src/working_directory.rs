@@ -10,8 +10,8 @@ use tree::{FileKind, FileMetadata, FileTree, RelPath};
 
 use crate::error::{Error, Result};
 use crate::helmfile_environment::HelmfileEnvironment;
-use crate::remote::{Address, Fetch};
-use crate::storage::remote_refusal;
+use crate::helmfile_paths::remote_refusal;
+use crate::remote::{RemoteAddress, RemoteFetcher};
 
 /// The longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;
@@ -30,7 +30,7 @@ const MAX_CHART_BYTES: usize = 256 << 20;
 pub(crate) struct WorkingDirectory {
     files: Arc<dyn FileTree + Send + Sync>,
     directory: RelPath,
-    fetch: Option<Arc<dyn Fetch>>,
+    fetch: Option<Arc<dyn RemoteFetcher>>,
 }
 
 impl WorkingDirectory {
@@ -46,7 +46,7 @@ impl WorkingDirectory {
 
     /// The path of what an address names, which is fetched; nothing for a path, and for what exists under its name.
     pub(crate) fn fetched(&self, text: &str) -> Result<Option<String>> {
-        let Some(address) = Address::parse(text).filter(|_| !self.exists(text)) else {
+        let Some(address) = RemoteAddress::parse(text).filter(|_| !self.exists(text)) else {
             return Ok(None);
         };
         let Some(fetch) = &self.fetch else { return Err(remote_refusal(&address)) };

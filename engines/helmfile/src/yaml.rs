@@ -2,15 +2,15 @@
 //!
 //! Differs(helmfile 1.8): `HELMFILE_GO_YAML_V3=false` has no effect.
 //!
-//! Here: documents, plain values, text. Elsewhere: values of known shape (`field.rs`).
+//! Here: documents, plain values, text. Elsewhere: values of known shape (`struct_field.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Layout, Node, Note, YamlNodeKind};
-use goyaml::{Emittable, View};
+use goyaml::v3::{self, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind};
+use goyaml::{EmittableValue, EmittableView};
 use serde_json::{Map, Number, Value};
 
 use crate::error::{Error, Result};
@@ -25,13 +25,13 @@ const MAX_STREAM_NODES: usize = 2_000_000;
 const MAX_REPEATED_BYTES: usize = 64 << 20;
 
 /// The documents of a stream, each its root, without aliases and merge keys.
-pub(crate) fn documents(text: &[u8]) -> Result<Vec<Node>> {
+pub(crate) fn documents(text: &[u8]) -> Result<Vec<YamlNode>> {
     let read = v3::parse(text, &YamlLimits::default()).map_err(|error| error.to_string())?;
     let mut budget = StreamBudget { nodes: MAX_STREAM_NODES, repeated: MAX_REPEATED_BYTES };
     let mut roots = Vec::new();
     for document in read {
         let Some(root) = document.content.first() else { continue };
-        let mut flat = Flat { anchors: BTreeMap::new(), budget: &mut budget };
+        let mut flat = AliasFreeCopier { anchors: BTreeMap::new(), budget: &mut budget };
         roots.push(flat.node(root, 0)?);
     }
     Ok(roots)
@@ -82,7 +82,7 @@ impl StreamBudget {
     }
 
     /// Takes a node that is copied once more, with all that it contains.
-    fn repeat(&mut self, node: &Node) -> Result<()> {
+    fn repeat(&mut self, node: &YamlNode) -> Result<()> {
         let mut nodes = 0;
         let mut bytes = 0;
         node.walk().for_each(|(_, node)| {
@@ -98,27 +98,27 @@ impl StreamBudget {
 }
 
 /// Copies nodes with what aliases and merge keys stand for.
-struct Flat<'b> {
-    anchors: BTreeMap<String, Node>,
+struct AliasFreeCopier<'b> {
+    anchors: BTreeMap<String, YamlNode>,
     budget: &'b mut StreamBudget,
 }
 
-impl Flat<'_> {
-    fn node(&mut self, node: &Node, depth: usize) -> Result<Node> {
+impl AliasFreeCopier<'_> {
+    fn node(&mut self, node: &YamlNode, depth: usize) -> Result<YamlNode> {
         if depth > MAX_VALUE_DEPTH {
             return Err(
                 format!("line {}: nested more than {MAX_VALUE_DEPTH} deep", node.line).into()
             );
         }
         self.budget.take(1)?;
-        let mut copy = Node {
+        let mut copy = YamlNode {
             kind: node.kind,
             style: node.style,
             tag: node.tag.clone(),
             value: node.value.clone(),
             line: node.line,
             column: node.column,
-            ..Node::default()
+            ..YamlNode::default()
         };
         match node.kind {
             YamlNodeKind::Alias => {
@@ -135,12 +135,12 @@ impl Flat<'_> {
             YamlNodeKind::Mapping => copy.content = self.mapping(node, depth)?.into(),
             YamlNodeKind::Scalar => {}
             YamlNodeKind::Document | YamlNodeKind::Sequence => {
-                let items: Result<Vec<Node>> =
+                let items: Result<Vec<YamlNode>> =
                     node.content.iter().map(|item| self.node(item, depth + 1)).collect();
                 copy.content = items?.into();
             }
         }
-        let anchor = node.notes.get(Note::Anchor);
+        let anchor = node.notes.get(NodeNoteKind::Anchor);
         if !anchor.is_empty() {
             self.budget.repeat(&copy)?;
             self.anchors.insert(anchor.to_owned(), copy.clone());
@@ -148,10 +148,10 @@ impl Flat<'_> {
         Ok(copy)
     }
 
-    fn mapping(&mut self, node: &Node, depth: usize) -> Result<Vec<Node>> {
-        let mut entries: Vec<(Node, Node)> = Vec::new();
+    fn mapping(&mut self, node: &YamlNode, depth: usize) -> Result<Vec<YamlNode>> {
+        let mut entries: Vec<(YamlNode, YamlNode)> = Vec::new();
         let mut lines: BTreeMap<(String, String), u32> = BTreeMap::new();
-        let mut merged: Vec<Node> = Vec::new();
+        let mut merged: Vec<YamlNode> = Vec::new();
         for (key, item) in node.entries() {
             let item = self.node(item, depth + 1)?;
             if key.kind == YamlNodeKind::Scalar && key.tag == "!!merge" {
@@ -172,12 +172,12 @@ impl Flat<'_> {
             entries.push((key, item));
         }
         if merged.is_empty() {
-            return Ok(entries.into_iter().flat_map(<[Node; 2]>::from).collect());
+            return Ok(entries.into_iter().flat_map(<[YamlNode; 2]>::from).collect());
         }
         let mut known: BTreeSet<String> =
             entries.iter().map(|(key, _)| key.value.clone()).collect();
         for source in merged {
-            let sources: Vec<Node> = match source.kind {
+            let sources: Vec<YamlNode> = match source.kind {
                 YamlNodeKind::Sequence => source.content.iter().cloned().collect(),
                 _ => vec![source],
             };
@@ -194,12 +194,12 @@ impl Flat<'_> {
                 }
             }
         }
-        Ok(entries.into_iter().flat_map(<[Node; 2]>::from).collect())
+        Ok(entries.into_iter().flat_map(<[YamlNode; 2]>::from).collect())
     }
 }
 
 /// Whether a node is null.
-pub(crate) fn is_null(node: &Node) -> bool {
+pub(crate) fn is_null(node: &YamlNode) -> bool {
     node.kind == YamlNodeKind::Scalar && node.tag == "!!null"
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn is_null(node: &Node) -> bool {
 ///
 /// # Errors
 /// Keys that are not text, and numbers that JSON cannot express.
-pub(crate) fn value(node: &Node) -> Result<Value> {
+pub(crate) fn value(node: &YamlNode) -> Result<Value> {
     match node.kind {
         YamlNodeKind::Document => node.content.first().map_or(Ok(Value::Null), value),
         YamlNodeKind::Sequence => {
@@ -234,7 +234,7 @@ pub(crate) fn value(node: &Node) -> Result<Value> {
     }
 }
 
-fn scalar(node: &Node) -> Result<Value> {
+fn scalar(node: &YamlNode) -> Result<Value> {
     let text = node.value.as_str();
     Ok(match &*node.tag {
         "!!null" => Value::Null,
@@ -264,7 +264,7 @@ fn scalar(node: &Node) -> Result<Value> {
     })
 }
 
-fn wrong(node: &Node, wanted: &str) -> Error {
+fn wrong(node: &YamlNode, wanted: &str) -> Error {
     format!("line {}: {:?} is no {wanted}", node.line, node.value).into()
 }
 
@@ -278,7 +278,7 @@ fn boolean(text: &str) -> Option<bool> {
 
 /// A value to be written: of known shape, or plain.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Out {
+pub(crate) enum OutputValue {
     /// A plain value, with its keys in Go's order.
     Plain(Value),
     /// A list.
@@ -291,49 +291,53 @@ pub(crate) enum Out {
 
 #[derive(Clone, Copy)]
 enum EmittableOutput<'v> {
-    Out(&'v Out),
+    Out(&'v OutputValue),
     Plain(&'v Value),
 }
 
-impl<'v> Emittable for EmittableOutput<'v> {
+impl<'v> EmittableValue for EmittableOutput<'v> {
     type Text = &'v str;
 
-    fn view(&self) -> View<Self> {
+    fn view(&self) -> EmittableView<Self> {
         match self {
-            Self::Out(Out::Plain(value)) => plain(value),
+            Self::Out(OutputValue::Plain(value)) => plain(value),
             Self::Plain(value) => plain(value),
-            Self::Out(Out::List(items)) => View::List(items.iter().map(Self::Out).collect()),
-            Self::Out(Out::Fields(fields)) => {
-                View::Fields(fields.iter().map(|(key, value)| (*key, Self::Out(value))).collect())
+            Self::Out(OutputValue::List(items)) => {
+                EmittableView::List(items.iter().map(Self::Out).collect())
             }
-            Self::Out(Out::Map(entries)) => View::Map(
+            Self::Out(OutputValue::Fields(fields)) => EmittableView::Fields(
+                fields.iter().map(|(key, value)| (*key, Self::Out(value))).collect(),
+            ),
+            Self::Out(OutputValue::Map(entries)) => EmittableView::Map(
                 entries.iter().map(|(key, value)| (key.as_str(), Self::Out(value))).collect(),
             ),
         }
     }
 }
 
-fn plain(value: &Value) -> View<EmittableOutput<'_>> {
+fn plain(value: &Value) -> EmittableView<EmittableOutput<'_>> {
     match value {
-        Value::Null => View::Null,
-        Value::Bool(truth) => View::Bool(*truth),
+        Value::Null => EmittableView::Null,
+        Value::Bool(truth) => EmittableView::Bool(*truth),
         Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(int), _) => View::Int(int),
-            (None, Some(uint)) => View::Uint(uint),
-            (None, None) => View::Float(number.as_f64().unwrap_or_default()),
+            (Some(int), _) => EmittableView::Int(int),
+            (None, Some(uint)) => EmittableView::Uint(uint),
+            (None, None) => EmittableView::Float(number.as_f64().unwrap_or_default()),
         },
-        Value::String(text) => View::Text(text.as_str()),
-        Value::Array(items) => View::List(items.iter().map(EmittableOutput::Plain).collect()),
-        Value::Object(map) => View::Map(
+        Value::String(text) => EmittableView::Text(text.as_str()),
+        Value::Array(items) => {
+            EmittableView::List(items.iter().map(EmittableOutput::Plain).collect())
+        }
+        Value::Object(map) => EmittableView::Map(
             map.iter().map(|(key, value)| (key.as_str(), EmittableOutput::Plain(value))).collect(),
         ),
     }
 }
 
-const LAYOUT: Layout = Layout { indent: 2, compact_sequences: false };
+const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: false };
 
 /// The text that helmfile writes for a value.
-pub(crate) fn write(out: &Out) -> Result<String> {
+pub(crate) fn write(out: &OutputValue) -> Result<String> {
     v3::encode(&EmittableOutput::Out(out), &LAYOUT).map_err(|error| error.to_string().into())
 }
 

@@ -10,13 +10,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use golang::time::{Time, Zone};
-use gotemplate::{Set, TemplateLimits};
-use sprig::{Fill, TemplateEnvironment};
+use golang::time::{GoTime, GoTimeZone};
+use gotemplate::{TemplateLimits, TemplateSet};
+use sprig::{RandomFill, TemplateEnvironment};
 
 pub use gotemplate::REQUIRED_STACK_BYTES;
 
-use crate::result::UpdateResult;
+use crate::update_result::UpdateResult;
 
 /// The message if the spec has none.
 const DEFAULT_MESSAGE: &str = "Update from image update automation";
@@ -53,21 +53,21 @@ pub struct CommitData<'d> {
 #[derive(Clone)]
 pub struct CommitEnvironment {
     /// The time.
-    pub now: Time,
+    pub now: GoTime,
     /// Fills a buffer with random bytes, for the few functions that draw some.
-    pub random: Arc<Fill>,
+    pub random: Arc<RandomFill>,
 }
 
 impl TemplateEnvironment for CommitEnvironment {
-    fn now(&self) -> Time {
+    fn now(&self) -> GoTime {
         self.now.clone()
     }
 
-    fn local(&self) -> &Zone {
-        &Zone::Utc
+    fn local(&self) -> &GoTimeZone {
+        &GoTimeZone::Utc
     }
 
-    fn randomness(&self) -> Option<&Fill> {
+    fn randomness(&self) -> Option<&RandomFill> {
         Some(&*self.random)
     }
 
@@ -145,15 +145,15 @@ pub fn commit_message(
 }
 
 /// A set with all functions and without templates.
-fn empty_set() -> Set {
-    static EMPTY: LazyLock<Set> = LazyLock::new(|| {
+fn empty_set() -> TemplateSet {
+    static EMPTY: LazyLock<TemplateSet> = LazyLock::new(|| {
         let limits = TemplateLimits {
             steps: MAX_TEMPLATE_STEPS,
             output: MAX_MADE_BYTES,
             ..TemplateLimits::default()
         };
         let functions = sprig::hermetic_functions::<CommitEnvironment>();
-        Set::new(TEMPLATE_NAME, functions).with_limits(limits)
+        TemplateSet::new(TEMPLATE_NAME, functions).with_limits(limits)
     });
     EMPTY.clone()
 }

@@ -1,17 +1,17 @@
 //! Which tag of an image is the latest.
 //!
 //! Here: the three policies, and the filter in front of them. Elsewhere: ranges of versions and regular expressions
-//! (`golang`), which tags there are (`tags.rs`), digests (the sources).
+//! (`golang`), which tags there are (`tag_list.rs`), digests (the sources).
 
 use std::collections::BTreeMap;
 
-use golang::meter::{Meter, WorkLimitExceeded};
-use golang::regexp::{self, Regexp};
-use golang::semver::{Constraint, Version};
+use golang::regexp::{self, GoRegexp};
+use golang::semver::{SemverVersion, VersionConstraint};
 use golang::strconv::parse_float;
 use golang::unicode::upper;
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 
-use crate::tags::cost;
+use crate::tag_list::cost;
 
 /// The longest `spec.filterTags.extract`, in bytes. Differs(flux): it has no limit.
 const MAX_EXTRACT_BYTES: usize = 4096;
@@ -96,32 +96,32 @@ impl PolicyError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SortOrder {
+enum TagSortOrder {
     Ascending,
     Descending,
 }
 
 #[derive(Debug, Clone)]
-enum Ranking {
-    SemVer { range: Constraint, range_bytes: u64 },
-    Alphabetical(SortOrder),
-    Numerical(SortOrder),
+enum TagRanking {
+    SemVer { range: VersionConstraint, range_bytes: u64 },
+    Alphabetical(TagSortOrder),
+    Numerical(TagSortOrder),
 }
 
 /// A way to choose one of several tags.
 #[derive(Debug, Clone)]
-pub struct Policy {
-    ranking: Ranking,
+pub struct TagPolicy {
+    ranking: TagRanking,
 }
 
 /// A tag that the filter lets through.
-struct Candidate<'t> {
+struct TagCandidate<'t> {
     /// What is compared.
     text: String,
     tag: &'t str,
 }
 
-impl Policy {
+impl TagPolicy {
     /// Reads `spec.policy`.
     ///
     /// # Errors
@@ -130,11 +130,12 @@ impl Policy {
         let ranking = match choice {
             PolicyChoice { semver: Some(range), .. } => {
                 let range_bytes = range.len() as u64;
-                let range = Constraint::parse_in_go_words(range).map_err(PolicyError::Choice)?;
-                Ranking::SemVer { range, range_bytes }
+                let range =
+                    VersionConstraint::parse_in_go_words(range).map_err(PolicyError::Choice)?;
+                TagRanking::SemVer { range, range_bytes }
             }
-            PolicyChoice { alphabetical: Some(text), .. } => Ranking::Alphabetical(order(text)?),
-            PolicyChoice { numerical: Some(text), .. } => Ranking::Numerical(order(text)?),
+            PolicyChoice { alphabetical: Some(text), .. } => TagRanking::Alphabetical(order(text)?),
+            PolicyChoice { numerical: Some(text), .. } => TagRanking::Numerical(order(text)?),
             _ => {
                 let text = "given ImagePolicyChoice object is invalid".to_owned();
                 return Err(PolicyError::Choice(text));
@@ -154,7 +155,7 @@ impl Policy {
         &self,
         filter: Option<&FilterTags>,
         tags: &[String],
-        meter: &mut Meter,
+        meter: &mut WorkMeter,
     ) -> Result<String, PolicyError> {
         let Some(filter) = filter else {
             let strings: Vec<&str> = tags.iter().map(String::as_str).collect();
@@ -168,25 +169,25 @@ impl Policy {
     }
 
     /// The place of the best of some strings.
-    fn best(&self, strings: &[&str], meter: &mut Meter) -> Result<usize, PolicyError> {
+    fn best(&self, strings: &[&str], meter: &mut WorkMeter) -> Result<usize, PolicyError> {
         if strings.is_empty() {
             return Err(PolicyError::NoTags);
         }
         let range_bytes = match &self.ranking {
-            Ranking::SemVer { range_bytes, .. } => *range_bytes,
-            Ranking::Alphabetical(_) | Ranking::Numerical(_) => 0,
+            TagRanking::SemVer { range_bytes, .. } => *range_bytes,
+            TagRanking::Alphabetical(_) | TagRanking::Numerical(_) => 0,
         };
         for text in strings {
             meter.steps(1 + range_bytes + text.len() as u64).map_err(PolicyError::Comparison)?;
         }
         match &self.ranking {
-            Ranking::SemVer { range, .. } => highest(range, strings),
-            Ranking::Numerical(order) => largest(*order, strings),
-            Ranking::Alphabetical(order) => {
+            TagRanking::SemVer { range, .. } => highest(range, strings),
+            TagRanking::Numerical(order) => largest(*order, strings),
+            TagRanking::Alphabetical(order) => {
                 let places = strings.iter().enumerate();
                 let best = match order {
-                    SortOrder::Ascending => places.max_by_key(|(_, text)| **text),
-                    SortOrder::Descending => places.min_by_key(|(_, text)| **text),
+                    TagSortOrder::Ascending => places.max_by_key(|(_, text)| **text),
+                    TagSortOrder::Descending => places.min_by_key(|(_, text)| **text),
                 };
                 best.map(|(at, _)| at).ok_or(PolicyError::NoTags)
             }
@@ -201,16 +202,16 @@ impl FilterTags {
     fn candidates<'t>(
         &self,
         tags: &'t [String],
-        meter: &mut Meter,
-    ) -> Result<Vec<Candidate<'t>>, PolicyError> {
-        let pattern = Regexp::new(&self.pattern).map_err(|error| {
+        meter: &mut WorkMeter,
+    ) -> Result<Vec<TagCandidate<'t>>, PolicyError> {
+        let pattern = GoRegexp::new(&self.pattern).map_err(|error| {
             let pattern = self.pattern.clone();
             PolicyError::Pattern { pattern, error }
         })?;
         if self.extract.len() > MAX_EXTRACT_BYTES {
             return Err(PolicyError::Extract);
         }
-        let mut candidates: Vec<Candidate<'t>> = Vec::new();
+        let mut candidates: Vec<TagCandidate<'t>> = Vec::new();
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for tag in tags {
             meter.steps(cost(&pattern, tag))?;
@@ -226,7 +227,7 @@ impl FilterTags {
                 Some(same) => same.tag = tag,
                 None => {
                     known.insert(text.clone(), candidates.len());
-                    candidates.push(Candidate { text, tag });
+                    candidates.push(TagCandidate { text, tag });
                 }
             }
         }
@@ -234,10 +235,10 @@ impl FilterTags {
     }
 }
 
-fn order(text: &str) -> Result<SortOrder, PolicyError> {
+fn order(text: &str) -> Result<TagSortOrder, PolicyError> {
     match upper(text).as_str() {
-        "" | "ASC" => Ok(SortOrder::Ascending),
-        "DESC" => Ok(SortOrder::Descending),
+        "" | "ASC" => Ok(TagSortOrder::Ascending),
+        "DESC" => Ok(TagSortOrder::Descending),
         other => Err(PolicyError::Choice(format!(
             "invalid order argument provided: '{other}', must be one of: ASC, DESC"
         ))),
@@ -245,13 +246,13 @@ fn order(text: &str) -> Result<SortOrder, PolicyError> {
 }
 
 /// The first of the highest versions in a range. Only what has three parts is a version.
-fn highest(range: &Constraint, strings: &[&str]) -> Result<usize, PolicyError> {
-    let mut best: Option<(Version, usize)> = None;
+fn highest(range: &VersionConstraint, strings: &[&str]) -> Result<usize, PolicyError> {
+    let mut best: Option<(SemverVersion, usize)> = None;
     for (at, text) in strings.iter().enumerate() {
         if text.matches('.').count() < 2 {
             continue;
         }
-        let Ok(version) = Version::parse(text) else { continue };
+        let Ok(version) = SemverVersion::parse(text) else { continue };
         let is_better = best.as_ref().is_none_or(|(highest, _)| version > *highest);
         if is_better && range.matches(&version) {
             best = Some((version, at));
@@ -262,15 +263,15 @@ fn highest(range: &Constraint, strings: &[&str]) -> Result<usize, PolicyError> {
 
 /// The last of the largest or smallest numbers. Parity(flux): NaN is better than what is before it, and what follows it
 /// is better than NaN.
-fn largest(order: SortOrder, strings: &[&str]) -> Result<usize, PolicyError> {
+fn largest(order: TagSortOrder, strings: &[&str]) -> Result<usize, PolicyError> {
     let mut best = 0;
     let mut number = f64::NAN;
     for (at, text) in strings.iter().enumerate() {
         let next =
             parse_float(text, 64).map_err(|_| PolicyError::NotANumber((*text).to_owned()))?;
         let is_worse = match order {
-            SortOrder::Ascending => next < number,
-            SortOrder::Descending => next > number,
+            TagSortOrder::Ascending => next < number,
+            TagSortOrder::Descending => next > number,
         };
         if !is_worse {
             best = at;
@@ -282,7 +283,7 @@ fn largest(order: SortOrder, strings: &[&str]) -> Result<usize, PolicyError> {
 
 #[cfg(test)]
 mod tests {
-    use golang::meter::{Allowance, Stop};
+    use golang::work_meter::{StopSignal, WorkAllowance};
     use proptest::prelude::*;
 
     use super::*;
@@ -293,8 +294,12 @@ mod tests {
         tags: &[&str],
     ) -> Result<String, PolicyError> {
         let tags: Vec<String> = tags.iter().map(|it| (*it).to_owned()).collect();
-        let allowance = Allowance { steps: 10_000_000, bytes: 1 << 20 };
-        Policy::new(choice)?.latest(filter, &tags, &mut Meter::new(allowance, Stop::default()))
+        let allowance = WorkAllowance { steps: 10_000_000, bytes: 1 << 20 };
+        TagPolicy::new(choice)?.latest(
+            filter,
+            &tags,
+            &mut WorkMeter::new(allowance, StopSignal::default()),
+        )
     }
 
     fn semver(range: &str) -> PolicyChoice {
@@ -349,14 +354,16 @@ mod tests {
     #[test]
     fn comparing_and_keeping_tags_is_counted() {
         let tags: Vec<String> = (0..1_000).map(|at| format!("1.0.{at}")).collect();
-        let mut meter = Meter::new(Allowance { steps: 200_000, bytes: 0 }, Stop::default());
+        let mut meter =
+            WorkMeter::new(WorkAllowance { steps: 200_000, bytes: 0 }, StopSignal::default());
         let range = vec!["1.0.0"; 30].join("||");
-        let error = Policy::new(&semver(&range)).unwrap().latest(None, &tags, &mut meter);
+        let error = TagPolicy::new(&semver(&range)).unwrap().latest(None, &tags, &mut meter);
         assert_eq!(error, Err(PolicyError::Comparison(WorkLimitExceeded::Steps(200_000))));
         let bytes = 1_000 * BYTES_PER_CANDIDATE;
-        let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes }, Stop::default());
+        let mut meter =
+            WorkMeter::new(WorkAllowance { steps: u64::MAX, bytes }, StopSignal::default());
         let filter = filter(".", "");
-        let error = Policy::new(&semver("*")).unwrap().latest(Some(&filter), &tags, &mut meter);
+        let error = TagPolicy::new(&semver("*")).unwrap().latest(Some(&filter), &tags, &mut meter);
         assert_eq!(error, Err(PolicyError::Work(WorkLimitExceeded::Bytes(bytes))));
     }
 

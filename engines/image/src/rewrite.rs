@@ -2,8 +2,8 @@
 //!
 //! Here: the files of an update one after the other, limits, what could not be read. Below: text and documents
 //! (`rewrite/document.rs`), values with markers (`rewrite/scalars.rs`), both ways of writing
-//! (`rewrite/value_replacement.rs`, `rewrite/flux.rs`). Elsewhere: markers (`setter.rs`), which files there are
-//! (`checkout.rs`).
+//! (`rewrite/value_replacement.rs`, `rewrite/flux.rs`). Elsewhere: markers (`image_setter.rs`), which files there are
+//! (`repository_files.rs`).
 
 mod document;
 mod flux;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use goyaml::YamlLimits;
 
-use crate::result::UpdateResult;
-use crate::setter::Setters;
-use document::PlainText;
+use crate::image_setter::ImageSetterValues;
+use crate::update_result::UpdateResult;
+use document::LineFeedText;
 use flux::FluxDocument;
 use scalars::SeenMarkers;
 
@@ -106,8 +106,8 @@ impl fmt::Display for UnreadMarker {
 
 /// What an update does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rewrite {
-    /// The whole content of files that change or are new, by the names that [`Rewriter::file`] was given.
+pub struct MarkerRewriteOptions {
+    /// The whole content of files that change or are new, by the names that [`MarkerRewriter::file`] was given.
     pub files: BTreeMap<String, String>,
     /// The values that change.
     pub result: UpdateResult,
@@ -130,50 +130,57 @@ pub enum RewriteError {
 
 /// Why `spec.update` cannot be done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StrategyError {
+pub enum UpdateStrategyError {
     /// It is absent.
     #[error("no update strategy")]
     Absent,
-    /// Its strategy is not `Setters`.
+    /// Its strategy is not `ImageSetterValues`.
     #[error("unsupported update strategy: {0}")]
     Unsupported(String),
 }
 
-/// Accepts `Setters`, the only strategy of `spec.update`; `strategy` is `None` if `spec.update` is absent.
+/// Accepts `ImageSetterValues`, the only strategy of `spec.update`; `strategy` is `None` if `spec.update` is absent.
 ///
 /// # Errors
 /// It is another one, or absent.
-pub fn check_strategy(strategy: Option<&str>) -> Result<(), StrategyError> {
+pub fn check_strategy(strategy: Option<&str>) -> Result<(), UpdateStrategyError> {
     match strategy {
         Some("Setters") => Ok(()),
-        Some(other) => Err(StrategyError::Unsupported(other.to_owned())),
-        None => Err(StrategyError::Absent),
+        Some(other) => Err(UpdateStrategyError::Unsupported(other.to_owned())),
+        None => Err(UpdateStrategyError::Absent),
     }
 }
 
-/// Whether a file may have a marker; all others need not be given to a [`Rewriter`].
+/// Whether a file may have a marker; all others need not be given to a [`MarkerRewriter`].
 pub fn has_marker(content: &[u8]) -> bool {
     memchr::memmem::find(content, TOKEN.as_bytes()).is_some()
 }
 
 /// Goes over the files of an update.
 #[derive(Debug)]
-pub struct Rewriter<'s> {
-    setters: &'s Setters,
+pub struct MarkerRewriter<'s> {
+    setters: &'s ImageSetterValues,
     mode: RewriteMode,
     limits: RewriteLimits,
     /// Bytes of the files with markers so far.
     bytes: usize,
     /// What is written at the end, as Flux does.
     documents: Vec<FluxDocument>,
-    rewrite: Rewrite,
+    rewrite: MarkerRewriteOptions,
 }
 
-impl<'s> Rewriter<'s> {
+impl<'s> MarkerRewriter<'s> {
     /// Nothing was read yet.
-    pub fn new(setters: &'s Setters, mode: RewriteMode, limits: RewriteLimits) -> Self {
+    pub fn new(setters: &'s ImageSetterValues, mode: RewriteMode, limits: RewriteLimits) -> Self {
         let documents = Vec::new();
-        Self { setters, mode, limits, bytes: 0, documents, rewrite: Rewrite::default() }
+        Self {
+            setters,
+            mode,
+            limits,
+            bytes: 0,
+            documents,
+            rewrite: MarkerRewriteOptions::default(),
+        }
     }
 
     /// Reads the next file, under the name that changes are listed by.
@@ -183,7 +190,7 @@ impl<'s> Rewriter<'s> {
             return;
         }
         let text = match self.admitted(content) {
-            Ok(text) => PlainText::new(text),
+            Ok(text) => LineFeedText::new(text),
             Err(reason) => return self.leave_out(name, None, reason),
         };
         let limits = YamlLimits { bytes: self.limits.file_bytes, ..YamlLimits::default() };
@@ -219,7 +226,7 @@ impl<'s> Rewriter<'s> {
     ///
     /// # Errors
     /// More values would change than the limit, or Flux ends the run.
-    pub fn finish(self, root: &str) -> Result<Rewrite, RewriteError> {
+    pub fn finish(self, root: &str) -> Result<MarkerRewriteOptions, RewriteError> {
         let Self { limits, documents, mut rewrite, .. } = self;
         rewrite.files.extend(flux::write(documents, root, &mut rewrite.result)?);
         if rewrite.result.len() > limits.changes {

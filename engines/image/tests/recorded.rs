@@ -6,13 +6,13 @@ mod case;
 #[path = "../../../tools/conformance/src/replay/image.rs"]
 mod judge;
 
-use case::{Case, CaseFailure, Judgement};
+use case::{Case, CaseFailure, CaseJudgement};
 
 /// As the replay knows it.
 struct Topic {
     name: &'static str,
     path: &'static str,
-    judge: fn(Case) -> Judgement,
+    judge: fn(Case) -> CaseJudgement,
     exceptions: &'static [(&'static str, &'static str)],
 }
 

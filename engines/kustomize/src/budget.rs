@@ -1,14 +1,14 @@
 //! What a build may use up, and has used up: one account for all its files, transformers and objects.
 //!
 //! Here: the account, and how much memory nodes and values take. Elsewhere: what costs how much (the caller), and the
-//! clock (the caller sets [`golang::meter::Stop`]).
+//! clock (the caller sets [`golang::work_meter::StopSignal`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkLimitExceeded, WorkMeter};
 use goyaml::YamlLimits;
-use goyaml::v3::{Node, Note};
+use goyaml::v3::{NodeNoteKind, YamlNode};
 use serde_json::Value;
 
 use crate::error::Result;
@@ -17,7 +17,7 @@ use crate::error::Result;
 ///
 /// Bytes are those of nodes, which take about ten times the length of their text; a build with all of them and its
 /// output takes less than 1 GiB.
-pub const ALLOWED: Allowance = Allowance { steps: 40_000_000_000, bytes: 448 << 20 };
+pub const ALLOWED: WorkAllowance = WorkAllowance { steps: 40_000_000_000, bytes: 448 << 20 };
 
 /// Steps that a byte of a text costs which is read as YAML.
 const STEPS_PER_YAML_BYTE: u64 = 16;
@@ -26,30 +26,30 @@ const STEPS_PER_YAML_BYTE: u64 = 16;
 const READ_NODE: u64 = 320;
 
 /// Bytes of memory of a node without its strings.
-const NODE_OVERHEAD_BYTES: usize = size_of::<Node>();
+const NODE_OVERHEAD_BYTES: usize = size_of::<YamlNode>();
 
 /// Bytes of memory of a text, besides its length.
 const TEXT_OVERHEAD_BYTES: usize = 16;
 
 /// The account of one build. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct BuildBudget(Rc<RefCell<Meter>>);
+pub struct BuildBudget(Rc<RefCell<WorkMeter>>);
 
 impl Default for BuildBudget {
     /// The limits [`ALLOWED`], without a stop signal.
     fn default() -> Self {
-        Self::new(Meter::new(ALLOWED, Stop::default()))
+        Self::new(WorkMeter::new(ALLOWED, StopSignal::default()))
     }
 }
 
 impl BuildBudget {
     /// The account that a meter keeps.
-    pub fn new(meter: Meter) -> Self {
+    pub fn new(meter: WorkMeter) -> Self {
         Self(Rc::new(RefCell::new(meter)))
     }
 
     /// Something that uses the account otherwise.
-    pub fn with<T>(&self, work: impl FnOnce(&mut Meter) -> T) -> T {
+    pub fn with<T>(&self, work: impl FnOnce(&mut WorkMeter) -> T) -> T {
         work(&mut self.0.borrow_mut())
     }
 
@@ -81,7 +81,7 @@ impl BuildBudget {
     }
 
     /// Takes what a node weighs.
-    pub(crate) fn keep(&self, node: &Node) -> Result<(), WorkLimitExceeded> {
+    pub(crate) fn keep(&self, node: &YamlNode) -> Result<(), WorkLimitExceeded> {
         self.bytes(weight(node))
     }
 
@@ -122,13 +122,13 @@ impl Drop for BudgetReservation {
 }
 
 /// How many bytes of memory a node takes with all that is below it.
-pub(crate) fn weight(node: &Node) -> usize {
+pub(crate) fn weight(node: &YamlNode) -> usize {
     node.walk().map(|(_, node)| weight_alone(node)).sum()
 }
 
 /// How many bytes of memory a node takes without what is below it.
-pub(crate) fn weight_alone(node: &Node) -> usize {
-    let notes = [Note::Anchor, Note::Head, Note::Line, Note::Foot];
+pub(crate) fn weight_alone(node: &YamlNode) -> usize {
+    let notes = [NodeNoteKind::Anchor, NodeNoteKind::Head, NodeNoteKind::Line, NodeNoteKind::Foot];
     let notes = match node.notes.is_empty() {
         true => 0,
         false => {

@@ -6,31 +6,31 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::budget::{self, BuildBudget};
-use crate::edit;
-use crate::error::{Error, Result, Within as _};
+use crate::build_files::BuildFiles;
+use crate::chart_inflation::HelmOptions;
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::field_edit;
 use crate::fieldspec::FieldSpec;
-use crate::files::BuildFiles;
-use crate::inflate::HelmOptions;
 use crate::kustomization::SortOptions;
-use crate::loader::{Loader, Restriction};
+use crate::kustomization_target::{AccumulatedResources, KustomizationTarget};
+use crate::loader::{KustomizationLoader, LoadRestriction};
 use crate::origin::{ORIGIN, TRANSFORMATIONS};
-use crate::output;
 use crate::reference;
-use crate::resource::{self, Resource};
-use crate::resources::Resources;
-use crate::schema::{ReadError, Schema};
+use crate::resource::{self, BuildResource};
+use crate::resources::BuildResources;
+use crate::schema::{OpenApiSchemas, ReadError};
 use crate::sort;
-use crate::target::{Accumulation, KustomizationTarget};
-use crate::transform::Transformer;
-use crate::transform::label::Strings;
+use crate::transform::ResourceTransformer;
+use crate::transform::label::LabelTransformer;
 use crate::variable;
+use crate::yaml_output;
 
 /// Steps that every kustomization costs.
 const STEPS_PER_KUSTOMIZATION: usize = 2_000_000;
 
 /// The order of objects where the kustomization has no `sortOptions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum ObjectOrder {
     /// As they come.
     #[default]
     AsRead,
@@ -40,11 +40,11 @@ pub enum Order {
 
 /// What a build may do, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct KustomizeBuildOptions {
     /// Which files a kustomization may read.
-    pub restriction: Restriction,
+    pub restriction: LoadRestriction,
     /// The order of objects.
-    pub order: Order,
+    pub order: ObjectOrder,
     /// Whether the order was asked for, which is worth a warning where it does not count.
     pub is_order_explicit: bool,
     /// Whether all objects get the label `app.kubernetes.io/managed-by`.
@@ -62,7 +62,7 @@ pub struct Options {
 
 /// Something that a person should know although the build went on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Warning {
+pub enum KustomizeBuildWarning {
     /// Advice, printed as it is.
     Advice(String),
     /// A line that kustomize logs, with a time in front.
@@ -73,9 +73,9 @@ pub enum Warning {
 
 /// An object of a finished build.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Object {
+pub struct BuiltObject {
     /// Group, version and kind, name and namespace.
-    pub id: crate::id::Id,
+    pub id: crate::id::ResourceId,
     /// Its value.
     pub value: Value,
 }
@@ -83,8 +83,8 @@ pub struct Object {
 /// What a build gives.
 #[derive(Debug)]
 pub struct KustomizeBuildOutput {
-    resources: Vec<Resource>,
-    schema: Schema,
+    resources: Vec<BuildResource>,
+    schema: OpenApiSchemas,
     budget: BuildBudget,
 }
 
@@ -94,36 +94,36 @@ impl KustomizeBuildOutput {
     /// # Errors
     /// An object cannot be written, or the text is too long.
     pub fn yaml(&self) -> Result<String> {
-        output::stream(&self.resources, &self.budget)
+        yaml_output::stream(&self.resources, &self.budget)
     }
 
     /// The objects one by one.
     ///
     /// # Errors
     /// An object cannot be written, or they take too much memory.
-    pub fn into_objects(self) -> Result<Vec<Object>> {
+    pub fn into_objects(self) -> Result<Vec<BuiltObject>> {
         let Self { resources, schema, budget } = self;
-        let object = |resource: Resource| {
+        let object = |resource: BuildResource| {
             let named = || format!("object {}", resource::id(&resource.node));
-            let value = output::value(&resource.node)?;
+            let value = yaml_output::value(&resource.node)?;
             let kept = budget.bytes(budget::weight_of_value(&value));
             kept.map_err(Error::from).if_exhausted(named)?;
             let id = resource.id(&schema);
             budget.free(budget::weight(&resource.node));
-            Ok(Object { id, value })
+            Ok(BuiltObject { id, value })
         };
         resources.into_iter().map(object).collect()
     }
 }
 
 /// What all parts of a build share.
-pub(crate) struct Build<'b> {
-    pub(crate) options: &'b Options,
-    schema: RefCell<Schema>,
+pub(crate) struct KustomizeBuildContext<'b> {
+    pub(crate) options: &'b KustomizeBuildOptions,
+    schema: RefCell<OpenApiSchemas>,
     is_schema_set: Cell<bool>,
     /// Whether a document adds to the schemas so far.
     is_schema_kept: Cell<bool>,
-    warnings: RefCell<Vec<Warning>>,
+    warnings: RefCell<Vec<KustomizeBuildWarning>>,
     pub(crate) budget: BuildBudget,
 }
 
@@ -136,13 +136,13 @@ pub(crate) struct Build<'b> {
 pub fn build(
     files: &dyn BuildFiles,
     path: &str,
-    options: &Options,
+    options: &KustomizeBuildOptions,
     budget: &BuildBudget,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<KustomizeBuildWarning>,
 ) -> Result<KustomizeBuildOutput> {
-    let build = Build {
+    let build = KustomizeBuildContext {
         options,
-        schema: RefCell::new(Schema::builtin()),
+        schema: RefCell::new(OpenApiSchemas::builtin()),
         is_schema_set: Cell::new(false),
         is_schema_kept: Cell::new(options.keeps_builtin_schema),
         warnings: RefCell::default(),
@@ -153,23 +153,23 @@ pub fn build(
     Ok(KustomizeBuildOutput { resources: built?, schema: build.schema(), budget: budget.clone() })
 }
 
-impl Build<'_> {
+impl KustomizeBuildContext<'_> {
     /// The schemas of kinds; cheap to copy.
-    pub(crate) fn schema(&self) -> Schema {
+    pub(crate) fn schema(&self) -> OpenApiSchemas {
         self.schema.borrow().clone()
     }
 
     /// Adds a warning of something that is not built.
     pub(crate) fn warn_of_loss(&self, text: String) {
-        self.warnings.borrow_mut().push(Warning::Lost(text));
+        self.warnings.borrow_mut().push(KustomizeBuildWarning::Lost(text));
     }
 
     pub(crate) fn warn(&self, advice: String) {
-        self.warnings.borrow_mut().push(Warning::Advice(advice));
+        self.warnings.borrow_mut().push(KustomizeBuildWarning::Advice(advice));
     }
 
     fn log(&self, line: impl Into<String>) {
-        self.warnings.borrow_mut().push(Warning::Log(line.into()));
+        self.warnings.borrow_mut().push(KustomizeBuildWarning::Log(line.into()));
     }
 
     /// Notes that patches were merged with the built-in schemas.
@@ -182,9 +182,9 @@ impl Build<'_> {
     /// Takes notice of objects that were read or generated.
     ///
     /// Parity(kustomize): one of a kind that is not built in makes it read what is.
-    pub(crate) fn notice(&self, resources: &[Resource]) {
+    pub(crate) fn notice(&self, resources: &[BuildResource]) {
         let schema = self.schema.borrow();
-        let is_unknown = |resource: &Resource| {
+        let is_unknown = |resource: &BuildResource| {
             schema.is_namespaced(resource.api_version(), resource.kind()).is_none()
         };
         if !self.is_schema_kept.get()
@@ -232,7 +232,7 @@ impl Build<'_> {
                 let mut schema = self.schema();
                 schema.add_openapi(&document).map(|()| schema)
             } else {
-                Schema::with_openapi(&document)
+                OpenApiSchemas::with_openapi(&document)
             };
             let schema = added.map_err(invalid)?;
             self.schema.replace(schema);
@@ -242,7 +242,7 @@ impl Build<'_> {
         match version.map(String::as_str) {
             None | Some("") => Ok(()),
             Some("v1.21.2") => {
-                self.schema.replace(Schema::builtin());
+                self.schema.replace(OpenApiSchemas::builtin());
                 self.is_schema_set.set(true);
                 Ok(())
             }
@@ -250,8 +250,8 @@ impl Build<'_> {
         }
     }
 
-    fn run(&self, files: &dyn BuildFiles, path: &str) -> Result<Vec<Resource>> {
-        let loader = Loader::new(files, self.options.restriction, path, &self.budget)?;
+    fn run(&self, files: &dyn BuildFiles, path: &str) -> Result<Vec<BuildResource>> {
+        let loader = KustomizationLoader::new(files, self.options.restriction, path, &self.budget)?;
         // The target borrows this build for as long as it lives, which is until its parts have come together.
         let target = KustomizationTarget::load(self, loader)?;
         target.use_openapi(true)?;
@@ -272,8 +272,8 @@ impl Build<'_> {
             let spec =
                 FieldSpec { path: "metadata/labels".into(), create: true, ..FieldSpec::default() };
             let label = ("app.kubernetes.io/managed-by".to_owned(), MANAGED_BY.to_owned());
-            let strings = Strings { strings: BTreeMap::from([label]), specs: vec![spec] };
-            Transformer::Labels(strings).transform(&mut resources, &schema)?;
+            let strings = LabelTransformer { strings: BTreeMap::from([label]), specs: vec![spec] };
+            ResourceTransformer::Labels(strings).transform(&mut resources, &schema)?;
         }
         for resource in resources.list_mut() {
             resource.forget_notes(&forgotten)?;
@@ -282,10 +282,10 @@ impl Build<'_> {
     }
 
     /// The steps that are done once, after all objects were accumulated.
-    fn finish(&self, so_far: Accumulation) -> Result<Resources> {
-        let Accumulation { mut resources, config, variables } = so_far;
+    fn finish(&self, so_far: AccumulatedResources) -> Result<BuildResources> {
+        let AccumulatedResources { mut resources, config, variables } = so_far;
         let schema = self.schema();
-        Transformer::Hash.transform(&mut resources, &schema)?;
+        ResourceTransformer::Hash.transform(&mut resources, &schema)?;
         self.budget.steps(resources.list().len())?;
         reference::update(&mut resources, &config.name_reference, &schema)?;
         let mut logs = Vec::new();
@@ -296,9 +296,10 @@ impl Build<'_> {
                 resource::check_metadata(&resource.node)?;
             }
         }
-        let is_local = |resource: &Resource| {
+        let is_local = |resource: &BuildResource| {
             let path = ["metadata", "annotations", "config.kubernetes.io/local-config"];
-            edit::at(&resource.node, &path).is_some_and(|local| edit::text(local) != "false")
+            field_edit::at(&resource.node, &path)
+                .is_some_and(|local| field_edit::text(local) != "false")
         };
         if resources.list().iter().any(|resource| resource.is_gone() || is_local(resource)) {
             resources.list_mut().retain(|resource| !resource.is_gone() && !is_local(resource));
@@ -306,7 +307,7 @@ impl Build<'_> {
         Ok(resources)
     }
 
-    fn sort(&self, resources: &mut Resources, options: Option<SortOptions>) -> Result<()> {
+    fn sort(&self, resources: &mut BuildResources, options: Option<SortOptions>) -> Result<()> {
         let schema = self.schema();
         if let Some(options) = options {
             if self.options.is_order_explicit {
@@ -317,7 +318,7 @@ impl Build<'_> {
             }
             return sort::sort(resources, &options, &schema);
         }
-        if self.options.order == Order::AsRead {
+        if self.options.order == ObjectOrder::AsRead {
             return Ok(());
         }
         let legacy = SortOptions { order: "legacy".to_owned(), legacy: None };

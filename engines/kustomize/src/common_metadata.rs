@@ -9,11 +9,11 @@ use crate::budget::BuildBudget;
 use crate::error::Result;
 use crate::fieldspec::FieldSpec;
 use crate::manifest;
-use crate::output;
-use crate::resources::Resources;
-use crate::schema::Schema;
-use crate::transform::Transformer;
-use crate::transform::label::Strings;
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
+use crate::transform::ResourceTransformer;
+use crate::transform::label::LabelTransformer;
+use crate::yaml_output;
 
 /// Where strings are put; what is missing there is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,16 +37,16 @@ pub fn add_common_metadata<'t>(
     strings: impl IntoIterator<Item = (MetadataField, &'t BTreeMap<String, String>)>,
     budget: &BuildBudget,
 ) -> Result<String> {
-    let schema = Schema::builtin();
-    let mut resources = Resources::of(manifest::parse(stream, budget)?, &schema, budget)?;
+    let schema = OpenApiSchemas::builtin();
+    let mut resources = BuildResources::of(manifest::parse(stream, budget)?, &schema, budget)?;
     for (field, strings) in strings {
         let path = match field {
             MetadataField::Labels => "metadata/labels",
             MetadataField::Annotations => "metadata/annotations",
         };
         let spec = FieldSpec { path: path.to_owned().into(), create: true, ..FieldSpec::default() };
-        let strings = Strings { strings: strings.clone(), specs: vec![spec] };
-        Transformer::Labels(strings).transform(&mut resources, &schema)?;
+        let strings = LabelTransformer { strings: strings.clone(), specs: vec![spec] };
+        ResourceTransformer::Labels(strings).transform(&mut resources, &schema)?;
     }
-    output::stream(resources.list(), budget)
+    yaml_output::stream(resources.list(), budget)
 }

@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::budget::BuildBudget;
-use crate::decode::{self, Mode, decode_struct};
-use crate::error::{Error, Result, Within as _};
+use crate::decode::{self, DecodeMode, decode_struct};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::fieldspec::FieldSpec;
 use crate::id::Gvk;
-use crate::loader::Loader;
+use crate::loader::KustomizationLoader;
 use crate::sort;
 
 /// Steps that comparing two field specifications costs.
@@ -36,7 +36,7 @@ decode_struct!(NameReference, "builtinconfig", "NameBackReferences", {
 
 /// The fields of all transformers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Config {
+pub(crate) struct TransformerConfig {
     /// Whether it is the built-in configuration, so that hundreds of fields need not be compared.
     is_builtin: bool,
     pub(crate) name_prefix: Vec<FieldSpec>,
@@ -52,7 +52,7 @@ pub(crate) struct Config {
     pub(crate) replicas: Vec<FieldSpec>,
 }
 
-decode_struct!(Config, "builtinconfig", "TransformerConfig", {
+decode_struct!(TransformerConfig, "builtinconfig", "TransformerConfig", {
     "namePrefix" => name_prefix,
     "nameSuffix" => name_suffix,
     "namespace" => namespace,
@@ -67,7 +67,7 @@ decode_struct!(Config, "builtinconfig", "TransformerConfig", {
 });
 
 /// The built-in configuration; every kustomization adds it to what it got from others.
-static BUILTIN: LazyLock<Config> = LazyLock::new(Config::of_table);
+static BUILTIN: LazyLock<TransformerConfig> = LazyLock::new(TransformerConfig::of_table);
 
 fn specs(entries: &[defaults::DefaultFieldSpec]) -> Vec<FieldSpec> {
     let spec = |(kind, path, create): &defaults::DefaultFieldSpec| {
@@ -89,7 +89,7 @@ fn gvk(text: &str) -> Gvk {
     Gvk { group, version, kind }
 }
 
-impl Config {
+impl TransformerConfig {
     /// Reads the table of defaults, which are in order.
     fn of_table() -> Self {
         let references = defaults::NAME_REFERENCE.iter();
@@ -117,7 +117,10 @@ impl Config {
     ///
     /// # Errors
     /// A file cannot be read, or contradicts another one or the defaults.
-    pub(crate) fn with_files(loader: &Loader<'_>, paths: &[String]) -> Result<Cow<'static, Self>> {
+    pub(crate) fn with_files(
+        loader: &KustomizationLoader<'_>,
+        paths: &[String],
+    ) -> Result<Cow<'static, Self>> {
         let mut config = Cow::Borrowed(&*BUILTIN);
         if paths.is_empty() {
             return Ok(config);
@@ -126,7 +129,7 @@ impl Config {
         let mut added = Self::default();
         for path in paths {
             let text = loader.load(path)?;
-            let mut file: Self = decode::from_yaml(&text, Mode::StrictYaml, budget)?;
+            let mut file: Self = decode::from_yaml(&text, DecodeMode::StrictYaml, budget)?;
             file.sort();
             added.merge(file, budget)?;
         }
@@ -138,7 +141,7 @@ impl Config {
     ///
     /// # Errors
     /// A file cannot be read, or contradicts another one.
-    pub(crate) fn of_crds(loader: &Loader<'_>, paths: &[String]) -> Result<Self> {
+    pub(crate) fn of_crds(loader: &KustomizationLoader<'_>, paths: &[String]) -> Result<Self> {
         let mut config = Self::default();
         for path in paths {
             let text = loader.load(path)?;

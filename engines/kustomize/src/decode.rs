@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// What is refused and what is bent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum DecodeMode {
     /// Unknown fields are errors, and strings are strings.
     Strict,
     /// Unknown fields are errors; numbers and booleans become strings where strings are due.
@@ -22,14 +22,14 @@ pub(crate) enum Mode {
 
 /// The state of one decoding.
 #[derive(Debug)]
-pub(crate) struct Decoder {
-    mode: Mode,
+pub(crate) struct JsonFieldDecoder {
+    mode: DecodeMode,
     structure: &'static str,
     path: Vec<&'static str>,
     first_error: Option<String>,
 }
 
-impl Decoder {
+impl JsonFieldDecoder {
     fn fail(&mut self, text: String) {
         self.first_error.get_or_insert(text);
     }
@@ -54,8 +54,9 @@ impl Decoder {
     }
 
     fn unknown(&mut self, name: &str) {
-        if self.mode != Mode::Yaml {
-            let name = golang::strconv::quote(name.as_bytes(), golang::strconv::Quoting::Printable);
+        if self.mode != DecodeMode::Yaml {
+            let name =
+                golang::strconv::quote(name.as_bytes(), golang::strconv::QuotingStyle::Printable);
             self.fail(format!("json: unknown field {}", String::from_utf8_lossy(&name)));
         }
     }
@@ -97,20 +98,20 @@ impl Decoder {
 }
 
 /// What can be made of a JSON value.
-pub(crate) trait Decode: Default {
+pub(crate) trait DecodableField: Default {
     /// As Go prints the type.
     fn go_type() -> String;
 
     /// Takes a value; null changes nothing.
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder);
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder);
 }
 
 /// Decodes a whole value.
 ///
 /// # Errors
 /// The first thing that does not fit, in Go's words.
-pub(crate) fn decode<T: Decode>(value: &Value, mode: Mode) -> Result<T> {
-    let mut decoder = Decoder { mode, structure: "", path: Vec::new(), first_error: None };
+pub(crate) fn decode<T: DecodableField>(value: &Value, mode: DecodeMode) -> Result<T> {
+    let mut decoder = JsonFieldDecoder { mode, structure: "", path: Vec::new(), first_error: None };
     let mut result = T::default();
     result.decode(value, &mut decoder);
     match decoder.first_error {
@@ -123,9 +124,13 @@ pub(crate) fn decode<T: Decode>(value: &Value, mode: Mode) -> Result<T> {
 ///
 /// # Errors
 /// The text is not YAML, or does not fit.
-pub(crate) fn from_yaml<T: Decode>(text: &[u8], mode: Mode, budget: &BuildBudget) -> Result<T> {
+pub(crate) fn from_yaml<T: DecodableField>(
+    text: &[u8],
+    mode: DecodeMode,
+    budget: &BuildBudget,
+) -> Result<T> {
     let limits = budget.reading(text.len())?;
-    let value = match mode == Mode::StrictYaml {
+    let value = match mode == DecodeMode::StrictYaml {
         true => goyaml::to_json_strict_within(text, &limits),
         false => goyaml::to_json_within(text, &limits),
     };
@@ -135,16 +140,16 @@ pub(crate) fn from_yaml<T: Decode>(text: &[u8], mode: Mode, budget: &BuildBudget
         .map_err(|error| error.within("error unmarshaling JSON: while decoding JSON"))
 }
 
-impl Decode for String {
+impl DecodableField for String {
     fn go_type() -> String {
         "string".to_owned()
     }
 
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder) {
         match value {
             Value::Null => {}
             Value::String(text) => self.clone_from(text),
-            Value::Bool(_) | Value::Number(_) if decoder.mode != Mode::Strict => {
+            Value::Bool(_) | Value::Number(_) if decoder.mode != DecodeMode::Strict => {
                 *self = value.to_string();
             }
             other => decoder.mismatch(other, "string"),
@@ -152,24 +157,24 @@ impl Decode for String {
     }
 }
 
-impl Decode for Cow<'static, str> {
+impl DecodableField for Cow<'static, str> {
     fn go_type() -> String {
         String::go_type()
     }
 
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder) {
         let mut text = std::mem::take(self).into_owned();
         text.decode(value, decoder);
         *self = text.into();
     }
 }
 
-impl Decode for bool {
+impl DecodableField for bool {
     fn go_type() -> String {
         "bool".to_owned()
     }
 
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder) {
         match value {
             Value::Null => {}
             Value::Bool(claim) => *self = *claim,
@@ -179,12 +184,12 @@ impl Decode for bool {
 }
 
 /// Go's `int64`.
-impl Decode for i64 {
+impl DecodableField for i64 {
     fn go_type() -> String {
         "int64".to_owned()
     }
 
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder) {
         match value {
             Value::Null => {}
             value => match value.as_i64() {
@@ -197,14 +202,14 @@ impl Decode for i64 {
 
 /// Go's `int`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Int(pub(crate) i64);
+pub(crate) struct GoInt(pub(crate) i64);
 
-impl Decode for Int {
+impl DecodableField for GoInt {
     fn go_type() -> String {
         "int".to_owned()
     }
 
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder) {
         match value {
             Value::Null => {}
             value => match value.as_i64() {
@@ -215,12 +220,12 @@ impl Decode for Int {
     }
 }
 
-impl<T: Decode> Decode for Vec<T> {
+impl<T: DecodableField> DecodableField for Vec<T> {
     fn go_type() -> String {
         format!("[]{}", T::go_type())
     }
 
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder) {
         match value {
             Value::Null => self.clear(),
             Value::Array(items) => {
@@ -236,12 +241,12 @@ impl<T: Decode> Decode for Vec<T> {
     }
 }
 
-impl<T: Decode> Decode for Option<T> {
+impl<T: DecodableField> DecodableField for Option<T> {
     fn go_type() -> String {
         T::go_type()
     }
 
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder) {
         match value {
             Value::Null => *self = None,
             value => self.get_or_insert_default().decode(value, decoder),
@@ -249,12 +254,12 @@ impl<T: Decode> Decode for Option<T> {
     }
 }
 
-impl<T: Decode> Decode for BTreeMap<String, T> {
+impl<T: DecodableField> DecodableField for BTreeMap<String, T> {
     fn go_type() -> String {
         format!("map[string]{}", T::go_type())
     }
 
-    fn decode(&mut self, value: &Value, decoder: &mut Decoder) {
+    fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder) {
         match value {
             Value::Null => self.clear(),
             Value::Object(entries) => {
@@ -269,12 +274,12 @@ impl<T: Decode> Decode for BTreeMap<String, T> {
     }
 }
 
-impl Decode for Value {
+impl DecodableField for Value {
     fn go_type() -> String {
         "interface {}".to_owned()
     }
 
-    fn decode(&mut self, value: &Value, _: &mut Decoder) {
+    fn decode(&mut self, value: &Value, _: &mut JsonFieldDecoder) {
         self.clone_from(value);
     }
 }
@@ -282,12 +287,12 @@ impl Decode for Value {
 /// Maps the fields of a struct to their names in JSON.
 macro_rules! decode_struct {
     ($type:ty, $package:literal, $name:literal, { $($key:literal => $($field:ident).+),* $(,)? }) => {
-        impl $crate::decode::Decode for $type {
+        impl $crate::decode::DecodableField for $type {
             fn go_type() -> String {
                 concat!($package, ".", $name).to_owned()
             }
 
-            fn decode(&mut self, value: &serde_json::Value, decoder: &mut $crate::decode::Decoder) {
+            fn decode(&mut self, value: &serde_json::Value, decoder: &mut $crate::decode::JsonFieldDecoder) {
                 let fields = match value {
                     serde_json::Value::Null => return,
                     serde_json::Value::Object(fields) => fields,
@@ -295,7 +300,7 @@ macro_rules! decode_struct {
                 };
                 const NAMES: &[&str] = &[$($key),*];
                 decoder.fields($name, NAMES, fields, &mut |at, value, decoder| match NAMES[at] {
-                    $($key => $crate::decode::Decode::decode(&mut self.$($field).+, value, decoder),)*
+                    $($key => $crate::decode::DecodableField::decode(&mut self.$($field).+, value, decoder),)*
                     _ => {}
                 });
             }
@@ -311,41 +316,44 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Int, Mode, decode};
+    use super::{DecodeMode, GoInt, decode};
 
     #[derive(Debug, Default, PartialEq)]
-    struct Inner {
+    struct InnerFixture {
         count: i64,
     }
 
-    decode_struct!(Inner, "types", "Inner", { "Embedded.count" => count });
+    decode_struct!(InnerFixture, "types", "Inner", { "Embedded.count" => count });
 
     #[derive(Debug, Default, PartialEq)]
-    struct Outer {
+    struct OuterFixture {
         name: String,
-        inner: Vec<Inner>,
+        inner: Vec<InnerFixture>,
         strings: BTreeMap<String, String>,
-        number: Option<Int>,
+        number: Option<GoInt>,
     }
 
-    decode_struct!(Outer, "types", "Outer", {
+    decode_struct!(OuterFixture, "types", "Outer", {
         "name" => name,
         "inner" => inner,
         "strings" => strings,
         "number" => number,
     });
 
-    fn check(value: &serde_json::Value, mode: Mode, wanted: Result<Outer, &str>) {
-        let decoded = decode::<Outer>(value, mode).map_err(|error| error.to_string());
+    fn check(value: &serde_json::Value, mode: DecodeMode, wanted: Result<OuterFixture, &str>) {
+        let decoded = decode::<OuterFixture>(value, mode).map_err(|error| error.to_string());
         assert_eq!(decoded, wanted.map_err(str::to_owned), "{value}");
     }
 
     #[test]
     fn names_fit_in_any_case_and_errors_are_those_of_go() {
         let value = json!({ "NAME": "a", "Inner": [{ "Count": 3 }], "number": null });
-        let wanted =
-            Outer { name: "a".to_owned(), inner: vec![Inner { count: 3 }], ..Outer::default() };
-        check(&value, Mode::Strict, Ok(wanted));
+        let wanted = OuterFixture {
+            name: "a".to_owned(),
+            inner: vec![InnerFixture { count: 3 }],
+            ..OuterFixture::default()
+        };
+        check(&value, DecodeMode::Strict, Ok(wanted));
         let cases = [
             (
                 json!({ "name": true }),
@@ -371,15 +379,15 @@ mod tests {
             (json!({ "names": 1 }), "unknown field \"names\""),
         ];
         for (value, wanted) in cases {
-            check(&value, Mode::Strict, Err(&format!("json: {wanted}")));
+            check(&value, DecodeMode::Strict, Err(&format!("json: {wanted}")));
         }
     }
 
     #[test]
     fn yaml_bends_numbers_into_strings_and_may_ignore_what_it_does_not_know() {
         let value = json!({ "name": 12, "other": 1 });
-        let wanted = || Outer { name: "12".to_owned(), ..Outer::default() };
-        check(&value, Mode::Yaml, Ok(wanted()));
-        check(&value, Mode::StrictYaml, Err("json: unknown field \"other\""));
+        let wanted = || OuterFixture { name: "12".to_owned(), ..OuterFixture::default() };
+        check(&value, DecodeMode::Yaml, Ok(wanted()));
+        check(&value, DecodeMode::StrictYaml, Err("json: unknown field \"other\""));
     }
 }

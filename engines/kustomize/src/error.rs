@@ -1,6 +1,6 @@
 //! Why a build ended: kustomize's words, and the few distinctions that its own code makes.
 
-use golang::meter::WorkLimitExceeded;
+use golang::work_meter::WorkLimitExceeded;
 
 /// Why a build, or a part of one, ended.
 ///
@@ -10,12 +10,12 @@ use golang::meter::WorkLimitExceeded;
 #[error("{text}")]
 pub struct Error {
     text: String,
-    cause: Cause,
+    cause: BuildErrorCause,
 }
 
 /// What other code asks of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum BuildErrorCause {
     /// Nothing in particular.
     Other,
     /// A file is not YAML, so that reading it as a folder would be pointless.
@@ -42,24 +42,25 @@ fn cut(text: String) -> String {
 impl Error {
     /// An error with this text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self::caused(text, Cause::Other)
+        Self::caused(text, BuildErrorCause::Other)
     }
 
     /// An error about a file that a server does not have, which ends the build at once.
     pub fn http(text: impl Into<String>) -> Self {
-        Self::caused(text, Cause::Http)
+        Self::caused(text, BuildErrorCause::Http)
     }
 
     /// Whether the caller's time was over.
     pub fn is_time_over(&self) -> bool {
-        self.cause == Cause::Exhausted && self.text.ends_with(&WorkLimitExceeded::Time.to_string())
+        self.cause == BuildErrorCause::Exhausted
+            && self.text.ends_with(&WorkLimitExceeded::Time.to_string())
     }
 
-    pub(crate) fn caused(text: impl Into<String>, cause: Cause) -> Self {
+    pub(crate) fn caused(text: impl Into<String>, cause: BuildErrorCause) -> Self {
         Self { text: cut(text.into()), cause }
     }
 
-    pub(crate) fn cause(&self) -> Cause {
+    pub(crate) fn cause(&self) -> BuildErrorCause {
         self.cause
     }
 
@@ -72,14 +73,14 @@ impl Error {
 
 impl From<WorkLimitExceeded> for Error {
     fn from(exhausted: WorkLimitExceeded) -> Self {
-        Self::caused(exhausted.to_string(), Cause::Exhausted)
+        Self::caused(exhausted.to_string(), BuildErrorCause::Exhausted)
     }
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Puts what was being done in front of an error.
-pub(crate) trait Within<T> {
+pub(crate) trait ErrorContext<T> {
     /// As [`Error::within`]; the prefix is made only if it is needed.
     fn within<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Result<T>;
 
@@ -87,15 +88,17 @@ pub(crate) trait Within<T> {
     fn if_exhausted<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Result<T>;
 }
 
-impl<T> Within<T> for Result<T> {
+impl<T> ErrorContext<T> for Result<T> {
     fn within<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Self {
         self.map_err(|error| error.within(prefix()))
     }
 
     fn if_exhausted<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Self {
         self.map_err(|error| match error.cause {
-            Cause::Exhausted => error.within(prefix()),
-            Cause::Other | Cause::MalformedYaml | Cause::Http => error,
+            BuildErrorCause::Exhausted => error.within(prefix()),
+            BuildErrorCause::Other | BuildErrorCause::MalformedYaml | BuildErrorCause::Http => {
+                error
+            }
         })
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Here: one field of one map. Elsewhere: ways through several (`path.rs`), maps within maps (`merge.rs`).
 
-use goyaml::v3::{self, Layout, Node, Style, YamlNodeKind};
+use goyaml::v3::{self, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle};
 
 /// How kyaml prints nodes.
-const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
+const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: true };
 
 /// A node is of another kind than it has to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
     kind_name(*expected),
     kind_name(*found)
 )]
-pub struct WrongKind {
+pub struct WrongNodeKind {
     /// What it has to be.
     pub expected: YamlNodeKind,
     /// What it is.
@@ -35,17 +35,17 @@ fn kind_name(kind: YamlNodeKind) -> &'static str {
 }
 
 /// The text of a node as kyaml's `String` gives it, with a final newline; empty if it has none.
-pub fn text(node: &Node) -> String {
+pub fn text(node: &YamlNode) -> String {
     v3::emit(node, &LAYOUT).unwrap_or_default()
 }
 
 /// Whether a node has the tag of null. A node without a tag does not, even if its text is `null`.
-pub fn is_null(node: &Node) -> bool {
+pub fn is_null(node: &YamlNode) -> bool {
     node.tag == "!!null"
 }
 
 /// Whether a node is null, an empty list or an empty map.
-pub(crate) fn is_nil_or_empty(node: &Node) -> bool {
+pub(crate) fn is_nil_or_empty(node: &YamlNode) -> bool {
     is_null(node)
         || matches!(node.kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence)
             && node.content.is_empty()
@@ -55,18 +55,18 @@ pub(crate) fn is_nil_or_empty(node: &Node) -> bool {
 ///
 /// # Errors
 /// It is neither null nor of this kind.
-pub fn expect(node: &Node, expected: YamlNodeKind) -> Result<(), WrongKind> {
+pub fn expect(node: &YamlNode, expected: YamlNodeKind) -> Result<(), WrongNodeKind> {
     if is_null(node) || node.kind == expected {
         return Ok(());
     }
-    Err(WrongKind { expected, found: node.kind, contents: text(node) })
+    Err(WrongNodeKind { expected, found: node.kind, contents: text(node) })
 }
 
 /// Where the value of a key stands among a map's children. Null has no keys.
 ///
 /// # Errors
 /// It is not a map.
-pub fn position(map: &Node, name: &str) -> Result<Option<usize>, WrongKind> {
+pub fn position(map: &YamlNode, name: &str) -> Result<Option<usize>, WrongNodeKind> {
     if is_null(map) {
         return Ok(None);
     }
@@ -82,7 +82,7 @@ pub fn position(map: &Node, name: &str) -> Result<Option<usize>, WrongKind> {
 ///
 /// # Errors
 /// It is not a map.
-pub fn set(map: &mut Node, name: &str, mut value: Node) -> Result<(), WrongKind> {
+pub fn set(map: &mut YamlNode, name: &str, mut value: YamlNode) -> Result<(), WrongNodeKind> {
     quote_if_ambiguous(&mut value);
     if is_null(&value) {
         return clear(map, name).map(|_| ());
@@ -94,7 +94,7 @@ pub fn set(map: &mut Node, name: &str, mut value: Node) -> Result<(), WrongKind>
             *known = value;
         }
         None => {
-            let key = Node { value: name.to_owned(), ..Node::default() };
+            let key = YamlNode { value: name.to_owned(), ..YamlNode::default() };
             map.content.extend([key, value]);
         }
     }
@@ -105,7 +105,7 @@ pub fn set(map: &mut Node, name: &str, mut value: Node) -> Result<(), WrongKind>
 ///
 /// # Errors
 /// It is not a map.
-pub fn clear(map: &mut Node, name: &str) -> Result<Option<Node>, WrongKind> {
+pub fn clear(map: &mut YamlNode, name: &str) -> Result<Option<YamlNode>, WrongNodeKind> {
     let Some(at) = position(map, name)? else { return Ok(None) };
     map.content.remove(at - 1);
     // Parsing never gives a map without its last value, but a caller may have made one.
@@ -113,13 +113,13 @@ pub fn clear(map: &mut Node, name: &str) -> Result<Option<Node>, WrongKind> {
 }
 
 /// Gives quotes to a plain text that YAML 1.1 would not read as a text.
-pub(crate) fn quote_if_ambiguous(node: &mut Node) {
+pub(crate) fn quote_if_ambiguous(node: &mut YamlNode) {
     if node.kind == YamlNodeKind::Scalar
         && matches!(node.tag.as_ref(), "!!str" | "")
-        && node.style == Style::default()
+        && node.style == YamlNodeStyle::default()
         && is_no_text_in_yaml_1_1(&node.value)
     {
-        node.style = Style::DOUBLE_QUOTED;
+        node.style = YamlNodeStyle::DOUBLE_QUOTED;
     }
 }
 
@@ -151,7 +151,7 @@ fn is_surely_text(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use goyaml::YamlLimits;
-    use goyaml::v3::{self, Node};
+    use goyaml::v3::{self, YamlNode};
     use proptest::prelude::*;
 
     use super::{clear, is_no_text_in_yaml_1_1, is_surely_text, set, text};
@@ -160,11 +160,11 @@ mod tests {
     fn a_value_keeps_the_quotes_that_were_there() {
         let read = v3::parse(b"a: 'x' # why\nb: 1\n", &YamlLimits::default());
         let mut map = read.expect("valid YAML")[0].content.remove(0);
-        set(&mut map, "a", Node::string("y")).expect("a map");
-        set(&mut map, "c", Node::string("yes")).expect("a map");
+        set(&mut map, "a", YamlNode::string("y")).expect("a map");
+        set(&mut map, "c", YamlNode::string("yes")).expect("a map");
         assert_eq!(clear(&mut map, "b").expect("a map").map(|it| it.value), Some("1".to_owned()));
         assert_eq!(text(&map), "a: 'y'\nc: \"yes\"\n");
-        let refused = set(&mut Node::sequence(Vec::new()), "a", Node::string("y"));
+        let refused = set(&mut YamlNode::sequence(Vec::new()), "a", YamlNode::string("y"));
         assert!(refused.is_err_and(|error| error.to_string().starts_with("wrong node kind: ")));
     }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use crate::{field, path};
 
@@ -72,7 +72,7 @@ pub enum Error {
 
 impl FieldSpec {
     /// Whether the spec is about this object, by its `apiVersion` and `kind`.
-    pub fn selects(&self, object: &Node) -> bool {
+    pub fn selects(&self, object: &YamlNode) -> bool {
         let root = root(object);
         let text = |key| root.get(key).map(|value| value.value.as_str()).unwrap_or_default();
         let api_version = text("apiVersion");
@@ -91,10 +91,10 @@ impl FieldSpec {
 /// The first thing that is wrong, also with `change`; what has been changed by then stays. It lacks kustomize's
 /// `considering field '…' of object …: ` in front, since this module does not know how objects are named.
 pub fn walk<E>(
-    object: &mut Node,
+    object: &mut YamlNode,
     spec: &FieldSpec,
     created: Option<CreatedNodeType>,
-    mut change: impl FnMut(&mut Node) -> Result<(), E>,
+    mut change: impl FnMut(&mut YamlNode) -> Result<(), E>,
 ) -> Result<bool, Error>
 where
     E: StdError + Send + Sync + 'static,
@@ -140,11 +140,11 @@ where
 
 /// The field of a map that a part names, created if it may be.
 fn enter<'n>(
-    map: &'n mut Node,
+    map: &'n mut YamlNode,
     part: &str,
     created: Option<CreatedNodeType>,
     is_last: bool,
-) -> Result<Option<&'n mut Node>, Error> {
+) -> Result<Option<&'n mut YamlNode>, Error> {
     let (name, is_list) = part.strip_suffix("[]").map_or((part, false), |name| (name, true));
     if name.is_empty() {
         return Err(Error::EmptyName);
@@ -194,14 +194,14 @@ fn within(
     error
 }
 
-fn root(object: &Node) -> &Node {
+fn root(object: &YamlNode) -> &YamlNode {
     match (object.kind, object.content.first()) {
         (YamlNodeKind::Document, Some(root)) => root,
         _ => object,
     }
 }
 
-fn root_mut(object: &mut Node) -> &mut Node {
+fn root_mut(object: &mut YamlNode) -> &mut YamlNode {
     if object.kind == YamlNodeKind::Document && !object.content.is_empty() {
         return &mut object.content[0];
     }

@@ -1,18 +1,18 @@
 //! ConfigMaps and Secrets from literals, files and environment files.
 //!
-//! Elsewhere: the hash in their names (`hash.rs`), charts (`inflate.rs`).
+//! Elsewhere: the hash in their names (`name_hash.rs`), charts (`chart_inflation.rs`).
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goyaml::v3::{Node, Style, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind, YamlNodeStyle};
 
-use crate::edit;
-use crate::error::{Error, Result, Within as _};
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::field_edit;
 use crate::kustomization::{GeneratorArgs, GeneratorOptions, SecretArgs};
-use crate::loader::Loader;
-use crate::resource::{self, Behavior, Resource};
+use crate::loader::KustomizationLoader;
+use crate::resource::{self, BuildResource, GeneratorBehavior};
 
 /// Bytes of memory that an entry takes besides its strings.
 const ENTRY_OVERHEAD_BYTES: usize = 512;
@@ -27,7 +27,10 @@ const BASE64_LINE_CHARACTERS: usize = 70;
 ///
 /// # Errors
 /// It has no name, a source cannot be read, or a key comes twice.
-pub(crate) fn config_map(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Resource> {
+pub(crate) fn config_map(
+    loader: &KustomizationLoader<'_>,
+    args: &GeneratorArgs,
+) -> Result<BuildResource> {
     let mut node = base("ConfigMap", args)?;
     load_data(&mut node, &data(loader, args)?)?;
     finish(node, args)
@@ -37,22 +40,22 @@ pub(crate) fn config_map(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Re
 ///
 /// # Errors
 /// As [`config_map`].
-pub(crate) fn secret(loader: &Loader<'_>, args: &SecretArgs) -> Result<Resource> {
+pub(crate) fn secret(loader: &KustomizationLoader<'_>, args: &SecretArgs) -> Result<BuildResource> {
     let mut node = base("Secret", &args.generator)?;
     let type_ = if args.type_.is_empty() { "Opaque" } else { &args.type_ };
-    edit::set_field(&mut node, "type", edit::string(type_))?;
-    if edit::get_or_create(&mut node, "data", YamlNodeKind::Mapping)?.is_none() {
-        return Ok(Resource::new(node));
+    field_edit::set_field(&mut node, "type", field_edit::string(type_))?;
+    if field_edit::get_or_create(&mut node, "data", YamlNodeKind::Mapping)?.is_none() {
+        return Ok(BuildResource::new(node));
     }
     let data = data(loader, &args.generator)?;
     let fields = data.iter().map(|(key, value)| (key.as_str(), block(encoded(value))));
-    edit::set_all(&mut node, "data", fields)?;
+    field_edit::set_all(&mut node, "data", fields)?;
     finish(node, &args.generator)
 }
 
-fn base(kind: &str, args: &GeneratorArgs) -> Result<Node> {
-    let entry = |key: &str, value: &str| (Node::string(key), Node::string(value));
-    let mut node = Node::mapping([entry("apiVersion", "v1"), entry("kind", kind)]);
+fn base(kind: &str, args: &GeneratorArgs) -> Result<YamlNode> {
+    let entry = |key: &str, value: &str| (YamlNode::string(key), YamlNode::string(value));
+    let mut node = YamlNode::mapping([entry("apiVersion", "v1"), entry("kind", kind)]);
     let own = |text: &str, metadata: &str| {
         if text.is_empty() { metadata.to_owned() } else { text.to_owned() }
     };
@@ -60,37 +63,41 @@ fn base(kind: &str, args: &GeneratorArgs) -> Result<Node> {
     if name.is_empty() {
         return Err(Error::new("a configmap must have a name"));
     }
-    edit::set_at(&mut node, &["metadata"], "name", edit::string(name))?;
+    field_edit::set_at(&mut node, &["metadata"], "name", field_edit::string(name))?;
     let namespace = own(&args.namespace, &args.metadata.namespace);
     if !namespace.is_empty() {
-        edit::set_at(&mut node, &["metadata"], "namespace", edit::string(namespace))?;
+        field_edit::set_at(&mut node, &["metadata"], "namespace", field_edit::string(namespace))?;
     }
     Ok(node)
 }
 
-fn finish(mut node: Node, args: &GeneratorArgs) -> Result<Resource> {
+fn finish(mut node: YamlNode, args: &GeneratorArgs) -> Result<BuildResource> {
     let options = args.options.as_ref();
     if let Some(GeneratorOptions { labels, annotations, immutable, .. }) = options {
         for (name, strings) in [("labels", labels), ("annotations", annotations)] {
             for (key, value) in strings {
-                let value = edit::string(value.as_str());
-                edit::set_at(&mut node, &["metadata", name], key, value)?;
+                let value = field_edit::string(value.as_str());
+                field_edit::set_at(&mut node, &["metadata", name], key, value)?;
             }
         }
         if *immutable {
-            edit::set_field(&mut node, "immutable", Node::scalar(edit::BOOL, "true"))?;
+            field_edit::set_field(
+                &mut node,
+                "immutable",
+                YamlNode::scalar(field_edit::BOOL, "true"),
+            )?;
         }
     }
-    let mut resource = Resource::new(node);
+    let mut resource = BuildResource::new(node);
     resource.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
-    resource.behavior = Behavior::parse(&args.behavior);
+    resource.behavior = GeneratorBehavior::parse(&args.behavior);
     resource.note();
     Ok(resource)
 }
 
 type GeneratedData = BTreeMap<String, Vec<u8>>;
 
-fn data(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<GeneratedData> {
+fn data(loader: &KustomizationLoader<'_>, args: &GeneratorArgs) -> Result<GeneratedData> {
     let mut data = GeneratedData::new();
     let name = if args.name.is_empty() { &args.metadata.name } else { &args.name };
     for (key, value) in pairs(loader, args).within(|| "loading KV pairs")? {
@@ -103,7 +110,7 @@ fn data(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<GeneratedData> {
     Ok(data)
 }
 
-fn pairs(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Vec<(String, Vec<u8>)>> {
+fn pairs(loader: &KustomizationLoader<'_>, args: &GeneratorArgs) -> Result<Vec<(String, Vec<u8>)>> {
     let budget = loader.budget();
     let keep = |bytes: usize, path: &str| {
         budget.bytes(bytes).map_err(Error::from).within(|| format!("the entries of `{path}`"))
@@ -138,7 +145,7 @@ fn literal(source: &str) -> Result<(String, Vec<u8>)> {
     Ok((key.to_owned(), quoted.unwrap_or(value).as_bytes().to_vec()))
 }
 
-fn file(loader: &Loader<'_>, source: &str) -> Result<(String, Vec<u8>)> {
+fn file(loader: &KustomizationLoader<'_>, source: &str) -> Result<(String, Vec<u8>)> {
     let (key, path) = match source.split('=').collect::<Vec<_>>().as_slice() {
         [path] => (base_name(path), *path),
         ["", path] => {
@@ -199,7 +206,7 @@ fn environment(content: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
 }
 
 /// Adds values to a ConfigMap: strings to `data`, bytes to `binaryData`.
-fn load_data(node: &mut Node, data: &GeneratedData) -> Result<()> {
+fn load_data(node: &mut YamlNode, data: &GeneratedData) -> Result<()> {
     // Which of both maps comes first in the object is up to the first value.
     let strings = data.iter().map(|(key, value)| (key.as_str(), std::str::from_utf8(value), value));
     let is_text_first = strings.clone().next().is_none_or(|(_, text, _)| text.is_ok());
@@ -208,14 +215,14 @@ fn load_data(node: &mut Node, data: &GeneratedData) -> Result<()> {
         let fields = fields.map(|(key, text, value)| {
             (key, block(text.map_or_else(|_| encoded(value), str::to_owned)))
         });
-        edit::set_all(node, if is_text { "data" } else { "binaryData" }, fields)?;
+        field_edit::set_all(node, if is_text { "data" } else { "binaryData" }, fields)?;
     }
     Ok(())
 }
 
-fn block(text: String) -> Node {
-    let style = if text.contains('\n') { Style::LITERAL } else { Style::default() };
-    Node { style, ..Node::string(text) }
+fn block(text: String) -> YamlNode {
+    let style = if text.contains('\n') { YamlNodeStyle::LITERAL } else { YamlNodeStyle::default() };
+    YamlNode { style, ..YamlNode::string(text) }
 }
 
 /// Base64; what is longer than a line ends in a line break, too.
@@ -239,16 +246,16 @@ fn encoded(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// Its metadata is not a map.
-pub(crate) fn merge(new: &mut Resource, old: &Resource) -> Result<()> {
+pub(crate) fn merge(new: &mut BuildResource, old: &BuildResource) -> Result<()> {
     let origin = old.annotations().remove(crate::origin::ORIGIN);
     new.take_metadata_from(old)?;
     for (name, is_binary) in [("data", false), ("binaryData", true)] {
         let mut strings = old.strings(name);
         strings.extend(new.strings(name));
-        edit::clear(&mut new.node, name)?;
+        field_edit::clear(&mut new.node, name)?;
         let field = if is_binary { "binaryData" } else { "data" };
         let fields = strings.iter().map(|(key, value)| (key.as_str(), block(value.clone())));
-        edit::set_all(&mut new.node, field, fields)?;
+        field_edit::set_all(&mut new.node, field, fields)?;
     }
     if let Some(origin) = origin {
         resource::set_annotation(&mut new.node, crate::origin::ORIGIN, &origin)?;

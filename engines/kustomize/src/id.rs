@@ -62,9 +62,9 @@ pub(crate) const NO_NAMESPACE: &str = "_non_namespaceable_";
 
 /// Names one object of a build.
 ///
-/// Two are the same object if [`Id::key`] is the same: no namespace is the namespace `default`.
+/// Two are the same object if [`ResourceId::key`] is the same: no namespace is the namespace `default`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Id {
+pub struct ResourceId {
     /// Its type.
     pub gvk: Gvk,
     /// Its name.
@@ -75,7 +75,7 @@ pub struct Id {
     pub is_cluster_scoped: bool,
 }
 
-impl Id {
+impl ResourceId {
     /// The namespace that counts.
     pub fn effective_namespace(&self) -> &str {
         match self.namespace.as_str() {
@@ -104,7 +104,7 @@ impl Id {
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = or(&self.name, "[noName]");
         write!(f, "{}/{name}.{}", self.gvk, or(&self.namespace, "[noNs]"))

@@ -9,14 +9,14 @@ mod json;
 mod nodes;
 mod operation;
 
-use golang::meter::WorkLimitExceeded;
+use golang::work_meter::WorkLimitExceeded;
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Node, YamlNodeKind};
+use goyaml::v3::{self, YamlNode, YamlNodeKind};
 
 use crate::budget::{self, BuildBudget};
 use crate::field;
-use json::Json;
-use operation::Operation;
+use json::JsonPatchValue;
+use operation::JsonPatchOperation;
 
 /// How deep lists and objects nest at most. Differs(kustomize): in kustomize it is 10 000.
 pub const MAX_DEPTH: usize = 1_000;
@@ -53,7 +53,7 @@ pub enum Error {
     Operation(String),
     /// The patched object has no text.
     #[error(transparent)]
-    Emit(#[from] v3::EmitError),
+    Emit(#[from] v3::NodeEmitError),
     /// Deeper than [`MAX_DEPTH`].
     #[error("patched object would be nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
@@ -64,9 +64,9 @@ pub enum Error {
 
 /// Operations, to be applied one after the other.
 #[derive(Debug, Clone)]
-pub struct Patch(Vec<Operation>);
+pub struct JsonPatch(Vec<JsonPatchOperation>);
 
-impl Patch {
+impl JsonPatch {
     /// How many operations there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -74,7 +74,7 @@ impl Patch {
 
     /// How many bytes of memory it takes.
     pub(crate) fn weight(&self) -> usize {
-        self.0.iter().flat_map(|operation| operation.0.values()).map(Json::weight).sum()
+        self.0.iter().flat_map(|operation| operation.0.values()).map(JsonPatchValue::weight).sum()
     }
 
     /// Whether there are no operations.
@@ -87,30 +87,30 @@ impl Patch {
 ///
 /// # Errors
 /// It is neither, or no list of objects.
-pub fn parse(text: &str, limits: &YamlLimits) -> Result<Patch, Error> {
+pub fn parse(text: &str, limits: &YamlLimits) -> Result<JsonPatch, Error> {
     let json = if text.starts_with('[') {
         json::parse(text)?
     } else {
         json::from_value(&goyaml::to_json_within(text.as_bytes(), limits)?)
     };
     let items = match json {
-        Json::List(items) => items,
-        Json::Null => Vec::new(),
+        JsonPatchValue::List(items) => items,
+        JsonPatchValue::Null => Vec::new(),
         other => return Err(other.not_a("jsonpatch.Patch")),
     };
     let operations = items.into_iter().map(|item| match item {
-        Json::Object(fields) => Ok(Operation(fields)),
-        Json::Null => Ok(Operation::default()),
+        JsonPatchValue::Object(fields) => Ok(JsonPatchOperation(fields)),
+        JsonPatchValue::Null => Ok(JsonPatchOperation::default()),
         other => Err(other.not_a("jsonpatch.Operation")),
     });
-    operations.collect::<Result<_, _>>().map(Patch)
+    operations.collect::<Result<_, _>>().map(JsonPatch)
 }
 
 /// Applies a patch to an object. What has been a document stays one.
 ///
 /// # Errors
 /// The object has no JSON, or an operation does not apply; then the object is as it was.
-pub fn apply(patch: &Patch, object: &mut Node, budget: &BuildBudget) -> Result<(), Error> {
+pub fn apply(patch: &JsonPatch, object: &mut YamlNode, budget: &BuildBudget) -> Result<(), Error> {
     let before = budget::weight(object);
     budget.steps(4 * before)?;
     // Text, nodes, JSON, and JSON in which scalars keep their strings.
@@ -124,9 +124,9 @@ pub fn apply(patch: &Patch, object: &mut Node, budget: &BuildBudget) -> Result<(
     };
     let mut json = json::from_value(&value);
     match &json {
-        Json::Object(_) | Json::List(_) => {}
-        Json::Null => json = Json::Object(std::collections::BTreeMap::new()),
-        Json::Scalar(_) | Json::AddedNull => {
+        JsonPatchValue::Object(_) | JsonPatchValue::List(_) => {}
+        JsonPatchValue::Null => json = JsonPatchValue::Object(std::collections::BTreeMap::new()),
+        JsonPatchValue::Scalar(_) | JsonPatchValue::AddedNull => {
             return Err(json.not_a("map[string]interface {}"));
         }
     }

@@ -1,26 +1,26 @@
 //! The fields of a `kustomization.yaml`.
 //!
 //! Here: the fields, their deprecated forms, and what is refused. Below: what single fields hold (`kustomization/`).
-//! Elsewhere: accumulating it (`target.rs`).
+//! Elsewhere: accumulating it (`kustomization_target.rs`).
 
-mod entry;
 mod helm;
+mod list_entries;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::budget::{self, BudgetReservation, BuildBudget};
-use crate::decode::{self, Mode, decode_struct};
+use crate::decode::{self, DecodeMode, decode_struct};
 use crate::error::{Error, Result};
 
-pub(crate) use entry::{
-    FieldOptions, GeneratorArgs, GeneratorOptions, Image, Label, LegacySort, Metadata, Patch,
-    Replacement, ReplacementField, ReplacementSource, Replica, SortOptions, TargetSelector,
-    Variable,
-};
 pub(crate) use helm::HelmChartArgs;
 pub use helm::{HelmChart, HelmGlobals};
+pub(crate) use list_entries::{
+    FieldOptions, GeneratorArgs, GeneratorOptions, ImageEntry, KustomizationMetadata, LabelEntry,
+    LegacySort, PatchEntry, Replacement, ReplacementField, ReplacementSource, ReplicaEntry,
+    SortOptions, TargetSelector, VariableEntry,
+};
 
 /// The names that a kustomization may have.
 pub const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
@@ -32,22 +32,22 @@ pub(crate) const COMPONENT: &str = "Component";
 pub(crate) struct Kustomization {
     api_version: String,
     pub(crate) kind: String,
-    metadata: Option<Metadata>,
+    metadata: Option<KustomizationMetadata>,
     pub(crate) openapi: BTreeMap<String, String>,
     pub(crate) name_prefix: String,
     pub(crate) name_suffix: String,
     pub(crate) namespace: String,
     pub(crate) common_labels: BTreeMap<String, String>,
-    pub(crate) labels: Vec<Label>,
+    pub(crate) labels: Vec<LabelEntry>,
     pub(crate) common_annotations: BTreeMap<String, String>,
     pub(crate) patches_strategic_merge: Vec<String>,
-    pub(crate) patches_json6902: Vec<Patch>,
-    pub(crate) patches: Vec<Patch>,
-    pub(crate) images: Vec<Image>,
-    image_tags: Vec<Image>,
+    pub(crate) patches_json6902: Vec<PatchEntry>,
+    pub(crate) patches: Vec<PatchEntry>,
+    pub(crate) images: Vec<ImageEntry>,
+    image_tags: Vec<ImageEntry>,
     pub(crate) replacements: Vec<ReplacementField>,
-    pub(crate) replicas: Vec<Replica>,
-    pub(crate) vars: Vec<Variable>,
+    pub(crate) replicas: Vec<ReplicaEntry>,
+    pub(crate) vars: Vec<VariableEntry>,
     pub(crate) sort_options: Option<SortOptions>,
     pub(crate) resources: Vec<String>,
     pub(crate) components: Vec<String>,
@@ -66,7 +66,7 @@ pub(crate) struct Kustomization {
     pub(crate) build_metadata: Vec<String>,
 }
 
-pub(crate) use entry::SecretArgs;
+pub(crate) use list_entries::SecretArgs;
 
 decode_struct!(Kustomization, "types", "Kustomization", {
     "TypeMeta.apiVersion" => api_version,
@@ -134,7 +134,7 @@ impl Kustomization {
             .map_err(|error| invalid(Error::new(error.to_string())))?;
         // The decoded form is as large as the value, and kept.
         let held = budget.hold(budget::weight_of_value(&value))?;
-        let mut file: Self = decode::decode(&value, Mode::Strict).map_err(invalid)?;
+        let mut file: Self = decode::decode(&value, DecodeMode::Strict).map_err(invalid)?;
         let said = |name: &str| {
             let fields = value.as_object().into_iter().flatten();
             let mut values = fields.filter(|(known, _)| known.eq_ignore_ascii_case(name));

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::budget::BuildBudget;
-use crate::error::{Cause, Error, Result, Within as _};
-use crate::files::{BuildFiles, ResolvedPath};
+use crate::build_files::{BuildFiles, ResolvedPath};
+use crate::error::{BuildErrorCause, Error, ErrorContext as _, Result};
 use crate::path_text;
 use crate::repository::RepositoryAddress;
 
 /// Which files a kustomization may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Restriction {
+pub enum LoadRestriction {
     /// Those in its folder and below.
     #[default]
     RootOnly,
@@ -28,9 +28,9 @@ const LOOKED_UP: usize = 4 << 10;
 
 /// Reads files for one kustomization.
 #[derive(Clone)]
-pub(crate) struct Loader<'f> {
+pub(crate) struct KustomizationLoader<'f> {
     files: &'f dyn BuildFiles,
-    restriction: Restriction,
+    restriction: LoadRestriction,
     root: String,
     /// The folders of the kustomizations that led here, the outermost first.
     referrers: Vec<String>,
@@ -39,14 +39,14 @@ pub(crate) struct Loader<'f> {
     budget: BuildBudget,
 }
 
-impl<'f> Loader<'f> {
+impl<'f> KustomizationLoader<'f> {
     /// A loader for the kustomization that is to be built.
     ///
     /// # Errors
     /// The path is that of no folder.
     pub(crate) fn new(
         files: &'f dyn BuildFiles,
-        restriction: Restriction,
+        restriction: LoadRestriction,
         path: &str,
         budget: &BuildBudget,
     ) -> Result<Self> {
@@ -149,7 +149,7 @@ impl<'f> Loader<'f> {
             return Err(Error::new(text));
         }
         let mut loader = self.below(root);
-        loader.restriction = Restriction::RootOnly;
+        loader.restriction = LoadRestriction::RootOnly;
         loader.repositories.push((repository.address.clone(), clone));
         Ok(loader)
     }
@@ -184,7 +184,7 @@ impl<'f> Loader<'f> {
         }
         match self.load(name) {
             Ok(content) => Ok(Some(content)),
-            Err(error) if error.cause() == Cause::Exhausted => Err(error),
+            Err(error) if error.cause() == BuildErrorCause::Exhausted => Err(error),
             Err(_) => Ok(None),
         }
     }
@@ -209,7 +209,7 @@ impl<'f> Loader<'f> {
         } else {
             golang::path::join(&self.root, path)
         };
-        if self.restriction == Restriction::None {
+        if self.restriction == LoadRestriction::None {
             return self.files.read(&path);
         }
         match self.resolve(&path)? {

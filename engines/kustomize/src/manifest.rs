@@ -5,15 +5,15 @@
 mod anchor;
 
 use goyaml::YamlLimits;
-use goyaml::v3::{Node, Note, YamlNodeKind};
+use goyaml::v3::{NodeNoteKind, YamlNode, YamlNodeKind};
 use memchr::memmem;
 use serde_json::Value;
 
 use crate::budget::{self, BuildBudget};
-use crate::edit;
-use crate::error::{Cause, Error, Result, Within as _};
-use crate::output;
-use crate::resource::{self, Resource};
+use crate::error::{BuildErrorCause, Error, ErrorContext as _, Result};
+use crate::field_edit;
+use crate::resource::{self, BuildResource};
+use crate::yaml_output;
 
 /// How deep lists and maps may be nested. Differs(kustomize): it ends with Go's stack.
 pub(crate) const MAX_DEPTH: usize = 1_000;
@@ -26,27 +26,27 @@ const OBJECT_OVERHEAD_BYTES: usize = 1 << 10;
 
 /// The objects of a file, in order; what holds nothing is left out, and lists are taken apart. They are taken from the
 /// budget.
-pub(crate) fn parse(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<Resource>> {
+pub(crate) fn parse(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<BuildResource>> {
     let nodes = check(read(bytes, budget)?)?;
     let nodes = take_lists_apart(nodes, budget)?;
     budget.bytes(nodes.iter().map(|node| OBJECT_OVERHEAD_BYTES + budget::weight(node)).sum())?;
-    Ok(nodes.into_iter().map(Resource::new).collect())
+    Ok(nodes.into_iter().map(BuildResource::new).collect())
 }
 
 /// Adds the file to an error, where kustomize does.
 pub(crate) fn in_file<T>(result: Result<T>, path: &str) -> Result<T> {
     result.map_err(|error| {
-        if error.cause() != Cause::MalformedYaml {
+        if error.cause() != BuildErrorCause::MalformedYaml {
             return error;
         }
-        Error::caused(format!("{error} in File: {path}"), Cause::MalformedYaml)
+        Error::caused(format!("{error} in File: {path}"), BuildErrorCause::MalformedYaml)
     })
 }
 
-fn check(nodes: Vec<Node>) -> Result<Vec<Node>> {
+fn check(nodes: Vec<YamlNode>) -> Result<Vec<YamlNode>> {
     let mut checked = Vec::with_capacity(nodes.len());
     for node in nodes {
-        if edit::is_empty(&node) {
+        if field_edit::is_empty(&node) {
             continue;
         }
         resource::check_metadata(&node)?;
@@ -56,7 +56,7 @@ fn check(nodes: Vec<Node>) -> Result<Vec<Node>> {
 }
 
 /// The documents of a stream without anchors; a single list is its items.
-fn read(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<Node>> {
+fn read(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<YamlNode>> {
     let text = String::from_utf8_lossy(bytes);
     let text = if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text };
     // Bytes that are not text are left to the parser, whose error says so.
@@ -67,15 +67,18 @@ fn read(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<Node>> {
     for part in parts {
         let Some(mut node) = first_document(part, budget)? else { continue };
         let is_list = is_alone
-            && matches!(edit::at(&node, &["kind"]).map(edit::text), Some("ResourceList" | "List"));
-        match edit::at(&node, &["items"]) {
+            && matches!(
+                field_edit::at(&node, &["kind"]).map(field_edit::text),
+                Some("ResourceList" | "List")
+            );
+        match field_edit::at(&node, &["items"]) {
             Some(_) if is_list => {
-                let items = edit::get_mut(&mut node, "items")?;
+                let items = field_edit::get_mut(&mut node, "items")?;
                 nodes.extend(
                     items.map(|items| std::mem::take(&mut *items.content)).unwrap_or_default(),
                 );
             }
-            None if is_list && edit::at(&node, &["functionConfig"]).is_some() => {}
+            None if is_list && field_edit::at(&node, &["functionConfig"]).is_some() => {}
             _ => nodes.push(node),
         }
     }
@@ -83,17 +86,17 @@ fn read(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<Node>> {
 }
 
 /// The first document of a part, without its anchors; none where it is null.
-pub(crate) fn first_document(text: &[u8], budget: &BuildBudget) -> Result<Option<Node>> {
+pub(crate) fn first_document(text: &[u8], budget: &BuildBudget) -> Result<Option<YamlNode>> {
     let malformed = |error: goyaml::Error| {
-        Error::caused(format!("MalformedYAMLError: {error}"), Cause::MalformedYaml)
+        Error::caused(format!("MalformedYAMLError: {error}"), BuildErrorCause::MalformedYaml)
     };
     let root = as_written(text, budget, malformed)?;
-    let root = root.filter(|root| !edit::is_null(root));
+    let root = root.filter(|root| !field_edit::is_null(root));
     root.map(|root| without_anchors(root, budget)).transpose()
 }
 
 /// A node in which no alias and no merge key is left.
-pub(crate) fn without_anchors(root: Node, budget: &BuildBudget) -> Result<Node> {
+pub(crate) fn without_anchors(root: YamlNode, budget: &BuildBudget) -> Result<YamlNode> {
     anchor::expand(root, YamlLimits::default().nodes, budget)
 }
 
@@ -102,9 +105,9 @@ pub(crate) fn as_written(
     text: &[u8],
     budget: &BuildBudget,
     malformed: impl Fn(goyaml::Error) -> Error,
-) -> Result<Option<Node>> {
+) -> Result<Option<YamlNode>> {
     let limits = budget.reading(text.len())?;
-    let mut documents = goyaml::v3::Documents::new(text, &limits).map_err(&malformed)?;
+    let mut documents = goyaml::v3::NodeDocuments::new(text, &limits).map_err(&malformed)?;
     let Some(document) = documents.next() else { return Ok(None) };
     let mut document = document.map_err(&malformed)?;
     if document.walk().any(|(depth, _)| depth > MAX_DEPTH) {
@@ -113,9 +116,9 @@ pub(crate) fn as_written(
     let Some(mut root) = document.content.pop() else {
         return Ok(None);
     };
-    if root.notes.get(Note::Foot).is_empty() {
+    if root.notes.get(NodeNoteKind::Foot).is_empty() {
         // A comment below the document is written again, which lengthens a text that keeps its line breaks.
-        root.notes.set(Note::Foot, document.notes.take(Note::Foot));
+        root.notes.set(NodeNoteKind::Foot, document.notes.take(NodeNoteKind::Foot));
     }
     Ok(Some(root))
 }
@@ -149,11 +152,11 @@ fn split<'t>(text: &'t [u8], budget: &BuildBudget) -> Result<Vec<&'t [u8]>> {
 }
 
 /// Objects in the place of lists of them, which come after all others as in kustomize.
-fn take_lists_apart(nodes: Vec<Node>, budget: &BuildBudget) -> Result<Vec<Node>> {
-    let mut left: std::collections::VecDeque<Node> = nodes.into();
+fn take_lists_apart(nodes: Vec<YamlNode>, budget: &BuildBudget) -> Result<Vec<YamlNode>> {
+    let mut left: std::collections::VecDeque<YamlNode> = nodes.into();
     let mut result = Vec::new();
     while let Some(node) = left.pop_front() {
-        let kind = edit::at(&node, &["kind"]).map_or("", |kind| &kind.value).to_owned();
+        let kind = field_edit::at(&node, &["kind"]).map_or("", |kind| &kind.value).to_owned();
         if !kind.ends_with("List") {
             result.push(node);
             continue;
@@ -161,7 +164,8 @@ fn take_lists_apart(nodes: Vec<Node>, budget: &BuildBudget) -> Result<Vec<Node>>
         let weight = budget::weight(&node);
         budget.steps(weight)?;
         let _value = budget.hold(2 * weight)?;
-        let value = output::value(&node).within(|| format!("trouble expanding list of {kind}"))?;
+        let value =
+            yaml_output::value(&node).within(|| format!("trouble expanding list of {kind}"))?;
         match value.get("items") {
             None => result.push(node),
             Some(Value::Null) => {}
@@ -188,11 +192,11 @@ fn take_lists_apart(nodes: Vec<Node>, budget: &BuildBudget) -> Result<Vec<Node>>
 }
 
 /// The node of a JSON value, as kustomize makes one of Go's maps.
-pub(crate) fn from_value(value: &Value, budget: &BuildBudget) -> Result<Node> {
+pub(crate) fn from_value(value: &Value, budget: &BuildBudget) -> Result<YamlNode> {
     let text = goyaml::emit::emit(value).map_err(|error| Error::new(error.to_string()))?;
-    Ok(first_document(text.as_bytes(), budget)?.unwrap_or_else(|| Node {
+    Ok(first_document(text.as_bytes(), budget)?.unwrap_or_else(|| YamlNode {
         kind: YamlNodeKind::Mapping,
-        tag: edit::MAP.into(),
-        ..Node::default()
+        tag: field_edit::MAP.into(),
+        ..YamlNode::default()
     }))
 }

@@ -2,25 +2,25 @@
 //! quite Kubernetes' own.
 //!
 //! Here: walking both trees, maps, and what directives mean. Below: nodes that may have several parents
-//! (`merge/arena.rs`), lists whose items are merged (`merge/list.rs`), the keys of items (`merge/tuples.rs`).
+//! (`merge/arena.rs`), lists whose items are merged (`merge/list.rs`), the keys of items (`merge/merge_keys.rs`).
 //! Elsewhere: which lists those are (`schema.rs`), and which objects a patch is for.
 
 mod arena;
 mod directive;
 mod list;
-mod tuples;
+mod merge_keys;
 
 use std::collections::BTreeSet;
 
-use golang::meter::WorkLimitExceeded;
-use goyaml::v3::{Node, Note, Style, YamlNodeKind};
+use golang::work_meter::WorkLimitExceeded;
+use goyaml::v3::{NodeNoteKind, YamlNode, YamlNodeKind, YamlNodeStyle};
 
 use crate::budget::{self, BuildBudget};
-use crate::field::WrongKind;
-use crate::schema::{Resource, Schema};
-use arena::{Arena, Id};
-use directive::Directive;
-use list::ListFrame;
+use crate::field::WrongNodeKind;
+use crate::schema::{OpenApiSchemas, ResourceSchema};
+use arena::{ArenaNodeId, MergeNodeArena};
+use directive::PatchDirective;
+use list::ListMergeFrame;
 
 /// How deep maps and lists may nest. Differs(kustomize): it has no limit.
 pub const MAX_DEPTH: usize = 10_000;
@@ -31,7 +31,7 @@ pub const MAX_DEPTH: usize = 10_000;
 pub enum MergeError {
     /// Patch and object have different kinds of nodes in the same place.
     #[error(transparent)]
-    WrongKind(#[from] WrongKind),
+    WrongKind(#[from] WrongNodeKind),
     /// A `$patch` with a value that means nothing.
     #[error("unknown patch strategy '{0}'")]
     UnknownDirective(String),
@@ -65,9 +65,9 @@ pub enum MergeOutcome {
 /// # Errors
 /// See [`MergeError`]. The target is then as far as the merge got, and so it is if it is to be deleted.
 pub(crate) fn strategic(
-    patch: &Node,
-    target: &mut Node,
-    schema: &Schema,
+    patch: &YamlNode,
+    target: &mut YamlNode,
+    schema: &OpenApiSchemas,
     budget: &BuildBudget,
 ) -> Result<MergeOutcome, MergeError> {
     let before = budget::weight(target);
@@ -75,25 +75,25 @@ pub(crate) fn strategic(
     let weight = before + budget::weight(patch);
     budget.steps(weight)?;
     let _arena = budget.hold(weight)?;
-    let mut arena = Arena::new(budget);
+    let mut arena = MergeNodeArena::new(budget);
     let origin = arena.import(content(patch).clone())?;
     let slot = content_mut(target);
     let dest = arena.import(std::mem::take(slot))?;
-    let merged = Walk { arena: &mut arena, schema, open: Vec::new() }.run(dest, origin);
+    let merged = MergeWalk { arena: &mut arena, schema, open: Vec::new() }.run(dest, origin);
     let (node, after) = arena.export(dest)?;
     budget.grown(before, after)?;
     *slot = node;
     Ok(if merged?.is_some() { MergeOutcome::Merged } else { MergeOutcome::Deleted })
 }
 
-fn content(node: &Node) -> &Node {
+fn content(node: &YamlNode) -> &YamlNode {
     match (node.kind, node.content.first()) {
         (YamlNodeKind::Document, Some(root)) => root,
         _ => node,
     }
 }
 
-fn content_mut(node: &mut Node) -> &mut Node {
+fn content_mut(node: &mut YamlNode) -> &mut YamlNode {
     if node.kind == YamlNodeKind::Document && !node.content.is_empty() {
         return &mut node.content[0];
     }
@@ -102,13 +102,13 @@ fn content_mut(node: &mut Node) -> &mut Node {
 
 /// The same place in the target and in the patch.
 #[derive(Debug, Clone, Copy)]
-struct Sources {
-    target: Option<Id>,
-    patch: Option<Id>,
+struct MergeSources {
+    target: Option<ArenaNodeId>,
+    patch: Option<ArenaNodeId>,
 }
 
-impl Sources {
-    fn each(self) -> [Option<Id>; 2] {
+impl MergeSources {
+    fn each(self) -> [Option<ArenaNodeId>; 2] {
         [self.target, self.patch]
     }
 }
@@ -116,7 +116,7 @@ impl Sources {
 /// What a place has become.
 #[derive(Debug, Clone, Copy)]
 struct MergedValue {
-    id: Id,
+    id: ArenaNodeId,
     /// Whether it is set even if it is null.
     is_kept: bool,
     /// Whether it is the patch's own node.
@@ -124,65 +124,69 @@ struct MergedValue {
 }
 
 impl MergedValue {
-    fn new(id: Id) -> Self {
+    fn new(id: ArenaNodeId) -> Self {
         Self { id, is_kept: false, is_patch: false }
     }
 
-    fn of_patch(id: Option<Id>) -> Option<Self> {
+    fn of_patch(id: Option<ArenaNodeId>) -> Option<Self> {
         id.map(|id| Self { is_patch: true, ..Self::new(id) })
     }
 }
 
 /// Something that waits for the values below it.
-enum Frame<'s> {
-    Map(MapFrame<'s>),
-    List(ListFrame<'s>),
+enum MergeFrame<'s> {
+    Map(MapMergeFrame<'s>),
+    List(ListMergeFrame<'s>),
 }
 
-struct MapFrame<'s> {
+struct MapMergeFrame<'s> {
     value: MergedValue,
-    sources: Sources,
-    schema: Option<Resource<'s>>,
+    sources: MergeSources,
+    schema: Option<ResourceSchema<'s>>,
     left: std::vec::IntoIter<String>,
     /// The key whose value is waited for, and how the patch writes it.
     key: String,
-    key_style: Style,
+    key_style: YamlNodeStyle,
 }
 
 /// What walking a place gives: its value, or a frame that waits for others.
-enum WalkStep<'s> {
+enum MergeWalkStep<'s> {
     Done(Option<MergedValue>),
-    Wait(Frame<'s>),
+    Wait(MergeFrame<'s>),
 }
 
-struct Walk<'a, 'b, 's> {
-    arena: &'a mut Arena<'b>,
-    schema: &'s Schema,
-    open: Vec<Frame<'s>>,
+struct MergeWalk<'a, 'b, 's> {
+    arena: &'a mut MergeNodeArena<'b>,
+    schema: &'s OpenApiSchemas,
+    open: Vec<MergeFrame<'s>>,
 }
 
-impl<'s> Walk<'_, '_, 's> {
-    fn run(mut self, target: Id, patch: Id) -> Result<Option<MergedValue>, MergeError> {
-        let sources = Sources { target: Some(target), patch: Some(patch) };
+impl<'s> MergeWalk<'_, '_, 's> {
+    fn run(
+        mut self,
+        target: ArenaNodeId,
+        patch: ArenaNodeId,
+    ) -> Result<Option<MergedValue>, MergeError> {
+        let sources = MergeSources { target: Some(target), patch: Some(patch) };
         let mut step = self.begin(sources, None)?;
         loop {
             match step {
-                WalkStep::Wait(frame) => {
+                MergeWalkStep::Wait(frame) => {
                     self.open.push(frame);
                     if self.open.len() > MAX_DEPTH {
                         return Err(MergeError::TooDeep);
                     }
                 }
-                WalkStep::Done(value) => match self.open.last_mut() {
+                MergeWalkStep::Done(value) => match self.open.last_mut() {
                     None => return Ok(value),
-                    Some(Frame::Map(map)) => {
+                    Some(MergeFrame::Map(map)) => {
                         // Parity(kustomize): a key keeps its quotes only if its value is the patch's own.
                         let is_patch = value.is_some_and(|value| value.is_patch);
-                        let style = if is_patch { map.key_style } else { Style::default() };
+                        let style = if is_patch { map.key_style } else { YamlNodeStyle::default() };
                         let value = value.map(|value| (value.id, value.is_kept));
                         self.arena.set_field(map.value.id, &map.key, value, style)?;
                     }
-                    Some(Frame::List(list)) => list.take(self.arena, value)?,
+                    Some(MergeFrame::List(list)) => list.take(self.arena, value)?,
                 },
             }
             step = self.next()?;
@@ -190,10 +194,10 @@ impl<'s> Walk<'_, '_, 's> {
     }
 
     /// Goes on with the innermost frame; gives its value if that completes it.
-    fn next(&mut self) -> Result<WalkStep<'s>, MergeError> {
+    fn next(&mut self) -> Result<MergeWalkStep<'s>, MergeError> {
         let (sources, schema) = match self.open.last_mut() {
-            None => return Ok(WalkStep::Done(None)),
-            Some(Frame::Map(map)) => match map.left.next() {
+            None => return Ok(MergeWalkStep::Done(None)),
+            Some(MergeFrame::Map(map)) => match map.left.next() {
                 Some(key) => {
                     map.key = key;
                     Self::field(self.arena, self.schema, map)?
@@ -201,15 +205,15 @@ impl<'s> Walk<'_, '_, 's> {
                 None => {
                     let value = map.value;
                     self.open.pop();
-                    return Ok(WalkStep::Done(Some(value)));
+                    return Ok(MergeWalkStep::Done(Some(value)));
                 }
             },
-            Some(Frame::List(list)) => match list.next(self.arena)? {
+            Some(MergeFrame::List(list)) => match list.next(self.arena)? {
                 Some(sources) => (sources, list.schema.clone()),
                 None => {
                     let value = list.finish(self.arena)?;
                     self.open.pop();
-                    return Ok(WalkStep::Done(value));
+                    return Ok(MergeWalkStep::Done(value));
                 }
             },
         };
@@ -218,13 +222,13 @@ impl<'s> Walk<'_, '_, 's> {
 
     /// The values of a map's current key on both sides, with their schema.
     fn field(
-        arena: &mut Arena<'_>,
-        schema: &'s Schema,
-        map: &mut MapFrame<'s>,
-    ) -> Result<(Sources, Option<Resource<'s>>), MergeError> {
+        arena: &mut MergeNodeArena<'_>,
+        schema: &'s OpenApiSchemas,
+        map: &mut MapMergeFrame<'s>,
+    ) -> Result<(MergeSources, Option<ResourceSchema<'s>>), MergeError> {
         let mut said = None;
         let mut values = [None, None];
-        map.key_style = Style::default();
+        map.key_style = YamlNodeStyle::default();
         for (side, source) in map.sources.each().into_iter().enumerate() {
             let Some((key, value)) =
                 source.map_or(Ok(None), |source| arena.entry(source, &map.key))?
@@ -241,21 +245,21 @@ impl<'s> Walk<'_, '_, 's> {
         }
         let known = map.schema.as_ref().and_then(|schema| schema.field(&map.key));
         let [target, patch] = values;
-        Ok((Sources { target, patch }, said.or(known)))
+        Ok((MergeSources { target, patch }, said.or(known)))
     }
 
     fn begin(
         &mut self,
-        sources: Sources,
-        schema: Option<Resource<'s>>,
-    ) -> Result<WalkStep<'s>, MergeError> {
+        sources: MergeSources,
+        schema: Option<ResourceSchema<'s>>,
+    ) -> Result<MergeWalkStep<'s>, MergeError> {
         let schema = self.schema_of(sources, schema)?;
         let present = sources.each().into_iter().flatten().find(|id| !self.arena.is_null(*id));
         let Some(kind) = present.map(|id| self.arena[id].kind) else {
             return self.begin_map(sources, schema);
         };
         if matches!(kind, YamlNodeKind::Document | YamlNodeKind::Alias) {
-            return Ok(WalkStep::Done(None));
+            return Ok(MergeWalkStep::Done(None));
         }
         for id in sources.each().into_iter().flatten() {
             self.arena.expect(id, kind)?;
@@ -266,7 +270,7 @@ impl<'s> Walk<'_, '_, 's> {
             _ => {
                 self.copy_comments(sources);
                 let target = sources.target.map(MergedValue::new);
-                Ok(WalkStep::Done(MergedValue::of_patch(sources.patch).or(target)))
+                Ok(MergeWalkStep::Done(MergedValue::of_patch(sources.patch).or(target)))
             }
         }
     }
@@ -275,9 +279,9 @@ impl<'s> Walk<'_, '_, 's> {
     /// `kind`.
     fn schema_of(
         &mut self,
-        sources: Sources,
-        known: Option<Resource<'s>>,
-    ) -> Result<Option<Resource<'s>>, MergeError> {
+        sources: MergeSources,
+        known: Option<ResourceSchema<'s>>,
+    ) -> Result<Option<ResourceSchema<'s>>, MergeError> {
         let present = || sources.each().into_iter().flatten();
         for id in present() {
             if self.arena.is_null(id) {
@@ -304,36 +308,43 @@ impl<'s> Walk<'_, '_, 's> {
 
     fn begin_map(
         &mut self,
-        sources: Sources,
-        schema: Option<Resource<'s>>,
-    ) -> Result<WalkStep<'s>, MergeError> {
-        let Some(value) = self.visit_map(sources)? else { return Ok(WalkStep::Done(None)) };
-        let sources = Sources { target: Some(value.id), ..sources };
+        sources: MergeSources,
+        schema: Option<ResourceSchema<'s>>,
+    ) -> Result<MergeWalkStep<'s>, MergeError> {
+        let Some(value) = self.visit_map(sources)? else { return Ok(MergeWalkStep::Done(None)) };
+        let sources = MergeSources { target: Some(value.id), ..sources };
         let mut names = BTreeSet::new();
         for id in sources.each().into_iter().flatten() {
             self.arena.collect_keys(id, &mut names)?;
         }
         let left = names.into_iter().collect::<Vec<_>>().into_iter();
         let key = String::new();
-        let key_style = Style::default();
-        Ok(WalkStep::Wait(Frame::Map(MapFrame { value, sources, schema, left, key, key_style })))
+        let key_style = YamlNodeStyle::default();
+        Ok(MergeWalkStep::Wait(MergeFrame::Map(MapMergeFrame {
+            value,
+            sources,
+            schema,
+            left,
+            key,
+            key_style,
+        })))
     }
 
     /// The map that is to be filled.
-    fn visit_map(&mut self, sources: Sources) -> Result<Option<MergedValue>, MergeError> {
+    fn visit_map(&mut self, sources: MergeSources) -> Result<Option<MergedValue>, MergeError> {
         self.copy_comments(sources);
         self.copy_style(sources);
         let target = sources.target.filter(|id| !self.arena.is_null(*id));
         let Some(target) = target else {
             // Parity(kustomize): an unknown directive in what is added is a field like others.
             let directive = directive::take(self.arena, sources.patch);
-            if matches!(directive, Ok(Directive::Delete)) {
+            if matches!(directive, Ok(PatchDirective::Delete)) {
                 return Ok(None);
             }
             let text = sources.target.map(|id| self.arena[id].value.clone()).unwrap_or_default();
             if sources.patch.is_none() && !text.is_empty() {
                 // A null that is written out stays; an empty one goes.
-                let null = self.arena.push(Node::scalar("!!null", text));
+                let null = self.arena.push(YamlNode::scalar("!!null", text));
                 return Ok(Some(MergedValue { is_kept: true, ..MergedValue::new(null) }));
             }
             return Ok(MergedValue::of_patch(sources.patch));
@@ -342,45 +353,45 @@ impl<'s> Walk<'_, '_, 's> {
             return Ok(None);
         }
         Ok(match directive::take(self.arena, sources.patch)? {
-            Directive::Delete => None,
-            Directive::Replace => MergedValue::of_patch(sources.patch),
-            Directive::Merge => Some(MergedValue::new(target)),
+            PatchDirective::Delete => None,
+            PatchDirective::Replace => MergedValue::of_patch(sources.patch),
+            PatchDirective::Merge => Some(MergedValue::new(target)),
         })
     }
 
     fn begin_list(
         &mut self,
-        sources: Sources,
-        schema: Option<Resource<'s>>,
-    ) -> Result<WalkStep<'s>, MergeError> {
+        sources: MergeSources,
+        schema: Option<ResourceSchema<'s>>,
+    ) -> Result<MergeWalkStep<'s>, MergeError> {
         self.copy_comments(sources);
         self.copy_style(sources);
         let of_patch = MergedValue::of_patch(sources.patch);
-        let is_merged = schema.as_ref().is_some_and(Resource::is_merged);
+        let is_merged = schema.as_ref().is_some_and(ResourceSchema::is_merged);
         if !is_merged {
-            return Ok(WalkStep::Done(of_patch.or(sources.target.map(MergedValue::new))));
+            return Ok(MergeWalkStep::Done(of_patch.or(sources.target.map(MergedValue::new))));
         }
         let target = sources.target.filter(|id| !self.arena.is_null(*id));
         let value = match target {
             None => of_patch,
             Some(_) if sources.patch.is_some_and(|patch| self.arena.is_null(patch)) => None,
             Some(target) => match directive::take(self.arena, sources.patch)? {
-                Directive::Delete => None,
-                Directive::Replace => of_patch,
-                Directive::Merge => Some(MergedValue::new(target)),
+                PatchDirective::Delete => None,
+                PatchDirective::Replace => of_patch,
+                PatchDirective::Merge => Some(MergedValue::new(target)),
             },
         };
-        let Some(value) = value else { return Ok(WalkStep::Done(None)) };
-        let sources = Sources { target: Some(value.id), ..sources };
-        ListFrame::new(self.arena, sources, value, schema.as_ref())
-            .map(|list| WalkStep::Wait(Frame::List(list)))
+        let Some(value) = value else { return Ok(MergeWalkStep::Done(None)) };
+        let sources = MergeSources { target: Some(value.id), ..sources };
+        ListMergeFrame::new(self.arena, sources, value, schema.as_ref())
+            .map(|list| MergeWalkStep::Wait(MergeFrame::List(list)))
     }
 
     /// The patch's comments win over the target's.
-    fn copy_comments(&mut self, sources: Sources) {
+    fn copy_comments(&mut self, sources: MergeSources) {
         let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
         let notes = self.arena[patch].notes.clone();
-        for comment in [Note::Head, Note::Line, Note::Foot] {
+        for comment in [NodeNoteKind::Head, NodeNoteKind::Line, NodeNoteKind::Foot] {
             let text = notes.get(comment);
             if !text.is_empty() {
                 self.arena[target].notes.set(comment, text);
@@ -389,7 +400,7 @@ impl<'s> Walk<'_, '_, 's> {
     }
 
     /// What was empty is written in the patch's style, for `{}` may hold much now.
-    fn copy_style(&mut self, sources: Sources) {
+    fn copy_style(&mut self, sources: MergeSources) {
         let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
         if self.arena[target].kind != YamlNodeKind::Scalar && self.arena.children(target).is_empty()
         {
@@ -399,8 +410,8 @@ impl<'s> Walk<'_, '_, 's> {
 }
 
 /// The schema in a node's comments: in the one behind it, else in the one above it.
-fn comment_schema<'s>(schema: &'s Schema, node: &Node) -> Option<Resource<'s>> {
-    let comments = [Note::Line, Note::Head].map(|note| node.notes.get(note));
+fn comment_schema<'s>(schema: &'s OpenApiSchemas, node: &YamlNode) -> Option<ResourceSchema<'s>> {
+    let comments = [NodeNoteKind::Line, NodeNoteKind::Head].map(|note| node.notes.get(note));
     let comment = comments.into_iter().find(|comment| !comment.is_empty())?;
     schema.of_comment(comment)
 }

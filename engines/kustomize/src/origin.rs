@@ -1,14 +1,14 @@
 //! Where objects come from, and what changed them: the annotations that `buildMetadata` asks for.
 
-use goyaml::v3::{Node, Style};
+use goyaml::v3::{YamlNode, YamlNodeStyle};
 use serde_json::Value;
 
 use crate::budget::{BuildBudget, weight_of_scalar};
-use crate::edit;
 use crate::error::Result;
-use crate::id::Id;
+use crate::field_edit;
+use crate::id::ResourceId;
 use crate::repository::RepositoryAddress;
-use crate::resource::{self, Resource};
+use crate::resource::{self, BuildResource};
 
 /// Where an object comes from.
 pub(crate) const ORIGIN: &str = "config.kubernetes.io/origin";
@@ -18,7 +18,7 @@ pub(crate) const TRANSFORMATIONS: &str = "alpha.config.kubernetes.io/transformat
 
 /// The file, or the generator or transformer, that something comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Origin {
+pub(crate) struct ResourceOrigin {
     path: String,
     repo: String,
     reference: String,
@@ -27,7 +27,7 @@ pub(crate) struct Origin {
     configured_by: [String; 4],
 }
 
-impl Origin {
+impl ResourceOrigin {
     /// The origin of what a path leads to, seen from here.
     pub(crate) fn at(&self, path: &str) -> Self {
         let mut origin = self.clone();
@@ -54,7 +54,7 @@ impl Origin {
     }
 
     /// The origin of what a plugin generates or changes, by where the plugin itself comes from.
-    pub(crate) fn of_plugin(plugin: &Resource, id: &Id) -> Option<Self> {
+    pub(crate) fn of_plugin(plugin: &BuildResource, id: &ResourceId) -> Option<Self> {
         let origin = parse(plugin.annotations().get(ORIGIN)?);
         let configured_by =
             [plugin.api_version(), &id.gvk.kind, &id.name, &id.namespace].map(str::to_owned);
@@ -66,11 +66,11 @@ impl Origin {
         })
     }
 
-    fn node(&self) -> Node {
+    fn node(&self) -> YamlNode {
         let entries = |entries: &[(&str, &str)]| {
             let said = entries.iter().filter(|(_, value)| !value.is_empty());
             let nodes: Vec<_> =
-                said.map(|(key, value)| (Node::string(*key), written(value))).collect();
+                said.map(|(key, value)| (YamlNode::string(*key), written(value))).collect();
             nodes
         };
         let mut all = entries(&[
@@ -87,9 +87,9 @@ impl Origin {
             ("namespace", namespace),
         ]);
         if !by.is_empty() {
-            all.push((Node::string("configuredBy"), Node::mapping(by)));
+            all.push((YamlNode::string("configuredBy"), YamlNode::mapping(by)));
         }
-        Node::mapping(all)
+        YamlNode::mapping(all)
     }
 
     /// The text of the annotation.
@@ -101,7 +101,7 @@ impl Origin {
     ///
     /// # Errors
     /// Its metadata is not a map.
-    pub(crate) fn put_on(&self, resource: &mut Resource, budget: &BuildBudget) -> Result<()> {
+    pub(crate) fn put_on(&self, resource: &mut BuildResource, budget: &BuildBudget) -> Result<()> {
         let text = self.text();
         budget.bytes(weight_of_scalar(ORIGIN) + weight_of_scalar(&text))?;
         set_annotation(resource, ORIGIN, &text, budget)
@@ -111,14 +111,14 @@ impl Origin {
     ///
     /// # Errors
     /// Its metadata is not a map.
-    pub(crate) fn note_on(&self, resource: &mut Resource, budget: &BuildBudget) -> Result<()> {
-        let annotation = |name| edit::at(&resource.node, &["metadata", "annotations", name]);
+    pub(crate) fn note_on(&self, resource: &mut BuildResource, budget: &BuildBudget) -> Result<()> {
+        let annotation = |name| field_edit::at(&resource.node, &["metadata", "annotations", name]);
         if annotation(ORIGIN).is_none() {
             return self.put_on(resource, budget);
         }
         let mut text =
             annotation(TRANSFORMATIONS).map(|node| node.value.clone()).unwrap_or_default();
-        let added = crate::field::text(&Node::sequence(vec![self.node()]));
+        let added = crate::field::text(&YamlNode::sequence(vec![self.node()]));
         budget.bytes(weight_of_scalar(&added))?;
         text.push_str(&added);
         set_annotation(resource, TRANSFORMATIONS, &text, budget)
@@ -127,25 +127,25 @@ impl Origin {
 
 /// Sets an annotation, for which all are set anew.
 fn set_annotation(
-    resource: &mut Resource,
+    resource: &mut BuildResource,
     key: &str,
     text: &str,
     budget: &BuildBudget,
 ) -> Result<()> {
-    let annotations = edit::at(&resource.node, &["metadata", "annotations"]);
+    let annotations = field_edit::at(&resource.node, &["metadata", "annotations"]);
     let entries = annotations.map_or(0, |annotations| annotations.content.len());
     budget.steps(256 * (1 + entries) + text.len())?;
     resource::set_annotation(&mut resource.node, key, text)
 }
 
 /// Reads an annotation; one that cannot be read counts as empty.
-fn parse(text: &str) -> Origin {
+fn parse(text: &str) -> ResourceOrigin {
     let value = goyaml::to_json(text.as_bytes()).unwrap_or(Value::Null);
     let text = |value: &Value, name: &str| {
         value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
     let by = value.get("configuredBy").cloned().unwrap_or(Value::Null);
-    Origin {
+    ResourceOrigin {
         path: text(&value, "path"),
         repo: text(&value, "repo"),
         reference: text(&value, "ref"),
@@ -155,8 +155,8 @@ fn parse(text: &str) -> Origin {
 }
 
 /// A text as go-yaml v3 writes a Go string: in quotes if YAML 1.1 would read something else.
-fn written(text: &str) -> Node {
+fn written(text: &str) -> YamlNode {
     let is_quoted = crate::field::is_no_text_in_yaml_1_1(text);
-    let style = if is_quoted { Style::DOUBLE_QUOTED } else { Style::default() };
-    Node { style, ..Node::string(text) }
+    let style = if is_quoted { YamlNodeStyle::DOUBLE_QUOTED } else { YamlNodeStyle::default() };
+    YamlNode { style, ..YamlNode::string(text) }
 }

@@ -8,13 +8,13 @@ mod lookup;
 mod matches;
 mod split;
 
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
-use crate::field::WrongKind;
+use crate::field::WrongNodeKind;
 
 pub use lookup::lookup;
 pub(crate) use lookup::{lookup_create, lookup_mut};
-pub use matches::{Match, matches};
+pub use matches::{PathMatch, matches};
 pub use split::split;
 pub(crate) use split::split_brackets;
 
@@ -27,7 +27,7 @@ pub const MAX_PARTS: usize = 200;
 pub enum Error {
     /// A part needs another kind of node.
     #[error(transparent)]
-    WrongKind(#[from] WrongKind),
+    WrongKind(#[from] WrongNodeKind),
     /// A negative number.
     #[error("array index {0} cannot be negative")]
     Negative(i64),
@@ -65,7 +65,7 @@ pub enum Error {
     Unmatched(String),
     /// What the path leads through takes too much time or memory.
     #[error(transparent)]
-    Exhausted(#[from] golang::meter::WorkLimitExceeded),
+    Exhausted(#[from] golang::work_meter::WorkLimitExceeded),
     /// More parts than [`MAX_PARTS`].
     #[error("path has more than {MAX_PARTS} parts")]
     TooLong,
@@ -75,12 +75,12 @@ pub enum Error {
 pub type ChildIndexPath = Vec<usize>;
 
 /// The node at a place; `None` if the tree has changed and the place is gone.
-pub fn at<'n>(root: &'n Node, place: &[usize]) -> Option<&'n Node> {
+pub fn at<'n>(root: &'n YamlNode, place: &[usize]) -> Option<&'n YamlNode> {
     place.iter().try_fold(root, |node, child| node.content.get(*child))
 }
 
 /// As [`at`], to change it.
-pub(crate) fn at_mut<'n>(root: &'n mut Node, place: &[usize]) -> Option<&'n mut Node> {
+pub(crate) fn at_mut<'n>(root: &'n mut YamlNode, place: &[usize]) -> Option<&'n mut YamlNode> {
     place.iter().try_fold(root, |node, child| node.content.get_mut(*child))
 }
 
@@ -116,22 +116,22 @@ fn kind_before(next: Option<&str>, last: YamlNodeKind) -> YamlNodeKind {
 }
 
 /// A node without a tag.
-fn created(kind: YamlNodeKind, value: &str) -> Node {
-    Node { kind, value: value.to_owned(), ..Node::default() }
+fn created(kind: YamlNodeKind, value: &str) -> YamlNode {
+    YamlNode { kind, value: value.to_owned(), ..YamlNode::default() }
 }
 
 /// The item that `[field=value]` creates.
-fn created_item(field: &str, value: &str) -> Node {
+fn created_item(field: &str, value: &str) -> YamlNode {
     let value = created(YamlNodeKind::Scalar, value);
     if field.is_empty() {
         return value;
     }
     let content = vec![created(YamlNodeKind::Scalar, field), value].into();
-    Node { content, ..created(YamlNodeKind::Mapping, "") }
+    YamlNode { content, ..created(YamlNodeKind::Mapping, "") }
 }
 
 /// The root of a document, or the node itself; and its place.
-fn root(node: &Node) -> (&Node, ChildIndexPath) {
+fn root(node: &YamlNode) -> (&YamlNode, ChildIndexPath) {
     match (node.kind, node.content.first()) {
         (YamlNodeKind::Document, Some(root)) => (root, vec![0]),
         _ => (node, ChildIndexPath::new()),

@@ -2,7 +2,7 @@
 //! (`golang::path`).
 
 /// A path that two lines of YAML became, of which the first one leads nowhere.
-pub(crate) struct JoinedLines<'p> {
+pub(crate) struct JoinedPathLines<'p> {
     /// The path of the first line.
     pub(crate) lost: &'p str,
     /// The path of the second line, to which both together lead.
@@ -12,7 +12,7 @@ pub(crate) struct JoinedLines<'p> {
 /// Whether a path is `lost - kept`, where the `..` of `kept` leave what looks like a folder and is the end of `lost`.
 ///
 /// YAML continues a text with a line that is indented deeper, also if that line begins with `-`.
-pub(crate) fn joined_lines(path: &str) -> Option<JoinedLines<'_>> {
+pub(crate) fn joined_lines(path: &str) -> Option<JoinedPathLines<'_>> {
     const MARK: &str = " - ";
     let mut parts: Vec<&str> = Vec::new();
     let mut is_left = false;
@@ -26,7 +26,7 @@ pub(crate) fn joined_lines(path: &str) -> Option<JoinedLines<'_>> {
         }
     }
     let (lost, kept) = path.rsplit_once(MARK).filter(|_| is_left)?;
-    Some(JoinedLines { lost, kept })
+    Some(JoinedPathLines { lost, kept })
 }
 
 /// The folder and the name of a cleaned absolute path.

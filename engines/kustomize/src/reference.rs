@@ -5,17 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use crate::budget::BuildBudget;
 use crate::config::{self, NameReference};
-use crate::edit;
-use crate::error::{Error, Result, Within as _};
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::field_edit;
 use crate::fieldspec::FieldSpec;
-use crate::id::{Gvk, Id};
-use crate::resource::Resource;
-use crate::resources::Resources;
-use crate::schema::Schema;
+use crate::id::{Gvk, ResourceId};
+use crate::resource::BuildResource;
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
 
 /// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
@@ -24,13 +24,13 @@ const LOOKED_AT: usize = 256;
 const STEPS_PER_COMPARISON: usize = 16;
 
 /// An object that was renamed, as others may refer to it.
-struct Candidate {
-    id: Id,
-    past: Vec<Id>,
+struct RenamedReferent {
+    id: ResourceId,
+    past: Vec<ResourceId>,
     name: String,
     namespace: String,
     /// Name, prefixes and suffixes without the node.
-    affixes: Resource,
+    affixes: BuildResource,
 }
 
 /// Updates all names that refer to objects.
@@ -38,12 +38,12 @@ struct Candidate {
 /// # Errors
 /// A name may mean several objects, or a path leads to something that is not a reference.
 pub(crate) fn update(
-    resources: &mut Resources,
+    resources: &mut BuildResources,
     references: &[NameReference],
-    schema: &Schema,
+    schema: &OpenApiSchemas,
 ) -> Result<()> {
     let budget = resources.budget();
-    let mut candidates = Candidates::default();
+    let mut candidates = RenamedReferents::default();
     for resource in resources.list() {
         budget.steps(LOOKED_AT * (1 + resource.past.len()))?;
         candidates.add(resource, schema);
@@ -61,7 +61,7 @@ pub(crate) fn update(
         let resource = &resources.list()[at];
         let original = resource.original_id(schema).gvk;
         let current = resource.gvk();
-        let mut view: Option<View<'_>> = None;
+        let mut view: Option<ReferrerView<'_>> = None;
         for (target, spec, selection) in &selections {
             if !original.is_selected(selection) {
                 continue;
@@ -73,10 +73,11 @@ pub(crate) fn update(
                 ..(*spec).clone()
             };
             let resource = &mut resources.list_mut()[at];
-            let view = view.get_or_insert_with(|| View::new(resource, &candidates, schema));
+            let view = view.get_or_insert_with(|| ReferrerView::new(resource, &candidates, schema));
             let role = role_of(&resource.node, &spec);
-            let search = Search { view, target, role, budget: &budget };
-            let set = edit::walk(&mut resource.node, &spec, None, &budget, |node| search.set(node));
+            let search = ReferenceSearch { view, target, role, budget: &budget };
+            let set =
+                field_edit::walk(&mut resource.node, &spec, None, &budget, |node| search.set(node));
             set.within(|| {
                 let id = &view.id;
                 format!("updating name reference in '{}' field of '{id}'", spec.path)
@@ -87,17 +88,17 @@ pub(crate) fn update(
 }
 
 #[derive(Default)]
-struct Candidates {
-    all: Vec<Candidate>,
+struct RenamedReferents {
+    all: Vec<RenamedReferent>,
     /// Places in `all` by any past name.
     by_name: BTreeMap<String, Vec<usize>>,
     /// Places in `all` by the first namespace.
     by_namespace: BTreeMap<String, Vec<usize>>,
 }
 
-impl Candidates {
-    fn add(&mut self, resource: &Resource, schema: &Schema) {
-        let past: Vec<Id> = resource.past_ids().collect();
+impl RenamedReferents {
+    fn add(&mut self, resource: &BuildResource, schema: &OpenApiSchemas) {
+        let past: Vec<ResourceId> = resource.past_ids().collect();
         if past.is_empty() {
             return;
         }
@@ -111,12 +112,12 @@ impl Candidates {
             let namespace = first.effective_namespace().to_owned();
             self.by_namespace.entry(namespace).or_default().push(self.all.len());
         }
-        let affixes = Resource {
+        let affixes = BuildResource {
             prefixes: resource.prefixes.clone(),
             suffixes: resource.suffixes.clone(),
-            ..Resource::default()
+            ..BuildResource::default()
         };
-        self.all.push(Candidate {
+        self.all.push(RenamedReferent {
             id: resource.id(schema),
             past,
             name: resource.name().to_owned(),
@@ -127,37 +128,42 @@ impl Candidates {
 }
 
 /// What one object can refer to.
-struct View<'c> {
-    candidates: &'c Candidates,
-    id: Id,
-    affixes: Resource,
+struct ReferrerView<'c> {
+    candidates: &'c RenamedReferents,
+    id: ResourceId,
+    affixes: BuildResource,
     /// Namespaces of the service accounts that a role binding is about.
     subject_namespaces: Vec<String>,
 }
 
-impl<'c> View<'c> {
-    fn new(referrer: &Resource, candidates: &'c Candidates, schema: &Schema) -> Self {
+impl<'c> ReferrerView<'c> {
+    fn new(
+        referrer: &BuildResource,
+        candidates: &'c RenamedReferents,
+        schema: &OpenApiSchemas,
+    ) -> Self {
         let id = referrer.id(schema);
-        let affixes = Resource {
+        let affixes = BuildResource {
             prefixes: referrer.prefixes.clone(),
             suffixes: referrer.suffixes.clone(),
-            ..Resource::default()
+            ..BuildResource::default()
         };
         let mut subject_namespaces = Vec::new();
         if id.gvk.kind == "RoleBinding"
-            && let Some(subjects) = edit::at(&referrer.node, &["subjects"])
+            && let Some(subjects) = field_edit::at(&referrer.node, &["subjects"])
         {
             let accounts = subjects.content.iter().filter(|subject| {
-                edit::at(subject, &["kind"]).is_some_and(|kind| kind.value == "ServiceAccount")
+                field_edit::at(subject, &["kind"])
+                    .is_some_and(|kind| kind.value == "ServiceAccount")
             });
-            let namespaces = accounts.filter_map(|account| edit::at(account, &["namespace"]));
+            let namespaces = accounts.filter_map(|account| field_edit::at(account, &["namespace"]));
             subject_namespaces.extend(namespaces.map(|namespace| namespace.value.clone()));
         }
         Self { candidates, id, affixes, subject_namespaces }
     }
 
     /// Whether an object can be referred to at all.
-    fn sees(&self, candidate: &Candidate) -> bool {
+    fn sees(&self, candidate: &RenamedReferent) -> bool {
         self.id.is_cluster_scoped
             || candidate.id.is_cluster_scoped
             || candidate.id.effective_namespace() == self.id.effective_namespace()
@@ -166,32 +172,32 @@ impl<'c> View<'c> {
 }
 
 /// The kind of role that a role binding refers to, if a path leads to that reference.
-fn role_of(node: &Node, spec: &FieldSpec) -> Option<Gvk> {
+fn role_of(node: &YamlNode, spec: &FieldSpec) -> Option<Gvk> {
     if !spec.path.ends_with("roleRef/name") {
         return None;
     }
-    let text = |name| edit::at(node, &["roleRef", name]).map(|node| node.value.clone());
+    let text = |name| field_edit::at(node, &["roleRef", name]).map(|node| node.value.clone());
     Some(Gvk { group: text("apiGroup")?, kind: text("kind")?, version: String::new() })
 }
 
 /// The search for what one field refers to.
-struct Search<'v> {
-    view: &'v View<'v>,
+struct ReferenceSearch<'v> {
+    view: &'v ReferrerView<'v>,
     target: &'v Gvk,
     role: Option<Gvk>,
     budget: &'v BuildBudget,
 }
 
-impl Search<'_> {
-    fn set(&self, node: &mut Node) -> Result<()> {
-        if edit::is_null(node) {
+impl ReferenceSearch<'_> {
+    fn set(&self, node: &mut YamlNode) -> Result<()> {
+        if field_edit::is_null(node) {
             return Ok(());
         }
         match node.kind {
             YamlNodeKind::Scalar => self.set_scalar(node),
             YamlNodeKind::Mapping => self.set_map(node),
             YamlNodeKind::Sequence => {
-                for item in node.content.iter_mut().filter(|item| !edit::is_null(item)) {
+                for item in node.content.iter_mut().filter(|item| !field_edit::is_null(item)) {
                     match item.kind {
                         YamlNodeKind::Scalar => self.set_scalar(item)?,
                         YamlNodeKind::Mapping => self.set_map(item)?,
@@ -210,8 +216,8 @@ impl Search<'_> {
         }
     }
 
-    fn set_scalar(&self, node: &mut Node) -> Result<()> {
-        let all = |_: &Candidate| true;
+    fn set_scalar(&self, node: &mut YamlNode) -> Result<()> {
+        let all = |_: &RenamedReferent| true;
         let Some(found) =
             self.find(&node.value, all, |candidate| (candidate.name.clone(), None))?
         else {
@@ -220,15 +226,15 @@ impl Search<'_> {
         if found.name == node.value {
             return Ok(());
         }
-        edit::grow_scalar(node, found.name.as_str(), "", self.budget)
+        field_edit::grow_scalar(node, found.name.as_str(), "", self.budget)
     }
 
-    fn set_map(&self, node: &mut Node) -> Result<()> {
-        let Some(name) = edit::get(node, "name")? else {
+    fn set_map(&self, node: &mut YamlNode) -> Result<()> {
+        let Some(name) = field_edit::get(node, "name")? else {
             return Err(Error::new("path config error; no 'name' field in node"));
         };
         let name = name.value.clone();
-        let namespace = edit::get(node, "namespace")?.map(|node| node.value.clone());
+        let namespace = field_edit::get(node, "namespace")?.map(|node| node.value.clone());
         // Namespaces of before the build count first, then those of after it.
         let in_namespace = |namespace| self.view.candidates.by_namespace.get(namespace);
         self.count(namespace.as_deref().and_then(in_namespace))?;
@@ -237,23 +243,34 @@ impl Search<'_> {
             let mut known = places.filter_map(|place| self.view.candidates.all.get(*place));
             known.any(|candidate| self.view.sees(candidate))
         });
-        let fits = |candidate: &Candidate| match namespace.as_deref() {
+        let fits = |candidate: &RenamedReferent| match namespace.as_deref() {
             None => true,
             Some(crate::id::NO_NAMESPACE) => false,
             Some(namespace) if by_original => original_namespace(candidate) == namespace,
             Some(namespace) => candidate.id.effective_namespace() == namespace,
         };
-        let identity =
-            |candidate: &Candidate| (candidate.name.clone(), Some(candidate.namespace.clone()));
+        let identity = |candidate: &RenamedReferent| {
+            (candidate.name.clone(), Some(candidate.namespace.clone()))
+        };
         let Some(found) = self.find(&name, fits, identity)? else { return Ok(()) };
         if found.name == name && found.namespace.is_empty() {
             return Ok(());
         }
-        edit::grow_field(node, "name", edit::untyped(found.name.as_str()), self.budget)?;
+        field_edit::grow_field(
+            node,
+            "name",
+            field_edit::untyped(found.name.as_str()),
+            self.budget,
+        )?;
         if found.namespace.is_empty() {
             return Ok(());
         }
-        edit::grow_field(node, "namespace", edit::untyped(found.namespace.as_str()), self.budget)
+        field_edit::grow_field(
+            node,
+            "namespace",
+            field_edit::untyped(found.namespace.as_str()),
+            self.budget,
+        )
     }
 
     /// To be called before so many candidates are examined.
@@ -266,22 +283,22 @@ impl Search<'_> {
     fn find(
         &self,
         name: &str,
-        fits: impl Fn(&Candidate) -> bool,
-        identity: impl Fn(&Candidate) -> (String, Option<String>),
-    ) -> Result<Option<&Candidate>> {
+        fits: impl Fn(&RenamedReferent) -> bool,
+        identity: impl Fn(&RenamedReferent) -> (String, Option<String>),
+    ) -> Result<Option<&RenamedReferent>> {
         let candidates = self.view.candidates;
         self.count(candidates.by_name.get(name))?;
         let places = candidates.by_name.get(name).into_iter().flatten();
-        let was = |candidate: &Candidate, gvk: &Gvk| {
+        let was = |candidate: &RenamedReferent, gvk: &Gvk| {
             candidate.past.iter().any(|id| id.gvk.is_selected(gvk))
         };
-        let is_near = |candidate: &Candidate| {
+        let is_near = |candidate: &RenamedReferent| {
             self.view.id.is_cluster_scoped
                 || candidate.id.is_cluster_scoped
                 || candidate.id.gvk.kind == "ServiceAccount"
                 || candidate.id.effective_namespace() == self.view.id.effective_namespace()
         };
-        let mut found: Vec<&Candidate> = places
+        let mut found: Vec<&RenamedReferent> = places
             .filter_map(|place| candidates.all.get(*place))
             .filter(|candidate| self.view.sees(candidate) && fits(candidate))
             .filter(|candidate| was(candidate, self.target))
@@ -307,6 +324,6 @@ impl Search<'_> {
 }
 
 /// The namespace of a candidate before the build.
-fn original_namespace(candidate: &Candidate) -> &str {
-    candidate.past.first().map_or("", Id::effective_namespace)
+fn original_namespace(candidate: &RenamedReferent) -> &str {
+    candidate.past.first().map_or("", ResourceId::effective_namespace)
 }

@@ -81,7 +81,7 @@ impl RepositoryAddress {
         let seconds =
             timeout.parse::<u64>().ok().and_then(|seconds| seconds.checked_mul(NANOS_PER_SECOND));
         let duration = || {
-            let parsed = golang::time::Duration::parse(timeout).ok()?;
+            let parsed = golang::time::GoDuration::parse(timeout).ok()?;
             u64::try_from(parsed.nanoseconds()).ok()
         };
         if let Some(timeout) = seconds.or_else(duration).filter(|timeout| *timeout > 0) {

@@ -1,21 +1,21 @@
 //! One object of a build: its node, and what happened to its name on the way.
 //!
 //! Here: names, namespaces, labels, annotations, history. Elsewhere: all objects of a build (`resources.rs`), what is
-//! printed of one (`output.rs`).
+//! printed of one (`yaml_output.rs`).
 //!
 //! kustomize keeps the history in annotations of the object; here it stands beside it, so that no patch can reach it.
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use crate::budget::BuildBudget;
-use crate::edit;
 use crate::error::{Error, Result};
-use crate::id::{Gvk, Id};
-use crate::schema::Schema;
-use crate::selector::Matcher;
-use crate::selector::labels::SyntaxError;
+use crate::field_edit;
+use crate::id::{Gvk, ResourceId};
+use crate::schema::OpenApiSchemas;
+use crate::selector::ResourceMatcher;
+use crate::selector::labels::LabelSelectorSyntaxError;
 
 /// Annotations that kustomize keeps its own notes in, which never leave a build.
 const NOTES: [&str; 19] = [
@@ -45,7 +45,7 @@ const ANNOTATIONS: &str = "annotations";
 
 /// What a generated object asks for where another of the same id is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Behavior {
+pub(crate) enum GeneratorBehavior {
     #[default]
     Unspecified,
     Create,
@@ -53,7 +53,7 @@ pub(crate) enum Behavior {
     Merge,
 }
 
-impl Behavior {
+impl GeneratorBehavior {
     /// What is not known counts as not specified.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
@@ -76,7 +76,7 @@ impl Behavior {
 
 /// A name that an object had before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Past {
+pub(crate) struct PreviousResourceName {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) kind: String,
@@ -84,13 +84,13 @@ pub(crate) struct Past {
 
 /// An object, and what transformers have to know of it besides.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Resource {
-    pub(crate) node: Node,
+pub(crate) struct BuildResource {
+    pub(crate) node: YamlNode,
     /// Oldest first.
-    pub(crate) past: Vec<Past>,
+    pub(crate) past: Vec<PreviousResourceName>,
     pub(crate) prefixes: Vec<String>,
     pub(crate) suffixes: Vec<String>,
-    pub(crate) behavior: Behavior,
+    pub(crate) behavior: GeneratorBehavior,
     pub(crate) needs_hash: bool,
     /// For a patch: what it may change of its target.
     pub(crate) may_change_name: bool,
@@ -103,54 +103,55 @@ pub(crate) struct Resource {
 }
 
 /// Group, version and kind as they are written.
-pub(crate) fn gvk(node: &Node) -> Gvk {
-    let text = |name| edit::at(node, &[name]).map_or("", |node| node.value.as_str());
+pub(crate) fn gvk(node: &YamlNode) -> Gvk {
+    let text = |name| field_edit::at(node, &[name]).map_or("", |node| node.value.as_str());
     Gvk::new(text("apiVersion"), text("kind"))
 }
 
 /// The id of an object where it does not matter whether its kind is namespaced.
-pub(crate) fn id(node: &Node) -> Id {
+pub(crate) fn id(node: &YamlNode) -> ResourceId {
     let name = meta_text(node, "name").to_owned();
     let namespace = meta_text(node, "namespace").to_owned();
-    Id { gvk: gvk(node), name, namespace, is_cluster_scoped: false }
+    ResourceId { gvk: gvk(node), name, namespace, is_cluster_scoped: false }
 }
 
-fn meta_text<'n>(node: &'n Node, name: &str) -> &'n str {
-    let field = edit::at(node, &[METADATA]).filter(|node| !edit::is_empty(node));
-    let field = field.and_then(|metadata| edit::at(metadata, &[name]));
-    field.filter(|node| !edit::is_empty(node)).map_or("", |node| &node.value)
+fn meta_text<'n>(node: &'n YamlNode, name: &str) -> &'n str {
+    let field = field_edit::at(node, &[METADATA]).filter(|node| !field_edit::is_empty(node));
+    let field = field.and_then(|metadata| field_edit::at(metadata, &[name]));
+    field.filter(|node| !field_edit::is_empty(node)).map_or("", |node| &node.value)
 }
 
 /// A map of strings below `metadata`; values of other types are read as their text.
-pub(crate) fn meta_map(node: &Node, name: &str) -> BTreeMap<String, String> {
-    let Some(map) = edit::at(node, &[METADATA, name]) else { return BTreeMap::new() };
+pub(crate) fn meta_map(node: &YamlNode, name: &str) -> BTreeMap<String, String> {
+    let Some(map) = field_edit::at(node, &[METADATA, name]) else { return BTreeMap::new() };
     map.entries().map(|(key, value)| (key.value.clone(), value.value.clone())).collect()
 }
 
 /// Replaces a map of strings below `metadata`; an empty one disappears.
 pub(crate) fn set_meta_map(
-    node: &mut Node,
+    node: &mut YamlNode,
     name: &str,
     strings: &BTreeMap<String, String>,
 ) -> Result<()> {
-    let Some(metadata) = edit::get_or_create(node, METADATA, YamlNodeKind::Mapping)? else {
+    let Some(metadata) = field_edit::get_or_create(node, METADATA, YamlNodeKind::Mapping)? else {
         return Ok(());
     };
-    edit::clear(metadata, name)?;
-    let strings = strings.iter().map(|(key, value)| (key.as_str(), edit::string(value.as_str())));
-    edit::set_all(metadata, name, strings)
+    field_edit::clear(metadata, name)?;
+    let strings =
+        strings.iter().map(|(key, value)| (key.as_str(), field_edit::string(value.as_str())));
+    field_edit::set_all(metadata, name, strings)
 }
 
 /// Sets one annotation; all become strings.
-pub(crate) fn set_annotation(node: &mut Node, key: &str, value: &str) -> Result<()> {
+pub(crate) fn set_annotation(node: &mut YamlNode, key: &str, value: &str) -> Result<()> {
     let mut annotations = meta_map(node, ANNOTATIONS);
     annotations.insert(key.to_owned(), value.to_owned());
     set_meta_map(node, ANNOTATIONS, &annotations)
 }
 
-impl Resource {
+impl BuildResource {
     /// An object without a history, except for the one in kustomize's own annotations.
-    pub(crate) fn new(node: Node) -> Self {
+    pub(crate) fn new(node: YamlNode) -> Self {
         let mut resource = Self { node, ..Self::default() };
         resource.take_notes();
         resource
@@ -176,12 +177,13 @@ impl Resource {
         let kinds = list("previousKinds");
         if names.len() == namespaces.len() && names.len() == kinds.len() {
             let past = names.into_iter().zip(namespaces).zip(kinds);
-            self.past =
-                past.map(|((name, namespace), kind)| Past { namespace, name, kind }).collect();
+            self.past = past
+                .map(|((name, namespace), kind)| PreviousResourceName { namespace, name, kind })
+                .collect();
         }
         self.prefixes = list("prefixes");
         self.suffixes = list("suffixes");
-        self.behavior = Behavior::parse(note("generatorBehavior").unwrap_or_default());
+        self.behavior = GeneratorBehavior::parse(note("generatorBehavior").unwrap_or_default());
         self.needs_hash = note("needsHashSuffix") == Some("enabled");
         self.may_change_name = note("allowNameChange") == Some("enabled");
         self.may_change_kind = note("allowKindChange") == Some("enabled");
@@ -193,11 +195,11 @@ impl Resource {
     }
 
     pub(crate) fn kind(&self) -> &str {
-        edit::at(&self.node, &["kind"]).map_or("", |node| &node.value)
+        field_edit::at(&self.node, &["kind"]).map_or("", |node| &node.value)
     }
 
     pub(crate) fn api_version(&self) -> &str {
-        edit::at(&self.node, &["apiVersion"]).map_or("", |node| &node.value)
+        field_edit::at(&self.node, &["apiVersion"]).map_or("", |node| &node.value)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -225,50 +227,50 @@ impl Resource {
     }
 
     pub(crate) fn set_name(&mut self, name: &str) -> Result<()> {
-        edit::set_at(&mut self.node, &[METADATA], "name", edit::untyped(name))
+        field_edit::set_at(&mut self.node, &[METADATA], "name", field_edit::untyped(name))
     }
 
     /// Sets the namespace; an empty one is removed.
     pub(crate) fn set_namespace(&mut self, namespace: &str) -> Result<()> {
         if !namespace.is_empty() {
-            let value = edit::untyped(namespace);
-            return edit::set_at(&mut self.node, &[METADATA], "namespace", value);
+            let value = field_edit::untyped(namespace);
+            return field_edit::set_at(&mut self.node, &[METADATA], "namespace", value);
         }
-        match edit::get_mut(&mut self.node, METADATA)? {
-            Some(metadata) => edit::clear(metadata, "namespace"),
+        match field_edit::get_mut(&mut self.node, METADATA)? {
+            Some(metadata) => field_edit::clear(metadata, "namespace"),
             None => Ok(()),
         }
     }
 
     pub(crate) fn set_kind(&mut self, kind: &str) -> Result<()> {
-        edit::set_field(&mut self.node, "kind", edit::untyped(kind))
+        field_edit::set_field(&mut self.node, "kind", field_edit::untyped(kind))
     }
 
     pub(crate) fn set_api_version(&mut self, api_version: &str) -> Result<()> {
-        edit::set_field(&mut self.node, "apiVersion", edit::untyped(api_version))
+        field_edit::set_field(&mut self.node, "apiVersion", field_edit::untyped(api_version))
     }
 
     /// Whether it was deleted as a whole.
     pub(crate) fn is_gone(&self) -> bool {
-        edit::is_empty(&self.node)
+        field_edit::is_empty(&self.node)
     }
 
     /// Its current id.
-    pub(crate) fn id(&self, schema: &Schema) -> Id {
+    pub(crate) fn id(&self, schema: &OpenApiSchemas) -> ResourceId {
         let api_version = self.api_version();
         let kind = self.kind();
         let is_cluster_scoped = schema.is_namespaced(api_version, kind) == Some(false);
         let name = self.name().to_owned();
         let namespace = self.namespace().to_owned();
-        Id { gvk: Gvk::new(api_version, kind), name, namespace, is_cluster_scoped }
+        ResourceId { gvk: Gvk::new(api_version, kind), name, namespace, is_cluster_scoped }
     }
 
     /// Its earlier ids, oldest first.
     ///
     /// Parity(kustomize): groups and versions are the current ones, and every kind counts as namespaced.
-    pub(crate) fn past_ids(&self) -> impl DoubleEndedIterator<Item = Id> {
+    pub(crate) fn past_ids(&self) -> impl DoubleEndedIterator<Item = ResourceId> {
         let api_version = self.api_version();
-        self.past.iter().map(move |past| Id {
+        self.past.iter().map(move |past| ResourceId {
             gvk: Gvk::new(api_version, &past.kind),
             name: past.name.clone(),
             namespace: past.namespace.clone(),
@@ -277,7 +279,7 @@ impl Resource {
     }
 
     /// Its original id.
-    pub(crate) fn original_id(&self, schema: &Schema) -> Id {
+    pub(crate) fn original_id(&self, schema: &OpenApiSchemas) -> ResourceId {
         let first = self.past_ids().next();
         first.unwrap_or_else(|| self.id(schema))
     }
@@ -286,13 +288,13 @@ impl Resource {
     ///
     /// # Errors
     /// The build has used up what it may.
-    pub(crate) fn remember(&mut self, schema: &Schema, budget: &BuildBudget) -> Result<()> {
+    pub(crate) fn remember(&mut self, schema: &OpenApiSchemas, budget: &BuildBudget) -> Result<()> {
         let strings = self.name().len() + self.namespace().len() + self.kind().len();
-        budget.bytes(size_of::<Past>() + 3 * strings)?;
+        budget.bytes(size_of::<PreviousResourceName>() + 3 * strings)?;
         let id = self.id(schema);
         let namespace = id.effective_namespace().to_owned();
         // Parity(kustomize): what is empty cannot be noted, and then the three lists no longer fit together.
-        self.past.push(Past { namespace, name: id.name, kind: id.gvk.kind });
+        self.past.push(PreviousResourceName { namespace, name: id.name, kind: id.gvk.kind });
         self.note();
         Ok(())
     }
@@ -308,16 +310,17 @@ impl Resource {
     /// Parity(kustomize): a JSON patch can add one below them without making them first.
     pub(crate) fn keep_annotations(&mut self) {
         let path = [METADATA, ANNOTATIONS];
-        let has_any = edit::at(&self.node, &path).is_some_and(|node| !edit::is_empty(node));
+        let has_any =
+            field_edit::at(&self.node, &path).is_some_and(|node| !field_edit::is_empty(node));
         if !self.is_noted || has_any {
             return;
         }
-        if let Ok(Some(metadata)) = edit::get_mut(&mut self.node, METADATA)
+        if let Ok(Some(metadata)) = field_edit::get_mut(&mut self.node, METADATA)
             && metadata.kind == YamlNodeKind::Mapping
-            && edit::clear(metadata, ANNOTATIONS).is_ok()
+            && field_edit::clear(metadata, ANNOTATIONS).is_ok()
         {
-            metadata.content.push(edit::untyped(ANNOTATIONS));
-            metadata.content.push(Node::mapping([]));
+            metadata.content.push(field_edit::untyped(ANNOTATIONS));
+            metadata.content.push(YamlNode::mapping([]));
         }
     }
 
@@ -365,10 +368,12 @@ impl Resource {
 
     /// The values of a map of strings that is a field of the object.
     pub(crate) fn strings(&self, name: &str) -> BTreeMap<String, String> {
-        let Some(map) = edit::at(&self.node, &[name]) else { return BTreeMap::new() };
+        let Some(map) = field_edit::at(&self.node, &[name]) else { return BTreeMap::new() };
         let strings = map.entries();
         strings
-            .map(|(key, value)| (edit::text(key).to_owned(), edit::text(value).to_owned()))
+            .map(|(key, value)| {
+                (field_edit::text(key).to_owned(), field_edit::text(value).to_owned())
+            })
             .collect()
     }
 }
@@ -385,21 +390,22 @@ fn is_same_ending(left: &[String], right: &[String]) -> bool {
 ///
 /// # Errors
 /// In kustomize's words.
-pub(crate) fn check_metadata(node: &Node) -> Result<()> {
-    let gvk_text = |name| edit::at(node, &[name]).filter(|node| !edit::is_empty(node));
+pub(crate) fn check_metadata(node: &YamlNode) -> Result<()> {
+    let gvk_text = |name| field_edit::at(node, &[name]).filter(|node| !field_edit::is_empty(node));
     let api_version = gvk_text("apiVersion");
     let kind = gvk_text("kind");
-    let metadata = edit::at(node, &[METADATA]).filter(|node| !edit::is_empty(node));
+    let metadata = field_edit::at(node, &[METADATA]).filter(|node| !field_edit::is_empty(node));
     let in_meta = |name| {
-        let found = metadata.and_then(|metadata| edit::at(metadata, &[name]));
-        found.filter(|node| !edit::is_empty(node))
+        let found = metadata.and_then(|metadata| field_edit::at(metadata, &[name]));
+        found.filter(|node| !field_edit::is_empty(node))
     };
     let known = ["name", "namespace", "labels", ANNOTATIONS];
     if api_version.is_none() && kind.is_none() && known.iter().all(|name| in_meta(name).is_none()) {
         return Err(Error::new("missing Resource metadata"));
     }
-    let strings =
-        |node: Option<&Node>| node.map(|node| edit::text(node).to_owned()).unwrap_or_default();
+    let strings = |node: Option<&YamlNode>| {
+        node.map(|node| field_edit::text(node).to_owned()).unwrap_or_default()
+    };
     let missing = |what: &str| {
         let map = |name: &str| {
             let entries = meta_map(node, name);
@@ -431,24 +437,24 @@ pub(crate) fn check_metadata(node: &Node) -> Result<()> {
     Ok(())
 }
 
-impl Resource {
+impl BuildResource {
     /// Whether this is its id now.
-    pub(crate) fn has_id(&self, id: &Id, schema: &Schema) -> bool {
+    pub(crate) fn has_id(&self, id: &ResourceId, schema: &OpenApiSchemas) -> bool {
         self.name() == id.name && self.kind() == id.gvk.kind && self.id(schema).is_same(id)
     }
 
     /// Whether this was its id once.
-    pub(crate) fn had_id(&self, id: &Id) -> bool {
-        let could = |past: &Past| past.name == id.name && past.kind == id.gvk.kind;
+    pub(crate) fn had_id(&self, id: &ResourceId) -> bool {
+        let could = |past: &PreviousResourceName| past.name == id.name && past.kind == id.gvk.kind;
         self.past.iter().any(could) && self.past_ids().any(|past| past.is_same(id))
     }
 
     /// How many steps it takes to find out whether a selector matches it.
-    pub(crate) fn steps_of(&self, matcher: &Matcher) -> usize {
+    pub(crate) fn steps_of(&self, matcher: &ResourceMatcher) -> usize {
         let id = self.api_version().len() + self.kind().len() + self.name().len();
         let past: usize = self.past.iter().map(|past| past.name.len() + past.kind.len()).sum();
         let marks =
-            |name| edit::at(&self.node, &[METADATA, name]).map_or(0, |map| map.content.len());
+            |name| field_edit::at(&self.node, &[METADATA, name]).map_or(0, |map| map.content.len());
         let marks = if matcher.has_marks() { marks("labels") + marks(ANNOTATIONS) } else { 0 };
         1_000 + matcher.steps(id + self.namespace().len()) + past + 64 * marks
     }
@@ -457,11 +463,11 @@ impl Resource {
     ///
     /// # Errors
     /// One of the label selectors is not valid.
-    pub(crate) fn has_marks_of(&self, matcher: &Matcher) -> Result<bool> {
+    pub(crate) fn has_marks_of(&self, matcher: &ResourceMatcher) -> Result<bool> {
         if !matcher.has_marks() {
             return Ok(true);
         }
-        let failed = |error: SyntaxError| Error::new(error.to_string());
+        let failed = |error: LabelSelectorSyntaxError| Error::new(error.to_string());
         let labels = self.labels();
         let annotations = self.annotations();
         let labels = matcher.matches_labels(|key| labels.get(key).map(String::as_str));

@@ -6,25 +6,25 @@ use std::collections::BTreeMap;
 
 use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
-use crate::id::{Gvk, Id};
-use crate::resource::{Behavior, Resource};
-use crate::schema::Schema;
-use crate::selector::Selector;
+use crate::id::{Gvk, ResourceId};
+use crate::resource::{BuildResource, GeneratorBehavior};
+use crate::schema::OpenApiSchemas;
+use crate::selector::ResourceSelector;
 
 /// What two ids of the same object have in common.
-type Key = (Gvk, String, String);
+type ResourceMatchKey = (Gvk, String, String);
 
-fn key(id: &Id) -> Key {
+fn key(id: &ResourceId) -> ResourceMatchKey {
     let (gvk, name, namespace) = id.key();
     (gvk.clone(), name.to_owned(), namespace.to_owned())
 }
 
 /// Objects in order.
 #[derive(Debug, Clone)]
-pub(crate) struct Resources {
-    list: Vec<Resource>,
+pub(crate) struct BuildResources {
+    list: Vec<BuildResource>,
     /// How many objects have a key, as long as none has been changed.
-    keys: Option<BTreeMap<Key, usize>>,
+    keys: Option<BTreeMap<ResourceMatchKey, usize>>,
     budget: BuildBudget,
 }
 
@@ -34,7 +34,7 @@ const STEPS_PER_COMPARISON: usize = 16;
 /// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
 
-impl Resources {
+impl BuildResources {
     /// No objects, with the budget for operations on them.
     pub(crate) fn new(budget: &BuildBudget) -> Self {
         Self { list: Vec::new(), keys: None, budget: budget.clone() }
@@ -51,21 +51,21 @@ impl Resources {
         Ok(self.budget.steps(ids.sum())?)
     }
 
-    pub(crate) fn list(&self) -> &[Resource] {
+    pub(crate) fn list(&self) -> &[BuildResource] {
         &self.list
     }
 
     /// The objects to be changed; none may become one of another's id.
-    pub(crate) fn list_mut(&mut self) -> &mut Vec<Resource> {
+    pub(crate) fn list_mut(&mut self) -> &mut Vec<BuildResource> {
         self.keys = None;
         &mut self.list
     }
 
-    pub(crate) fn into_list(self) -> Vec<Resource> {
+    pub(crate) fn into_list(self) -> Vec<BuildResource> {
         self.list
     }
 
-    fn keys(&mut self, schema: &Schema) -> &mut BTreeMap<Key, usize> {
+    fn keys(&mut self, schema: &OpenApiSchemas) -> &mut BTreeMap<ResourceMatchKey, usize> {
         let list = &self.list;
         self.keys.get_or_insert_with(|| {
             let mut keys = BTreeMap::new();
@@ -80,7 +80,11 @@ impl Resources {
     ///
     /// # Errors
     /// One of its id is there.
-    pub(crate) fn append(&mut self, resource: Resource, schema: &Schema) -> Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        resource: BuildResource,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         self.budget.steps(LOOKED_AT)?;
         let id = resource.id(schema);
         let count = self.keys(schema).entry(key(&id)).or_default();
@@ -99,8 +103,8 @@ impl Resources {
     /// As [`Self::append`].
     pub(crate) fn append_all(
         &mut self,
-        resources: impl IntoIterator<Item = Resource>,
-        schema: &Schema,
+        resources: impl IntoIterator<Item = BuildResource>,
+        schema: &OpenApiSchemas,
     ) -> Result<()> {
         resources.into_iter().try_for_each(|resource| self.append(resource, schema))
     }
@@ -109,7 +113,11 @@ impl Resources {
     ///
     /// # Errors
     /// As [`Self::append`].
-    pub(crate) fn of(list: Vec<Resource>, schema: &Schema, budget: &BuildBudget) -> Result<Self> {
+    pub(crate) fn of(
+        list: Vec<BuildResource>,
+        schema: &OpenApiSchemas,
+        budget: &BuildBudget,
+    ) -> Result<Self> {
         let mut resources = Self::new(budget);
         resources.append_all(list, schema)?;
         Ok(resources)
@@ -119,16 +127,16 @@ impl Resources {
     ///
     /// # Errors
     /// There is no object to merge with or to replace, or one exists and the new object asks for neither.
-    pub(crate) fn absorb(&mut self, mut new: Resource, schema: &Schema) -> Result<()> {
+    pub(crate) fn absorb(&mut self, mut new: BuildResource, schema: &OpenApiSchemas) -> Result<()> {
         let id = new.id(schema);
         self.count_ids()?;
-        let had = |resource: &Resource| {
+        let had = |resource: &BuildResource| {
             !resource.is_gone() && (resource.had_id(&id) || resource.has_id(&id, schema))
         };
         let matches = self.list.iter().enumerate().filter(|(_, resource)| had(resource));
         let matches: Vec<usize> = matches.map(|(at, _)| at).collect();
         let old = match matches.as_slice() {
-            [] if matches!(new.behavior, Behavior::Merge | Behavior::Replace) => {
+            [] if matches!(new.behavior, GeneratorBehavior::Merge | GeneratorBehavior::Replace) => {
                 let text = format!("id {} does not exist; cannot merge or replace", shown(&id));
                 return Err(Error::new(text));
             }
@@ -146,12 +154,12 @@ impl Resources {
         };
         let old_resource = &self.list[old];
         match new.behavior {
-            Behavior::Replace => new.take_metadata_from(old_resource)?,
-            Behavior::Merge => {
+            GeneratorBehavior::Replace => new.take_metadata_from(old_resource)?,
+            GeneratorBehavior::Merge => {
                 self.budget.keep(&old_resource.node)?;
                 crate::generate::merge(&mut new, old_resource)?;
             }
-            Behavior::Create | Behavior::Unspecified => {
+            GeneratorBehavior::Create | GeneratorBehavior::Unspecified => {
                 let text = format!(
                     "id {} exists; can not use behavior: '{}', behavior must be merge or replace",
                     shown(&id),
@@ -183,9 +191,13 @@ impl Resources {
     ///
     /// # Errors
     /// The build has used up what it may.
-    pub(crate) fn any_id(&self, fits: impl Fn(&Id) -> bool, schema: &Schema) -> Result<Vec<usize>> {
+    pub(crate) fn any_id(
+        &self,
+        fits: impl Fn(&ResourceId) -> bool,
+        schema: &OpenApiSchemas,
+    ) -> Result<Vec<usize>> {
         self.count_ids()?;
-        let any = |resource: &Resource| {
+        let any = |resource: &BuildResource| {
             !resource.is_gone()
                 && (resource.past_ids().any(|id| fits(&id)) || fits(&resource.id(schema)))
         };
@@ -197,10 +209,10 @@ impl Resources {
     ///
     /// # Errors
     /// No object has the id, or several have.
-    pub(crate) fn by_id(&self, id: &Id, schema: &Schema) -> Result<usize> {
+    pub(crate) fn by_id(&self, id: &ResourceId, schema: &OpenApiSchemas) -> Result<usize> {
         self.count_ids()?;
         let places = self.list.iter().enumerate();
-        let had = |resource: &Resource| {
+        let had = |resource: &BuildResource| {
             !resource.is_gone() && (resource.had_id(id) || resource.has_id(id, schema))
         };
         let places: Vec<usize> =
@@ -218,7 +230,11 @@ impl Resources {
     ///
     /// # Errors
     /// One of its expressions is not valid.
-    pub(crate) fn select(&self, selector: &Selector, schema: &Schema) -> Result<Vec<usize>> {
+    pub(crate) fn select(
+        &self,
+        selector: &ResourceSelector,
+        schema: &OpenApiSchemas,
+    ) -> Result<Vec<usize>> {
         self.budget.steps(selector.steps())?;
         let matcher = selector.compile().map_err(|error| Error::new(error.to_string()))?;
         let mut places = Vec::new();
@@ -240,7 +256,7 @@ impl Resources {
 
     /// Removes objects that were deleted as a whole.
     pub(crate) fn drop_gone(&mut self) {
-        if self.list.iter().any(Resource::is_gone) {
+        if self.list.iter().any(BuildResource::is_gone) {
             self.list_mut().retain(|resource| !resource.is_gone());
         }
     }
@@ -249,7 +265,7 @@ impl Resources {
     ///
     /// # Errors
     /// In the words of [`Self::append`].
-    pub(crate) fn check_ids(&mut self, schema: &Schema) -> Result<()> {
+    pub(crate) fn check_ids(&mut self, schema: &OpenApiSchemas) -> Result<()> {
         let list = std::mem::take(self.list_mut());
         *self = Self::of(list, schema, &self.budget.clone())?;
         Ok(())
@@ -257,8 +273,8 @@ impl Resources {
 }
 
 /// An id as Go's `%#v` prints it.
-fn shown(id: &Id) -> String {
-    let Id { gvk: Gvk { group, version, kind }, name, namespace, is_cluster_scoped } = id;
+fn shown(id: &ResourceId) -> String {
+    let ResourceId { gvk: Gvk { group, version, kind }, name, namespace, is_cluster_scoped } = id;
     format!(
         "resid.ResId{{Gvk:resid.Gvk{{Group:{group:?}, Version:{version:?}, Kind:{kind:?}, \
          isClusterScoped:{is_cluster_scoped}}}, Name:{name:?}, Namespace:{namespace:?}}}"

@@ -21,7 +21,7 @@ const MAX_REFERENCES: usize = 100;
 /// Of the built-in kinds only what leads to merged lists is kept, and fields of any content: other fields do not need a
 /// schema.
 #[derive(Debug, Clone)]
-pub struct Schema {
+pub struct OpenApiSchemas {
     /// Whether what is built in is known besides what was added.
     is_builtin_known: bool,
     /// Shared: documents are added to a copy.
@@ -55,7 +55,7 @@ struct SchemaShape {
     keys: Vec<String>,
 }
 
-impl Schema {
+impl OpenApiSchemas {
     /// What kustomize knows without `openapi` files: Kubernetes 1.21.2 and its own kinds.
     pub fn builtin() -> Self {
         Self { is_builtin_known: true, added: Arc::default() }
@@ -81,13 +81,13 @@ impl Schema {
     }
 
     /// The schema of a kind.
-    pub fn of(&self, api_version: &str, kind: &str) -> Option<Resource<'_>> {
+    pub fn of(&self, api_version: &str, kind: &str) -> Option<ResourceSchema<'_>> {
         let place = match find(&self.added.kinds, api_version, kind) {
             Some(place) => SchemaOrigin::Added(*place),
             None if self.is_builtin_known => SchemaOrigin::Builtin(builtin::of(api_version, kind)?),
             None => return None,
         };
-        Some(Resource { schema: self, place })
+        Some(ResourceSchema { schema: self, place })
     }
 
     /// Whether objects of a kind live in namespaces; `None` if that is not known, where kustomize takes them to.
@@ -98,7 +98,7 @@ impl Schema {
     }
 
     /// The schema in a comment about its field, if it is JSON.
-    pub(crate) fn of_comment(&self, comment: &str) -> Option<Resource<'_>> {
+    pub(crate) fn of_comment(&self, comment: &str) -> Option<ResourceSchema<'_>> {
         let json = comment.trim_start_matches('#').trim_start();
         if !json.starts_with('{') {
             return None;
@@ -109,16 +109,16 @@ impl Schema {
         if let Some(known) = reference.and_then(|reference| self.definition(reference)) {
             return Some(known);
         }
-        Some(Resource { schema: self, place: SchemaOrigin::Comment(Arc::new(shapes), 0) })
+        Some(ResourceSchema { schema: self, place: SchemaOrigin::Comment(Arc::new(shapes), 0) })
     }
 
-    fn definition(&self, name: &str) -> Option<Resource<'_>> {
+    fn definition(&self, name: &str) -> Option<ResourceSchema<'_>> {
         let place = match self.added.definitions.get(name) {
             Some(place) => SchemaOrigin::Added(*place),
             None if self.is_builtin_known => SchemaOrigin::Builtin(builtin::definition(name)?),
             None => return None,
         };
-        Some(Resource { schema: self, place })
+        Some(ResourceSchema { schema: self, place })
     }
 }
 
@@ -136,8 +136,8 @@ fn find<'m, T>(
 
 /// The schema of a kind, of a field, or of the items of a list.
 #[derive(Debug, Clone)]
-pub struct Resource<'s> {
-    schema: &'s Schema,
+pub struct ResourceSchema<'s> {
+    schema: &'s OpenApiSchemas,
     place: SchemaOrigin,
 }
 
@@ -150,7 +150,7 @@ enum SchemaOrigin {
     Comment(Arc<Vec<SchemaShape>>, usize),
 }
 
-impl Resource<'_> {
+impl ResourceSchema<'_> {
     /// The schema of a field.
     pub fn field(&self, name: &str) -> Option<Self> {
         if let SchemaOrigin::Builtin(shape) = &self.place {

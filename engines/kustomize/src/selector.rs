@@ -6,14 +6,14 @@
 pub mod labels;
 mod labels_name;
 
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
 
-use crate::pattern::{self, Plain};
-use labels::{LabelSelector, SyntaxError};
+use crate::plain_pattern::{self, PlainRegularExpression};
+use labels::{LabelSelector, LabelSelectorSyntaxError};
 
 /// The target of a patch or of a replacement. What is empty restricts nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Selector {
+pub struct ResourceSelector {
     /// Regular expression for all of the API group.
     pub group: String,
     /// For all of the API version, without the group.
@@ -32,14 +32,14 @@ pub struct Selector {
 
 /// A selector that is ready to be used.
 #[derive(Debug, Clone)]
-pub struct Matcher {
-    group: Pattern,
-    version: Pattern,
-    kind: Pattern,
-    name: Pattern,
-    namespace: Pattern,
-    labels: Result<LabelSelector, SyntaxError>,
-    annotations: Result<LabelSelector, SyntaxError>,
+pub struct ResourceMatcher {
+    group: SelectorPattern,
+    version: SelectorPattern,
+    kind: SelectorPattern,
+    name: SelectorPattern,
+    namespace: SelectorPattern,
+    labels: Result<LabelSelector, LabelSelectorSyntaxError>,
+    annotations: Result<LabelSelector, LabelSelectorSyntaxError>,
     /// How long the strings of both are.
     marks: usize,
 }
@@ -47,12 +47,12 @@ pub struct Matcher {
 /// Steps that making a regular expression costs.
 const STEPS_PER_REGEX_COMPILATION: usize = 100_000;
 
-impl Selector {
+impl ResourceSelector {
     /// How many steps [`Self::compile`] takes.
     pub(crate) fn steps(&self) -> usize {
         let patterns = [&self.group, &self.version, &self.kind, &self.name, &self.namespace];
         let steps = |pattern: &String| {
-            if Plain::parse(pattern).is_some() {
+            if PlainRegularExpression::parse(pattern).is_some() {
                 pattern.len()
             } else {
                 STEPS_PER_REGEX_COMPILATION
@@ -67,8 +67,8 @@ impl Selector {
     ///
     /// # Errors
     /// One of the regular expressions is not valid.
-    pub fn compile(&self) -> Result<Matcher, golang::regexp::Error> {
-        Ok(Matcher {
+    pub fn compile(&self) -> Result<ResourceMatcher, golang::regexp::Error> {
+        Ok(ResourceMatcher {
             group: anchored(&self.group)?,
             version: anchored(&self.version)?,
             kind: anchored(&self.kind)?,
@@ -81,7 +81,7 @@ impl Selector {
     }
 }
 
-impl Matcher {
+impl ResourceMatcher {
     /// Whether labels or annotations count.
     pub(crate) fn has_marks(&self) -> bool {
         self.marks > 0
@@ -115,7 +115,7 @@ impl Matcher {
     pub(crate) fn matches_labels<'v>(
         &self,
         label: impl Fn(&str) -> Option<&'v str>,
-    ) -> Result<bool, SyntaxError> {
+    ) -> Result<bool, LabelSelectorSyntaxError> {
         self.labels.as_ref().map(|selector| selector.matches(label)).map_err(Clone::clone)
     }
 
@@ -126,26 +126,26 @@ impl Matcher {
     pub(crate) fn matches_annotations<'v>(
         &self,
         annotation: impl Fn(&str) -> Option<&'v str>,
-    ) -> Result<bool, SyntaxError> {
+    ) -> Result<bool, LabelSelectorSyntaxError> {
         self.annotations.as_ref().map(|selector| selector.matches(annotation)).map_err(Clone::clone)
     }
 }
 
 /// An expression for all of a text.
 #[derive(Debug, Clone)]
-enum Pattern {
+enum SelectorPattern {
     /// It is empty.
     Any,
-    Plain(Plain),
-    Expression(Regexp),
+    Plain(PlainRegularExpression),
+    Expression(GoRegexp),
 }
 
-impl Pattern {
+impl SelectorPattern {
     fn steps(&self, length: usize) -> usize {
         match self {
             Self::Any => 1,
             Self::Plain(pattern) => pattern.steps(length),
-            Self::Expression(pattern) => pattern::steps(pattern, length),
+            Self::Expression(pattern) => plain_pattern::steps(pattern, length),
         }
     }
 
@@ -158,14 +158,14 @@ impl Pattern {
     }
 }
 
-fn anchored(pattern: &str) -> Result<Pattern, golang::regexp::Error> {
+fn anchored(pattern: &str) -> Result<SelectorPattern, golang::regexp::Error> {
     if pattern.is_empty() {
-        return Ok(Pattern::Any);
+        return Ok(SelectorPattern::Any);
     }
-    if let Some(pattern) = Plain::parse(pattern) {
-        return Ok(Pattern::Plain(pattern));
+    if let Some(pattern) = PlainRegularExpression::parse(pattern) {
+        return Ok(SelectorPattern::Plain(pattern));
     }
-    Regexp::new(&format!("^(?:{pattern})$")).map(Pattern::Expression)
+    GoRegexp::new(&format!("^(?:{pattern})$")).map(SelectorPattern::Expression)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The order of what is printed.
 
 use crate::error::{Error, Result};
-use crate::id::{Gvk, Id};
+use crate::id::{Gvk, ResourceId};
 use crate::kustomization::{LegacySort, SortOptions};
-use crate::resources::Resources;
-use crate::schema::Schema;
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
 
 const FIRST: [&str; 22] = [
     "Namespace",
@@ -61,9 +61,9 @@ pub(crate) fn default_key(gvk: &Gvk) -> (isize, String) {
 /// # Errors
 /// The options contradict themselves.
 pub(crate) fn sort(
-    resources: &mut Resources,
+    resources: &mut BuildResources,
     options: &SortOptions,
-    schema: &Schema,
+    schema: &OpenApiSchemas,
 ) -> Result<()> {
     match options.order.as_str() {
         "fifo" if options.legacy.is_some() => {
@@ -83,7 +83,7 @@ pub(crate) fn sort(
     let LegacySort { first, last } = options.legacy.clone().unwrap_or_else(default);
     resources.list_mut().sort_by_cached_key(|resource| {
         let id = resource.id(schema);
-        Key {
+        ResourceSortKey {
             rank: rank(&id.gvk.kind, &first, &last),
             gvk: sort_text(&id.gvk),
             rest: rest(&id),
@@ -93,7 +93,7 @@ pub(crate) fn sort(
     resources.check_ids(schema)
 }
 
-fn rest(id: &Id) -> String {
+fn rest(id: &ResourceId) -> String {
     let or = |text: &str, default: &str| {
         if text.is_empty() { default.to_owned() } else { text.to_owned() }
     };
@@ -101,20 +101,20 @@ fn rest(id: &Id) -> String {
 }
 
 #[derive(PartialEq, Eq)]
-struct Key {
+struct ResourceSortKey {
     rank: isize,
     gvk: String,
     rest: String,
-    id: Id,
+    id: ResourceId,
 }
 
-impl PartialOrd for Key {
+impl PartialOrd for ResourceSortKey {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Key {
+impl Ord for ResourceSortKey {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         if self.id.gvk == other.id.gvk {
             return self.rest.cmp(&other.rest);

@@ -1,6 +1,7 @@
 //! What changes the objects of a build, in the form in which all transformers wait for their turn.
 //!
-//! Below: one file each. Elsewhere: their order (`target.rs`), their configuration as plugins (`plugin.rs`).
+//! Below: one file each. Elsewhere: their order (`kustomization_target.rs`), their configuration as plugins
+//! (`builtin_plugin.rs`).
 
 pub(crate) mod affix;
 pub(crate) mod image;
@@ -13,35 +14,39 @@ pub(crate) mod structured_replacement;
 pub(crate) mod value_add;
 
 use crate::budget;
-use crate::error::{Error, Result, Within as _};
-use crate::hash;
-use crate::resource::{self, Resource};
-use crate::resources::Resources;
-use crate::schema::Schema;
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::name_hash;
+use crate::resource::{self, BuildResource};
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
 
 /// A transformer and all it needs.
 #[derive(Debug, Clone)]
-pub(crate) enum Transformer {
-    StrategicMerge(patch::StrategicMerge),
-    Patch(patch::Patch),
-    Json6902(patch::Json6902),
-    Namespace(namespace::Namespace),
-    Affix(affix::Affix),
-    Labels(label::Strings),
-    Replicas(replica::Replicas),
-    Images(image::Images),
-    Replacements(replacement::Replacements),
-    ValueAdd(value_add::ValueAdd),
+pub(crate) enum ResourceTransformer {
+    StrategicMerge(patch::StrategicMergeTransformer),
+    Patch(patch::PatchTransformer),
+    Json6902(patch::Json6902Transformer),
+    Namespace(namespace::NamespaceTransformer),
+    Affix(affix::AffixTransformer),
+    Labels(label::LabelTransformer),
+    Replicas(replica::ReplicaTransformer),
+    Images(image::ImageTransformer),
+    Replacements(replacement::ReplacementTransformer),
+    ValueAdd(value_add::ValueAddTransformer),
     Hash,
     Several(Vec<Self>),
 }
 
-impl Transformer {
+impl ResourceTransformer {
     /// Whether it merges anything into one of the objects, for which it asks the schema.
     ///
     /// # Errors
     /// The build has used up what it may.
-    pub(crate) fn merges(&self, resources: &Resources, schema: &Schema) -> Result<bool> {
+    pub(crate) fn merges(
+        &self,
+        resources: &BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<bool> {
         match self {
             Self::StrategicMerge(_) => Ok(true),
             Self::Patch(patch) => patch.merges(resources, schema),
@@ -57,8 +62,8 @@ impl Transformer {
             Self::Json6902(_) => "PatchJson6902Transformer",
             Self::Namespace(_) => "NamespaceTransformer",
             Self::Affix(affix) => match affix.side {
-                affix::Side::Prefix => "PrefixTransformer",
-                affix::Side::Suffix => "SuffixTransformer",
+                affix::NameSide::Prefix => "PrefixTransformer",
+                affix::NameSide::Suffix => "SuffixTransformer",
             },
             Self::Labels(_) => "LabelTransformer",
             Self::Replicas(_) => "ReplicaCountTransformer",
@@ -74,7 +79,11 @@ impl Transformer {
     ///
     /// # Errors
     /// The transformation cannot be done; some objects may have been changed.
-    pub(crate) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+    pub(crate) fn transform(
+        &self,
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         match self {
             Self::StrategicMerge(patches) => patches.transform(resources, schema),
             Self::Patch(patch) => patch.transform(resources, schema),
@@ -93,7 +102,7 @@ impl Transformer {
 }
 
 /// Adds hashes to the names of the objects that ask for one.
-fn add_hashes(resources: &mut Resources, schema: &Schema) -> Result<()> {
+fn add_hashes(resources: &mut BuildResources, schema: &OpenApiSchemas) -> Result<()> {
     if !resources.list().iter().any(|resource| resource.needs_hash) {
         return Ok(());
     }
@@ -102,7 +111,7 @@ fn add_hashes(resources: &mut Resources, schema: &Schema) -> Result<()> {
         let named = || named(resource);
         let weight = budget::weight(&resource.node);
         let _json = budget.hold(2 * weight).map_err(Error::from).if_exhausted(named)?;
-        let hash = hash::hash(resource)?;
+        let hash = name_hash::hash(resource)?;
         resource.remember(schema, &budget)?;
         let name = [resource.name(), "-", &hash].concat();
         resource.set_name(&name)?;
@@ -111,6 +120,6 @@ fn add_hashes(resources: &mut Resources, schema: &Schema) -> Result<()> {
 }
 
 /// An object, in the error that the build has used up what it may.
-pub(crate) fn named(resource: &Resource) -> String {
+pub(crate) fn named(resource: &BuildResource) -> String {
     format!("object {}", resource::id(&resource.node))
 }

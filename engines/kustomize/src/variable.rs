@@ -3,32 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use golang::strconv::{FloatForm, format_float};
-use goyaml::v3::{Node, Style, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind, YamlNodeStyle};
 
 use crate::budget::BuildBudget;
-use crate::edit;
-use crate::error::{Error, Result, Within as _};
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::field_edit;
 use crate::fieldspec::FieldSpec;
-use crate::id::Id;
-use crate::kustomization::Variable;
+use crate::id::ResourceId;
+use crate::kustomization::VariableEntry;
 use crate::path;
-use crate::resource::Resource;
-use crate::resources::Resources;
-use crate::schema::Schema;
+use crate::resource::BuildResource;
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
 
 /// Steps that comparing a variable with what is looked for costs.
 const STEPS_PER_COMPARISON: usize = 16;
 
 /// Variables by their names.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KustomizeVariables(BTreeMap<String, Variable>);
+pub(crate) struct KustomizeVariables(BTreeMap<String, VariableEntry>);
 
 impl KustomizeVariables {
     /// Adds variables.
     ///
     /// # Errors
     /// One of a name is there.
-    pub(crate) fn add(&mut self, variables: impl IntoIterator<Item = Variable>) -> Result<()> {
+    pub(crate) fn add(&mut self, variables: impl IntoIterator<Item = VariableEntry>) -> Result<()> {
         for variable in variables {
             if self.0.contains_key(&variable.name) {
                 return Err(Error::new(format!("var '{}' already encountered", variable.name)));
@@ -52,9 +52,9 @@ impl KustomizeVariables {
 /// # Errors
 /// Several objects fit a variable.
 pub(crate) fn mark(
-    resources: &mut Resources,
-    variables: &[Variable],
-    schema: &Schema,
+    resources: &mut BuildResources,
+    variables: &[VariableEntry],
+    schema: &OpenApiSchemas,
 ) -> Result<()> {
     for variable in variables {
         let object = &variable.object;
@@ -62,9 +62,9 @@ pub(crate) fn mark(
         let is_cluster_scoped = schema.is_namespaced(&gvk.api_version(), &gvk.kind) == Some(false);
         let name = object.name.clone();
         let namespace = object.namespace.clone();
-        let wanted = Id { gvk, name, namespace, is_cluster_scoped };
+        let wanted = ResourceId { gvk, name, namespace, is_cluster_scoped };
         let is_exact = is_cluster_scoped || !wanted.namespace.is_empty();
-        let fits = |id: &Id| {
+        let fits = |id: &ResourceId| {
             if is_exact {
                 id.is_same(&wanted)
             } else {
@@ -101,7 +101,7 @@ enum VariableValue {
 /// # Errors
 /// A variable has no value, or a field does not hold strings.
 pub(crate) fn resolve(
-    resources: &mut Resources,
+    resources: &mut BuildResources,
     variables: &KustomizeVariables,
     specs: &[FieldSpec],
     logs: &mut Vec<String>,
@@ -109,17 +109,18 @@ pub(crate) fn resolve(
     let budget = resources.budget();
     let mut values = BTreeMap::new();
     for (name, variable) in &variables.0 {
-        let marks = |resource: &Resource| 1 + resource.variables.len();
+        let marks = |resource: &BuildResource| 1 + resource.variables.len();
         budget.steps(STEPS_PER_COMPARISON * resources.list().iter().map(marks).sum::<usize>())?;
         values.insert(name.as_str(), value_of(variable, resources.list())?);
     }
     if values.is_empty() {
         return Ok(());
     }
-    let mut replacer = Replacer { values: &values, used: BTreeSet::new(), logs, budget: &budget };
+    let mut replacer =
+        VariableReplacer { values: &values, used: BTreeSet::new(), logs, budget: &budget };
     for resource in resources.list_mut() {
         for spec in specs {
-            edit::walk(&mut resource.node, spec, None, &budget, |node| replacer.set(node))?;
+            field_edit::walk(&mut resource.node, spec, None, &budget, |node| replacer.set(node))?;
         }
     }
     let used = replacer.used;
@@ -131,8 +132,8 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-fn value_of(variable: &Variable, resources: &[Resource]) -> Result<VariableValue> {
-    let reads = |resource: &&Resource| resource.variables.contains(&variable.name);
+fn value_of(variable: &VariableEntry, resources: &[BuildResource]) -> Result<VariableValue> {
+    let reads = |resource: &&BuildResource| resource.variables.contains(&variable.name);
     let Some(resource) = resources.iter().find(reads) else {
         return Err(Error::new(format!(
             "var '{variable}' cannot be mapped to a field in the set of known resources"
@@ -146,7 +147,7 @@ fn value_of(variable: &Variable, resources: &[Resource]) -> Result<VariableValue
 }
 
 /// The value at a path such as `spec.ports[0].port`.
-fn field_value(node: &Node, path: &str) -> Option<VariableValue> {
+fn field_value(node: &YamlNode, path: &str) -> Option<VariableValue> {
     let mut parts = Vec::new();
     for part in path::split_brackets(path, '.') {
         let index = part.strip_suffix(']').and_then(|part| part.rsplit_once('['));
@@ -168,48 +169,48 @@ fn field_value(node: &Node, path: &str) -> Option<VariableValue> {
     }
     let text = node.value.as_str();
     match node.tag.as_ref() {
-        edit::INT => golang::strconv::atoi(text).ok().map(VariableValue::Int),
+        field_edit::INT => golang::strconv::atoi(text).ok().map(VariableValue::Int),
         "!!float" => golang::strconv::parse_float(text, 64).ok().map(VariableValue::Float),
-        edit::BOOL => golang::strconv::parse_bool(text).ok().map(VariableValue::Bool),
+        field_edit::BOOL => golang::strconv::parse_bool(text).ok().map(VariableValue::Bool),
         _ => Some(VariableValue::Text(text.to_owned())),
     }
 }
 
-struct Replacer<'v> {
+struct VariableReplacer<'v> {
     values: &'v BTreeMap<&'v str, VariableValue>,
     used: BTreeSet<String>,
     logs: &'v mut Vec<String>,
     budget: &'v BuildBudget,
 }
 
-impl Replacer<'_> {
-    fn set(&mut self, node: &mut Node) -> Result<()> {
-        if edit::is_null(node) {
+impl VariableReplacer<'_> {
+    fn set(&mut self, node: &mut YamlNode) -> Result<()> {
+        if field_edit::is_null(node) {
             return Ok(());
         }
         match node.kind {
             YamlNodeKind::Scalar => {
-                if edit::is_string(node) {
+                if field_edit::is_string(node) {
                     self.replace(node)?;
                 }
             }
             YamlNodeKind::Mapping => {
                 for entry in node.content.chunks_exact_mut(2) {
                     let [key, value] = entry else { continue };
-                    if !edit::is_string(key) {
+                    if !field_edit::is_string(key) {
                         let value = &key.value;
                         let tag = &key.tag;
                         let text = format!("invalid map key: value='{value}', tag='{tag}'");
                         return Err(Error::new(text));
                     }
-                    if edit::is_string(value) {
+                    if field_edit::is_string(value) {
                         self.replace(value)?;
                     }
                 }
             }
             YamlNodeKind::Sequence => {
                 for item in node.content.iter_mut() {
-                    if !edit::is_string(item) {
+                    if !field_edit::is_string(item) {
                         return Err(Error::new("invalid value type expect a string"));
                     }
                     self.replace(item)?;
@@ -222,20 +223,20 @@ impl Replacer<'_> {
         Ok(())
     }
 
-    fn replace(&mut self, node: &mut Node) -> Result<()> {
+    fn replace(&mut self, node: &mut YamlNode) -> Result<()> {
         self.budget.steps(node.value.len())?;
         let (text, tag) = match self.replaced(&node.value)? {
-            VariableValue::Text(text) => (text, edit::STR),
-            VariableValue::Int(number) => (number.to_string(), edit::INT),
+            VariableValue::Text(text) => (text, field_edit::STR),
+            VariableValue::Int(number) => (number.to_string(), field_edit::INT),
             VariableValue::Float(number) => {
                 (format_float(number, FloatForm::Fixed, None), "!!float")
             }
-            VariableValue::Bool(claim) => (claim.to_string(), edit::BOOL),
+            VariableValue::Bool(claim) => (claim.to_string(), field_edit::BOOL),
             VariableValue::Other => return Ok(()),
         };
         node.value = text;
         node.tag = tag.into();
-        node.style = Style::default();
+        node.style = YamlNodeStyle::default();
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::phase::Phase;
 
 /// How far the answer to an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum State {
+pub enum LifecycleEventState {
     /// Nothing was answered.
     #[default]
     Pending,
@@ -22,7 +22,7 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
+impl LifecycleEventState {
     /// As the API spells it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl State {
 /// The approval of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Approval {
+pub struct LifecycleApproval {
     /// The user who approved.
     pub user: String,
     /// When.
@@ -56,7 +56,7 @@ pub struct Approval {
 
 /// An event as it was observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct ObservedLifecycleEvent {
     /// Its name.
     pub name: String,
     /// Its uid.
@@ -68,7 +68,7 @@ pub struct Event {
     /// The operation.
     pub operation: String,
     /// How far the answer is.
-    pub state: State,
+    pub state: LifecycleEventState,
     /// The user who answered.
     pub answered_by: String,
     /// More about the answer, for people.
@@ -78,7 +78,7 @@ pub struct Event {
     /// Until when it has to be answered.
     pub deadline: Option<Time>,
     /// The approvals.
-    pub approvals: Vec<Approval>,
+    pub approvals: Vec<LifecycleApproval>,
 }
 
 /// The name of an event: the same for the same phase of the same operation, so that a crash does not lead to a second

@@ -1,17 +1,17 @@
 //! Asking at a phase: which event is to be there, and which are over.
 //!
-//! Elsewhere: what an event means (`judge.rs`).
+//! Elsewhere: what an event means (`event_verdict.rs`).
 
 use reconcile::Time;
 
-use crate::event::{Event, event_name};
-use crate::judge::{EventAnswer, EventVerdict, judge};
+use crate::event::{ObservedLifecycleEvent, event_name};
+use crate::event_verdict::{LifecycleEventAnswer, LifecycleEventVerdict, judge};
+use crate::lifecycle_selection::HoldingLifecycle;
 use crate::phase::Phase;
-use crate::select::Hold;
 
 /// A revision of a release or of a source, as an event names it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Revision {
+pub struct EventRevision {
     /// Its number, or the revision of the source.
     pub revision: String,
     /// The chart's name; empty if there is none.
@@ -22,26 +22,26 @@ pub struct Revision {
 
 /// An event that is to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct LifecycleEventRequest {
     /// Its name.
     pub name: String,
     /// Why it is asked.
-    pub hold: Hold,
+    pub hold: HoldingLifecycle,
     /// The phase.
     pub phase: Phase,
     /// The operation.
     pub operation: String,
     /// The revision before.
-    pub from: Option<Revision>,
+    pub from: Option<EventRevision>,
     /// The revision afterwards.
-    pub to: Option<Revision>,
+    pub to: Option<EventRevision>,
     /// Until when it has to be answered.
     pub deadline: Time,
 }
 
 /// An event that nothing waits for any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DismissedEvent {
+pub struct DismissedLifecycleEvent {
     /// Its name.
     pub name: String,
     /// Its uid.
@@ -52,20 +52,20 @@ pub struct DismissedEvent {
 
 /// Where an operation stands with one hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stand {
+pub enum OperationHoldState {
     /// It continues.
-    Pass(EventAnswer),
+    Pass(LifecycleEventAnswer),
     /// It fails.
-    Fail(EventAnswer),
+    Fail(LifecycleEventAnswer),
     /// It waits, for this reason, and no longer than until a time if there is one.
     Wait(String, Option<Time>),
     /// The event is to be created first.
-    Ask(Box<Ask>),
+    Ask(Box<LifecycleEventRequest>),
 }
 
 /// The question that an event asks: for which object, in which phase and when.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'q> {
+pub struct LifecycleQuestion<'q> {
     /// The uid of the object that waits.
     pub owner: &'q str,
     /// With what the name of the event begins.
@@ -75,25 +75,29 @@ pub struct Question<'q> {
     /// The phase.
     pub phase: Phase,
     /// The revision before.
-    pub from: Option<&'q Revision>,
+    pub from: Option<&'q EventRevision>,
     /// The revision afterwards.
-    pub to: Option<&'q Revision>,
+    pub to: Option<&'q EventRevision>,
     /// Whether break-glass is in force.
     pub glass: bool,
     /// The time.
     pub now: Time,
 }
 
-impl Question<'_> {
+impl LifecycleQuestion<'_> {
     /// Where an operation stands with a hold, by the events that there are.
-    pub fn stand(&self, hold: &Hold, events: &[Event]) -> Stand {
+    pub fn stand(
+        &self,
+        hold: &HoldingLifecycle,
+        events: &[ObservedLifecycleEvent],
+    ) -> OperationHoldState {
         let Self { phase, operation, now, .. } = *self;
-        let is_its = |it: &&Event| {
+        let is_its = |it: &&ObservedLifecycleEvent| {
             it.operation == operation && it.phase == Some(phase) && it.lifecycle == hold.lifecycle
         };
         let Some(event) = events.iter().find(is_its) else {
             let timeout = std::time::Duration::from_millis(hold.timeout_ms);
-            return Stand::Ask(Box::new(Ask {
+            return OperationHoldState::Ask(Box::new(LifecycleEventRequest {
                 name: event_name(self.subject, phase, self.owner, operation, &hold.lifecycle),
                 hold: hold.clone(),
                 phase,
@@ -104,9 +108,9 @@ impl Question<'_> {
             }));
         };
         match judge(hold, phase, event, self.glass, now) {
-            EventVerdict::Pass(answer) => Stand::Pass(answer),
-            EventVerdict::Fail(answer) => Stand::Fail(answer),
-            EventVerdict::Wait(text, until) => Stand::Wait(text, until),
+            LifecycleEventVerdict::Pass(answer) => OperationHoldState::Pass(answer),
+            LifecycleEventVerdict::Fail(answer) => OperationHoldState::Fail(answer),
+            LifecycleEventVerdict::Wait(text, until) => OperationHoldState::Wait(text, until),
         }
     }
 }
@@ -114,18 +118,20 @@ impl Question<'_> {
 /// The events that no phase of the present operation waits for: those of other operations, and those whose answers are
 /// recorded.
 pub fn dismissed(
-    events: &[Event],
+    events: &[ObservedLifecycleEvent],
     operation: Option<&str>,
-    answers: &[EventAnswer],
-) -> Vec<DismissedEvent> {
-    let is_recorded = |event: &Event| {
-        let is_its =
-            |it: &EventAnswer| it.lifecycle == event.lifecycle && Some(it.phase) == event.phase;
+    answers: &[LifecycleEventAnswer],
+) -> Vec<DismissedLifecycleEvent> {
+    let is_recorded = |event: &ObservedLifecycleEvent| {
+        let is_its = |it: &LifecycleEventAnswer| {
+            it.lifecycle == event.lifecycle && Some(it.phase) == event.phase
+        };
         answers.iter().any(is_its)
     };
-    let is_over =
-        |event: &&Event| operation != Some(event.operation.as_str()) || is_recorded(event);
-    let over = events.iter().filter(is_over).map(|event| DismissedEvent {
+    let is_over = |event: &&ObservedLifecycleEvent| {
+        operation != Some(event.operation.as_str()) || is_recorded(event)
+    };
+    let over = events.iter().filter(is_over).map(|event| DismissedLifecycleEvent {
         name: event.name.clone(),
         uid: event.uid.clone(),
         is_open: event.state.is_open(),
@@ -136,25 +142,25 @@ pub fn dismissed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::State;
-    use crate::judge::PhaseOutcome;
-    use crate::select::OnTimeout;
+    use crate::event::LifecycleEventState;
+    use crate::event_verdict::LifecyclePhaseOutcome;
+    use crate::lifecycle_selection::LifecycleTimeoutPolicy;
 
-    fn hold() -> Hold {
-        Hold {
+    fn hold() -> HoldingLifecycle {
+        HoldingLifecycle {
             lifecycle: "a".to_owned(),
             key: "a".to_owned(),
             phases: vec![Phase::Promote],
             timeout_ms: 60_000,
-            on_timeout: OnTimeout::Fail,
+            on_timeout: LifecycleTimeoutPolicy::Fail,
             approvals: 0,
             parameters: Default::default(),
             required: false,
         }
     }
 
-    fn event(operation: &str, phase: Phase, state: State) -> Event {
-        Event {
+    fn event(operation: &str, phase: Phase, state: LifecycleEventState) -> ObservedLifecycleEvent {
+        ObservedLifecycleEvent {
             name: "e".to_owned(),
             uid: "u".to_owned(),
             lifecycle: "a".to_owned(),
@@ -169,8 +175,8 @@ mod tests {
         }
     }
 
-    fn question(operation: &str) -> Question<'_> {
-        Question {
+    fn question(operation: &str) -> LifecycleQuestion<'_> {
+        LifecycleQuestion {
             owner: "uid",
             subject: "web",
             operation,
@@ -185,32 +191,32 @@ mod tests {
     #[test]
     fn what_was_not_asked_is_asked_and_events_of_others_answer_nothing() {
         let others = [
-            event("web.v1.0", Phase::Promote, State::Succeeded),
-            event("web.v2.0", Phase::PostUpgrade, State::Succeeded),
+            event("web.v1.0", Phase::Promote, LifecycleEventState::Succeeded),
+            event("web.v2.0", Phase::PostUpgrade, LifecycleEventState::Succeeded),
         ];
         let stand = question("web.v2.0").stand(&hold(), &others);
-        let Stand::Ask(ask) = stand else { panic!("{stand:?}") };
+        let OperationHoldState::Ask(ask) = stand else { panic!("{stand:?}") };
         assert_eq!((ask.phase, ask.operation.as_str()), (Phase::Promote, "web.v2.0"));
         assert_eq!(ask.deadline, Time::from_second(60).unwrap());
-        let own = [event("web.v2.0", Phase::Promote, State::Succeeded)];
-        assert!(matches!(question("web.v2.0").stand(&hold(), &own), Stand::Pass(_)));
+        let own = [event("web.v2.0", Phase::Promote, LifecycleEventState::Succeeded)];
+        assert!(matches!(question("web.v2.0").stand(&hold(), &own), OperationHoldState::Pass(_)));
     }
 
     #[test]
     fn events_are_over_with_their_operation_or_when_they_are_recorded() {
         let events = [
-            event("web.v1.0", Phase::Promote, State::Pending),
-            event("web.v2.0", Phase::PreUpgrade, State::Succeeded),
-            event("web.v2.0", Phase::Promote, State::Pending),
+            event("web.v1.0", Phase::Promote, LifecycleEventState::Pending),
+            event("web.v2.0", Phase::PreUpgrade, LifecycleEventState::Succeeded),
+            event("web.v2.0", Phase::Promote, LifecycleEventState::Pending),
         ];
-        let over = |operation, answers: &[EventAnswer]| {
+        let over = |operation, answers: &[LifecycleEventAnswer]| {
             dismissed(&events, operation, answers).iter().map(|it| it.is_open).collect::<Vec<_>>()
         };
         assert_eq!(over(Some("web.v2.0"), &[]), [true]);
-        let answer = EventAnswer {
+        let answer = LifecycleEventAnswer {
             lifecycle: "a".to_owned(),
             phase: Phase::PreUpgrade,
-            outcome: PhaseOutcome::Succeeded,
+            outcome: LifecyclePhaseOutcome::Succeeded,
             event: String::new(),
             answered_by: String::new(),
             message: String::new(),

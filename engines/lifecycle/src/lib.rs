@@ -9,21 +9,28 @@
 //! Here: all that can be decided without a cluster. Elsewhere: where an operation is held (engine `release`), the objects
 //! (`crds::lifecycle`), reading and writing them (the program).
 
-mod check;
 mod event;
 mod event_request;
-mod judge;
+mod event_verdict;
+mod handler_check;
+mod lifecycle_selection;
 mod phase;
-mod select;
 mod variables;
 
-pub use check::{Bounds, Finding, JobTask, job_task, measurement, pause, promoted};
-pub use event::{Approval, Event, State};
-pub use event_request::{Ask, DismissedEvent, Question, Revision, Stand, dismissed};
-pub use judge::{EventAnswer, EventVerdict, PhaseOutcome, judge};
-pub use phase::Phase;
-pub use select::{
-    Binding, Hold, HoldSubject, Lifecycle, OnTimeout, Requirement, SelectError, Selector,
-    SubjectSelector, holds,
+pub use event::{LifecycleApproval, LifecycleEventState, ObservedLifecycleEvent};
+pub use event_request::{
+    DismissedLifecycleEvent, EventRevision, LifecycleEventRequest, LifecycleQuestion,
+    OperationHoldState, dismissed,
 };
-pub use variables::{LifecycleVariables, TextContext};
+pub use event_verdict::{
+    LifecycleEventAnswer, LifecycleEventVerdict, LifecyclePhaseOutcome, judge,
+};
+pub use handler_check::{
+    CheckResult, EventJobStep, MetricBounds, job_task, measurement, pause, promoted,
+};
+pub use lifecycle_selection::{
+    HoldSubject, HoldingLifecycle, LabelRequirement, Lifecycle, LifecycleSelectError,
+    LifecycleTimeoutPolicy, ObservedLifecycleBinding, SubjectLabelSelector, SubjectSelector, holds,
+};
+pub use phase::Phase;
+pub use variables::{LifecycleVariables, VariableTextContext};

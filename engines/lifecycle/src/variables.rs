@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use envsubst::{SubstitutionLimits, Unset, substitute};
+use envsubst::{SubstitutionLimits, UnsetVariablePolicy, substitute};
 
 /// Where a text is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextContext {
+pub enum VariableTextContext {
     /// As the name of an object, as it is.
     Name,
     /// In a URL, behind the host.
@@ -35,15 +35,19 @@ impl LifecycleVariables {
     ///
     /// # Errors
     /// The text has an unknown form, or names something that has no value.
-    pub fn fill(&self, text: &str, place: TextContext) -> Result<String, String> {
+    pub fn fill(&self, text: &str, place: VariableTextContext) -> Result<String, String> {
         let own = self.own.iter().map(|(name, value)| ((*name).to_owned(), value));
         let parameters = self.parameters.iter().map(|(name, value)| (name.clone(), value));
         // Later ones replace earlier ones.
         let values: BTreeMap<String, String> =
             parameters.chain(own).map(|(name, value)| (name, escaped(value, place))).collect();
         let value = |name: &str| values.get(name).map(String::as_bytes);
-        let filled =
-            substitute(text.as_bytes(), value, Unset::Error, SubstitutionLimits::default());
+        let filled = substitute(
+            text.as_bytes(),
+            value,
+            UnsetVariablePolicy::Error,
+            SubstitutionLimits::default(),
+        );
         let filled = filled.map_err(|error| error.to_string())?;
         String::from_utf8(filled).map_err(|_| "it is not UTF-8".to_owned())
     }
@@ -76,10 +80,10 @@ fn spelled(prefix: &str, name: &str) -> String {
     spelled
 }
 
-fn escaped(value: &str, place: TextContext) -> String {
+fn escaped(value: &str, place: VariableTextContext) -> String {
     match place {
-        TextContext::Name => value.to_owned(),
-        TextContext::Url => {
+        VariableTextContext::Name => value.to_owned(),
+        VariableTextContext::Url => {
             let mut escaped = String::new();
             for byte in value.bytes() {
                 match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -95,7 +99,7 @@ fn escaped(value: &str, place: TextContext) -> String {
             }
         }
         // Escapes that every kind of string but the raw one has.
-        TextContext::Query => value.chars().fold(String::new(), |mut escaped, letter| {
+        VariableTextContext::Query => value.chars().fold(String::new(), |mut escaped, letter| {
             match letter {
                 '\\' | '"' | '\'' => escaped.extend(['\\', letter]),
                 '`' => escaped.push_str("\\x60"),
@@ -123,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_the_event_says_hides_parameters() {
-        let of = |text| variables("7").fill(text, TextContext::Name);
+        let of = |text| variables("7").fill(text, VariableTextContext::Name);
         assert_eq!(of("${subject}-${rate}-$${x}").unwrap(), "web-7-${x}");
         assert!(of("${unknown}").unwrap_err().contains("unknown"));
         assert_eq!(of("${other:-default}").unwrap(), "default");
@@ -132,7 +136,9 @@ mod tests {
     #[test]
     fn a_value_stays_a_value() {
         let url = |value| {
-            variables(value).fill("https://a/check/${rate}?x=${rate}", TextContext::Url).unwrap()
+            variables(value)
+                .fill("https://a/check/${rate}?x=${rate}", VariableTextContext::Url)
+                .unwrap()
         };
         assert_eq!(url("a b"), "https://a/check/a%20b?x=a%20b");
         assert_eq!(
@@ -141,7 +147,9 @@ mod tests {
         );
         assert_eq!(url(".."), "https://a/check/%2E%2E?x=%2E%2E");
         let query = |value| {
-            variables(value).fill("sum(rate(x{app=\"${rate}\"}[5m]))", TextContext::Query).unwrap()
+            variables(value)
+                .fill("sum(rate(x{app=\"${rate}\"}[5m]))", VariableTextContext::Query)
+                .unwrap()
         };
         assert_eq!(query("\"} or vector(0) #"), "sum(rate(x{app=\"\\\"} or vector(0) #\"}[5m]))");
         assert_eq!(query("a\\"), "sum(rate(x{app=\"a\\\\\"}[5m]))");

@@ -2,11 +2,11 @@
 //!
 //! Source of the semantics: notification-controller 1.9.3, `provider_commit_status.go`.
 
-use gocel::Expression;
+use gocel::CelExpression;
 use serde_json::Value;
 
-use crate::event::Event;
-use crate::objects::{Alert, Provider};
+use crate::api_objects::{Alert, Provider};
+use crate::event::FluxEvent;
 
 /// Whether a type of Provider posts commit statuses.
 pub(crate) fn is_commit_status_type(kind: &str) -> bool {
@@ -20,7 +20,7 @@ pub(crate) fn is_commit_status_type(kind: &str) -> bool {
 pub fn commit_status(
     provider: &Provider,
     alert: &Alert,
-    event: &Event,
+    event: &FluxEvent,
 ) -> Result<Option<String>, String> {
     if !is_commit_status_type(&provider.spec.r#type) {
         return Ok(None);
@@ -36,7 +36,7 @@ pub fn commit_status(
     })
 }
 
-fn default(uid: &str, event: &Event) -> String {
+fn default(uid: &str, event: &FluxEvent) -> String {
     let first = uid.split('-').next().unwrap_or_default();
     golang::unicode::lower(&format!("{}/{}/{first}", event.object.kind, event.object.name))
 }
@@ -45,9 +45,9 @@ fn evaluate(
     expression: &str,
     provider: &Provider,
     alert: &Alert,
-    event: &Event,
+    event: &FluxEvent,
 ) -> Result<String, String> {
-    let compiled = Expression::compile_text(expression, &["event", "alert", "provider"])
+    let compiled = CelExpression::compile_text(expression, &["event", "alert", "provider"])
         .map_err(|error| format!("failed to compile expression: {error}"))?;
     let event = serde_json::to_value(event).unwrap_or(Value::Null);
     let variables = [("event", &event), ("alert", &alert.object), ("provider", &provider.object)];

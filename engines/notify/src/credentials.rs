@@ -5,26 +5,26 @@
 use std::fmt;
 use std::sync::Arc;
 
-use golang::url::{Url, User};
+use golang::url::{GoUrl, UrlUserInfo};
 use x509_parser::pem::Pem;
 
-use crate::objects::Secret;
+use crate::api_objects::SecretData;
 
 /// Longest address of a proxy, in bytes.
 const MAX_PROXY: usize = 2048;
 
 /// What to trust and what to show when a connection is made. Its `Debug` shows no keys.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsSettings {
     /// Certificates to trust instead of those of the system.
     pub authorities: Option<Vec<u8>>,
     /// Certificate and private key of the client.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
+        f.debug_struct("TlsSettings")
             .field("has_authorities", &self.authorities.is_some())
             .field("has_identity", &self.identity.is_some())
             .finish()
@@ -33,17 +33,17 @@ impl fmt::Debug for Tls {
 
 /// What a Secret authenticates with.
 #[derive(Default)]
-pub(crate) struct Methods {
+pub(crate) struct SecretAuthMethods {
     /// Name and password.
     pub(crate) basic: Option<(String, String)>,
     /// The token.
     pub(crate) token: Option<String>,
     /// Certificates.
-    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) tls: Option<Arc<TlsSettings>>,
 }
 
 /// Why the certificates of a Secret cannot be used.
-enum TlsFault {
+enum TlsSecretError {
     /// It has none, or only one of a pair: callers that know other credentials try those.
     Incomplete(String),
     /// They cannot be read.
@@ -54,7 +54,7 @@ enum TlsFault {
 ///
 /// # Errors
 /// Go's message when a part is malformed; then nothing of it counts.
-pub(crate) fn methods(secret: &Secret) -> Result<Methods, String> {
+pub(crate) fn methods(secret: &SecretData) -> Result<SecretAuthMethods, String> {
     let has = |key: &str| secret.data.contains_key(key);
     let name = &secret.name;
     let basic = match (secret.text("username"), secret.text("password")) {
@@ -80,24 +80,24 @@ pub(crate) fn methods(secret: &Secret) -> Result<Methods, String> {
     }
     let tls = match read_tls(secret) {
         Ok(tls) => Some(Arc::new(tls)),
-        Err(TlsFault::Incomplete(_)) => None,
-        Err(TlsFault::Malformed(reason)) => return Err(reason),
+        Err(TlsSecretError::Incomplete(_)) => None,
+        Err(TlsSecretError::Malformed(reason)) => return Err(reason),
     };
-    Ok(Methods { basic, token: secret.text("token"), tls })
+    Ok(SecretAuthMethods { basic, token: secret.text("token"), tls })
 }
 
 /// The certificates of a Secret.
 ///
 /// # Errors
 /// Go's message when it has none that can be used.
-pub(crate) fn tls(secret: &Secret) -> Result<Arc<Tls>, String> {
+pub(crate) fn tls(secret: &SecretData) -> Result<Arc<TlsSettings>, String> {
     match read_tls(secret) {
         Ok(tls) => Ok(Arc::new(tls)),
-        Err(TlsFault::Incomplete(reason) | TlsFault::Malformed(reason)) => Err(reason),
+        Err(TlsSecretError::Incomplete(reason) | TlsSecretError::Malformed(reason)) => Err(reason),
     }
 }
 
-fn read_tls(secret: &Secret) -> Result<Tls, TlsFault> {
+fn read_tls(secret: &SecretData) -> Result<TlsSettings, TlsSecretError> {
     // The second name of each is deprecated.
     let value = |key: &str, old: &str| {
         let found = secret.bytes(key).or_else(|| secret.bytes(old));
@@ -111,29 +111,29 @@ fn read_tls(secret: &Secret) -> Result<Tls, TlsFault> {
         (certificate, _) => {
             let pair = ["tls.crt", "tls.key"];
             let [present, missing] = if certificate.is_some() { pair } else { [pair[1], pair[0]] };
-            return Err(TlsFault::Incomplete(format!(
+            return Err(TlsSecretError::Incomplete(format!(
                 "secret '{name}' contains '{present}' but missing '{missing}'"
             )));
         }
     };
     if authorities.is_none() && identity.is_none() {
-        return Err(TlsFault::Incomplete(format!(
+        return Err(TlsSecretError::Incomplete(format!(
             "secret '{name}' must contain either 'ca.crt' or both 'tls.crt' and 'tls.key'"
         )));
     }
     if let Some((certificate, _)) = &identity
         && !has_certificate(certificate)
     {
-        return Err(TlsFault::Malformed(
+        return Err(TlsSecretError::Malformed(
             "failed to parse TLS certificate and key: tls: failed to find any PEM data in \
              certificate input"
                 .to_owned(),
         ));
     }
     if authorities.as_deref().is_some_and(|text| !has_certificate(text)) {
-        return Err(TlsFault::Malformed("failed to parse CA certificate".to_owned()));
+        return Err(TlsSecretError::Malformed("failed to parse CA certificate".to_owned()));
     }
-    Ok(Tls { authorities, identity })
+    Ok(TlsSettings { authorities, identity })
 }
 
 /// Whether there is a certificate among the blocks of a PEM text.
@@ -147,7 +147,7 @@ fn has_certificate(text: &[u8]) -> bool {
 ///
 /// # Errors
 /// Go's message when the Secret has no address that can be used.
-pub(crate) fn proxy(secret: &Secret) -> Result<String, String> {
+pub(crate) fn proxy(secret: &SecretData) -> Result<String, String> {
     let name = &secret.name;
     let address = secret
         .text("address")
@@ -159,7 +159,7 @@ pub(crate) fn proxy(secret: &Secret) -> Result<String, String> {
         let limit = format!("proxy URL exceeds maximum length of {MAX_PROXY} characters");
         return Err(format!("secret '{name}': {limit}"));
     }
-    let mut url = Url::parse(address.as_bytes()).map_err(|error| {
+    let mut url = GoUrl::parse(address.as_bytes()).map_err(|error| {
         format!("secret '{name}': failed to parse proxy address '{address}': {error}")
     })?;
     if !matches!(&*url.scheme, b"http" | b"https" | b"socks5") {
@@ -171,7 +171,7 @@ pub(crate) fn proxy(secret: &Secret) -> Result<String, String> {
     }
     if let Some(username) = secret.bytes("username") {
         let password = secret.bytes("password").map(<[u8]>::to_vec);
-        url.user = Some(User { name: username.to_vec(), password });
+        url.user = Some(UrlUserInfo { name: username.to_vec(), password });
     }
     Ok(String::from_utf8_lossy(&url.to_bytes()).into_owned())
 }

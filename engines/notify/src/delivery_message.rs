@@ -1,12 +1,12 @@
 //! The input of a driver: a request, or a message for a service with another protocol.
 //!
-//! Here: subject, payload and login of such messages. Elsewhere: requests (`http`), the protocols (the program).
-//! No `Debug` shows credentials or payloads.
+//! Here: subject, payload and login of such messages. Elsewhere: requests (`provider_request`), the protocols (the
+//! program). No `Debug` shows credentials or payloads.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::http::ProviderRequest;
+use crate::provider_request::ProviderRequest;
 use crate::providers::NatsKey;
 
 /// A message on a subject of NATS, and how to log in.

@@ -1,13 +1,13 @@
 //! Events: what controllers post about an object, and what receivers of forwarded events parse.
 //!
-//! Here: reading and writing an event as Go does. Elsewhere: which Providers get it (`dispatch`).
+//! Here: reading and writing an event as Go does. Elsewhere: which Providers get it (`alert_dispatch`).
 //!
 //! Source of the semantics: fluxcd/pkg/apis/event v1beta1, Go's `encoding/json`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use golang::time::{RFC3339, Time};
+use golang::time::{GoTime, RFC3339};
 use serde::de::{self, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -68,7 +68,7 @@ impl ObjectReference {
 ///
 /// Differs(flux): it has no incidents. An event without one is sent as Flux sends it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Incident {
+pub struct NotifiedIncident {
     /// The key by which the service knows it: the same from the opening to the end.
     pub key: String,
     /// Whether it is open; else it is resolved.
@@ -83,7 +83,7 @@ pub struct Incident {
 
 /// What a controller reports about an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct FluxEvent {
     /// The object.
     pub object: ObjectReference,
     /// `info`, `error`, `trace`, or any other text.
@@ -105,25 +105,25 @@ pub struct Event {
     /// The process of the controller.
     pub reporting_instance: String,
     /// The incident that it is about; it is not part of the event as it is posted.
-    pub incident: Option<Incident>,
+    pub incident: Option<NotifiedIncident>,
 }
 
 /// Why a posted text is not an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the body is no event: {0}")]
-pub struct NoEvent(String);
+pub struct NotAnEventError(String);
 
-impl Event {
+impl FluxEvent {
     /// Reads a posted event: member names match in any case, and the last of several counts.
     ///
     /// Only the types are checked: `{}` and `null` are events.
     ///
     /// # Errors
     /// If it is not JSON or a member has another type.
-    pub fn parse(body: &[u8]) -> Result<Self, NoEvent> {
+    pub fn parse(body: &[u8]) -> Result<Self, NotAnEventError> {
         let text = String::from_utf8_lossy(body);
         let event: Option<Self> =
-            serde_json::from_str(&text).map_err(|error| NoEvent(error.to_string()))?;
+            serde_json::from_str(&text).map_err(|error| NotAnEventError(error.to_string()))?;
         Ok(event.unwrap_or_default())
     }
 
@@ -152,7 +152,7 @@ impl Event {
 
     /// Seconds since 1970; without a time those of Go's zero time.
     pub(crate) fn unix(&self) -> i64 {
-        self.timestamp.unwrap_or_else(|| Time::zero().unix())
+        self.timestamp.unwrap_or_else(|| GoTime::zero().unix())
     }
 
     /// The time as text; without one Go's zero time.
@@ -163,12 +163,12 @@ impl Event {
 
 /// A time as text, given in seconds since 1970.
 pub(crate) fn rfc3339(unix: i64) -> String {
-    Time::from_unix(unix, 0, golang::time::Zone::Utc).format(RFC3339)
+    GoTime::from_unix(unix, 0, golang::time::GoTimeZone::Utc).format(RFC3339)
 }
 
-struct Pairs<'a>(&'a [(&'a str, &'a str)]);
+struct MetadataPairs<'a>(&'a [(&'a str, &'a str)]);
 
-impl Serialize for Pairs<'_> {
+impl Serialize for MetadataPairs<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         for (key, value) in self.0.iter().filter(|(_, value)| !value.is_empty()) {
@@ -180,7 +180,7 @@ impl Serialize for Pairs<'_> {
 
 impl Serialize for ObjectReference {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        Pairs(&[
+        MetadataPairs(&[
             ("kind", &self.kind),
             ("namespace", &self.namespace),
             ("name", &self.name),
@@ -193,7 +193,7 @@ impl Serialize for ObjectReference {
     }
 }
 
-impl Serialize for Event {
+impl Serialize for FluxEvent {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("involvedObject", &self.object)?;
@@ -272,18 +272,18 @@ impl ObjectReference {
     }
 }
 
-impl<'de> Deserialize<'de> for Event {
+impl<'de> Deserialize<'de> for FluxEvent {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Members;
         impl<'de> Visitor<'de> for Members {
-            type Value = Event;
+            type Value = FluxEvent;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an event")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
-                let mut event = Event { lacks_metadata: true, ..Event::default() };
+                let mut event = FluxEvent { lacks_metadata: true, ..FluxEvent::default() };
                 while let Some(name) = from.next_key::<String>()? {
                     let into = [
                         ("severity", &mut event.severity),
@@ -325,8 +325,8 @@ impl<'de> Deserialize<'de> for Event {
 
 /// Seconds and nanoseconds of a time; none for Go's zero time, which is written as null.
 fn moment<E: de::Error>(text: &str) -> Result<Option<(i64, u32)>, E> {
-    let time = Time::parse(RFC3339, text, &golang::time::Zone::Utc)
+    let time = GoTime::parse(RFC3339, text, &golang::time::GoTimeZone::Utc)
         .map_err(|error| E::custom(format!("{error}")))?;
     let unix = time.unix();
-    Ok((unix != Time::zero().unix()).then_some((unix, time.nanosecond())))
+    Ok((unix != GoTime::zero().unix()).then_some((unix, time.nanosecond())))
 }

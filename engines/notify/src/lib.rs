@@ -2,48 +2,49 @@
 //!
 //! Here: decisions and texts, without network, clock or cluster. Elsewhere: sending, and reading objects (the program).
 //!
-//! * [`route()`] decides where an [`Alert`] sends an [`Event`]; a [`Dispatch`] is the conversation with the Provider.
-//! * A [`Delivery`] gives the requests, step by step; its driver sends them and hands the answers back.
+//! * [`route()`] decides where an [`Alert`] sends an [`FluxEvent`]; a [`EventDispatch`] is the conversation with the
+//!   Provider.
+//! * A [`EventDelivery`] gives the requests, step by step; its driver sends them and hands the answers back.
 //! * [`receivers`] judges requests that webhooks make.
 //! * A [`PullRequestConversation`] leads to one pull request for a pushed branch, at the forge of a Provider.
 //!
 //! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main
 //! branch.
 
+mod alert_dispatch;
+mod api_objects;
 mod case_folding;
 mod commit_status;
 mod credentials;
 mod delivery_message;
-mod dispatch;
 mod event;
-mod http;
+mod event_metadata;
+mod go_text;
 mod json;
-mod metadata;
-mod objects;
-mod options;
+mod provider_options;
+mod provider_request;
 mod providers;
 pub mod receivers;
 #[cfg(test)]
 mod tests;
-mod text;
 
+pub use alert_dispatch::{
+    AlertSettings, AlertVerdict, AlertWarning, DispatchCluster, EventDispatch, EventRoute,
+    RoutingDecision, delivery, dispatch, follow_up, has_incidents, route,
+};
+pub use api_objects::{
+    Alert, AlertSpec, EventSourceSelector, NameReference, ObjectMetadata, Provider, ProviderSpec,
+    SecretData, UnreadableObjectError,
+};
 pub use commit_status::commit_status;
-pub use credentials::Tls;
+pub use credentials::TlsSettings;
 pub use delivery_message::{
     DeliveryMessage, EventHubLogin, EventHubMessage, NatsLogin, NatsMessage, PubSubMessage,
 };
-pub use dispatch::{
-    AlertVerdict, Cluster, Dispatch, Route, RoutingDecision, Settings, Warning, delivery, dispatch,
-    follow_up, has_incidents, route,
-};
-pub use event::{EVENT_GROUP, Event, Incident, NoEvent, ObjectReference};
-pub use http::{
-    Delivery, DeliveryFailure, DeliveryResult, HttpStep, MAX_ANSWER, ProviderRequest, Response,
-    Stage,
-};
-pub use objects::{
-    Alert, AlertSpec, EventSourceSelector, Metadata, NameReference, Provider, ProviderSpec, Secret,
-    Unreadable,
+pub use event::{EVENT_GROUP, FluxEvent, NotAnEventError, NotifiedIncident, ObjectReference};
+pub use provider_request::{
+    DeliveryFailure, DeliveryResult, DeliveryStage, EventDelivery, HttpResponse, HttpStep,
+    MAX_ANSWER, ProviderRequest,
 };
 pub use providers::{
     NatsKey, Proposal, PullRequest, PullRequestChange, PullRequestConversation, PullRequestError,

@@ -1,7 +1,7 @@
 //! What is sent to each type of Provider: one file a type; and pull requests, which forges have for some of them
 //! (`pull_request`).
 //!
-//! Here: the list of types, and what many of them share. Elsewhere: how requests are made again (`http`).
+//! Here: the list of types, and what many of them share. Elsewhere: how requests are made again (`provider_request`).
 //!
 //! Source of the semantics: notification-controller 1.9.3, `internal/notifier`.
 
@@ -43,21 +43,21 @@ mod webex;
 mod zoom;
 mod zulip;
 
-use golang::url::Url;
+use golang::url::GoUrl;
 use serde_json::{Value, json};
 
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, Response, Retry};
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest};
 pub use nats::NatsKey;
 pub use pull_request::{
     Proposal, PullRequest, PullRequestChange, PullRequestConversation, PullRequestError,
     PullRequestStep,
 };
 
-type Maker = fn(Options, Event) -> Flow;
+type ProviderFactory = fn(ProviderOptions, FluxEvent) -> ProviderFlow;
 
-const MAKERS: [(&str, Maker); 34] = [
+const MAKERS: [(&str, ProviderFactory); 34] = [
     ("alertmanager", alertmanager::flow),
     ("azuredevops", azuredevops::flow),
     ("azureeventhub", azureeventhub::flow),
@@ -106,10 +106,10 @@ pub const TYPES: [&str; 34] = {
 };
 
 /// The conversation with a Provider of a type.
-pub(crate) fn flow(kind: &str, options: Options, event: Event) -> Flow {
+pub(crate) fn flow(kind: &str, options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     match MAKERS.iter().find(|(known, _)| *known == kind) {
         Some((_, make)) => make(options, event),
-        None => Flow::refused(format!("provider {kind} not supported")),
+        None => ProviderFlow::refused(format!("provider {kind} not supported")),
     }
 }
 
@@ -117,13 +117,13 @@ pub(crate) fn flow(kind: &str, options: Options, event: Event) -> Flow {
 ///
 /// # Errors
 /// Go's message of `url.ParseRequestURI`.
-fn request_uri(address: &str) -> Result<Url, String> {
-    let quoted = crate::text::quoted(address);
+fn request_uri(address: &str) -> Result<GoUrl, String> {
+    let quoted = crate::go_text::quoted(address);
     if address.is_empty() {
         return Err(format!("parse {quoted}: empty url"));
     }
     // A fragment is not looked for: the `#` belongs to the path.
-    let url = Url::parse(address.replace('#', "%23").as_bytes())
+    let url = GoUrl::parse(address.replace('#', "%23").as_bytes())
         .map_err(|error| error.to_string().replace("%23", "#"))?;
     let is_rooted = url.path.starts_with(b"/") || address == "*" || url.path.is_empty();
     if url.scheme.is_empty() && !url.path.starts_with(b"/") {
@@ -136,10 +136,10 @@ fn request_uri(address: &str) -> Result<Url, String> {
 }
 
 /// A message to a webhook, with the retries that most types share.
-fn message(options: &Options, url: &str, payload: &Value) -> ProviderRequest {
+fn message(options: &ProviderOptions, url: &str, payload: &Value) -> ProviderRequest {
     ProviderRequest::new("POST", url)
         .json(payload)
-        .retry(Retry::Doubling)
+        .retry(HttpRetryPolicy::Doubling)
         .proxy(&options.proxy)
         .tls(options.tls.clone())
 }
@@ -147,23 +147,23 @@ fn message(options: &Options, url: &str, payload: &Value) -> ProviderRequest {
 /// Posts a message; any status of success counts.
 fn post(
     request: ProviderRequest,
-    then: impl FnOnce(Result<(), String>) -> Flow + Send + 'static,
-) -> Flow {
+    then: impl FnOnce(Result<(), String>) -> ProviderFlow + Send + 'static,
+) -> ProviderFlow {
     post_judged(request, judge, |result| then(result.map(drop)))
 }
 
 /// Posts a message whose answer is judged by a function of the provider.
 fn post_judged(
     request: ProviderRequest,
-    judge: fn(&Response) -> Result<(), String>,
-    then: impl FnOnce(Result<Response, String>) -> Flow + Send + 'static,
-) -> Flow {
+    judge: fn(&HttpResponse) -> Result<(), String>,
+    then: impl FnOnce(Result<HttpResponse, String>) -> ProviderFlow + Send + 'static,
+) -> ProviderFlow {
     if let Some(proxy) = &request.proxy
-        && let Err(error) = Url::parse(proxy.as_bytes())
+        && let Err(error) = GoUrl::parse(proxy.as_bytes())
     {
         return then(Err(format!("unable to parse proxy URL: {error}")));
     }
-    if let Err(error) = Url::parse(request.url.as_bytes()) {
+    if let Err(error) = GoUrl::parse(request.url.as_bytes()) {
         return then(Err(format!("failed to create a new request: {error}")));
     }
     request.send(move |answer| {
@@ -178,12 +178,12 @@ fn post_judged(
 }
 
 /// A text in the body of an answer.
-fn said(answer: &Response, member: &str) -> Option<String> {
+fn said(answer: &HttpResponse, member: &str) -> Option<String> {
     let body: Value = serde_json::from_slice(&answer.body).ok()?;
     body.get(member)?.as_str().map(str::to_owned)
 }
 
-fn judge(answer: &Response) -> Result<(), String> {
+fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.is_success() {
         return Ok(());
     }
@@ -191,14 +191,14 @@ fn judge(answer: &Response) -> Result<(), String> {
 }
 
 /// Posts a message, with the words that most types put before an error.
-fn post_message(request: ProviderRequest) -> Flow {
+fn post_message(request: ProviderRequest) -> ProviderFlow {
     post(request, |result| {
-        Flow::end(result.map_err(|error| format!("postMessage failed: {error}")))
+        ProviderFlow::end(result.map_err(|error| format!("postMessage failed: {error}")))
     })
 }
 
 /// The attachment of Slack, which others understand as well.
-fn attachment(event: &Event, [info, error]: [&str; 2], fallback: &str) -> Value {
+fn attachment(event: &FluxEvent, [info, error]: [&str; 2], fallback: &str) -> Value {
     let fields: Vec<_> = event
         .metadata
         .iter()
@@ -215,7 +215,7 @@ fn attachment(event: &Event, [info, error]: [&str; 2], fallback: &str) -> Value 
 }
 
 /// `kind/name`, and the reason in words.
-fn name_and_description(event: &Event) -> (String, String) {
+fn name_and_description(event: &FluxEvent) -> (String, String) {
     let name = format!("{}/{}", event.object.kind, event.object.name).to_lowercase();
-    (name, crate::text::words(&event.reason))
+    (name, crate::go_text::words(&event.reason))
 }

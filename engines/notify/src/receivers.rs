@@ -3,7 +3,7 @@
 //! Here: what a Receiver is, its path, and the order of the checks. Below: authentication (`receivers/authenticate.rs`,
 //! `receivers/token.rs`), what bodies have to be (`receivers/payload.rs`, `receivers/cdevents.rs`), what a spec has to
 //! be (`receivers/spec.rs`), which objects are woken (`receivers/select.rs`).
-//! The caller of a [`Reception`] fetches keys of issuers.
+//! The caller of a [`WebhookReception`] fetches keys of issuers.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `internal/server/receiver_*.go`.
 
@@ -16,17 +16,17 @@ mod spec;
 mod tests;
 mod token;
 
-use golang::meter::Allowance;
+use golang::work_meter::WorkAllowance;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-pub use authenticate::Reception;
-pub use select::{AnnotationTarget, Selection, Targets};
-pub use spec::{Misfit, check};
+pub use authenticate::WebhookReception;
+pub use select::{AnnotationTarget, ReceiverSelection, ReceiverTargets};
+pub use spec::{ReceiverSpecError, check};
 
-use crate::http::ProviderRequest;
-use crate::objects::{EventSourceSelector, Metadata, NameReference, nil};
+use crate::api_objects::{EventSourceSelector, NameReference, ObjectMetadata, nil};
+use crate::provider_request::ProviderRequest;
 
 /// Longest body of a request, in bytes.
 pub const MAX_BODY: usize = 3 << 20;
@@ -36,7 +36,7 @@ pub const MAX_HEADERS: usize = 256 << 10;
 pub const PATH: &str = "/hook/";
 
 /// What the expressions of a Receiver may use up for one request, after they were read: about a second of a processor.
-const EVALUATING: Allowance = Allowance { steps: 10_000_000, bytes: 256 << 20 };
+const EVALUATING: WorkAllowance = WorkAllowance { steps: 10_000_000, bytes: 256 << 20 };
 
 /// Most entries of `resources`.
 ///
@@ -126,7 +126,7 @@ pub struct ReceiverSpec {
 #[derive(Debug, Clone, Default)]
 pub struct Receiver {
     /// Its metadata.
-    pub metadata: Metadata,
+    pub metadata: ObjectMetadata,
     /// Its spec.
     pub spec: ReceiverSpec,
     /// The path in its status, by which it is found.
@@ -140,11 +140,11 @@ impl Receiver {
     ///
     /// # Errors
     /// If a member has another type than in the definition.
-    pub fn new(object: &Value) -> Result<Self, crate::Unreadable> {
+    pub fn new(object: &Value) -> Result<Self, crate::UnreadableObjectError> {
         #[derive(Deserialize, Default)]
         #[serde(default)]
         struct ReceiverParts {
-            metadata: Metadata,
+            metadata: ObjectMetadata,
             spec: ReceiverSpec,
         }
         let ReceiverParts { metadata, spec } = ReceiverParts::deserialize(object)?;
@@ -172,14 +172,14 @@ fn is_blank(token: &[u8]) -> bool {
 
 /// A request of a webhook.
 #[derive(Debug, Clone, Default)]
-pub struct Hook {
+pub struct ReceiverWebhookRequest {
     /// Headers.
     pub headers: Vec<(String, String)>,
     /// The body, at most [`MAX_BODY`] bytes.
     pub body: Vec<u8>,
 }
 
-impl Hook {
+impl ReceiverWebhookRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
@@ -188,7 +188,7 @@ impl Hook {
 
 /// What holds for all Receivers.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Settings {
+pub struct ReceiverSettings {
     /// Whether objects of other namespaces are out of reach.
     pub no_cross_namespace: bool,
     /// Whether an empty token counts and switches the check of a signature or header off, as in Flux.
@@ -213,8 +213,8 @@ pub struct AcceptedHookRequest {
 
 /// The next step for a request.
 #[derive(Debug)]
-pub enum Gate {
-    /// Keys have to be fetched; [`Reception::answer`] takes the answer.
+pub enum ReceiverGate {
+    /// Keys have to be fetched; [`WebhookReception::answer`] takes the answer.
     Fetch(Box<ProviderRequest>),
     /// The status of the answer, and why. The reason is for logs.
     Refused(u16, String),

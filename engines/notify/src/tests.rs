@@ -10,10 +10,12 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::receivers::{Gate, Hook, Receiver, Reception, Settings};
+use crate::receivers::{
+    Receiver, ReceiverGate, ReceiverSettings, ReceiverWebhookRequest, WebhookReception,
+};
 use crate::{
-    Alert, Delivery, DeliveryFailure, DeliveryMessage, Event, HttpStep, Provider, ProviderRequest,
-    Response, Secret, delivery,
+    Alert, DeliveryFailure, DeliveryMessage, EventDelivery, FluxEvent, HttpResponse, HttpStep,
+    Provider, ProviderRequest, SecretData, delivery,
 };
 
 mod incidents;
@@ -21,7 +23,7 @@ mod pull_requests;
 
 const NOW: i64 = 1_800_000_000;
 
-fn event() -> Event {
+fn event() -> FluxEvent {
     let text = json!({
         "involvedObject": {"kind": "Kustomization", "namespace": "apps", "name": "web"},
         "severity": "error",
@@ -29,17 +31,17 @@ fn event() -> Event {
         "reason": "BuildFailed",
         "metadata": {"revision": "main@sha1:b1a2c3d4e5f60718293a4b5c6d7e8f9001122334"},
     });
-    Event::parse(text.to_string().as_bytes()).unwrap_or_default()
+    FluxEvent::parse(text.to_string().as_bytes()).unwrap_or_default()
 }
 
-fn begin(spec: serde_json::Value, data: &[(&str, &str)]) -> Delivery {
+fn begin(spec: serde_json::Value, data: &[(&str, &str)]) -> EventDelivery {
     let object =
         json!({"metadata": {"name": "p", "namespace": "apps", "uid": "u-1"}, "spec": spec});
     let provider = Provider::new(object).unwrap_or_default();
     let data: BTreeMap<_, _> =
         data.iter().map(|(key, text)| ((*key).to_owned(), text.as_bytes().to_vec())).collect();
     let secret = |namespace: &str, name: &str| {
-        Some(Secret { name: format!("{namespace}/{name}"), data: data.clone() })
+        Some(SecretData { name: format!("{namespace}/{name}"), data: data.clone() })
     };
     delivery(&event(), &provider, &Alert::default(), NOW, &secret)
 }
@@ -56,13 +58,13 @@ fn sent(step: HttpStep) -> (Duration, ProviderRequest) {
 fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> crate::DeliveryResult {
     let headers =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Ok(Response { status, headers, body: body.as_bytes().to_vec() })
+    Ok(HttpResponse { status, headers, body: body.as_bytes().to_vec() })
 }
 
 /// A cluster that has one Provider.
-struct OneProvider;
+struct OneProviderCluster;
 
-impl crate::Cluster for OneProvider {
+impl crate::DispatchCluster for OneProviderCluster {
     fn labels(&self, _: &crate::ObjectReference) -> Option<BTreeMap<String, String>> {
         None
     }
@@ -72,14 +74,14 @@ impl crate::Cluster for OneProvider {
         Provider::new(json!({"metadata": metadata, "spec": {"type": "slack"}})).ok()
     }
 
-    fn secret(&self, _: &str, _: &str) -> Option<Secret> {
+    fn secret(&self, _: &str, _: &str) -> Option<SecretData> {
         None
     }
 }
 
 #[test]
 fn patterns_that_are_too_much_work_are_ignored_and_named() {
-    let event = Event { message: "x".repeat(30_000), ..event() };
+    let event = FluxEvent { message: "x".repeat(30_000), ..event() };
     let routed = |included: &[String], excluded: &[String]| {
         let spec = json!({
             "providerRef": {"name": "p"},
@@ -90,8 +92,12 @@ fn patterns_that_are_too_much_work_are_ignored_and_named() {
         });
         let metadata = json!({"name": "a", "namespace": "apps"});
         let alert = Alert::new(json!({"metadata": metadata, "spec": spec})).unwrap();
-        let routed =
-            crate::route(&event, &alert, &OneProvider, crate::dispatch::Settings::default());
+        let routed = crate::route(
+            &event,
+            &alert,
+            &OneProviderCluster,
+            crate::alert_dispatch::AlertSettings::default(),
+        );
         (routed.route.is_some(), routed.warnings)
     };
     let plain = |text: &str| vec![text.to_owned()];
@@ -123,18 +129,18 @@ fn a_namespace_whose_events_an_alert_must_not_get_costs_nothing() {
         });
         Alert::new(json!({"metadata": {"name": "a", "namespace": "own"}, "spec": spec})).unwrap()
     };
-    let settings = crate::dispatch::Settings {
+    let settings = crate::alert_dispatch::AlertSettings {
         no_cross_namespace: true,
-        ..crate::dispatch::Settings::default()
+        ..crate::alert_dispatch::AlertSettings::default()
     };
     let labelled = json!({"kind": "Kustomization", "name": "*", "namespace": "apps",
         "matchLabels": {"a": "b"}});
     // Neither the labels are read nor the pattern.
-    let routed = crate::route(&event(), &alert(labelled), &OneProvider, settings);
+    let routed = crate::route(&event(), &alert(labelled), &OneProviderCluster, settings);
     let [warning] = &*routed.warnings else { panic!("{:?}", routed.warnings) };
     assert!(warning.message.contains("access denied to cross-namespace sources"), "{warning:?}");
     let other = json!({"kind": "HelmRelease", "name": "*", "namespace": "apps"});
-    let routed = crate::route(&event(), &alert(other), &OneProvider, settings);
+    let routed = crate::route(&event(), &alert(other), &OneProviderCluster, settings);
     assert!(routed.route.is_none() && routed.warnings.is_empty(), "{:?}", routed.warnings);
 }
 
@@ -143,7 +149,7 @@ fn what_others_wrote_is_repeated_up_to_a_length() {
     let spec = json!({"type": "generic", "address": "https://a.example.com/x", "timeout": "9000h"});
     let provider = Provider::new(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
     let alert = Alert::default();
-    let mut dispatch = crate::Dispatch::new(event(), &provider, &alert, NOW, &|_, _| None);
+    let mut dispatch = crate::EventDispatch::new(event(), &provider, &alert, NOW, &|_, _| None);
     assert_eq!(dispatch.timeout, Duration::from_secs(600));
     let _first = dispatch.delivery.start();
     let HttpStep::Failed(failure) =
@@ -182,7 +188,7 @@ fn a_commit_leads_to_no_other_path() {
             Provider::new(json!({"metadata": {"name": "p", "uid": "u-1"}, "spec": spec})).unwrap();
         let data = BTreeMap::from([("token".to_owned(), b"a:b".to_vec())]);
         let secret =
-            |_: &str, name: &str| Some(Secret { name: name.to_owned(), data: data.clone() });
+            |_: &str, name: &str| Some(SecretData { name: name.to_owned(), data: data.clone() });
         for (commit, is_sent) in [(letters, true), (upwards, false)] {
             assert_eq!(commit.len(), 40);
             let mut event = event();
@@ -252,7 +258,9 @@ fn app_key() -> Result<String, aws_lc_rs::error::Unspecified> {
 }
 
 /// What a GitHub App sends whose Secret names an installation in this way.
-fn begin_as_app(installation: (&str, &str)) -> Result<Delivery, aws_lc_rs::error::Unspecified> {
+fn begin_as_app(
+    installation: (&str, &str),
+) -> Result<EventDelivery, aws_lc_rs::error::Unspecified> {
     let pem = app_key()?;
     let spec = json!({
         "type": "github",
@@ -333,7 +341,7 @@ fn nothing_shows_credentials() {
 
 #[test]
 fn an_empty_token_rejects_every_request_unless_that_is_allowed() {
-    let secret = Secret {
+    let secret = SecretData {
         name: "apps/t".to_owned(),
         data: BTreeMap::from([("token".to_owned(), Vec::new())]),
     };
@@ -345,11 +353,12 @@ fn an_empty_token_rejects_every_request_unless_that_is_allowed() {
         }));
         let receiver = receiver.unwrap_or_default();
         let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
-        let hook = Hook { headers, body: b"{}".to_vec() };
+        let hook = ReceiverWebhookRequest { headers, body: b"{}".to_vec() };
         for allows_empty_token in [false, true] {
-            let settings = Settings { allows_empty_token, ..Settings::default() };
-            let (_, gate) = Reception::start(hook.clone(), &receiver, Some(&secret), settings);
-            let is_in = matches!(gate, Gate::Accepted(_));
+            let settings = ReceiverSettings { allows_empty_token, ..ReceiverSettings::default() };
+            let (_, gate) =
+                WebhookReception::start(hook.clone(), &receiver, Some(&secret), settings);
+            let is_in = matches!(gate, ReceiverGate::Accepted(_));
             assert_eq!(is_in, allows_empty_token, "{kind}: {gate:?}");
         }
     }
@@ -360,7 +369,7 @@ proptest! {
     fn events_are_read_as_they_are_written(message in ".*", name in ".*", unix in 0_i64..4_000_000_000) {
         let mut event = event();
         (event.message, event.object.name, event.timestamp) = (message, name, Some(unix));
-        let read = Event::parse(&event.to_json());
+        let read = FluxEvent::parse(&event.to_json());
         prop_assert_eq!(read.ok(), Some(event));
     }
 

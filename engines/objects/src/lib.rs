@@ -1,7 +1,8 @@
 //! Kubernetes objects as data: their ids, how manifests become objects, and how secrets stay unseen.
 //!
-//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`RedactedValue`], [`Masking`].
-//! Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them from a cluster (the program's `cluster` room).
+//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`RedactedValue`],
+//! [`SecretMasking`]. Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them from a cluster
+//! (the program's `cluster` room).
 
 pub mod id;
 pub mod manifest;
@@ -13,7 +14,7 @@ pub mod stream;
 
 pub use id::{Gvk, IdError, ObjectId};
 pub use manifest::{LocatedObject, ManifestError};
-pub use masking::Masking;
+pub use masking::SecretMasking;
 pub use object::{Object, ObjectError};
 pub use redacted::RedactedValue;
 pub use selector::LabelSelector;

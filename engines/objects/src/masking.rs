@@ -44,15 +44,15 @@ const COMMON: [&str; 10] = [
 /// of several lines, and each text in a value that is YAML or JSON. Words that are common, such as `false`, and values of
 /// less than five bytes stay where they are not quoted as a value.
 #[derive(Clone, Default)]
-pub struct Masking(Arc<MaskingContents>);
+pub struct SecretMasking(Arc<SecretMaskingContents>);
 
 #[derive(Default)]
-struct MaskingContents {
+struct SecretMaskingContents {
     contents: Vec<Vec<u8>>,
-    needles: OnceLock<Vec<Needle>>,
+    needles: OnceLock<Vec<SecretNeedle>>,
 }
 
-struct Needle {
+struct SecretNeedle {
     text: String,
     /// Where it is masked.
     place: MatchBoundary,
@@ -65,17 +65,17 @@ enum MatchBoundary {
     Quoted,
 }
 
-impl fmt::Debug for Masking {
+impl fmt::Debug for SecretMasking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Masking(****)")
     }
 }
 
-impl Masking {
+impl SecretMasking {
     /// Of the contents of Secrets. Nothing is made of them before something is masked.
     pub fn new(contents: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let contents = contents.into_iter().filter(|it| !it.is_empty()).collect();
-        Self(Arc::new(MaskingContents { contents, needles: OnceLock::new() }))
+        Self(Arc::new(SecretMaskingContents { contents, needles: OnceLock::new() }))
     }
 
     /// The same, with what the Secrets among some manifests hold.
@@ -127,7 +127,7 @@ fn contents(manifest: &Object) -> Vec<Vec<u8>> {
 }
 
 /// What is looked for, long strings first, so that a part of one does not keep the rest of it from being found.
-fn needles(contents: &[Vec<u8>]) -> Vec<Needle> {
+fn needles(contents: &[Vec<u8>]) -> Vec<SecretNeedle> {
     let mut found = BTreeSet::new();
     for bytes in contents {
         found.insert(STANDARD.encode(bytes));
@@ -135,7 +135,7 @@ fn needles(contents: &[Vec<u8>]) -> Vec<Needle> {
             found.extend(forms(&text));
         }
     }
-    let mut needles: Vec<Needle> = found.into_iter().filter_map(Needle::new).collect();
+    let mut needles: Vec<SecretNeedle> = found.into_iter().filter_map(SecretNeedle::new).collect();
     needles.sort_by_key(|needle| std::cmp::Reverse(needle.text.len()));
     needles
 }
@@ -189,7 +189,7 @@ fn forms(text: &str) -> [String; 6] {
     ]
 }
 
-impl Needle {
+impl SecretNeedle {
     /// `None` for a text of blanks and stars only.
     fn new(text: String) -> Option<Self> {
         if text.trim_matches('*').trim().is_empty() {
@@ -264,7 +264,7 @@ mod tests {
     use serde_json::json;
 
     fn masked(contents: &[&str], text: &str) -> String {
-        Masking::new(contents.iter().map(|it| it.as_bytes().to_vec())).mask(text)
+        SecretMasking::new(contents.iter().map(|it| it.as_bytes().to_vec())).mask(text)
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
         let map =
             object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"},
             "data": {"a": "told-to-all"}}));
-        let masking = Masking::new([b"substituted".to_vec()]).with_manifests([&secret, &map]);
+        let masking = SecretMasking::new([b"substituted".to_vec()]).with_manifests([&secret, &map]);
         let text = "got hunter2-1, aHVudGVyMi0x, &{Value:4711}, substituted and told-to-all";
         assert_eq!(masking.mask(text), "got ****, ****, &{Value:****}, **** and told-to-all");
         assert_eq!(format!("{masking:?}"), "Masking(****)");
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn masking_ends_and_keeps_text_that_is_no_secret() {
-        assert_eq!(Masking::default().mask("as it is"), "as it is");
+        assert_eq!(SecretMasking::default().mask("as it is"), "as it is");
         assert_eq!(masked(&["äääääää"], "ä äääääää ääääääää"), "ä **** ****ä");
         let many = "ab".repeat(10_000);
         assert_eq!(masked(&["abababab"], &many), MASK.repeat(2500));

@@ -11,19 +11,19 @@ const MAX_SELECTOR_BYTES: usize = 8192;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelSelector {
     text: String,
-    expressions: Vec<Expression>,
+    expressions: Vec<LabelExpression>,
 }
 
 /// The requirement of a selector on one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Expression {
+enum LabelExpression {
     Exists(String),
     Absent(String),
     In(String, BTreeSet<String>),
     NotIn(String, BTreeSet<String>),
 }
 
-impl Expression {
+impl LabelExpression {
     fn selects<'a>(&self, value_of: &impl Fn(&str) -> Option<&'a str>) -> bool {
         match self {
             Self::Exists(key) => value_of(key).is_some(),
@@ -43,7 +43,7 @@ impl LabelSelector {
         if text.len() > MAX_SELECTOR_BYTES {
             return Err(format!("a label selector has at most {MAX_SELECTOR_BYTES} bytes"));
         }
-        let mut reader = SelectorReader { rest: text };
+        let mut reader = LabelSelectorReader { rest: text };
         let mut expressions = Vec::new();
         loop {
             reader.skip_spaces();
@@ -71,11 +71,11 @@ impl LabelSelector {
     }
 }
 
-struct SelectorReader<'a> {
+struct LabelSelectorReader<'a> {
     rest: &'a str,
 }
 
-impl<'a> SelectorReader<'a> {
+impl<'a> LabelSelectorReader<'a> {
     fn skip_spaces(&mut self) {
         self.rest = self.rest.trim_start();
     }
@@ -106,27 +106,27 @@ impl<'a> SelectorReader<'a> {
         }
     }
 
-    fn requirement(&mut self) -> Result<Expression, String> {
+    fn requirement(&mut self) -> Result<LabelExpression, String> {
         let is_absent = self.take("!");
         self.skip_spaces();
         let key = self.key()?;
         if is_absent {
-            return Ok(Expression::Absent(key));
+            return Ok(LabelExpression::Absent(key));
         }
         self.skip_spaces();
         if self.take("!=") {
-            return Ok(Expression::NotIn(key, BTreeSet::from([self.value()?])));
+            return Ok(LabelExpression::NotIn(key, BTreeSet::from([self.value()?])));
         }
         if self.take("==") || self.take("=") {
-            return Ok(Expression::In(key, BTreeSet::from([self.value()?])));
+            return Ok(LabelExpression::In(key, BTreeSet::from([self.value()?])));
         }
         if self.rest.is_empty() || self.rest.starts_with(',') {
-            return Ok(Expression::Exists(key));
+            return Ok(LabelExpression::Exists(key));
         }
         let here = self.rest;
         match self.word() {
-            "in" => Ok(Expression::In(key, self.values()?)),
-            "notin" => Ok(Expression::NotIn(key, self.values()?)),
+            "in" => Ok(LabelExpression::In(key, self.values()?)),
+            "notin" => Ok(LabelExpression::NotIn(key, self.values()?)),
             _ => {
                 self.rest = here;
                 Err(self.expected("one of =, ==, !=, in, notin"))

@@ -1,14 +1,14 @@
 //! Conditions of a status as `metav1.Condition`, and the one way to make them.
 //!
-//! Here: [`Condition`] and [`Conditions`], which derives `Ready`, `Reconciling` and `Stalled` from
-//! an [`Outcome`], so that they are views of one fact and cannot contradict each other.
+//! Here: [`StatusCondition`] and [`StatusConditions`], which derives `Ready`, `Reconciling` and `Stalled` from
+//! an [`RunOutcome`], so that they are views of one fact and cannot contradict each other.
 //! Elsewhere: the status's own `observedGeneration`, writing it, events (the program).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, Reason, Time, Wake, reason, time};
+use crate::{ConditionReason, RunOutcome, Time, WakeTrigger, reason, time};
 
 /// Type of the condition that sums an object up.
 pub const READY: &str = "Ready";
@@ -28,18 +28,18 @@ pub const SCHEDULE: &str = "windlass.dev/Schedule";
 /// misspelt: its message has a line for each.
 pub const WARNINGS: &str = "windlass.dev/Warnings";
 
-/// The types that [`Conditions::marked`] manages.
+/// The types that [`StatusConditions::marked`] manages.
 const MARKS: [&str; 3] = [WINDOW, HOLD, SCHEDULE];
 
 /// A condition about what a person asked for besides the spec; it does not depend on the outcome of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
+pub struct RequestedCondition {
     /// [`WINDOW`], [`HOLD`] or [`SCHEDULE`].
     pub kind: &'static str,
     /// Whether it holds.
     pub status: ConditionStatus,
     /// Why, as one word.
-    pub reason: Reason,
+    pub reason: ConditionReason,
     /// Why, for people.
     pub text: String,
 }
@@ -77,7 +77,7 @@ impl ConditionStatus {
 /// One condition of a status; its JSON is `metav1.Condition`'s.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Condition {
+pub struct StatusCondition {
     /// Type, such as `Ready`; unique within a status.
     #[serde(rename = "type")]
     pub kind: String,
@@ -97,7 +97,7 @@ pub struct Condition {
     pub message: String,
 }
 
-impl Condition {
+impl StatusCondition {
     /// The condition of a type, if a status has it.
     pub fn find<'c>(conditions: &'c [Self], kind: &str) -> Option<&'c Self> {
         conditions.iter().find(|condition| condition.kind == kind)
@@ -124,24 +124,29 @@ fn is_zero(generation: &i64) -> bool {
 /// * Conditions of foreign types are carried over untouched.
 /// * Every type occurs once, in the order `Stalled`, `Reconciling`, `Ready`, then the rest by name.
 #[derive(Debug)]
-pub struct Conditions<'a> {
-    before: &'a [Condition],
+pub struct StatusConditions<'a> {
+    before: &'a [StatusCondition],
     generation: i64,
     now: Time,
-    next: BTreeMap<String, Condition>,
+    next: BTreeMap<String, StatusCondition>,
     /// What is under way; it does not depend on the outcome.
     progress: Option<&'a str>,
     /// The reason and text of `Ready` for an outcome that is stalled.
-    failure: Option<(Reason, &'a str)>,
+    failure: Option<(ConditionReason, &'a str)>,
 }
 
-impl<'a> Conditions<'a> {
+impl<'a> StatusConditions<'a> {
     /// Starts from the conditions that the object has.
     ///
     /// `generation` is that of the object the run started with. `owned` lists the types that this
     /// kind manages: one of them that is neither set nor kept disappears; `Ready`, `Reconciling`
     /// and `Stalled` are always ours. All other types are carried over.
-    pub fn since(before: &'a [Condition], generation: i64, now: Time, owned: &[&str]) -> Self {
+    pub fn since(
+        before: &'a [StatusCondition],
+        generation: i64,
+        now: Time,
+        owned: &[&str],
+    ) -> Self {
         let foreign = before.iter().rev().filter(|condition| {
             !is_derived(&condition.kind) && !owned.contains(&condition.kind.as_str())
         });
@@ -155,7 +160,13 @@ impl<'a> Conditions<'a> {
     /// `Ready`, `Reconciling` and `Stalled` come from the outcome alone: setting one here is a mistake
     /// that debug builds refuse and others ignore.
     #[must_use]
-    pub fn set(self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {
+    pub fn set(
+        self,
+        kind: &str,
+        status: ConditionStatus,
+        why: ConditionReason,
+        text: &str,
+    ) -> Self {
         debug_assert!(!is_derived(kind), "{kind} is derived from the rest");
         if is_derived(kind) { self } else { self.put(kind, status, why, text) }
     }
@@ -163,8 +174,14 @@ impl<'a> Conditions<'a> {
     /// The same for a condition that begins anew with each generation, such as a wait: the transition time of another
     /// generation is not kept, even if the text is the same.
     #[must_use]
-    pub fn begin(mut self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {
-        let is_older = Condition::find(self.before, kind)
+    pub fn begin(
+        mut self,
+        kind: &str,
+        status: ConditionStatus,
+        why: ConditionReason,
+        text: &str,
+    ) -> Self {
+        let is_older = StatusCondition::find(self.before, kind)
             .is_some_and(|was| was.observed_generation != self.generation);
         self = self.set(kind, status, why, text);
         let now = self.now;
@@ -178,7 +195,7 @@ impl<'a> Conditions<'a> {
     #[must_use]
     pub fn keep(mut self, kind: &str) -> Self {
         debug_assert!(!is_derived(kind), "{kind} is derived from the rest");
-        if let Some(condition) = Condition::find(self.before, kind)
+        if let Some(condition) = StatusCondition::find(self.before, kind)
             && !is_derived(kind)
         {
             self.next.insert(kind.to_owned(), condition.clone());
@@ -188,7 +205,7 @@ impl<'a> Conditions<'a> {
 
     /// Replaces the conditions about windows, holds and schedules; without this call they are carried over.
     #[must_use]
-    pub fn marked(mut self, marks: &[Mark]) -> Self {
+    pub fn marked(mut self, marks: &[RequestedCondition]) -> Self {
         self.next.retain(|kind, _| !MARKS.contains(&kind.as_str()));
         marks
             .iter()
@@ -206,14 +223,14 @@ impl<'a> Conditions<'a> {
     /// Keeps reason and text of a failure in `Ready` when the outcome is that it is not retried, which `Stalled`
     /// reports.
     #[must_use]
-    pub fn failing(self, failure: Option<(Reason, &'a str)>) -> Self {
+    pub fn failing(self, failure: Option<(ConditionReason, &'a str)>) -> Self {
         Self { failure, ..self }
     }
 
     /// The conditions when nothing was run: `Ready`, `Reconciling` and `Stalled` stay as they were.
     ///
     /// `None` if no other condition has changed either, so that there is nothing to write.
-    pub fn finish_as_before(mut self) -> Option<Vec<Condition>> {
+    pub fn finish_as_before(mut self) -> Option<Vec<StatusCondition>> {
         for condition in self.before.iter().rev().filter(|it| is_derived(&it.kind)) {
             self.next.insert(condition.kind.clone(), condition.clone());
         }
@@ -224,8 +241,8 @@ impl<'a> Conditions<'a> {
     /// `Ready` nor an owned condition waits to be known. A `Ready` that was Unknown is False from here on, with `text`.
     ///
     /// Owned conditions that are True or False are kept. `None` if there is nothing to write.
-    pub fn finish_suspended(mut self, text: &str) -> Option<Vec<Condition>> {
-        let stays = |it: &&Condition| {
+    pub fn finish_suspended(mut self, text: &str) -> Option<Vec<StatusCondition>> {
+        let stays = |it: &&StatusCondition| {
             it.kind != RECONCILING
                 && it.status != ConditionStatus::Unknown
                 && !MARKS.contains(&it.kind.as_str())
@@ -233,42 +250,42 @@ impl<'a> Conditions<'a> {
         for was in self.before.iter().filter(stays) {
             self.next.entry(was.kind.clone()).or_insert_with(|| was.clone());
         }
-        if Condition::is(self.before, READY, ConditionStatus::Unknown) {
+        if StatusCondition::is(self.before, READY, ConditionStatus::Unknown) {
             self = self.put(READY, ConditionStatus::False, reason::SUSPENDED, text);
         }
         self.changed()
     }
 
     /// All conditions in order, unless they are what they were.
-    fn changed(self) -> Option<Vec<Condition>> {
+    fn changed(self) -> Option<Vec<StatusCondition>> {
         let is_same = self.next.len() == self.before.len()
             && self.before.iter().all(|was| self.next.get(&was.kind) == Some(was));
         if is_same { None } else { Some(self.in_order()) }
     }
 
     /// Derives `Ready`, `Reconciling` and `Stalled`, and returns all conditions in order.
-    pub fn finish(self, outcome: &Outcome) -> Vec<Condition> {
+    pub fn finish(self, outcome: &RunOutcome) -> Vec<StatusCondition> {
         use reason::{PROGRESSING, PROGRESSING_WITH_RETRY};
         let why = outcome.reason();
         let text = outcome.text();
         let (ready, summed) = match outcome {
-            Outcome::Settled(..) => (ConditionStatus::True, self),
+            RunOutcome::Settled(..) => (ConditionStatus::True, self),
             // Differs(flux): Flux's `Ready` is "Reconciliation in progress" meanwhile; here its message names what is
             // in progress, because `Ready` is the one condition that listings show.
-            Outcome::Running(..) => (
+            RunOutcome::Running(..) => (
                 ConditionStatus::Unknown,
                 self.put(RECONCILING, ConditionStatus::True, PROGRESSING, text),
             ),
-            Outcome::Blocked(..) | Outcome::Failed(..) => (
+            RunOutcome::Blocked(..) | RunOutcome::Failed(..) => (
                 ConditionStatus::False,
                 self.put(RECONCILING, ConditionStatus::True, PROGRESSING_WITH_RETRY, text),
             ),
-            Outcome::Stalled(..) => {
+            RunOutcome::Stalled(..) => {
                 (ConditionStatus::False, self.put(STALLED, ConditionStatus::True, why, text))
             }
         };
         let (why, text) = match (outcome, summed.failure) {
-            (Outcome::Stalled(..), Some(failure)) => failure,
+            (RunOutcome::Stalled(..), Some(failure)) => failure,
             _ => (why, text),
         };
         summed.put(READY, ready, why, text).with_progress().in_order()
@@ -281,7 +298,7 @@ impl<'a> Conditions<'a> {
         self.put(RECONCILING, ConditionStatus::True, reason::PROGRESSING, text)
     }
 
-    fn in_order(self) -> Vec<Condition> {
+    fn in_order(self) -> Vec<StatusCondition> {
         let mut all: Vec<_> = self.next.into_values().collect();
         // The sort is stable, so types of equal rank stay in the map's order, by name.
         all.sort_by_key(|condition| match condition.kind.as_str() {
@@ -294,19 +311,25 @@ impl<'a> Conditions<'a> {
     }
 
     /// The conditions to write before a step that takes long: what is about to be done.
-    pub fn finish_progress(self, why: Reason, text: &str) -> Vec<Condition> {
-        self.finish(&Outcome::Running(why, text.to_owned(), Wake::default()))
+    pub fn finish_progress(self, why: ConditionReason, text: &str) -> Vec<StatusCondition> {
+        self.finish(&RunOutcome::Running(why, text.to_owned(), WakeTrigger::default()))
     }
 
-    fn put(mut self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {
+    fn put(
+        mut self,
+        kind: &str,
+        status: ConditionStatus,
+        why: ConditionReason,
+        text: &str,
+    ) -> Self {
         let message = within_limit(text);
-        let last_transition_time = Condition::find(self.before, kind)
+        let last_transition_time = StatusCondition::find(self.before, kind)
             // Parity(flux): a change of reason or message is a transition too, not of status alone.
             .filter(|was| {
                 was.status == status && was.reason == why.as_str() && was.message == message
             })
             .map_or(self.now, |was| was.last_transition_time);
-        let condition = Condition {
+        let condition = StatusCondition {
             kind: kind.to_owned(),
             status,
             observed_generation: self.generation,

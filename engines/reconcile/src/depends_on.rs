@@ -1,7 +1,7 @@
 //! Dependencies on objects of any kind, as the annotation [`ANNOTATION`] lists them.
 //!
 //! Here: [`ObjectDependency`], from the text of the annotation, and which release of a Helmfile a text names ([`releases`]). Elsewhere: whether what is needed is ready (the program), what
-//! follows from that (`gate.rs`).
+//! follows from that (`run_gate.rs`).
 
 use std::fmt;
 

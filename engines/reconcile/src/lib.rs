@@ -6,59 +6,64 @@
 //!  Facts                                        Wake: a time, or nodes of the Graph
 //! ```
 //!
-//! Here: where a run ends ([`Outcome`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]), [`Conditions`],
-//! how often drift is corrected ([`Corrections`]), when refused requests are repeated ([`Retries`]), which objects
-//! depend on which ([`Graph`]), the gate, durations and intervals, [`History`], and what people ask for besides the
-//! spec: [`Windows`], [`ScheduleTimes`], [`Hold`]; whether something may be removed ([`RemovalGate`]).
-//! Elsewhere: the decision of each kind (its engine's plan), reading and changing a cluster,
-//! timers, events and metrics (the program).
+//! Here: where a run ends ([`RunOutcome`]) and what wakes the next one ([`WakeTrigger`]), the loop ([`drive`]),
+//! [`StatusConditions`], how often drift is corrected ([`CorrectionBudget`]), when refused requests are repeated
+//! ([`RefusedAttempts`]), which objects depend on which ([`DependencyGraph`]), the gate, durations and intervals,
+//! [`SnapshotHistory`], and what people ask for besides the spec: [`ChangeWindows`], [`ScheduleTimes`], [`ObjectHold`];
+//! whether something may be removed ([`RemovalGate`]). Elsewhere: the decision of each kind (its engine's plan),
+//! reading and changing a cluster, timers, events and metrics (the program).
 
+mod change_window;
 mod conditions;
-mod corrections;
+mod correction_budget;
 mod cron;
+mod dependency_graph;
 pub mod depends_on;
-mod drive;
 mod duration;
-mod gate;
-mod graph;
-mod history;
-mod hold;
 pub mod instant;
+mod object_hold;
 mod object_key;
-mod outcome;
 pub mod reason;
-mod removal;
-mod retries;
-mod rollback;
+mod reconcile_loop;
+mod refusal_retries;
+mod removal_gate;
+mod requested_rollback;
+mod run_gate;
+mod run_outcome;
 mod schedule;
 mod schedule_times;
+mod snapshot_history;
 mod time;
-mod window;
 
-pub use conditions::{
-    Condition, ConditionStatus, Conditions, HOLD, Mark, READY, RECONCILING, SCHEDULE, STALLED,
-    WARNINGS, WINDOW,
+pub use change_window::{
+    BREAK_GLASS, ChangeWindowError, ChangeWindowState, ChangeWindows, WINDOW_ANNOTATION, WindowEnd,
 };
-pub use corrections::{Corrections, contested_pause};
-pub use cron::{Cron, CronError};
-pub use drive::{Executor, ObjectOutcome, PlanVerdict, ReconciledKind, drive};
+pub use conditions::{
+    ConditionStatus, HOLD, READY, RECONCILING, RequestedCondition, SCHEDULE, STALLED,
+    StatusCondition, StatusConditions, WARNINGS, WINDOW,
+};
+pub use correction_budget::{CorrectionBudget, contested_pause};
+pub use cron::{CronError, CronExpression};
+pub use dependency_graph::{DependencyEdge, DependencyGraph};
 pub use duration::{DurationError, format_duration, parse_duration};
-pub use gate::{Dependency, DependencyState, Facts, Gate, after_resolve, before_resolve};
-pub use graph::{Edge, Graph};
-pub use history::{History, Snapshot};
-pub use hold::{
-    Hold, OwnedFields, SUSPEND_FIELD, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
+pub use object_hold::{
+    ManagerOwnedFields, ObjectHold, SUSPEND_FIELD, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
     may_end_suspension,
 };
 pub use object_key::ObjectKey;
-pub use outcome::{Outcome, Wake};
-pub use reason::Reason;
-pub use removal::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefused};
-pub use retries::Retries;
-pub use rollback::{
-    MadeRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rollback, RollbackProgress,
+pub use reason::ConditionReason;
+pub use reconcile_loop::{Executor, ObjectOutcome, PlanVerdict, ReconciledKind, drive};
+pub use refusal_retries::RefusedAttempts;
+pub use removal_gate::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefused};
+pub use requested_rollback::{
+    HistoryRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, ReleaseRollback,
+    ReleaseRollbackProgress,
 };
+pub use run_gate::{
+    DependencyState, DependsOnEntry, RunGate, RunGateFacts, after_resolve, before_resolve,
+};
+pub use run_outcome::{RunOutcome, WakeTrigger};
 pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout, seed};
 pub use schedule_times::{ScheduleTimes, ScheduleTimesError};
+pub use snapshot_history::{ReconcileSnapshot, SnapshotHistory};
 pub use time::Time;
-pub use window::{BREAK_GLASS, Until, WINDOW_ANNOTATION, WindowError, WindowState, Windows};

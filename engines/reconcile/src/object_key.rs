@@ -1,6 +1,6 @@
 //! What is reconciled or waited for, as a key: one run at a time belongs to one node.
 //!
-//! Here: [`ObjectKey`]. Elsewhere: edges between nodes (`graph.rs`), ids in inventories (`objects`).
+//! Here: [`ObjectKey`]. Elsewhere: edges between nodes (`dependency_graph.rs`), ids in inventories (`objects`).
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! The one-word reasons of conditions and events.
 //!
-//! Here: [`Reason`] and the reasons that several kinds share.
+//! Here: [`ConditionReason`] and the reasons that several kinds share.
 //! Elsewhere: a reason that one kind alone uses stands beside the plan that gives it.
 
 use std::fmt;
@@ -11,17 +11,17 @@ use serde::Serialize;
 ///
 /// A word that is not PascalCase does not compile in a constant:
 /// ```compile_fail
-/// const WRONG: reconcile::Reason = reconcile::Reason::new("not pascal case");
+/// const WRONG: reconcile::ConditionReason = reconcile::ConditionReason::new("not pascal case");
 /// ```
 /// ```
-/// const RIGHT: reconcile::Reason = reconcile::Reason::new("InvalidCELExpression");
+/// const RIGHT: reconcile::ConditionReason = reconcile::ConditionReason::new("InvalidCELExpression");
 /// assert_eq!(RIGHT.as_str(), "InvalidCELExpression");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
-pub struct Reason(&'static str);
+pub struct ConditionReason(&'static str);
 
-impl Reason {
+impl ConditionReason {
     /// Checks the word. Make reasons constants, so that the check runs in the compiler.
     ///
     /// # Panics
@@ -47,7 +47,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ConditionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.0)
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Reason {
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        $($(#[$doc])* pub const $name: Reason = Reason::new($text);)*
+        $($(#[$doc])* pub const $name: ConditionReason = ConditionReason::new($text);)*
     };
 }
 
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn a_text_that_is_not_pascal_case_is_refused() {
         for text in ["", "lower", "Has Space", "Has_Underscore", "Ünicode", "9Digit", "Naïve"] {
-            assert!(std::panic::catch_unwind(|| Reason::new(text)).is_err(), "{text}");
+            assert!(std::panic::catch_unwind(|| ConditionReason::new(text)).is_err(), "{text}");
         }
-        assert_eq!(Reason::new("V2Ready").as_str(), "V2Ready");
+        assert_eq!(ConditionReason::new("V2Ready").as_str(), "V2Ready");
     }
 }

@@ -3,7 +3,7 @@
 //! Here: [`ScheduleTimes`]. Elsewhere: how a time is written (`cron.rs`), intervals (`schedule.rs`), timers (the program).
 
 use crate::Time;
-use crate::cron::{Cron, CronError};
+use crate::cron::{CronError, CronExpression};
 
 /// How many expressions an annotation may have.
 pub(crate) const MAX_ENTRIES: usize = 16;
@@ -29,7 +29,7 @@ pub enum ScheduleTimesError {
 
 /// Times that recur, from any of several expressions.
 #[derive(Debug, Clone)]
-pub struct ScheduleTimes(Vec<Cron>);
+pub struct ScheduleTimes(Vec<CronExpression>);
 
 impl ScheduleTimes {
     /// Reads `<cron> [<zone>]`, several separated by `;`.
@@ -39,10 +39,10 @@ impl ScheduleTimes {
     pub fn parse(text: &str) -> Result<Self, ScheduleTimesError> {
         let mut all = Vec::new();
         for words in entries(text).ok_or(ScheduleTimesError::TooMany)? {
-            let (cron, rest) = Cron::parse(&words)?;
+            let (cron, rest) = CronExpression::parse(&words)?;
             all.push(match *rest {
-                [] => Cron::in_zone(cron, None)?,
-                [zone] => Cron::in_zone(cron, Some(zone))?,
+                [] => CronExpression::in_zone(cron, None)?,
+                [zone] => CronExpression::in_zone(cron, Some(zone))?,
                 [_, ..] => return Err(ScheduleTimesError::TooManyWords(rest.join(" "))),
             });
         }

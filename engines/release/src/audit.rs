@@ -4,7 +4,7 @@
 //!
 //! Here: what asked for the operation, from where to where it went, its steps and hooks, how it ended, and which
 //! manifests show what it changed. Below: what asked for it (`audit/cause.rs`). Elsewhere: comparing those manifests
-//! (`apply::changes`), storing audits (the program).
+//! (`apply::object_changes`), storing audits (the program).
 
 mod cause;
 #[cfg(test)]
@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use reconcile::Time;
 
-use crate::journal::{Action, Journal, Stretch};
-use crate::operation::{self, Task};
-use crate::record::{FAILED, HookRecord, Record, Timestamp};
-use crate::revisions::Revisions;
+use crate::journal::{OperationJournal, OperationKind, TimedTaskKind};
+use crate::operation::{self, OperationTask};
+use crate::record::{FAILED, GoTimestamp, HookRecord, ReleaseRecord};
+use crate::revisions::ReleaseRevisions;
 
-pub use cause::Cause;
+pub use cause::OperationCause;
 
 /// How many steps and hooks are listed.
 const MAX_STEPS: usize = 64;
@@ -67,11 +67,11 @@ pub enum OperationOutcome {
 
 /// The records whose manifests show what an operation changed.
 #[derive(Debug, Clone)]
-pub struct Span {
+pub struct RevisionSpan {
     /// The record before.
-    pub before: Option<Arc<Record>>,
+    pub before: Option<Arc<ReleaseRecord>>,
     /// What was to be there.
-    pub after: Option<Arc<Record>>,
+    pub after: Option<Arc<ReleaseRecord>>,
     /// Whether the operation failed while it wrote that, so that not all of it was written.
     pub partial: bool,
 }
@@ -79,9 +79,9 @@ pub struct Span {
 /// The audit of an operation that has ended, made from its journal and the release records.
 /// The same journal and records always give the same audit.
 #[derive(Debug, Clone)]
-pub struct Audit {
+pub struct ReleaseAudit {
     /// What asked for it.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<OperationCause>,
     /// The revision that was there before.
     pub from: Option<AuditedRevision>,
     /// The revision that it made, or tested.
@@ -91,7 +91,7 @@ pub struct Audit {
     /// How many of them are left out.
     pub omitted_steps: usize,
     /// What lifecycles answered.
-    pub answers: Vec<lifecycle::EventAnswer>,
+    pub answers: Vec<lifecycle::LifecycleEventAnswer>,
     /// How it ended.
     pub outcome: OperationOutcome,
     /// Why, where it did not succeed; in Helm's words.
@@ -101,19 +101,24 @@ pub struct Audit {
     /// When it ended.
     pub ended: Time,
     /// What it changed; `None` if it came to no change of objects.
-    pub span: Option<Span>,
+    pub span: Option<RevisionSpan>,
 }
 
 /// The audit of the operation whose journal stands beside a revision. One that has only its records left to delete ends `now`.
-pub fn of(revisions: &Revisions, record: &Arc<Record>, journal: &Journal, now: Time) -> Audit {
+pub fn of(
+    revisions: &ReleaseRevisions,
+    record: &Arc<ReleaseRecord>,
+    journal: &OperationJournal,
+    now: Time,
+) -> ReleaseAudit {
     let before = journal.base.and_then(|version| revisions.get(version));
     let base = before.map(|revision| &revision.record);
     let (from, to) = match journal.action {
-        Action::Install | Action::Test => (None, Some(record)),
-        Action::Upgrade | Action::Rollback => (base, Some(record)),
-        Action::Uninstall | Action::UninstallRemediation => (Some(record), None),
+        OperationKind::Install | OperationKind::Test => (None, Some(record)),
+        OperationKind::Upgrade | OperationKind::Rollback => (base, Some(record)),
+        OperationKind::Uninstall | OperationKind::UninstallRemediation => (Some(record), None),
     };
-    let made = |record: &Arc<Record>| made(record);
+    let made = |record: &Arc<ReleaseRecord>| made(record);
     let error = operation::error(journal, record);
     let counts = journal.failure.as_ref().is_none_or(|failure| failure.counts);
     let outcome = match (&error, counts) {
@@ -124,7 +129,7 @@ pub fn of(revisions: &Revisions, record: &Arc<Record>, journal: &Journal, now: T
     let mut steps = steps(record, journal);
     let omitted_steps = steps.len().saturating_sub(MAX_STEPS);
     steps.truncate(MAX_STEPS);
-    Audit {
+    ReleaseAudit {
         causes: cause::of(record, journal, before),
         from: from.map(made),
         to: to.map(made),
@@ -139,7 +144,7 @@ pub fn of(revisions: &Revisions, record: &Arc<Record>, journal: &Journal, now: T
     }
 }
 
-fn made(record: &Arc<Record>) -> AuditedRevision {
+fn made(record: &Arc<ReleaseRecord>) -> AuditedRevision {
     let metadata = record.metadata().cloned().unwrap_or_default();
     AuditedRevision {
         revision: record.version,
@@ -151,9 +156,14 @@ fn made(record: &Arc<Record>) -> AuditedRevision {
 }
 
 /// What an operation changed, by how far it came.
-fn span(record: &Arc<Record>, journal: &Journal, base: Option<&Arc<Record>>) -> Option<Span> {
+fn span(
+    record: &Arc<ReleaseRecord>,
+    journal: &OperationJournal,
+    base: Option<&Arc<ReleaseRecord>>,
+) -> Option<RevisionSpan> {
     let tasks = operation::tasks(journal, record);
-    let write = tasks.iter().position(|it| matches!(it, Task::Apply | Task::Delete))?;
+    let write =
+        tasks.iter().position(|it| matches!(it, OperationTask::Apply | OperationTask::Delete))?;
     let failed_at = journal.failure.as_ref().map(|failure| failure.at);
     // A step before it, such as a hook, failed.
     if failed_at.is_some_and(|at| at < write) {
@@ -162,19 +172,19 @@ fn span(record: &Arc<Record>, journal: &Journal, base: Option<&Arc<Record>>) -> 
     let partial = failed_at == Some(write);
     let record = Some(record.clone());
     Some(match journal.action.is_removal() {
-        true => Span { before: record, after: None, partial },
-        false => Span { before: base.cloned(), after: record, partial },
+        true => RevisionSpan { before: record, after: None, partial },
+        false => RevisionSpan { before: base.cloned(), after: record, partial },
     })
 }
 
-fn steps(record: &Record, journal: &Journal) -> Vec<AuditedStep> {
+fn steps(record: &ReleaseRecord, journal: &OperationJournal) -> Vec<AuditedStep> {
     let passed = journal.passed.iter().map(|it| AuditedStep {
         name: match it.task {
-            Stretch::Apply => "Apply",
-            Stretch::Wait => "Wait",
-            Stretch::Delete => "Delete",
-            Stretch::WaitGone => "WaitGone",
-            Stretch::CleanUp => "CleanUp",
+            TimedTaskKind::Apply => "Apply",
+            TimedTaskKind::Wait => "Wait",
+            TimedTaskKind::Delete => "Delete",
+            TimedTaskKind::WaitGone => "WaitGone",
+            TimedTaskKind::CleanUp => "CleanUp",
         },
         hook: None,
         started: it.started,
@@ -192,15 +202,15 @@ fn steps(record: &Record, journal: &Journal) -> Vec<AuditedStep> {
 }
 
 /// A hook, if this operation ran it: records keep the results of earlier runs.
-fn ran(hook: &HookRecord, name: &'static str, journal: &Journal) -> Option<AuditedStep> {
-    let started = hook.last_run.started.as_ref().and_then(Timestamp::time)?;
+fn ran(hook: &HookRecord, name: &'static str, journal: &OperationJournal) -> Option<AuditedStep> {
+    let started = hook.last_run.started.as_ref().and_then(GoTimestamp::time)?;
     // Records of others may have whole seconds only.
     let began = Time::from_second(journal.started.as_second()).ok()?;
     (started >= began).then(|| AuditedStep {
         name,
         hook: Some(format!("{}/{}", hook.kind, hook.name)),
         started,
-        ended: hook.last_run.completed.as_ref().and_then(Timestamp::time),
+        ended: hook.last_run.completed.as_ref().and_then(GoTimestamp::time),
         failed: hook.last_run.phase == FAILED,
     })
 }

@@ -4,22 +4,22 @@
 //! that Helm has written since has no journal. It is written together with the record or alone, always with the
 //! `resourceVersion` that was read: a conflict means that another client works on the release, and ends the run.
 //!
-//! What an operation does is a list of tasks that follows from the action, its [`Plan`] and the hooks of the record
-//! ([`crate::operation`]). None of these change while it lasts, so a place in that list is enough.
+//! What an operation does is a list of tasks that follows from the action, its [`OperationPlan`] and the hooks of the
+//! record ([`crate::operation`]). None of these change while it lasts, so a place in that list is enough.
 //!
 //! Here: the journal and its form. Elsewhere: the tasks, and what moves the place.
 
-use lifecycle::{EventAnswer, Hold};
+use lifecycle::{HoldingLifecycle, LifecycleEventAnswer};
 use reconcile::Time;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::instant;
-use crate::origin::Origin;
+use crate::operation_origin::OperationOrigin;
 
 /// The annotation that holds the journal.
 pub const ANNOTATION: &str = "windlass.dev/release-journal";
-/// The annotation on the object of a hook that names the operation which created it: [`Journal::id`].
+/// The annotation on the object of a hook that names the operation which created it: [`OperationJournal::id`].
 pub const HOOK_ANNOTATION: &str = "windlass.dev/release-operation";
 
 /// How long a text in the journal may be, in bytes.
@@ -32,7 +32,7 @@ const MAX_FAULTS: usize = 16;
 /// An operation on a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Action {
+pub enum OperationKind {
     /// A first revision.
     Install,
     /// The next revision, of a chart.
@@ -47,7 +47,7 @@ pub enum Action {
     UninstallRemediation,
 }
 
-impl Action {
+impl OperationKind {
     /// As Flux's messages and statuses name it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Action {
 /// What is waited for after objects were applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum WaitFor {
+pub enum ReleaseWaitPolicy {
     /// Nothing.
     Nothing,
     /// Objects are ready; Jobs count as ready once they are there.
@@ -93,14 +93,14 @@ pub enum WaitFor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "they are Kubernetes' words")]
-pub enum Propagation {
+pub enum UninstallPropagation {
     #[default]
     Background,
     Foreground,
     Orphan,
 }
 
-impl Propagation {
+impl UninstallPropagation {
     /// As the API spells it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -114,34 +114,34 @@ impl Propagation {
 /// What was decided about an operation when it began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Plan {
+pub struct OperationPlan {
     /// Whether hooks are run.
     pub hooks: bool,
     /// Whether objects are waited for.
-    pub wait: WaitFor,
+    pub wait: ReleaseWaitPolicy,
     /// Whether what was created is deleted again if it fails.
     pub cleanup: bool,
     /// Whether records stay when the release goes.
     pub keep_history: bool,
     /// How deleted objects take along what they own.
-    pub propagation: Propagation,
+    pub propagation: UninstallPropagation,
     /// Of a test, the hooks that are run, by their places in the record; `None` runs all.
     pub selected: Option<Vec<usize>>,
     /// How long each hook and each wait may take, in milliseconds.
     pub timeout_ms: u64,
     /// The lifecycles that hold the operation at its phases, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub holds: Vec<Hold>,
+    pub holds: Vec<HoldingLifecycle>,
 }
 
-impl Default for Plan {
+impl Default for OperationPlan {
     fn default() -> Self {
         Self {
             hooks: true,
-            wait: WaitFor::default(),
+            wait: ReleaseWaitPolicy::default(),
             cleanup: false,
             keep_history: false,
-            propagation: Propagation::default(),
+            propagation: UninstallPropagation::default(),
             selected: None,
             timeout_ms: 300_000,
             holds: Vec::new(),
@@ -167,7 +167,7 @@ pub struct OperationFailure {
 /// A kind of task that takes time and is not a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stretch {
+pub enum TimedTaskKind {
     /// Objects are applied.
     Apply,
     /// Objects are awaited until they are ready.
@@ -185,7 +185,7 @@ pub enum Stretch {
 #[serde(rename_all = "camelCase")]
 pub struct CompletedTask {
     /// Which.
-    pub task: Stretch,
+    pub task: TimedTaskKind,
     /// When it began.
     #[serde(with = "instant")]
     pub started: Time,
@@ -200,7 +200,7 @@ pub struct CompletedTask {
 /// An operation under way, or the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Journal {
+pub struct OperationJournal {
     /// Names the operation: `NAME.vN.DIGITS`.
     pub id: String,
     /// The uid of the HelmRelease.
@@ -209,7 +209,7 @@ pub struct Journal {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kube_context: String,
     /// The action.
-    pub action: Action,
+    pub action: OperationKind,
     /// The digest of the desired state.
     pub inputs: String,
     /// The revision whose objects are compared with: of upgrades and rollbacks.
@@ -219,7 +219,7 @@ pub struct Journal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<i64>,
     /// What was decided.
-    pub plan: Plan,
+    pub plan: OperationPlan,
     /// What the counter of failures of the action will be if it fails.
     pub attempt: i64,
     /// What the counter of all failures will be if it fails.
@@ -231,8 +231,8 @@ pub struct Journal {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oci_digest: String,
     /// What it was begun with.
-    #[serde(default, skip_serializing_if = "Origin::is_unknown")]
-    pub origin: Origin,
+    #[serde(default, skip_serializing_if = "OperationOrigin::is_unknown")]
+    pub origin: OperationOrigin,
     /// When it began.
     #[serde(with = "instant")]
     pub started: Time,
@@ -259,7 +259,7 @@ pub struct Journal {
     pub passed: Vec<CompletedTask>,
     /// What lifecycles answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<EventAnswer>,
+    pub answers: Vec<LifecycleEventAnswer>,
     /// Why it does not go on as it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<OperationFailure>,
@@ -274,12 +274,12 @@ pub struct Journal {
 /// The annotation holds no journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the annotation `{ANNOTATION}` holds no journal: {0}")]
-pub struct JournalError(String);
+pub struct OperationJournalError(String);
 
-impl Journal {
+impl OperationJournal {
     /// The journal of an operation that begins: the first attempt, with nothing done, and inputs and plan still to be filled
     /// in.
-    pub fn begin(id: String, owner: String, action: Action, started: Time) -> Self {
+    pub fn begin(id: String, owner: String, action: OperationKind, started: Time) -> Self {
         Self {
             id,
             owner,
@@ -288,12 +288,12 @@ impl Journal {
             inputs: String::new(),
             base: None,
             target: None,
-            plan: Plan::default(),
+            plan: OperationPlan::default(),
             attempt: 1,
             failures: 1,
             force: None,
             oci_digest: String::new(),
-            origin: Origin::default(),
+            origin: OperationOrigin::default(),
             started,
             since: started,
             at: 0,
@@ -313,9 +313,9 @@ impl Journal {
     ///
     /// # Errors
     /// The annotation was changed by another client.
-    pub fn parse(text: &str) -> Result<Self, JournalError> {
+    pub fn parse(text: &str) -> Result<Self, OperationJournalError> {
         // The JSON has no nesting beyond three, and serde_json's limit holds for what is foreign.
-        serde_json::from_str(text).map_err(|error| JournalError(error.to_string()))
+        serde_json::from_str(text).map_err(|error| OperationJournalError(error.to_string()))
     }
 
     /// The annotation.
@@ -341,7 +341,7 @@ impl Journal {
     }
 
     /// Remembers the present task, which is over.
-    pub(crate) fn pass(&mut self, task: Option<Stretch>, ended: Time, failed: bool) {
+    pub(crate) fn pass(&mut self, task: Option<TimedTaskKind>, ended: Time, failed: bool) {
         let started = self.since;
         self.passed.extend(task.map(|task| CompletedTask { task, started, ended, failed }));
     }
@@ -366,7 +366,7 @@ pub(crate) fn shortened(text: &str) -> String {
 pub fn operation_id(
     release: &str,
     version: i64,
-    action: Action,
+    action: OperationKind,
     inputs: &str,
     started: Time,
 ) -> String {
@@ -381,20 +381,20 @@ mod tests {
 
     #[test]
     fn a_journal_is_read_back() {
-        let journal = Journal {
+        let journal = OperationJournal {
             id: "web.v2.0123456789ab".to_owned(),
             owner: "uid".to_owned(),
             kube_context: "east".to_owned(),
-            action: Action::UninstallRemediation,
+            action: OperationKind::UninstallRemediation,
             inputs: "sha256:0".to_owned(),
             base: Some(1),
             target: None,
-            plan: Plan { selected: Some(vec![1]), ..Plan::default() },
+            plan: OperationPlan { selected: Some(vec![1]), ..OperationPlan::default() },
             attempt: 1,
             failures: 2,
             force: Some("now".to_owned()),
             oci_digest: String::new(),
-            origin: Origin { generation: 2, ..Origin::default() },
+            origin: OperationOrigin { generation: 2, ..OperationOrigin::default() },
             started: Time::UNIX_EPOCH,
             since: "2026-02-03T04:05:06.789Z".parse().unwrap(),
             at: 3,
@@ -403,7 +403,7 @@ mod tests {
             created: vec!["ns_a__Secret".to_owned()],
             faults: vec!["a".to_owned()],
             passed: vec![CompletedTask {
-                task: Stretch::Apply,
+                task: TimedTaskKind::Apply,
                 started: Time::UNIX_EPOCH,
                 ended: Time::UNIX_EPOCH,
                 failed: true,
@@ -418,13 +418,13 @@ mod tests {
             ended: Some(Time::UNIX_EPOCH),
             accounted: true,
         };
-        assert_eq!(Journal::parse(&journal.text()), Ok(journal));
+        assert_eq!(OperationJournal::parse(&journal.text()), Ok(journal));
     }
 
     #[test]
     fn what_is_no_journal_is_said() {
         for text in ["", "{", "[]", "{}", r#"{"id":1}"#] {
-            let error = Journal::parse(text).unwrap_err().to_string();
+            let error = OperationJournal::parse(text).unwrap_err().to_string();
             assert!(error.starts_with("the annotation `windlass.dev/release-journal`"), "{error}");
         }
     }
@@ -440,7 +440,7 @@ mod tests {
     fn the_same_thing_done_twice_has_two_names() {
         let id = |second| {
             let started = Time::from_second(second).unwrap();
-            operation_id("web", 1, Action::Test, "sha256:0", started)
+            operation_id("web", 1, OperationKind::Test, "sha256:0", started)
         };
         assert_ne!(id(1), id(2));
         assert!(id(1).starts_with("web.v1.") && id(1).len() == "web.v1.".len() + 12);

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! # An installation, step by step
-//! The program runs [`Release`] with `reconcile::drive`. Each run brings the status, all [`Revisions`] of the release that
-//! [`released`] names, and what [`need`] asks for. Nothing is stored; the plan returns in turn:
+//! The program runs [`HelmReleasePlan`] with `reconcile::drive`. Each run brings the status, all [`ReleaseRevisions`]
+//! of the release that [`released`] names, and what [`need`] asks for. Nothing is stored; the plan returns in turn:
 //!
 //! 1. [`ReleaseStep::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
-//!    [`status::Report::progress`], then emit the events.
+//!    [`status::ReleaseReport::progress`], then emit the events.
 //! 2. [`ReleaseStep::Prepare`]: what needs no record. Apply the chart's CRDs by policy and wait for them, read capabilities,
 //!    render, build the objects, check whose those are that exist, create the namespace. All of it may be repeated.
 //!    Keep the result until the run ends; without it (after a crash) the plan asks again.
@@ -22,7 +22,7 @@
 //! 4. For each hook of `pre-install` by weight and name: [`ReleaseStep::DeleteHook`] where its policy says so, until a run shows it
 //!    gone; a [`ReleaseStep::Write`] that says it runs; [`ReleaseStep::CreateHook`], whose object carries
 //!    [`journal::HOOK_ANNOTATION`]; a write of its uid; observations until it ends; a write of how. A run does not
-//!    sleep meanwhile: it ends as `Running` and is woken by what [`operation::Live::on`] names.
+//!    sleep meanwhile: it ends as `Running` and is woken by what [`operation::ObservedLiveObjects::on`] names.
 //! 5. [`ReleaseStep::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and observations until they are ready.
 //! 6. The hooks of `post-install`, as in 4.
 //! 7. A write of the record as `deployed` and of the journal as ended. A [`ReleaseStep::Tell`] with snapshot,
@@ -46,33 +46,35 @@
 //! steps (the program).
 
 pub mod audit;
-pub mod decide;
-pub mod hold;
 pub mod journal;
+pub mod lifecycle_hold;
 pub mod operation;
+pub mod operation_origin;
+pub mod operation_phase;
 pub mod operation_status;
-pub mod origin;
-pub mod phase;
 pub mod plan;
 pub mod record;
-pub mod removal;
+pub mod release_decision;
+pub mod release_snapshot;
+pub mod release_step;
+pub mod release_target;
+pub mod removal_order;
 pub mod revisions;
 pub mod settings;
-pub mod snapshot;
 pub mod status;
-pub mod step;
 pub mod storage;
-pub mod target;
 #[cfg(test)]
 mod testing;
 
 use reconcile::instant;
 
-pub use journal::{Action, Journal};
-pub use origin::Origin;
-pub use plan::{Need, Release, ReleaseObservedState, RunProgress, need, released};
-pub use record::Record;
-pub use revisions::{BrokenRevision, Revision, Revisions};
+pub use journal::{OperationJournal, OperationKind};
+pub use operation_origin::OperationOrigin;
+pub use plan::{
+    HelmReleasePlan, ObservationNeed, ReleaseObservedState, RunProgress, need, released,
+};
+pub use record::ReleaseRecord;
+pub use release_snapshot::ReleaseSnapshot;
+pub use release_step::ReleaseStep;
+pub use revisions::{BrokenReleaseRevision, ReleaseRevision, ReleaseRevisions};
 pub use settings::{ReleaseDesiredState, ReleaseSpec};
-pub use snapshot::Snapshot;
-pub use step::ReleaseStep;

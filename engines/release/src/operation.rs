@@ -13,7 +13,7 @@
 //! Here: the tasks ([`tasks`]) and how the place in them moves. Below: what the present task needs
 //! (`operation/next_step.rs`), how an operation fails (`operation/failure.rs`), where a new revision stands
 //! (`operation/revision_placement.rs`), making its record (`operation/initial_record.rs`).
-//! Elsewhere: what an operation remembers ([`crate::journal`]), which one is due ([`crate::decide`]).
+//! Elsewhere: what an operation remembers ([`crate::journal`]), which one is due ([`crate::release_decision`]).
 
 mod failure;
 mod initial_record;
@@ -26,23 +26,28 @@ use helm::manifests::HookEvent;
 use lifecycle::Phase;
 use reconcile::Time;
 
-use crate::journal::{Action, Journal, OperationFailure, Stretch, WaitFor};
-use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
+use crate::journal::{
+    OperationFailure, OperationJournal, OperationKind, ReleaseWaitPolicy, TimedTaskKind,
+};
+use crate::record::{HookDeletePolicy, RecordChange, ReleaseRecord, RevisionStatus};
 
-pub use initial_record::{Opening, opened, rolled_back};
-pub use next_step::{Health, HookObject, Live, Next, ObservationScope, StepOutcome, next, scope};
-pub use revision_placement::{Removal, RevisionPlacement, place, removal};
+pub use initial_record::{NewRevisionInputs, opened, rolled_back};
+pub use next_step::{
+    HookObject, ObservationScope, ObservedHealth, ObservedLiveObjects, OperationNeed, StepOutcome,
+    next, scope,
+};
+pub use revision_placement::{ReleaseRemovalScope, RevisionPlacement, place, removal};
 
 /// One thing that an operation has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
+pub enum OperationTask {
     /// The object of a hook is to be gone; an object that this very operation created stays where that would be
     /// a hook's beginning.
     Clear {
         /// Its place in the record.
         hook: usize,
         /// The occasion.
-        policy: DeletePolicy,
+        policy: HookDeletePolicy,
     },
     /// The record marks a hook as running.
     Start {
@@ -82,32 +87,32 @@ pub enum Task {
 }
 
 /// The step under which an audit lists a task; `None` for one that it does not list.
-fn stretch(task: Task) -> Option<Stretch> {
+fn stretch(task: OperationTask) -> Option<TimedTaskKind> {
     match task {
-        Task::Apply => Some(Stretch::Apply),
-        Task::Await => Some(Stretch::Wait),
-        Task::Delete => Some(Stretch::Delete),
-        Task::AwaitGone => Some(Stretch::WaitGone),
-        Task::CleanUp => Some(Stretch::CleanUp),
-        Task::Clear { .. }
-        | Task::Start { .. }
-        | Task::Run { .. }
-        | Task::Hold { .. }
-        | Task::Mark
-        | Task::Supersede
-        | Task::Finish
-        | Task::Purge => None,
+        OperationTask::Apply => Some(TimedTaskKind::Apply),
+        OperationTask::Await => Some(TimedTaskKind::Wait),
+        OperationTask::Delete => Some(TimedTaskKind::Delete),
+        OperationTask::AwaitGone => Some(TimedTaskKind::WaitGone),
+        OperationTask::CleanUp => Some(TimedTaskKind::CleanUp),
+        OperationTask::Clear { .. }
+        | OperationTask::Start { .. }
+        | OperationTask::Run { .. }
+        | OperationTask::Hold { .. }
+        | OperationTask::Mark
+        | OperationTask::Supersede
+        | OperationTask::Finish
+        | OperationTask::Purge => None,
     }
 }
 
 /// Which moments of an action hooks have, before and after.
-pub(crate) fn events(action: Action) -> (HookEvent, Option<HookEvent>) {
+pub(crate) fn events(action: OperationKind) -> (HookEvent, Option<HookEvent>) {
     match action {
-        Action::Install => (HookEvent::PreInstall, Some(HookEvent::PostInstall)),
-        Action::Upgrade => (HookEvent::PreUpgrade, Some(HookEvent::PostUpgrade)),
-        Action::Rollback => (HookEvent::PreRollback, Some(HookEvent::PostRollback)),
-        Action::Test => (HookEvent::Test, None),
-        Action::Uninstall | Action::UninstallRemediation => {
+        OperationKind::Install => (HookEvent::PreInstall, Some(HookEvent::PostInstall)),
+        OperationKind::Upgrade => (HookEvent::PreUpgrade, Some(HookEvent::PostUpgrade)),
+        OperationKind::Rollback => (HookEvent::PreRollback, Some(HookEvent::PostRollback)),
+        OperationKind::Test => (HookEvent::Test, None),
+        OperationKind::Uninstall | OperationKind::UninstallRemediation => {
             (HookEvent::PreDelete, Some(HookEvent::PostDelete))
         }
     }
@@ -117,8 +122,8 @@ pub(crate) fn events(action: Action) -> (HookEvent, Option<HookEvent>) {
 /// as they are.
 ///
 /// A hook that names an event twice is run twice, as Helm does it.
-fn hooks_of(event: HookEvent, journal: &Journal, record: &Record) -> Vec<usize> {
-    if !journal.plan.hooks && journal.action != Action::Test {
+fn hooks_of(event: HookEvent, journal: &OperationJournal, record: &ReleaseRecord) -> Vec<usize> {
+    if !journal.plan.hooks && journal.action != OperationKind::Test {
         return Vec::new();
     }
     let is_in = |place: &usize| {
@@ -137,66 +142,71 @@ fn hooks_of(event: HookEvent, journal: &Journal, record: &Record) -> Vec<usize> 
 }
 
 /// The tasks of one event: each hook, then deleting those that ask for it once all have succeeded.
-fn event_tasks(event: HookEvent, journal: &Journal, record: &Record, tasks: &mut Vec<Task>) {
+fn event_tasks(
+    event: HookEvent,
+    journal: &OperationJournal,
+    record: &ReleaseRecord,
+    tasks: &mut Vec<OperationTask>,
+) {
     let hooks = hooks_of(event, journal, record);
     let is_deleted =
         |hook: usize, policy| record.hooks.get(hook).is_some_and(|it| it.is_deleted(policy));
     for hook in hooks.iter().copied() {
-        let policy = DeletePolicy::BeforeHookCreation;
+        let policy = HookDeletePolicy::BeforeHookCreation;
         if is_deleted(hook, policy) {
-            tasks.push(Task::Clear { hook, policy });
+            tasks.push(OperationTask::Clear { hook, policy });
         }
-        tasks.extend([Task::Start { hook }, Task::Run { hook }]);
+        tasks.extend([OperationTask::Start { hook }, OperationTask::Run { hook }]);
     }
-    let policy = DeletePolicy::HookSucceeded;
+    let policy = HookDeletePolicy::HookSucceeded;
     let done = hooks.into_iter().rev().filter(|hook| is_deleted(*hook, policy));
-    tasks.extend(done.map(|hook| Task::Clear { hook, policy }));
+    tasks.extend(done.map(|hook| OperationTask::Clear { hook, policy }));
 }
 
 /// The phases before and after the tasks of an action, as far as they are tasks themselves: an installation or upgrade has
 /// passed the first one before it has a record.
-fn phases(action: Action) -> (Option<Phase>, Option<Phase>) {
+fn phases(action: OperationKind) -> (Option<Phase>, Option<Phase>) {
     match action {
-        Action::Install => (None, Some(Phase::PostInstall)),
-        Action::Upgrade => (None, Some(Phase::PostUpgrade)),
-        Action::Rollback => (Some(Phase::PreRollback), Some(Phase::PostRollback)),
-        Action::Uninstall => (Some(Phase::PreDelete), Some(Phase::PostDelete)),
-        Action::Test | Action::UninstallRemediation => (None, None),
+        OperationKind::Install => (None, Some(Phase::PostInstall)),
+        OperationKind::Upgrade => (None, Some(Phase::PostUpgrade)),
+        OperationKind::Rollback => (Some(Phase::PreRollback), Some(Phase::PostRollback)),
+        OperationKind::Uninstall => (Some(Phase::PreDelete), Some(Phase::PostDelete)),
+        OperationKind::Test | OperationKind::UninstallRemediation => (None, None),
     }
 }
 
 /// The tasks of a phase: each lifecycle that holds there.
-fn hold_tasks(phase: Option<Phase>, journal: &Journal, tasks: &mut Vec<Task>) {
+fn hold_tasks(phase: Option<Phase>, journal: &OperationJournal, tasks: &mut Vec<OperationTask>) {
     let Some(phase) = phase else { return };
     let holds = journal.plan.holds.iter().enumerate();
     let its = holds.filter(|(_, hold)| hold.phases.contains(&phase));
-    tasks.extend(its.map(|(hold, _)| Task::Hold { hold, phase }));
+    tasks.extend(its.map(|(hold, _)| OperationTask::Hold { hold, phase }));
 }
 
 /// What an operation does while nothing fails, in order.
-pub fn tasks(journal: &Journal, record: &Record) -> Vec<Task> {
+pub fn tasks(journal: &OperationJournal, record: &ReleaseRecord) -> Vec<OperationTask> {
     let (before, after) = events(journal.action);
     let (held_before, held_after) = phases(journal.action);
     let mut tasks = Vec::new();
     hold_tasks(held_before, journal, &mut tasks);
     if journal.action.is_removal() {
-        tasks.push(Task::Mark);
+        tasks.push(OperationTask::Mark);
     }
     event_tasks(before, journal, record, &mut tasks);
     match journal.action {
-        Action::Install | Action::Upgrade | Action::Rollback => {
-            tasks.push(Task::Apply);
-            if journal.plan.wait != WaitFor::Nothing {
-                tasks.push(Task::Await);
+        OperationKind::Install | OperationKind::Upgrade | OperationKind::Rollback => {
+            tasks.push(OperationTask::Apply);
+            if journal.plan.wait != ReleaseWaitPolicy::Nothing {
+                tasks.push(OperationTask::Await);
             }
         }
-        Action::Uninstall | Action::UninstallRemediation => {
-            tasks.push(Task::Delete);
-            if journal.plan.wait != WaitFor::Nothing {
-                tasks.push(Task::AwaitGone);
+        OperationKind::Uninstall | OperationKind::UninstallRemediation => {
+            tasks.push(OperationTask::Delete);
+            if journal.plan.wait != ReleaseWaitPolicy::Nothing {
+                tasks.push(OperationTask::AwaitGone);
             }
         }
-        Action::Test => {}
+        OperationKind::Test => {}
     }
     if let Some(after) = after {
         event_tasks(after, journal, record, &mut tasks);
@@ -204,18 +214,24 @@ pub fn tasks(journal: &Journal, record: &Record) -> Vec<Task> {
     hold_tasks(held_after, journal, &mut tasks);
     hold_tasks(Some(Phase::Promote), journal, &mut tasks);
     match journal.action {
-        Action::Upgrade | Action::Rollback => tasks.extend([Task::Supersede, Task::Finish]),
-        Action::Install | Action::Test => tasks.push(Task::Finish),
-        Action::Uninstall | Action::UninstallRemediation if journal.plan.keep_history => {
-            tasks.extend([Task::Finish, Task::Supersede]);
+        OperationKind::Upgrade | OperationKind::Rollback => {
+            tasks.extend([OperationTask::Supersede, OperationTask::Finish]);
         }
-        Action::Uninstall | Action::UninstallRemediation => tasks.push(Task::Purge),
+        OperationKind::Install | OperationKind::Test => tasks.push(OperationTask::Finish),
+        OperationKind::Uninstall | OperationKind::UninstallRemediation
+            if journal.plan.keep_history =>
+        {
+            tasks.extend([OperationTask::Finish, OperationTask::Supersede]);
+        }
+        OperationKind::Uninstall | OperationKind::UninstallRemediation => {
+            tasks.push(OperationTask::Purge);
+        }
     }
     tasks
 }
 
 /// The present task; `None` once there is nothing left to do.
-pub fn present(journal: &Journal, record: &Record) -> Option<Task> {
+pub fn present(journal: &OperationJournal, record: &ReleaseRecord) -> Option<OperationTask> {
     match &journal.failure {
         Some(failure) => failure::tasks(failure, journal, record).get(journal.at).copied(),
         None => tasks(journal, record).get(journal.at).copied(),
@@ -226,7 +242,7 @@ pub fn present(journal: &Journal, record: &Record) -> Option<Task> {
 ///
 /// Without changes only the annotation is written. `others` are written before the record of the journal.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Write {
+pub struct RecordAndJournalWrite {
     /// The revision beside which the journal stands.
     pub version: i64,
     /// What changes in its record.
@@ -234,16 +250,16 @@ pub struct Write {
     /// What changes in other records.
     pub others: Vec<(i64, RecordChange)>,
     /// The journal afterwards.
-    pub journal: Journal,
+    pub journal: OperationJournal,
 }
 
-impl Write {
-    fn of(record: &Record, journal: Journal) -> Self {
+impl RecordAndJournalWrite {
+    fn of(record: &ReleaseRecord, journal: OperationJournal) -> Self {
         Self { version: record.version, changes: Vec::new(), others: Vec::new(), journal }
     }
 
     /// Moves to the next task, and over those that only change the record.
-    fn advance(mut self, record: &Record, deployed: &[i64], now: Time) -> Self {
+    fn advance(mut self, record: &ReleaseRecord, deployed: &[i64], now: Time) -> Self {
         self.journal.pass(present(&self.journal, record).and_then(stretch), now, false);
         self.journal.at += 1;
         self.journal.since = now;
@@ -252,19 +268,19 @@ impl Write {
     }
 
     /// Does the tasks that only change records.
-    fn settle(mut self, record: &Record, deployed: &[i64], now: Time) -> Self {
+    fn settle(mut self, record: &ReleaseRecord, deployed: &[i64], now: Time) -> Self {
         loop {
             match present(&self.journal, record) {
-                Some(Task::Start { hook }) => {
+                Some(OperationTask::Start { hook }) => {
                     self.changes.push(RecordChange::HookStarted { hook, at: now });
                 }
-                Some(Task::Mark) => self.changes.push(RecordChange::Status {
+                Some(OperationTask::Mark) => self.changes.push(RecordChange::Status {
                     status: RevisionStatus::Uninstalling,
                     description: Some("Deletion in progress (or silently failed)".to_owned()),
                     deleted: Some(now),
                 }),
-                Some(Task::Finish) => self.changes.extend(finish(&self.journal, record)),
-                Some(Task::Supersede) => {
+                Some(OperationTask::Finish) => self.changes.extend(finish(&self.journal, record)),
+                Some(OperationTask::Supersede) => {
                     let others = superseded(&self.journal, record, deployed);
                     self.others.extend(others.into_iter().map(|version| {
                         let status = RevisionStatus::Superseded;
@@ -286,29 +302,34 @@ impl Write {
 ///
 /// Parity(helm 4): an upgrade supersedes the revision it was compared with, in every state; a rollback that
 /// cannot apply does the same, others supersede all that are deployed.
-fn superseded(journal: &Journal, record: &Record, deployed: &[i64]) -> Vec<i64> {
-    let is_failed_rollback = journal.action == Action::Rollback && journal.failure.is_some();
-    if journal.action == Action::Upgrade || is_failed_rollback {
+fn superseded(journal: &OperationJournal, record: &ReleaseRecord, deployed: &[i64]) -> Vec<i64> {
+    let is_failed_rollback = journal.action == OperationKind::Rollback && journal.failure.is_some();
+    if journal.action == OperationKind::Upgrade || is_failed_rollback {
         return journal.base.into_iter().collect();
     }
     deployed.iter().copied().filter(|version| *version != record.version).collect()
 }
 
 /// What is written where an operation begins on a revision that is there.
-pub fn started(record: &Record, journal: Journal, deployed: &[i64], now: Time) -> Write {
-    Write::of(record, journal).settle(record, deployed, now)
+pub fn started(
+    record: &ReleaseRecord,
+    journal: OperationJournal,
+    deployed: &[i64],
+    now: Time,
+) -> RecordAndJournalWrite {
+    RecordAndJournalWrite::of(record, journal).settle(record, deployed, now)
 }
 
 /// The final status of the record.
-fn finish(journal: &Journal, record: &Record) -> Option<RecordChange> {
+fn finish(journal: &OperationJournal, record: &ReleaseRecord) -> Option<RecordChange> {
     let (status, description) = match (&journal.failure, journal.action) {
         (Some(failure), _) => return failure::finish(failure, journal, record),
-        (None, Action::Install) => (RevisionStatus::Deployed, Some("Install complete")),
-        (None, Action::Upgrade) => (RevisionStatus::Deployed, Some("Upgrade complete")),
+        (None, OperationKind::Install) => (RevisionStatus::Deployed, Some("Install complete")),
+        (None, OperationKind::Upgrade) => (RevisionStatus::Deployed, Some("Upgrade complete")),
         // The record of a rollback has its description from the beginning.
-        (None, Action::Rollback) => (RevisionStatus::Deployed, None),
-        (None, Action::Test) => return None,
-        (None, Action::Uninstall | Action::UninstallRemediation) => {
+        (None, OperationKind::Rollback) => (RevisionStatus::Deployed, None),
+        (None, OperationKind::Test) => return None,
+        (None, OperationKind::Uninstall | OperationKind::UninstallRemediation) => {
             (RevisionStatus::Uninstalled, Some("Uninstallation complete"))
         }
     };
@@ -320,13 +341,17 @@ fn finish(journal: &Journal, record: &Record) -> Option<RecordChange> {
 }
 
 /// Whether an operation failed because of a lifecycle.
-pub(crate) fn is_held_back(failure: &OperationFailure, journal: &Journal, record: &Record) -> bool {
+pub(crate) fn is_held_back(
+    failure: &OperationFailure,
+    journal: &OperationJournal,
+    record: &ReleaseRecord,
+) -> bool {
     let task = tasks(journal, record).get(failure.at).copied();
-    failure.counts && matches!(task, Some(Task::Hold { .. }))
+    failure.counts && matches!(task, Some(OperationTask::Hold { .. }))
 }
 
 /// The error of an operation that has come to its end, in Helm's words; `None` where it went well.
-pub fn error(journal: &Journal, record: &Record) -> Option<String> {
+pub fn error(journal: &OperationJournal, record: &ReleaseRecord) -> Option<String> {
     let faults = &journal.faults;
     if !faults.is_empty() {
         let count = faults.len();

@@ -9,22 +9,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reconcile::{ConditionStatus as Truth, Reason, Rollback, format_duration};
+use reconcile::{ConditionReason, ConditionStatus as Truth, ReleaseRollback, format_duration};
 
-use crate::journal::{Action, Journal};
+use crate::journal::{OperationJournal, OperationKind};
 use crate::operation;
-use crate::record::{Record, RecordChange, RevisionStatus as Life};
-use crate::revisions::Revisions;
-use crate::settings::{DriftMode, ReleaseDesiredState};
-use crate::snapshot::{
-    self, DigestError, Snapshot, SnapshotAction, latest, test_hooks, truncate, truncate_to_newest,
+use crate::record::{RecordChange, ReleaseRecord, RevisionStatus as Life};
+use crate::release_snapshot::{
+    self, ReleaseSnapshot, SnapshotAction, SnapshotDigestError, latest, test_hooks, truncate,
+    truncate_to_newest,
 };
+use crate::revisions::ReleaseRevisions;
+use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::status::{
-    self, Event, Progress, RefusedOperation, ReleaseCondition, ReleaseStatus, Report,
+    self, RefusedOperation, ReleaseCondition, ReleaseEvent, ReleaseProgress, ReleaseReport,
+    ReleaseStatus,
 };
 
 /// The message while an action is under way; the same until it ends.
-pub fn running_text(action: Action, timeout: Duration) -> String {
+pub fn running_text(action: OperationKind, timeout: Duration) -> String {
     let timeout = format_duration(timeout);
     format!("Running '{}' action with timeout of {timeout}", action.as_str())
 }
@@ -56,12 +58,16 @@ fn must_reset(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> bool {
 }
 
 /// An action begins.
-pub fn begun(desired: &ReleaseDesiredState, status: &ReleaseStatus, action: Action) -> Report {
+pub fn begun(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    action: OperationKind,
+) -> ReleaseReport {
     let mut next = status.clone();
     match action {
-        Action::Install => next.history.clear(),
+        OperationKind::Install => next.history.clear(),
         // The release is as desired if its tests are run, so it does not count as undone any more.
-        Action::Test => confirm(&mut next, desired),
+        OperationKind::Test => confirm(&mut next, desired),
         _ => {}
     }
     if action.is_release() {
@@ -70,8 +76,11 @@ pub fn begun(desired: &ReleaseDesiredState, status: &ReleaseStatus, action: Acti
     }
     let text = running_text(action, desired.timeout_of(action));
     // Parity(flux): a removal counts as a release there, a remediation does not.
-    let makes_unready = action.is_release() || action == Action::Uninstall;
-    Report { progress: Some(Progress { text, makes_unready }), ..Report::of(next) }
+    let makes_unready = action.is_release() || action == OperationKind::Uninstall;
+    ReleaseReport {
+        progress: Some(ReleaseProgress { text, makes_unready }),
+        ..ReleaseReport::of(next)
+    }
 }
 
 /// A release that was undone and is as desired again counts as upgraded. So does one that a user wanted to have
@@ -86,7 +95,7 @@ fn confirm(next: &mut ReleaseStatus, desired: &ReleaseDesiredState) {
     }
 }
 
-fn upgraded_text(known: &Snapshot) -> String {
+fn upgraded_text(known: &ReleaseSnapshot) -> String {
     let release = known.full_name();
     let chart = known.versioned_chart();
     format!("Helm upgrade succeeded for release {release} with chart {chart}")
@@ -96,13 +105,16 @@ fn upgraded_text(known: &Snapshot) -> String {
 pub(crate) fn failed_early(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
-    action: Action,
+    action: OperationKind,
     error: &str,
-) -> Report {
+) -> ReleaseReport {
     let mut next = status.clone();
     next.failures = next.failures.saturating_add(1);
-    let reason =
-        if action == Action::Install { status::INSTALL_FAILED } else { status::UPGRADE_FAILED };
+    let reason = if action == OperationKind::Install {
+        status::INSTALL_FAILED
+    } else {
+        status::UPGRADE_FAILED
+    };
     let text = failed_text(desired, action, &desired.chart_name, &desired.chart_version, error);
     next.released = said(desired, Truth::False, reason, text.clone());
     // The desired state was not reached: the status must keep showing that it differs from the live release.
@@ -110,7 +122,7 @@ pub(crate) fn failed_early(
     observe(desired, &mut next);
     (next.post_renderers_digest, next.common_metadata_digest) = before;
     let event = desired_event(desired, reason, text);
-    Report { events: vec![event], is_early_failure: true, ..Report::of(next) }
+    ReleaseReport { events: vec![event], is_early_failure: true, ..ReleaseReport::of(next) }
 }
 
 /// A requested rollback cannot begin, for this reason; `None` if the status reports that already. Nothing else follows
@@ -118,10 +130,10 @@ pub(crate) fn failed_early(
 pub(crate) fn rollback_refused(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
-    asked: Rollback,
+    asked: ReleaseRollback,
     why: &str,
-) -> Option<Report> {
-    let Rollback { from, to } = asked;
+) -> Option<ReleaseReport> {
+    let ReleaseRollback { from, to } = asked;
     let text =
         format!("The requested rollback from revision {from} to {to} is not carried out: {why}");
     let reason = status::ROLLBACK_FAILED;
@@ -134,7 +146,7 @@ pub(crate) fn rollback_refused(
         Some(known) => snapshot_event(known, true, reason, text),
         None => desired_event(desired, reason, text),
     };
-    Some(Report { events: vec![event], ..Report::of(next) })
+    Some(ReleaseReport { events: vec![event], ..ReleaseReport::of(next) })
 }
 
 /// An installation or upgrade failed because a lifecycle did not let it begin. Nothing was written, so there is nothing to
@@ -143,24 +155,25 @@ pub(crate) fn held_back(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
     refused: RefusedOperation,
-) -> Report {
+) -> ReleaseReport {
     let action = refused.action;
-    let Report { mut status, events, .. } = failed_early(desired, status, action, &refused.error);
+    let ReleaseReport { mut status, events, .. } =
+        failed_early(desired, status, action, &refused.error);
     let counter = match action {
-        Action::Install => &mut status.install_failures,
+        OperationKind::Install => &mut status.install_failures,
         _ => &mut status.upgrade_failures,
     };
     *counter = counter.saturating_add(1);
     let reason = status::LIFECYCLE_FAILED;
     status.released = status.released.map(|said| ReleaseCondition { reason, ..said });
-    let events = events.into_iter().map(|event| Event { reason, ..event }).collect();
+    let events = events.into_iter().map(|event| ReleaseEvent { reason, ..event }).collect();
     let refused = Some(Box::new(refused));
-    Report { events, is_early_failure: true, refused, ..Report::of(status) }
+    ReleaseReport { events, is_early_failure: true, refused, ..ReleaseReport::of(status) }
 }
 
 fn failed_text(
     desired: &ReleaseDesiredState,
-    action: Action,
+    action: OperationKind,
     name: &str,
     version: &str,
     error: &str,
@@ -178,7 +191,7 @@ fn failed_text(
 fn said(
     desired: &ReleaseDesiredState,
     status: Truth,
-    reason: Reason,
+    reason: ConditionReason,
     text: String,
 ) -> Option<ReleaseCondition> {
     Some(ReleaseCondition { status, reason, text, generation: desired.generation })
@@ -202,8 +215,12 @@ fn observe_with(desired: &ReleaseDesiredState, forced: Option<&String>, next: &m
     next.common_metadata_digest.clone_from(&desired.spec.common_metadata_digest);
 }
 
-fn desired_event(desired: &ReleaseDesiredState, reason: Reason, text: String) -> Event {
-    Event {
+fn desired_event(
+    desired: &ReleaseDesiredState,
+    reason: ConditionReason,
+    text: String,
+) -> ReleaseEvent {
+    ReleaseEvent {
         warning: true,
         reason,
         text,
@@ -214,8 +231,13 @@ fn desired_event(desired: &ReleaseDesiredState, reason: Reason, text: String) ->
     }
 }
 
-fn snapshot_event(known: &Snapshot, warning: bool, reason: Reason, text: String) -> Event {
-    Event {
+fn snapshot_event(
+    known: &ReleaseSnapshot,
+    warning: bool,
+    reason: ConditionReason,
+    text: String,
+) -> ReleaseEvent {
+    ReleaseEvent {
         warning,
         reason,
         text,
@@ -233,17 +255,17 @@ fn snapshot_event(known: &Snapshot, warning: bool, reason: Reason, text: String)
 pub fn ended(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
-    revisions: &Revisions,
-    record: &Record,
-    journal: &Journal,
-) -> Result<Report, DigestError> {
+    revisions: &ReleaseRevisions,
+    record: &ReleaseRecord,
+    journal: &OperationJournal,
+) -> Result<ReleaseReport, SnapshotDigestError> {
     let mut next = status.clone();
     let error = operation::error(journal, record);
     remember(&mut next, revisions, record, journal, desired)?;
     let known = latest(&next.history).cloned();
     let known = match known.filter(|it| it.targets(record)) {
         Some(known) => known,
-        None => Snapshot::of(record, None, &journal.oci_digest)?,
+        None => ReleaseSnapshot::of(record, None, &journal.oci_digest)?,
     };
     let counts = journal.failure.as_ref().is_none_or(|failure| failure.counts);
     if error.is_some() && counts {
@@ -251,21 +273,34 @@ pub fn ended(
     }
     let is_held_back = |failure| operation::is_held_back(failure, journal, record);
     let held_back = journal.failure.as_ref().is_some_and(is_held_back);
-    let ended = End { desired, known: &known, error: error.as_deref(), counts, held_back, journal };
+    let ended = OperationEnd {
+        desired,
+        known: &known,
+        error: error.as_deref(),
+        counts,
+        held_back,
+        journal,
+    };
     let (reason, text) = match journal.action {
-        Action::Install | Action::Upgrade => ended.release(&mut next),
-        Action::Test => ended.test(&mut next),
-        Action::Rollback => ended.rollback(&mut next, revisions)?,
-        Action::Uninstall | Action::UninstallRemediation => ended.removal(&mut next),
+        OperationKind::Install | OperationKind::Upgrade => ended.release(&mut next),
+        OperationKind::Test => ended.test(&mut next),
+        OperationKind::Rollback => ended.rollback(&mut next, revisions)?,
+        OperationKind::Uninstall | OperationKind::UninstallRemediation => ended.removal(&mut next),
     };
     // Only the request in the journal is handled; a later one is still open.
     observe_with(desired, journal.force.as_ref(), &mut next);
     let warning = error.is_some() && counts;
     let event = match (journal.action, warning) {
-        (Action::Install | Action::Upgrade, true) => desired_event(desired, reason, text),
+        (OperationKind::Install | OperationKind::Upgrade, true) => {
+            desired_event(desired, reason, text)
+        }
         _ => snapshot_event(&known, warning, reason, text),
     };
-    Ok(Report { events: vec![event], ended: Some(journal.action), ..Report::of(next) })
+    Ok(ReleaseReport {
+        events: vec![event],
+        ended: Some(journal.action),
+        ..ReleaseReport::of(next)
+    })
 }
 
 /// Whether the status reports the end of an operation that is over.
@@ -273,7 +308,11 @@ pub fn ended(
 /// A successful installation or upgrade is in the history by its revision. If another client has changed its record since,
 /// there is nothing left to report. A failure was counted and must not be counted again, so only the journal says whether a
 /// failure was reported.
-pub fn is_reported(status: &ReleaseStatus, record: &Record, journal: &Journal) -> bool {
+pub fn is_reported(
+    status: &ReleaseStatus,
+    record: &ReleaseRecord,
+    journal: &OperationJournal,
+) -> bool {
     let went_well = journal.action.is_release() && journal.failure.is_none();
     let is_changed = record.info.status != Life::Deployed;
     let is_known = || status.history.iter().any(|known| known.tells_of(record));
@@ -283,18 +322,18 @@ pub fn is_reported(status: &ReleaseStatus, record: &Record, journal: &Journal) -
 /// Puts what is stored into the history.
 fn remember(
     next: &mut ReleaseStatus,
-    revisions: &Revisions,
-    record: &Record,
-    journal: &Journal,
+    revisions: &ReleaseRevisions,
+    record: &ReleaseRecord,
+    journal: &OperationJournal,
     desired: &ReleaseDesiredState,
-) -> Result<(), DigestError> {
+) -> Result<(), SnapshotDigestError> {
     let action = match journal.action {
-        Action::Install => Some(SnapshotAction::Install),
-        Action::Upgrade => Some(SnapshotAction::Upgrade),
-        Action::Rollback => Some(SnapshotAction::Rollback),
-        Action::Uninstall => Some(SnapshotAction::Uninstall),
-        Action::UninstallRemediation => Some(SnapshotAction::UninstallRemediation),
-        Action::Test => None,
+        OperationKind::Install => Some(SnapshotAction::Install),
+        OperationKind::Upgrade => Some(SnapshotAction::Upgrade),
+        OperationKind::Rollback => Some(SnapshotAction::Rollback),
+        OperationKind::Uninstall => Some(SnapshotAction::Uninstall),
+        OperationKind::UninstallRemediation => Some(SnapshotAction::UninstallRemediation),
+        OperationKind::Test => None,
     };
     // Revisions that this operation superseded.
     for known in &mut next.history {
@@ -305,7 +344,7 @@ fn remember(
         };
         if known.status != Life::Superseded.as_str() && other.info.status == Life::Superseded {
             let tests = known.test_hooks.take();
-            *known = Snapshot::of(&other, known.action, &known.oci_digest.clone())?;
+            *known = ReleaseSnapshot::of(&other, known.action, &known.oci_digest.clone())?;
             known.test_hooks = tests;
         }
     }
@@ -316,32 +355,32 @@ fn remember(
         _ => journal.oci_digest.clone(),
     };
     let action = action.or_else(|| before.as_ref().and_then(|it| it.action));
-    let mut snapshot = Snapshot::of(record, action, &oci_digest)?;
+    let mut snapshot = ReleaseSnapshot::of(record, action, &oci_digest)?;
     snapshot.test_hooks = before.and_then(|it| it.test_hooks);
-    if journal.action == Action::Test {
+    if journal.action == OperationKind::Test {
         snapshot.test_hooks = Some(test_hooks(record, &desired.spec.test.filters));
     }
     next.history.push(snapshot);
-    snapshot::sort(&mut next.history);
+    release_snapshot::sort(&mut next.history);
     Ok(())
 }
 
 /// How an operation ended, for the conditions.
-struct End<'e> {
+struct OperationEnd<'e> {
     desired: &'e ReleaseDesiredState,
-    known: &'e Snapshot,
+    known: &'e ReleaseSnapshot,
     error: Option<&'e str>,
     counts: bool,
     /// Whether it failed because of a lifecycle.
     held_back: bool,
-    journal: &'e Journal,
+    journal: &'e OperationJournal,
 }
 
-impl End<'_> {
-    fn release(&self, next: &mut ReleaseStatus) -> (Reason, String) {
+impl OperationEnd<'_> {
+    fn release(&self, next: &mut ReleaseStatus) -> (ConditionReason, String) {
         let desired = self.desired;
         let action = self.journal.action;
-        let is_install = action == Action::Install;
+        let is_install = action == OperationKind::Install;
         next.last_attempted_action = Some(action);
         next.last_attempted_duration = self
             .journal
@@ -389,7 +428,7 @@ impl End<'_> {
         (reason, text)
     }
 
-    fn test(&self, next: &mut ReleaseStatus) -> (Reason, String) {
+    fn test(&self, next: &mut ReleaseStatus) -> (ConditionReason, String) {
         let desired = self.desired;
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
@@ -424,7 +463,7 @@ impl End<'_> {
 
     /// A lifecycle did not let a release be promoted that was tested. That is a failure of the release, also where failures of
     /// tests are ignored.
-    fn not_promoted(&self, next: &mut ReleaseStatus, error: &str) -> (Reason, String) {
+    fn not_promoted(&self, next: &mut ReleaseStatus, error: &str) -> (ConditionReason, String) {
         let desired = self.desired;
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
@@ -443,14 +482,14 @@ impl End<'_> {
     fn rollback(
         &self,
         next: &mut ReleaseStatus,
-        revisions: &Revisions,
-    ) -> Result<(Reason, String), DigestError> {
+        revisions: &ReleaseRevisions,
+    ) -> Result<(ConditionReason, String), SnapshotDigestError> {
         // Flux names the revision that is rolled back to.
         let version = self.journal.target.unwrap_or_default();
         let known = next.history.iter().find(|it| it.version == version).cloned();
         let target = match (known, revisions.get(version)) {
             (Some(known), _) => known,
-            (None, Some(revision)) => Snapshot::of(&revision.record, None, "")?,
+            (None, Some(revision)) => ReleaseSnapshot::of(&revision.record, None, "")?,
             (None, None) => self.known.clone(),
         };
         let release = target.full_name();
@@ -467,10 +506,10 @@ impl End<'_> {
         Ok((reason, text))
     }
 
-    fn removal(&self, next: &mut ReleaseStatus) -> (Reason, String) {
+    fn removal(&self, next: &mut ReleaseStatus) -> (ConditionReason, String) {
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
-        let is_remediation = self.journal.action == Action::UninstallRemediation;
+        let is_remediation = self.journal.action == OperationKind::UninstallRemediation;
         let error = self.error.map(str::trim);
         let text = match (is_remediation, error) {
             (false, None) => {
@@ -509,9 +548,9 @@ impl End<'_> {
 pub fn unlocked(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
-    record: &Record,
+    record: &ReleaseRecord,
     life: &Life,
-) -> Result<(Report, String), DigestError> {
+) -> Result<(ReleaseReport, String), SnapshotDigestError> {
     let description = format!("Release unlocked from stale '{life}' state");
     let mut after = record.clone();
     after.apply(&RecordChange::Status {
@@ -522,7 +561,7 @@ pub fn unlocked(
     let mut next = status.clone();
     let before = next.history.iter().find(|known| known.targets(record)).cloned();
     let oci_digest = before.as_ref().map_or("", |before| before.oci_digest.as_str());
-    let known = Snapshot::of(&after, before.as_ref().and_then(|it| it.action), oci_digest)?;
+    let known = ReleaseSnapshot::of(&after, before.as_ref().and_then(|it| it.action), oci_digest)?;
     if let Some(place) = next.history.iter_mut().find(|known| known.targets(record)) {
         *place = known.clone();
     }
@@ -533,7 +572,7 @@ pub fn unlocked(
     next.released = said(desired, Truth::False, reason, text.clone());
     observe(desired, &mut next);
     let events = vec![snapshot_event(&known, false, reason, text)];
-    Ok((Report { events, ..Report::of(next) }, description))
+    Ok((ReleaseReport { events, ..ReleaseReport::of(next) }, description))
 }
 
 /// A release of another client is as desired, so it is taken over as it is.
@@ -545,10 +584,10 @@ pub fn unlocked(
 pub(crate) fn adopted(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
-    record: &Record,
-) -> Result<Report, DigestError> {
+    record: &ReleaseRecord,
+) -> Result<ReleaseReport, SnapshotDigestError> {
     let mut next = status.clone();
-    let known = Snapshot::of(record, None, "")?;
+    let known = ReleaseSnapshot::of(record, None, "")?;
     let release = known.full_name();
     let chart = known.versioned_chart();
     let text = format!("Adopted release {release} with chart {chart}, which is up to date");
@@ -558,13 +597,17 @@ pub(crate) fn adopted(
     next.history = vec![known.clone()];
     observe(desired, &mut next);
     let events = vec![snapshot_event(&known, false, reason, text)];
-    Ok(Report { events, ..Report::of(next) })
+    Ok(ReleaseReport { events, ..ReleaseReport::of(next) })
 }
 
 /// Drift was found.
-pub fn drifted(desired: &ReleaseDesiredState, status: &ReleaseStatus, found: &str) -> Report {
+pub fn drifted(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    found: &str,
+) -> ReleaseReport {
     let mut next = status.clone();
-    let Some(known) = latest(&status.history) else { return Report::of(next) };
+    let Some(known) = latest(&status.history) else { return ReleaseReport::of(next) };
     let release = known.full_name();
     let text =
         format!("Cluster state of release {release} has drifted from the desired state:\n{found}");
@@ -576,12 +619,12 @@ pub fn drifted(desired: &ReleaseDesiredState, status: &ReleaseStatus, found: &st
     let event = snapshot_event(known, true, reason, text.clone());
     next.drifted = said(desired, Truth::True, reason, text);
     let events = if is_reported { Vec::new() } else { vec![event] };
-    Report { events, ..Report::of(next) }
+    ReleaseReport { events, ..ReleaseReport::of(next) }
 }
 
 /// The message if drift was not corrected, or not all of it.
 pub(crate) fn correction_failed(status: &ReleaseStatus, faults: &str) -> String {
-    let release = latest(&status.history).map(Snapshot::full_name).unwrap_or_default();
+    let release = latest(&status.history).map(ReleaseSnapshot::full_name).unwrap_or_default();
     format!("Failed to correct cluster state of release {release}:\n{faults}")
 }
 
@@ -637,7 +680,11 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
 }
 
 /// The release that was to be removed is not the live one, which stays: the status forgets the history.
-pub fn left(status: &ReleaseStatus, there: &Record, known: &Snapshot) -> Report {
+pub fn left(
+    status: &ReleaseStatus,
+    there: &ReleaseRecord,
+    known: &ReleaseSnapshot,
+) -> ReleaseReport {
     let text = format!(
         "Release {} is not uninstalled: it is not the release {} that was installed here; if the kubeconfig names another \
          cluster by now, that one is left in the former",
@@ -645,7 +692,7 @@ pub fn left(status: &ReleaseStatus, there: &Record, known: &Snapshot) -> Report 
         known.full_name()
     );
     let events = vec![snapshot_event(known, true, status::UNINSTALL_FAILED, text)];
-    Report { events, ..Report::of(forgotten(status)) }
+    ReleaseReport { events, ..ReleaseReport::of(forgotten(status)) }
 }
 
 /// The release of another target is gone: nothing is known any more.

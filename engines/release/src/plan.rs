@@ -2,7 +2,7 @@
 //!
 //! Here: the desired state and the run put together, one step at a time. Below: beginning an operation
 //! (`plan/operation_start.rs`).
-//! Elsewhere: the state of a release and the next operation ([`crate::decide`]), an operation under way
+//! Elsewhere: the state of a release and the next operation ([`crate::release_decision`]), an operation under way
 //! ([`crate::operation`]), the status ([`crate::operation_status`]).
 
 mod operation_start;
@@ -11,25 +11,30 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use lifecycle::{DismissedEvent, dismissed};
+use lifecycle::{DismissedLifecycleEvent, dismissed};
 use reconcile::{
-    ConditionStatus as Truth, Outcome, PlanVerdict, ReconciledKind, RemovalCause, Rollback,
-    RollbackProgress, Time, Wake, reason,
+    ConditionStatus as Truth, PlanVerdict, ReconciledKind, ReleaseRollback,
+    ReleaseRollbackProgress, RemovalCause, RunOutcome, Time, WakeTrigger, reason,
 };
 
-use crate::decide::{Decision, Drift, State, StateError, decide, state};
-use crate::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
-use crate::journal::{Action, Journal};
-use crate::operation::{self, Live, Next, Removal, StepOutcome, Task, Write};
+use crate::journal::{OperationJournal, OperationKind};
+use crate::lifecycle_hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
+use crate::operation::{
+    self, ObservedLiveObjects, OperationNeed, OperationTask, RecordAndJournalWrite,
+    ReleaseRemovalScope, StepOutcome,
+};
+use crate::operation_phase::{OperationPhase, PhaseHold};
 use crate::operation_status;
-use crate::phase::{Phase, PhaseHold};
-use crate::record::{Record, RevisionStatus as Life};
-use crate::revisions::{Revision, Revisions};
+use crate::record::{ReleaseRecord, RevisionStatus as Life};
+use crate::release_decision::{
+    ReleaseDecision, ReleaseDrift, ReleaseState, ReleaseStateError, decide, state,
+};
+use crate::release_snapshot::{ReleaseSnapshot, SnapshotDigestError, SnapshotMatch, latest};
+use crate::release_step::ReleaseStep;
+use crate::release_target::{TargetChange, change};
+use crate::revisions::{ReleaseRevision, ReleaseRevisions};
 use crate::settings::{DriftMode, ReleaseDesiredState};
-use crate::snapshot::{DigestError, Match, Snapshot, latest};
-use crate::status::{self, ReleaseStatus, Report};
-use crate::step::ReleaseStep;
-use crate::target::{TargetChange, change};
+use crate::status::{self, ReleaseReport, ReleaseStatus};
 
 /// What one run found.
 ///
@@ -42,11 +47,11 @@ pub struct ReleaseObservedState {
     /// The status as it was written last.
     pub status: ReleaseStatus,
     /// The revisions of the release that [`released`] names.
-    pub revisions: Revisions,
+    pub revisions: ReleaseRevisions,
     /// What an open operation needs according to [`operation::scope`].
-    pub live: Live,
-    /// How the cluster compares with the deployed revision, where [`Need::Drift`] asked for it.
-    pub drift: Option<Drift>,
+    pub live: ObservedLiveObjects,
+    /// How the cluster compares with the deployed revision, where [`ObservationNeed::Drift`] asked for it.
+    pub drift: Option<ReleaseDrift>,
     /// What another client changes again and again, so that it is not corrected for a while: the message about it, and
     /// when to run again.
     pub contested: Option<(String, Time)>,
@@ -60,7 +65,7 @@ pub struct ReleaseObservedState {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunProgress {
     /// Operations that ended.
-    pub ended: BTreeSet<Action>,
+    pub ended: BTreeSet<OperationKind>,
     /// Whether the unfinished operation of another client was ended.
     pub unlocked: bool,
     /// Whether drift was corrected, or tried to be.
@@ -94,7 +99,7 @@ impl RunProgress {
 
 /// What has to be observed for a plan, besides the revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
+pub enum ObservationNeed {
     /// Nothing.
     Nothing,
     /// For the open operation beside the last revision.
@@ -115,14 +120,18 @@ pub fn released(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> (Strin
 }
 
 /// What a run has to bring.
-pub fn need(desired: &ReleaseDesiredState, status: &ReleaseStatus, revisions: &Revisions) -> Need {
+pub fn need(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    revisions: &ReleaseRevisions,
+) -> ObservationNeed {
     if let Some((revision, journal)) = own(desired, revisions).filter(|(_, it)| it.is_open()) {
-        return Need::Operation(operation::scope(journal, &revision.record));
+        return ObservationNeed::Operation(operation::scope(journal, &revision.record));
     }
     let status = operation_status::attempted(desired, status);
     match state(desired, &status, revisions, None) {
-        Ok(State::Unobserved) if !desired.deleted => Need::Drift,
-        _ => Need::Nothing,
+        Ok(ReleaseState::Unobserved) if !desired.deleted => ObservationNeed::Drift,
+        _ => ObservationNeed::Nothing,
     }
 }
 
@@ -132,11 +141,12 @@ pub fn is_under_way(
     owner: &str,
     kube_context: &str,
     status: &ReleaseStatus,
-    revisions: &Revisions,
+    revisions: &ReleaseRevisions,
 ) -> bool {
     let last = revisions.last();
     let journal = last.and_then(|it| Some((it, it.journal.as_ref()?)));
-    let is_its = |journal: &Journal| journal.owner == owner && journal.kube_context == kube_context;
+    let is_its =
+        |journal: &OperationJournal| journal.owner == owner && journal.kube_context == kube_context;
     journal.filter(|(_, journal)| is_its(journal)).is_some_and(|(last, journal)| {
         journal.is_open() || !operation_status::is_reported(status, &last.record, journal)
     })
@@ -145,8 +155,8 @@ pub fn is_under_way(
 /// The last revision with the journal of an operation of this HelmRelease.
 fn own<'r>(
     desired: &ReleaseDesiredState,
-    revisions: &'r Revisions,
-) -> Option<(&'r Revision, &'r Journal)> {
+    revisions: &'r ReleaseRevisions,
+) -> Option<(&'r ReleaseRevision, &'r OperationJournal)> {
     let last = revisions.last()?;
     let journal = last.journal.as_ref().filter(|journal| desired.owns(journal))?;
     Some((last, journal))
@@ -158,9 +168,9 @@ fn own<'r>(
 /// A hook that was begun is not begun again, whenever the program ends. A failure is counted once.
 /// What happened is in the status before anything new begins.
 #[derive(Debug, Clone, Copy)]
-pub struct Release;
+pub struct HelmReleasePlan;
 
-impl ReconciledKind for Release {
+impl ReconciledKind for HelmReleasePlan {
     type DesiredState = ReleaseDesiredState;
     type ObservedState = ReleaseObservedState;
     type PlanStep = ReleaseStep;
@@ -183,22 +193,22 @@ impl ReconciledKind for Release {
 }
 
 /// Notes in the journal that the status reports the end of its operation.
-fn accounted(record: &Record, journal: &Journal) -> ReleaseStep {
-    let journal = Journal { accounted: true, ..journal.clone() };
+fn accounted(record: &ReleaseRecord, journal: &OperationJournal) -> ReleaseStep {
+    let journal = OperationJournal { accounted: true, ..journal.clone() };
     let version = record.version;
     let changes = Vec::new();
     let others = Vec::new();
-    ReleaseStep::Write(Box::new(Write { version, changes, others, journal }))
+    ReleaseStep::Write(Box::new(RecordAndJournalWrite { version, changes, others, journal }))
 }
 
 /// How the rollback that a user requests by annotation stands.
-enum AskedRollback {
+enum RequestedRollbackState {
     /// None is requested, or it has been carried out.
     Nothing,
     /// It begins, to this revision.
     To(i64),
     /// It cannot begin, for this reason.
-    Refused(Rollback, String),
+    Refused(ReleaseRollback, String),
 }
 
 /// A desired state and a run.
@@ -208,7 +218,7 @@ struct ReleasePlanner<'r> {
 }
 
 impl ReleasePlanner<'_> {
-    fn verdict(&self) -> Result<PlanVerdict<ReleaseStep>, StateError> {
+    fn verdict(&self) -> Result<PlanVerdict<ReleaseStep>, ReleaseStateError> {
         let revisions = &self.observed.revisions;
         let is_readable = revisions.unreadable_last().is_none();
         if let Some((revision, journal)) = own(self.desired, revisions).filter(|_| is_readable) {
@@ -224,7 +234,7 @@ impl ReleasePlanner<'_> {
         }
         if let Some(broken) = revisions.unreadable_last() {
             // A record that cannot be read must not count as absent, for any plan.
-            return Err(StateError::unreadable(broken));
+            return Err(ReleaseStateError::unreadable(broken));
         }
         if self.desired.deleted {
             return Ok(self.removal(None));
@@ -232,9 +242,11 @@ impl ReleasePlanner<'_> {
         let status = &self.observed.status;
         if self.desired.suspended {
             return Ok(match self.asked_rollback()? {
-                AskedRollback::Nothing => self.suspended(),
-                AskedRollback::To(target) => self.begin(Action::Rollback, Some(target), status)?,
-                AskedRollback::Refused(asked, why) => self.refused(asked, &why),
+                RequestedRollbackState::Nothing => self.suspended(),
+                RequestedRollbackState::To(target) => {
+                    self.begin(OperationKind::Rollback, Some(target), status)?
+                }
+                RequestedRollbackState::Refused(asked, why) => self.refused(asked, &why),
             });
         }
         let changed = change(
@@ -245,7 +257,7 @@ impl ReleasePlanner<'_> {
         );
         let in_place = self.desired.spec.upgrade.in_place_chart_name_change;
         if let Some(changed) = changed.filter(|it| *it != TargetChange::Chart || !in_place) {
-            let held = self.held(Phase::Replace(changed));
+            let held = self.held(OperationPhase::Replace(changed));
             return Ok(held.unwrap_or_else(|| self.removal(Some(changed))));
         }
         let attempted = operation_status::attempted(self.desired, status);
@@ -259,25 +271,28 @@ impl ReleasePlanner<'_> {
     /// Nothing begins.
     fn suspended(&self) -> PlanVerdict<ReleaseStep> {
         let text = "reconciliation is suspended".to_owned();
-        let wake = Wake::at(self.later(self.desired.interval));
-        PlanVerdict::Outcome(Outcome::Blocked(reason::SUSPENDED, text, wake))
+        let wake = WakeTrigger::at(self.later(self.desired.interval));
+        PlanVerdict::Outcome(RunOutcome::Blocked(reason::SUSPENDED, text, wake))
     }
 
     /// The revision that a user requests to roll back to. It has to be in Helm's storage, with the digest that the
     /// status has of it (if it has one), and the newest revision has to be the one in the request, with no operation
     /// under way.
-    fn asked_rollback(&self) -> Result<AskedRollback, DigestError> {
+    fn asked_rollback(&self) -> Result<RequestedRollbackState, SnapshotDigestError> {
         let ReleaseObservedState { revisions, status, .. } = self.observed;
         let requests = &self.desired.requests;
         let Some(asked) = requests.rollback.or(requests.unverified_rollback) else {
-            return Ok(AskedRollback::Nothing);
+            return Ok(RequestedRollbackState::Nothing);
         };
-        let Rollback { from, to } = asked;
-        let refused = |why: String| Ok(AskedRollback::Refused(asked, why));
+        let ReleaseRollback { from, to } = asked;
+        let refused = |why: String| Ok(RequestedRollbackState::Refused(asked, why));
         let Some(last) = revisions.last().filter(|last| last.record.version == from) else {
-            let progress = asked.progress(status.history.iter().map(Snapshot::made));
-            if !matches!(progress, RollbackProgress::Requested | RollbackProgress::Overtaken) {
-                return Ok(AskedRollback::Nothing);
+            let progress = asked.progress(status.history.iter().map(ReleaseSnapshot::made));
+            if !matches!(
+                progress,
+                ReleaseRollbackProgress::Requested | ReleaseRollbackProgress::Overtaken
+            ) {
+                return Ok(RequestedRollbackState::Nothing);
             }
             return refused(match revisions.last() {
                 Some(last) => {
@@ -295,14 +310,14 @@ impl ReleasePlanner<'_> {
         };
         let known = status.history.iter().find(|it| it.version == to);
         if let Some(known) = known
-            && known.matches(&target.record)? != Match::Same
+            && known.matches(&target.record)? != SnapshotMatch::Same
         {
             return refused(format!(
                 "revision {to} of Helm is not the one that status.history has"
             ));
         }
         match requests.rollback {
-            Some(_) => Ok(AskedRollback::To(to)),
+            Some(_) => Ok(RequestedRollbackState::To(to)),
             None => refused(format!(
                 "status.history does not have revision {to}, as windlass.dev/require-verified demands"
             )),
@@ -310,7 +325,7 @@ impl ReleasePlanner<'_> {
     }
 
     /// A rollback that was requested and cannot begin is reported once.
-    fn refused(&self, asked: Rollback, why: &str) -> PlanVerdict<ReleaseStep> {
+    fn refused(&self, asked: ReleaseRollback, why: &str) -> PlanVerdict<ReleaseStep> {
         match operation_status::rollback_refused(self.desired, &self.observed.status, asked, why) {
             Some(report) => PlanVerdict::Act(vec![self.tell(report)]),
             None => self.suspended(),
@@ -318,50 +333,50 @@ impl ReleasePlanner<'_> {
     }
 
     /// Events of lifecycles that nothing waits for any more, beside an open operation or none.
-    fn dismissal(&self, open: Option<&Journal>) -> Option<PlanVerdict<ReleaseStep>> {
+    fn dismissal(&self, open: Option<&OperationJournal>) -> Option<PlanVerdict<ReleaseStep>> {
         let operation = open.map(|journal| journal.id.as_str());
         let answers = open.map_or(&[][..], |journal| journal.answers.as_slice());
         self.dismiss(dismissed(&self.observed.live.events, operation, answers))
     }
 
-    fn dismiss(&self, over: Vec<DismissedEvent>) -> Option<PlanVerdict<ReleaseStep>> {
+    fn dismiss(&self, over: Vec<DismissedLifecycleEvent>) -> Option<PlanVerdict<ReleaseStep>> {
         (!over.is_empty()).then(|| PlanVerdict::Act(vec![ReleaseStep::Dismiss(over)]))
     }
 
     /// The outcome of a run that waits for a lifecycle.
-    fn awaiting(&self, text: String, until: Option<Time>) -> Outcome {
-        let wake = Wake::at(until.unwrap_or_else(|| self.later(self.desired.interval)));
-        Outcome::Running(LIFECYCLE_PENDING, text, wake)
+    fn awaiting(&self, text: String, until: Option<Time>) -> RunOutcome {
+        let wake = WakeTrigger::at(until.unwrap_or_else(|| self.later(self.desired.interval)));
+        RunOutcome::Running(LIFECYCLE_PENDING, text, wake)
     }
 
     /// The outcome of a run that must not begin an action, since it is not known which lifecycles hold it.
-    fn unless_known(&self, action: Action) -> Option<PlanVerdict<ReleaseStep>> {
+    fn unless_known(&self, action: OperationKind) -> Option<PlanVerdict<ReleaseStep>> {
         let why = self.desired.lifecycles.unknown.clone().filter(|_| !action.is_remediation())?;
-        let wake = Wake::at(self.later(self.desired.retry));
-        Some(PlanVerdict::Outcome(Outcome::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
+        let wake = WakeTrigger::at(self.later(self.desired.retry));
+        Some(PlanVerdict::Outcome(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
     }
 
     /// The outcome of a run whose next phase is held by a gate.
-    fn held(&self, phase: Phase) -> Option<PlanVerdict<ReleaseStep>> {
+    fn held(&self, phase: OperationPhase) -> Option<PlanVerdict<ReleaseStep>> {
         let held = self.desired.gates.hold(phase, self.observed.now)?;
         Some(self.resting_held(held))
     }
 
     fn resting_held(&self, held: PhaseHold) -> PlanVerdict<ReleaseStep> {
-        let wake = Wake::at(self.later(self.desired.interval));
-        PlanVerdict::Outcome(Outcome::Blocked(held.reason, held.subject, wake))
+        let wake = WakeTrigger::at(self.later(self.desired.interval));
+        PlanVerdict::Outcome(RunOutcome::Blocked(held.reason, held.subject, wake))
     }
 
     /// Writes the status and what follows from it. Also in the middle of a run it does not call a release Ready of which an
     /// object is contested.
-    fn tell(&self, report: Report) -> ReleaseStep {
+    fn tell(&self, report: ReleaseReport) -> ReleaseStep {
         let contested = self.observed.contested.as_ref().map(|(text, _)| text.clone());
-        ReleaseStep::Tell(Box::new(Report { contested, ..report }))
+        ReleaseStep::Tell(Box::new(ReleaseReport { contested, ..report }))
     }
 
-    fn failed(&self, why: reconcile::Reason, text: String) -> PlanVerdict<ReleaseStep> {
+    fn failed(&self, why: reconcile::ConditionReason, text: String) -> PlanVerdict<ReleaseStep> {
         let at = self.later(self.desired.retry);
-        PlanVerdict::Outcome(Outcome::Failed(why, text, Wake::at(at)))
+        PlanVerdict::Outcome(RunOutcome::Failed(why, text, WakeTrigger::at(at)))
     }
 
     fn later(&self, by: std::time::Duration) -> Time {
@@ -371,11 +386,11 @@ impl ReleasePlanner<'_> {
     /// An operation is open.
     fn under_way(
         &self,
-        record: &Record,
-        journal: &Journal,
-    ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
+        record: &ReleaseRecord,
+        journal: &OperationJournal,
+    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
         let ReleaseObservedState { revisions, live, outcome, now, status, .. } = self.observed;
-        let is_purge = operation::present(journal, record) == Some(Task::Purge);
+        let is_purge = operation::present(journal, record) == Some(OperationTask::Purge);
         if is_purge && !journal.accounted {
             return self.account(record, journal);
         }
@@ -383,10 +398,11 @@ impl ReleasePlanner<'_> {
             let version = record.version;
             let changes = Vec::new();
             let others = Vec::new();
-            let write = Write { version, changes, others, journal };
+            let write = RecordAndJournalWrite { version, changes, others, journal };
             return Ok(PlanVerdict::Act(vec![ReleaseStep::Write(Box::new(write))]));
         }
-        let is_held = matches!(operation::present(journal, record), Some(Task::Hold { .. }));
+        let is_held =
+            matches!(operation::present(journal, record), Some(OperationTask::Hold { .. }));
         let is_asked = self.desired.requests.is_for(journal);
         if is_held && self.desired.suspended && !self.desired.deleted && !is_asked {
             return Ok(self.suspended());
@@ -395,33 +411,33 @@ impl ReleasePlanner<'_> {
         let stop = stop.as_deref();
         let next = operation::next(journal, record, revisions, live, outcome.as_ref(), stop, *now);
         Ok(match next {
-            Next::Do(step) => PlanVerdict::Act(vec![step]),
-            Next::Wait(_, wake) => {
+            OperationNeed::Do(step) => PlanVerdict::Act(vec![step]),
+            OperationNeed::Wait(_, wake) => {
                 let timeout = std::time::Duration::from_millis(journal.plan.timeout_ms);
                 let text = operation_status::running_text(journal.action, timeout);
                 // A remediation or a test must not hide the outcome before it.
                 let run_outcome = match status.summary(self.desired) {
                     Some(said) if journal.action.is_remediation() => {
-                        Outcome::Failed(said.reason, said.text, wake)
+                        RunOutcome::Failed(said.reason, said.text, wake)
                     }
-                    Some(said) if journal.action == Action::Test => {
-                        Outcome::Running(said.reason, said.text, wake)
+                    Some(said) if journal.action == OperationKind::Test => {
+                        RunOutcome::Running(said.reason, said.text, wake)
                     }
-                    _ => Outcome::Running(reason::PROGRESSING, text, wake),
+                    _ => RunOutcome::Running(reason::PROGRESSING, text, wake),
                 };
                 PlanVerdict::Outcome(run_outcome)
             }
-            Next::Held(text, until) => PlanVerdict::Outcome(
+            OperationNeed::Held(text, until) => PlanVerdict::Outcome(
                 match (status.summary(self.desired), self.awaiting(text, until)) {
-                    (Some(said), Outcome::Running(_, text, wake))
+                    (Some(said), RunOutcome::Running(_, text, wake))
                         if journal.action.is_remediation() =>
                     {
-                        Outcome::Failed(said.reason, format!("{}; {text}", said.text), wake)
+                        RunOutcome::Failed(said.reason, format!("{}; {text}", said.text), wake)
                     }
                     (_, run_outcome) => run_outcome,
                 },
             ),
-            Next::Blind => {
+            OperationNeed::Blind => {
                 let text = format!("not observed: {}", record.full_name());
                 self.failed(status::RECONCILE_ERROR, text)
             }
@@ -429,7 +445,7 @@ impl ReleasePlanner<'_> {
     }
 
     /// The journal of an open operation for which the spec gives another time by now: from here on that counts.
-    fn with_new_timeout(&self, journal: &Journal) -> Option<Journal> {
+    fn with_new_timeout(&self, journal: &OperationJournal) -> Option<OperationJournal> {
         let mut journal = journal.clone();
         let timeout_ms = self.desired.plan(journal.action).timeout_ms;
         let is_known = std::mem::replace(&mut journal.plan.timeout_ms, timeout_ms) == timeout_ms;
@@ -438,7 +454,7 @@ impl ReleasePlanner<'_> {
     }
 
     /// Why an open operation should come to its end early.
-    fn stop(&self, journal: &Journal) -> Option<String> {
+    fn stop(&self, journal: &OperationJournal) -> Option<String> {
         let desired = self.desired;
         if journal.action.is_removal() {
             return None;
@@ -459,9 +475,9 @@ impl ReleasePlanner<'_> {
     /// seen.
     fn account(
         &self,
-        record: &Record,
-        journal: &Journal,
-    ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
+        record: &ReleaseRecord,
+        journal: &OperationJournal,
+    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
         let ReleaseObservedState { revisions, status, .. } = self.observed;
         let report = operation_status::ended(self.desired, status, revisions, record, journal)?;
         let is_seen = operation_status::is_reported(&report.status, record, journal);
@@ -493,31 +509,31 @@ impl ReleasePlanner<'_> {
         let name = &self.desired.spec.target.name;
         let keep = self.desired.spec.uninstall.keep_history;
         let left = operation::removal(name, revisions, keep).ok().filter(|_| is_known);
-        if let Some(Removal::Purge(versions)) = left {
+        if let Some(ReleaseRemovalScope::Purge(versions)) = left {
             return PlanVerdict::Act(vec![ReleaseStep::Purge { versions }]);
         }
-        if let (Some(Removal::Run), Some(last)) = (left, revisions.last()) {
-            if ran.ended.contains(&Action::Uninstall) {
+        if let (Some(ReleaseRemovalScope::Run), Some(last)) = (left, revisions.last()) {
+            if ran.ended.contains(&OperationKind::Uninstall) {
                 // It failed in this run.
                 let said = status.summary(self.desired);
                 let text = said.map_or_else(String::new, |said| said.text);
                 return self.failed(status::UNINSTALL_FAILED, text);
             }
-            let unknown = self.unless_known(Action::Uninstall);
+            let unknown = self.unless_known(OperationKind::Uninstall);
             // That another release takes its place was asked about as a phase of its own.
             let cause = changed.map_or(self.desired.gates.removal, |_| RemovalCause::Pruned);
             return unknown.unwrap_or_else(|| self.begin_removal(&last.record, cause, status));
         }
         match changed {
-            Some(_) => {
-                PlanVerdict::Act(vec![self.tell(Report::of(operation_status::forgotten(status)))])
-            }
+            Some(_) => PlanVerdict::Act(vec![
+                self.tell(ReleaseReport::of(operation_status::forgotten(status))),
+            ]),
             None => {
                 let text = known.map_or_else(
                     || "there is no release to uninstall".to_owned(),
                     |known| format!("Release {} is uninstalled", known.full_name()),
                 );
-                PlanVerdict::Outcome(Outcome::Settled(status::UNINSTALL_SUCCEEDED, text))
+                PlanVerdict::Outcome(RunOutcome::Settled(status::UNINSTALL_SUCCEEDED, text))
             }
         }
     }
@@ -525,21 +541,24 @@ impl ReleasePlanner<'_> {
     /// Whether a release that is there is another one than the status knows: its kubeconfig may name another cluster by now.
     ///
     /// Differs(flux): Flux uninstalls it, also where another owner installed it.
-    fn is_another(&self, last: &Revision, known: &Snapshot) -> bool {
+    fn is_another(&self, last: &ReleaseRevision, known: &ReleaseSnapshot) -> bool {
         match &last.journal {
             Some(journal) if self.desired.owns(journal) => false,
             // What was adopted has the journal of another until it is operated on.
             Some(_) => !known.tells_of(&last.record),
             None => {
                 let began = last.record.info.first_deployed.as_ref();
-                let began = began.and_then(crate::record::Timestamp::whole_second);
+                let began = began.and_then(crate::record::GoTimestamp::whole_second);
                 began.zip(known.first_deployed).is_some_and(|(there, here)| there != here)
             }
         }
     }
 
     /// No operation is open and all events are reported: decides what is done about the state.
-    fn decided(&self, status: &ReleaseStatus) -> Result<PlanVerdict<ReleaseStep>, StateError> {
+    fn decided(
+        &self,
+        status: &ReleaseStatus,
+    ) -> Result<PlanVerdict<ReleaseStep>, ReleaseStateError> {
         let ReleaseObservedState { revisions, drift, .. } = self.observed;
         let desired = self.desired;
         let forced = desired.requests.forces(&self.observed.status);
@@ -556,18 +575,20 @@ impl ReleasePlanner<'_> {
         }
         let is_uncounted = self.uncounted(&state);
         let decision = match is_uncounted {
-            true => Decision::Begin(Action::Upgrade, None),
+            true => ReleaseDecision::Begin(OperationKind::Upgrade, None),
             false => decide(&state, desired, status, revisions, forced)?,
         };
         let next = match &decision {
-            Decision::Begin(action, _) => self.held_operation(*action, status),
+            ReleaseDecision::Begin(action, _) => self.held_operation(*action, status),
             _ => None,
         };
         let over = dismissed(&self.observed.live.events, next.as_deref(), &[]);
         if let Some(verdict) = self.dismiss(over) {
             return Ok(verdict);
         }
-        if let Some(held) = Phase::of(&decision, desired).and_then(|phase| self.held(phase)) {
+        if let Some(held) =
+            OperationPhase::of(&decision, desired).and_then(|phase| self.held(phase))
+        {
             return Ok(held);
         }
         let is_held = !is_uncounted || self.observed.ran.failed_early;
@@ -575,29 +596,29 @@ impl ReleasePlanner<'_> {
             return Ok(outcome);
         }
         Ok(match decision {
-            Decision::Nothing => self.unless_contested(self.verdict_of_status(status, true)),
-            Decision::Observe => {
+            ReleaseDecision::Nothing => self.unless_contested(self.verdict_of_status(status, true)),
+            ReleaseDecision::Observe => {
                 let text = "the cluster was not compared with the release".to_owned();
                 self.failed(status::RECONCILE_ERROR, text)
             }
-            Decision::Exhausted => PlanVerdict::Outcome(self.exhausted(status)),
-            Decision::NoRollbackTarget => {
+            ReleaseDecision::Exhausted => PlanVerdict::Outcome(self.exhausted(status)),
+            ReleaseDecision::NoRollbackTarget => {
                 let text = "Failed to perform remediation: missing target release for rollback: \
                             cannot remediate failed release";
-                PlanVerdict::Outcome(Outcome::Stalled(
+                PlanVerdict::Outcome(RunOutcome::Stalled(
                     status::MISSING_ROLLBACK_TARGET,
                     text.to_owned(),
                 ))
             }
-            Decision::Unlock(life) => match self.being_removed() {
+            ReleaseDecision::Unlock(life) => match self.being_removed() {
                 Some(outcome) => outcome,
                 None => self.unlock(status, &life)?,
             },
-            Decision::Drift { digest, text } => self.drift(status, digest, &text),
-            Decision::Begin(action, target) => {
+            ReleaseDecision::Drift { digest, text } => self.drift(status, digest, &text),
+            ReleaseDecision::Begin(action, target) => {
                 let mut status = status.clone();
                 // Parity(flux): what cannot be relied on is forgotten.
-                if matches!(state, State::Unmanaged(_)) {
+                if matches!(state, ReleaseState::Unmanaged(_)) {
                     // With the history goes the proof that the last operation was reported.
                     if let Some((last, journal)) = own(desired, revisions)
                         && !journal.accounted
@@ -614,13 +635,13 @@ impl ReleasePlanner<'_> {
     /// The existing release of another client, if it is as desired.
     fn adoptable(
         &self,
-        state: &State,
+        state: &ReleaseState,
         status: &ReleaseStatus,
         forced: bool,
-    ) -> Result<Option<&Record>, DigestError> {
+    ) -> Result<Option<&ReleaseRecord>, SnapshotDigestError> {
         let desired = self.desired;
         let last = self.observed.revisions.last().map(|last| last.record.as_ref());
-        let is_unknown = matches!(state, State::Unmanaged(_)) && status.history.is_empty();
+        let is_unknown = matches!(state, ReleaseState::Unmanaged(_)) && status.history.is_empty();
         let is_plain = desired.spec.post_renderers_digest.is_empty()
             && desired.spec.common_metadata_digest.is_empty();
         let Some(record) = last.filter(|_| is_unknown && is_plain && !forced) else {
@@ -629,7 +650,7 @@ impl ReleasePlanner<'_> {
         if record.info.status != Life::Deployed {
             return Ok(None);
         }
-        let found = Snapshot::of(record, None, "")?;
+        let found = ReleaseSnapshot::of(record, None, "")?;
         let is_same = found.chart_name == desired.chart_name
             && found.chart_version == desired.chart_version
             && found.config_digest == desired.config_digest
@@ -640,17 +661,17 @@ impl ReleasePlanner<'_> {
     /// A remediation that failed and left a release behind that is neither there nor gone.
     ///
     /// Differs(flux): in Flux only a person can help, since no action knows how to handle such a record.
-    fn half_removed(&self) -> Option<&Record> {
+    fn half_removed(&self) -> Option<&ReleaseRecord> {
         let (revision, journal) = own(self.desired, &self.observed.revisions)?;
         let is_half = revision.record.info.status == Life::Uninstalling;
         (is_half && journal.action.is_removal()).then_some(revision.record.as_ref())
     }
 
     /// Whether the last revision failed only because it was stopped.
-    fn uncounted(&self, state: &State) -> bool {
+    fn uncounted(&self, state: &ReleaseState) -> bool {
         let journal = own(self.desired, &self.observed.revisions).map(|(_, journal)| journal);
         let failure = journal.and_then(|journal| journal.failure.as_ref());
-        matches!(state, State::Failed(_)) && failure.is_some_and(|failure| !failure.counts)
+        matches!(state, ReleaseState::Failed(_)) && failure.is_some_and(|failure| !failure.counts)
     }
 
     /// An action that failed and is retried waits for its time, counted from the end of the failure.
@@ -658,26 +679,26 @@ impl ReleasePlanner<'_> {
     /// Differs(flux): in Flux a restart of the controller retries at once.
     fn later_retry(
         &self,
-        state: &State,
-        decision: &Decision,
+        state: &ReleaseState,
+        decision: &ReleaseDecision,
         status: &ReleaseStatus,
     ) -> Option<PlanVerdict<ReleaseStep>> {
-        let Decision::Begin(action, _) = decision else { return None };
+        let ReleaseDecision::Begin(action, _) = decision else { return None };
         let ran = &self.observed.ran;
         let retry = self.desired.active(status).and_then(|active| active.retry);
         let said = || status.summary(self.desired).map(|said| (said.reason, said.text));
         let default = || (status::RECONCILE_ERROR, "the release has failed".to_owned());
         let resting = |at| {
             let (why, text) = said().unwrap_or_else(default);
-            Some(PlanVerdict::Outcome(Outcome::Failed(why, text, Wake::at(at))))
+            Some(PlanVerdict::Outcome(RunOutcome::Failed(why, text, WakeTrigger::at(at))))
         };
         if ran.failed_early {
             return resting(self.later(retry.unwrap_or(self.desired.retry)));
         }
         let journal = own(self.desired, &self.observed.revisions).map(|(_, journal)| journal);
-        let is_counted = |it: &&Journal| it.failure.as_ref().is_some_and(|it| it.counts);
+        let is_counted = |it: &&OperationJournal| it.failure.as_ref().is_some_and(|it| it.counts);
         let ended = journal.filter(is_counted).and_then(|it| it.ended);
-        if let (State::Failed(_), Some(retry), Some(ended)) = (state, retry, ended) {
+        if let (ReleaseState::Failed(_), Some(retry), Some(ended)) = (state, retry, ended) {
             let at = ended.saturating_add(retry).unwrap_or(Time::MAX);
             let is_asked =
                 self.desired.requests.is_new(&self.observed.status) && ran.ended.is_empty();
@@ -689,19 +710,19 @@ impl ReleasePlanner<'_> {
         // Parity(flux): an action of one kind is done once in a run.
         let is_forced = self.desired.requests.forces(&self.observed.status);
         let is_repeated = (action.is_release() && ran.has_released() && !is_forced)
-            || (*action == Action::Test && ran.ended.contains(action));
+            || (*action == OperationKind::Test && ran.ended.contains(action));
         is_repeated.then(|| resting(self.later(self.desired.retry))).flatten()
     }
 
-    fn exhausted(&self, status: &ReleaseStatus) -> Outcome {
-        let action = status.last_attempted_action.map_or("", Action::as_str);
+    fn exhausted(&self, status: &ReleaseStatus) -> RunOutcome {
+        let action = status.last_attempted_action.map_or("", OperationKind::as_str);
         let failures = self.desired.active(status).map_or(0, |active| active.failures);
         let mut text = format!("Failed to {action} after {failures} attempt(s)");
         // Differs(flux): in Flux `Stalled` does not name the cause, which `Ready` keeps; here both have the same text.
         if let Some(said) = status.summary(self.desired).filter(|it| it.status != Truth::True) {
             text = format!("{text}: {}", said.text);
         }
-        Outcome::Stalled(status::RETRIES_EXCEEDED, text)
+        RunOutcome::Stalled(status::RETRIES_EXCEEDED, text)
     }
 
     /// A remediation ended in this run: the next run continues, unless there were enough attempts.
@@ -720,7 +741,7 @@ impl ReleasePlanner<'_> {
         let said = status.summary(self.desired).map(|said| (said.reason, said.text));
         let (why, text) =
             said.unwrap_or_else(|| (status::RECONCILE_ERROR, "the release was undone".to_owned()));
-        PlanVerdict::Outcome(Outcome::Failed(why, text, Wake::at(self.later(wait))))
+        PlanVerdict::Outcome(RunOutcome::Failed(why, text, WakeTrigger::at(self.later(wait))))
     }
 
     /// The outcome of a run while another client may still be uninstalling the release: for as long as that may take
@@ -730,7 +751,7 @@ impl ReleasePlanner<'_> {
         let record = last.record.as_ref();
         let began =
             record.info.deleted.as_ref().filter(|_| record.info.status == Life::Uninstalling);
-        let began = began.and_then(crate::record::Timestamp::whole_second)?;
+        let began = began.and_then(crate::record::GoTimestamp::whole_second)?;
         let until = began.saturating_add(self.desired.spec.uninstall.timeout).unwrap_or(Time::MAX);
         (began..until).contains(&self.observed.now).then(|| {
             let text = format!(
@@ -738,7 +759,7 @@ impl ReleasePlanner<'_> {
                  interrupted, and the release is upgraded",
                 record.full_name()
             );
-            PlanVerdict::Outcome(Outcome::Blocked(status::PENDING_RELEASE, text, Wake::at(until)))
+            PlanVerdict::Outcome(RunOutcome::Blocked(status::PENDING_RELEASE, text, WakeTrigger::at(until)))
         })
     }
 
@@ -746,7 +767,7 @@ impl ReleasePlanner<'_> {
         &self,
         status: &ReleaseStatus,
         life: &Life,
-    ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
+    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
         let Some(last) = self.observed.revisions.last() else {
             return Ok(self.verdict_of_status(status, false));
         };
@@ -772,9 +793,9 @@ impl ReleasePlanner<'_> {
                 return self.failed(status::DRIFT_CORRECTION_FAILED, text);
             }
             // Another client undoes it at once.
-            let wake = Wake::at(self.later(self.desired.retry));
+            let wake = WakeTrigger::at(self.later(self.desired.retry));
             let text = "correcting cluster drift".to_owned();
-            return PlanVerdict::Outcome(Outcome::Running(reason::PROGRESSING, text, wake));
+            return PlanVerdict::Outcome(RunOutcome::Running(reason::PROGRESSING, text, wake));
         }
         if !is_enabled {
             return match is_reported {
@@ -798,9 +819,13 @@ impl ReleasePlanner<'_> {
     /// A release is not as it should be while an object of it is contested.
     fn unless_contested(&self, verdict: PlanVerdict<ReleaseStep>) -> PlanVerdict<ReleaseStep> {
         match (&self.observed.contested, &verdict) {
-            (Some((text, at)), PlanVerdict::Outcome(Outcome::Settled(..))) => PlanVerdict::Outcome(
-                Outcome::Failed(reason::CONTESTED, text.clone(), Wake::at(*at)),
-            ),
+            (Some((text, at)), PlanVerdict::Outcome(RunOutcome::Settled(..))) => {
+                PlanVerdict::Outcome(RunOutcome::Failed(
+                    reason::CONTESTED,
+                    text.clone(),
+                    WakeTrigger::at(*at),
+                ))
+            }
             _ => verdict,
         }
     }
@@ -813,13 +838,13 @@ impl ReleasePlanner<'_> {
     ) -> PlanVerdict<ReleaseStep> {
         let settled = operation_status::settled(self.desired, status, is_in_sync);
         if settled != self.observed.status {
-            return PlanVerdict::Act(vec![self.tell(Report::of(settled))]);
+            return PlanVerdict::Act(vec![self.tell(ReleaseReport::of(settled))]);
         }
-        let wake = || Wake::at(self.later(self.desired.interval));
+        let wake = || WakeTrigger::at(self.later(self.desired.interval));
         PlanVerdict::Outcome(match status.summary(self.desired) {
-            Some(said) if said.status == Truth::True => Outcome::Settled(said.reason, said.text),
-            Some(said) => Outcome::Failed(said.reason, said.text, wake()),
-            None => Outcome::Settled(
+            Some(said) if said.status == Truth::True => RunOutcome::Settled(said.reason, said.text),
+            Some(said) => RunOutcome::Failed(said.reason, said.text, wake()),
+            None => RunOutcome::Settled(
                 reason::SUCCEEDED,
                 "the release is as the HelmRelease says".to_owned(),
             ),

@@ -2,7 +2,7 @@
 //!
 //! Here: the record and how an operation changes it. Below: its JSON, written (`record/json.rs`) and read
 //! (`record/decode.rs`). Elsewhere: the Secret that holds it ([`crate::storage`]), which revisions there are
-//! ([`crate::revisions`]), its digest ([`crate::snapshot`]).
+//! ([`crate::revisions`]), its digest ([`crate::release_snapshot`]).
 
 mod decode;
 mod json;
@@ -13,21 +13,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use golang::time::{RFC3339_NANO, Zone};
-use golang::value::Map;
-use helm::chart::{Chart, Metadata};
-use helm::manifests::{Hook, HookEvent};
+use golang::time::{GoTimeZone, RFC3339_NANO};
+use golang::value::GoMap;
+use helm::chart::{Chart, ChartMetadata};
+use helm::manifests::{HookEvent, ReleaseHook};
 use reconcile::Time;
 
-pub use decode::DecodeError;
-pub use golang::json::EncodeError;
-pub(crate) use json::{Fields, hook as hook_json, info as info_json, metadata as metadata_json};
+pub use decode::RecordDecodeError;
+pub use golang::json::JsonEncodeError;
+pub(crate) use json::{
+    OrderedJsonFields, hook as hook_json, info as info_json, metadata as metadata_json,
+};
 
 /// A revision of a release, as it is stored.
 ///
 /// `Debug` shows what identifies it only: values, manifests and notes may hold secrets.
 #[derive(Clone)]
-pub struct Record {
+pub struct ReleaseRecord {
     /// The release.
     pub name: String,
     /// The namespace of its objects that do not set one.
@@ -35,11 +37,11 @@ pub struct Record {
     /// The revision, from 1 on.
     pub version: i64,
     /// What became of it.
-    pub info: Info,
+    pub info: RevisionInfo,
     /// The chart; records of Helm have one.
     pub chart: Option<StoredChart>,
     /// The values that were given, without those of the chart.
-    pub config: Map,
+    pub config: GoMap,
     /// The manifests, in the order in which they are applied, each after a line `---`.
     pub manifest: String,
     /// The hooks, by kind.
@@ -50,7 +52,7 @@ pub struct Record {
     pub labels: BTreeMap<String, String>,
 }
 
-impl fmt::Debug for Record {
+impl fmt::Debug for ReleaseRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, namespace, version, info, .. } = self;
         write!(f, "{namespace}/{name}.v{version} {}", info.status)
@@ -59,13 +61,13 @@ impl fmt::Debug for Record {
 
 /// What became of a revision.
 #[derive(Clone, Default)]
-pub struct Info {
+pub struct RevisionInfo {
     /// When the first revision was begun.
-    pub first_deployed: Option<Timestamp>,
+    pub first_deployed: Option<GoTimestamp>,
     /// When this one was begun.
-    pub last_deployed: Option<Timestamp>,
+    pub last_deployed: Option<GoTimestamp>,
     /// When it was begun to be removed.
-    pub deleted: Option<Timestamp>,
+    pub deleted: Option<GoTimestamp>,
     /// For people.
     pub description: String,
     /// Its status.
@@ -73,7 +75,7 @@ pub struct Info {
     /// What a person reads after an installation.
     pub notes: String,
     /// What a client of Helm once added; kept as it is.
-    pub resources: Option<Map>,
+    pub resources: Option<GoMap>,
 }
 
 /// The status of a revision (`pkg/release/common Status`).
@@ -152,17 +154,17 @@ impl fmt::Display for RevisionStatus {
 
 /// A time as Go writes it: nanoseconds and the offset of its zone are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timestamp(golang::time::Time);
+pub struct GoTimestamp(golang::time::GoTime);
 
 /// The second in which Go's zero time is.
 const GO_ZERO_TIME_SECONDS: i64 = -62_135_596_800;
 
-impl Timestamp {
+impl GoTimestamp {
     /// A time in UTC.
     pub fn new(time: Time) -> Self {
         let seconds = time.as_second();
         let nanos = time.subsec_nanosecond();
-        Self(golang::time::Time::from_unix(seconds, nanos.into(), Zone::Utc))
+        Self(golang::time::GoTime::from_unix(seconds, nanos.into(), GoTimeZone::Utc))
     }
 
     /// Reads RFC 3339. `None` is Go's zero time, and the empty text that Helm 3 wrote for it.
@@ -173,7 +175,7 @@ impl Timestamp {
         if text.is_empty() {
             return Ok(None);
         }
-        let time = golang::time::Time::parse(RFC3339_NANO, text, &Zone::Utc)
+        let time = golang::time::GoTime::parse(RFC3339_NANO, text, &GoTimeZone::Utc)
             .map_err(|error| error.to_string())?;
         Ok((time.unix() != GO_ZERO_TIME_SECONDS || time.nanosecond() != 0).then_some(Self(time)))
     }
@@ -194,7 +196,7 @@ impl Timestamp {
     }
 }
 
-impl From<Time> for Timestamp {
+impl From<Time> for GoTimestamp {
     fn from(time: Time) -> Self {
         Self::new(time)
     }
@@ -204,21 +206,21 @@ impl From<Time> for Timestamp {
 #[derive(Debug, Clone, Default)]
 pub struct StoredChart {
     /// Its `Chart.yaml`.
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<ChartMetadata>,
     /// Its `Chart.lock`.
     pub lock: Option<StoredLock>,
     /// Its templates; none and an empty list are not the same to JSON.
     pub templates: Option<Vec<StoredFile>>,
     /// Its values, with those imported from the charts in it.
-    pub values: Option<Map>,
+    pub values: Option<GoMap>,
     /// Its `values.schema.json`.
     pub schema: Option<Arc<[u8]>>,
     /// When that was last changed.
-    pub schema_changed: Option<Timestamp>,
+    pub schema_changed: Option<GoTimestamp>,
     /// Its other files.
     pub files: Option<Vec<StoredFile>>,
     /// When it was last changed.
-    pub changed: Option<Timestamp>,
+    pub changed: Option<GoTimestamp>,
 }
 
 impl StoredChart {
@@ -226,7 +228,7 @@ impl StoredChart {
     ///
     /// Differs(helm 4): the times at which its files were changed are left out; nothing reads them.
     pub fn of(chart: &Chart) -> Self {
-        let files = |files: &[helm::chart::File]| {
+        let files = |files: &[helm::chart::ChartFile]| {
             let stored = files.iter().map(|file| StoredFile {
                 name: file.name.clone(),
                 data: Arc::clone(&file.data),
@@ -237,7 +239,7 @@ impl StoredChart {
         Self {
             metadata: Some(chart.metadata.clone()),
             lock: chart.lock.as_ref().map(|lock| StoredLock {
-                generated: Timestamp::parse(&lock.generated).unwrap_or_default(),
+                generated: GoTimestamp::parse(&lock.generated).unwrap_or_default(),
                 digest: lock.digest.clone(),
                 dependencies: Some(lock.dependencies.clone()),
             }),
@@ -255,11 +257,11 @@ impl StoredChart {
 #[derive(Debug, Clone, Default)]
 pub struct StoredLock {
     /// When it was written.
-    pub generated: Option<Timestamp>,
+    pub generated: Option<GoTimestamp>,
     /// Of what was listed and what was chosen.
     pub digest: String,
     /// What was chosen; none and an empty list are not the same to JSON.
-    pub dependencies: Option<Vec<helm::chart::Dependency>>,
+    pub dependencies: Option<Vec<helm::chart::ChartDependency>>,
 }
 
 /// A file of a stored chart.
@@ -270,7 +272,7 @@ pub struct StoredFile {
     /// Its bytes.
     pub data: Arc<[u8]>,
     /// When it was last changed.
-    pub changed: Option<Timestamp>,
+    pub changed: Option<GoTimestamp>,
 }
 
 /// A hook as a record has it.
@@ -287,7 +289,7 @@ pub struct HookRecord {
     /// When it is run, in Helm's words.
     pub events: Vec<String>,
     /// Its last run.
-    pub last_run: HookRun,
+    pub last_run: HookRunRecord,
     /// Lower ones come first.
     pub weight: i64,
     /// When it is deleted, in Helm's words, with those that Helm does not know.
@@ -305,22 +307,23 @@ impl HookRecord {
     /// Whether it is deleted on this occasion.
     ///
     /// Parity(helm 4): CRDs are never deleted, and any word at all keeps the default away.
-    pub fn is_deleted(&self, on: DeletePolicy) -> bool {
-        let is_default = self.delete_policies.is_empty() && on == DeletePolicy::BeforeHookCreation;
+    pub fn is_deleted(&self, on: HookDeletePolicy) -> bool {
+        let is_default =
+            self.delete_policies.is_empty() && on == HookDeletePolicy::BeforeHookCreation;
         self.kind != "CustomResourceDefinition"
             && (is_default || self.delete_policies.iter().any(|word| word == on.as_str()))
     }
 }
 
-impl From<&Hook> for HookRecord {
-    fn from(hook: &Hook) -> Self {
+impl From<&ReleaseHook> for HookRecord {
+    fn from(hook: &ReleaseHook) -> Self {
         Self {
             name: hook.name.clone(),
             kind: hook.kind.clone(),
             path: hook.path.clone(),
             manifest: hook.manifest.clone(),
             events: hook.events.iter().map(|event| event.as_str().to_owned()).collect(),
-            last_run: HookRun::default(),
+            last_run: HookRunRecord::default(),
             weight: hook.weight,
             delete_policies: hook.delete_policies.clone(),
             output_log_policies: hook.output_log_policies.clone(),
@@ -330,7 +333,7 @@ impl From<&Hook> for HookRecord {
 
 /// When a hook's object is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DeletePolicy {
+pub enum HookDeletePolicy {
     /// Before it is created.
     BeforeHookCreation,
     /// Once all hooks of an event have succeeded, or a later one has failed.
@@ -339,7 +342,7 @@ pub enum DeletePolicy {
     HookFailed,
 }
 
-impl DeletePolicy {
+impl HookDeletePolicy {
     /// The word in annotations and records.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -352,11 +355,11 @@ impl DeletePolicy {
 
 /// A run of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct HookRun {
+pub struct HookRunRecord {
     /// When it was begun.
-    pub started: Option<Timestamp>,
+    pub started: Option<GoTimestamp>,
     /// When it ended.
-    pub completed: Option<Timestamp>,
+    pub completed: Option<GoTimestamp>,
     /// How it went: `Unknown`, `Running`, `Succeeded`, `Failed`; empty before the first run.
     pub phase: String,
 }
@@ -403,7 +406,7 @@ pub enum RecordChange {
     },
 }
 
-impl Record {
+impl ReleaseRecord {
     /// Applies a change. A hook that the record does not have changes nothing.
     pub fn apply(&mut self, change: &RecordChange) {
         match change {
@@ -411,11 +414,11 @@ impl Record {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
                     // Parity(helm 4): the default becomes part of the record when the hook is run.
                     if hook.delete_policies.is_empty() {
-                        let policy = DeletePolicy::BeforeHookCreation.as_str();
+                        let policy = HookDeletePolicy::BeforeHookCreation.as_str();
                         hook.delete_policies.push(policy.to_owned());
                     }
-                    hook.last_run = HookRun {
-                        started: Some(Timestamp::new(*at)),
+                    hook.last_run = HookRunRecord {
+                        started: Some(GoTimestamp::new(*at)),
                         completed: None,
                         phase: RUNNING.to_owned(),
                     };
@@ -423,12 +426,12 @@ impl Record {
             }
             RecordChange::HookNotBegun { hook } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
-                    hook.last_run = HookRun::default();
+                    hook.last_run = HookRunRecord::default();
                 }
             }
             RecordChange::HookEnded { hook, succeeded, at } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
-                    hook.last_run.completed = Some(Timestamp::new(*at));
+                    hook.last_run.completed = Some(GoTimestamp::new(*at));
                     hook.last_run.phase = if *succeeded { SUCCEEDED } else { FAILED }.to_owned();
                 }
             }
@@ -438,7 +441,7 @@ impl Record {
                     self.info.description.clone_from(description);
                 }
                 if let Some(at) = deleted {
-                    self.info.deleted = Some(Timestamp::new(*at));
+                    self.info.deleted = Some(GoTimestamp::new(*at));
                 }
             }
         }
@@ -458,7 +461,7 @@ impl Record {
     }
 
     /// The metadata of the chart.
-    pub fn metadata(&self) -> Option<&Metadata> {
+    pub fn metadata(&self) -> Option<&ChartMetadata> {
         self.chart.as_ref().and_then(|chart| chart.metadata.as_ref())
     }
 

@@ -5,21 +5,21 @@
 
 use std::sync::Arc;
 
-use crate::journal::Journal;
-use crate::record::{Record, RevisionStatus};
+use crate::journal::OperationJournal;
+use crate::record::{ReleaseRecord, RevisionStatus};
 
 /// A revision with what stands beside it on its Secret.
 #[derive(Debug, Clone)]
-pub struct Revision {
+pub struct ReleaseRevision {
     /// The record.
-    pub record: Arc<Record>,
+    pub record: Arc<ReleaseRecord>,
     /// The journal of the operation that made it, or that works on it.
-    pub journal: Option<Journal>,
+    pub journal: Option<OperationJournal>,
 }
 
 /// A Secret that should hold a revision and does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BrokenRevision {
+pub struct BrokenReleaseRevision {
     /// The Secret's name.
     pub secret: String,
     /// The revision that its label names.
@@ -30,42 +30,42 @@ pub struct BrokenRevision {
 
 /// All revisions of a release.
 #[derive(Debug, Clone, Default)]
-pub struct Revisions {
-    known: Vec<Revision>,
-    broken: Vec<BrokenRevision>,
+pub struct ReleaseRevisions {
+    known: Vec<ReleaseRevision>,
+    broken: Vec<BrokenReleaseRevision>,
 }
 
-impl Revisions {
+impl ReleaseRevisions {
     /// Revisions in any order.
-    pub fn new(mut known: Vec<Revision>, broken: Vec<BrokenRevision>) -> Self {
+    pub fn new(mut known: Vec<ReleaseRevision>, broken: Vec<BrokenReleaseRevision>) -> Self {
         known.sort_by_key(|revision| revision.record.version);
         Self { known, broken }
     }
 
     /// Oldest first.
-    pub fn all(&self) -> &[Revision] {
+    pub fn all(&self) -> &[ReleaseRevision] {
         &self.known
     }
 
     /// The newest one.
-    pub fn last(&self) -> Option<&Revision> {
+    pub fn last(&self) -> Option<&ReleaseRevision> {
         self.known.last()
     }
 
     /// The newest one that is deployed.
-    pub fn deployed(&self) -> Option<&Revision> {
+    pub fn deployed(&self) -> Option<&ReleaseRevision> {
         self.known.iter().rev().find(|it| it.record.info.status == RevisionStatus::Deployed)
     }
 
     /// The one with this number.
-    pub fn get(&self, version: i64) -> Option<&Revision> {
+    pub fn get(&self, version: i64) -> Option<&ReleaseRevision> {
         self.known.iter().find(|it| it.record.version == version)
     }
 
     /// The Secret that cannot be read and would be newer than what can.
     ///
     /// Differs(helm 4): Helm skips it and then fails to create a revision that is there.
-    pub fn unreadable_last(&self) -> Option<&BrokenRevision> {
+    pub fn unreadable_last(&self) -> Option<&BrokenReleaseRevision> {
         let newest = self.last().map_or(0, |it| it.record.version);
         self.broken.iter().max_by_key(|it| it.version).filter(|it| it.version > newest)
     }
@@ -81,7 +81,7 @@ impl Revisions {
 
     /// Which one an upgrade compares with: the last one if it is deployed, else the newest that is, else the last
     /// if it failed or was superseded.
-    pub fn current(&self) -> Option<&Revision> {
+    pub fn current(&self) -> Option<&ReleaseRevision> {
         let last = self.last()?;
         if last.record.info.status == RevisionStatus::Deployed {
             return Some(last);

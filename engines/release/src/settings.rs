@@ -4,17 +4,19 @@
 //! The fields of a spec and their defaults are those of a HelmRelease (helm-controller 1.6 `api/v2`); the maker of a
 //! [`ReleaseSpec`] has read them already.
 //!
-//! Elsewhere: what is decided ([`crate::decide`]), what is rendered and applied (the program).
+//! Elsewhere: what is decided ([`crate::release_decision`]), what is rendered and applied (the program).
 
 use std::time::Duration;
 
-use crate::hold::Lifecycles;
-use crate::journal::{Action, Journal, Plan, Propagation, WaitFor};
-use crate::origin::Origin;
-use crate::phase::Gates;
-use crate::snapshot::Filter;
+use crate::journal::{
+    OperationJournal, OperationKind, OperationPlan, ReleaseWaitPolicy, UninstallPropagation,
+};
+use crate::lifecycle_hold::ReleaseLifecycles;
+use crate::operation_origin::OperationOrigin;
+use crate::operation_phase::OperationPhaseGates;
+use crate::release_snapshot::TestFilter;
+use crate::release_target::ReleaseTarget;
 use crate::status::ReleaseStatus;
-use crate::target::ReleaseTarget;
 
 /// Everything that is wanted of a release.
 #[derive(Debug, Clone)]
@@ -33,9 +35,9 @@ pub struct ReleaseDesiredState {
     /// Whether it is suspended: an open operation comes to its end as soon as nothing is half done.
     pub suspended: bool,
     /// What may hold it.
-    pub gates: Gates,
+    pub gates: OperationPhaseGates,
     /// The lifecycles that hold it at its phases.
-    pub lifecycles: Lifecycles,
+    pub lifecycles: ReleaseLifecycles,
     /// The chart's name.
     pub chart_name: String,
     /// The chart's version, with the digest of its artifact where that belongs to it.
@@ -49,9 +51,9 @@ pub struct ReleaseDesiredState {
     /// The digest of all from which the release is rendered.
     pub inputs: String,
     /// What annotations request.
-    pub requests: Requests,
+    pub requests: AnnotationRequests,
     /// What an operation that begins now begins with.
-    pub origin: Origin,
+    pub origin: OperationOrigin,
     /// How long to wait before what failed without a trace is tried again.
     pub retry: Duration,
     /// How long to wait before a release that is as it should be is reconciled again.
@@ -72,30 +74,30 @@ pub struct ReleaseSpec {
     /// How many revisions are kept; 0 keeps all.
     pub max_history: usize,
     /// How to install.
-    pub install: Install,
+    pub install: InstallSettings,
     /// How to upgrade.
-    pub upgrade: Upgrade,
+    pub upgrade: UpgradeSettings,
     /// How to roll back.
-    pub rollback: Rollback,
+    pub rollback: RollbackSettings,
     /// How to test.
-    pub test: Test,
+    pub test: TestSettings,
     /// How to remove.
-    pub uninstall: Uninstall,
+    pub uninstall: UninstallSettings,
     /// What to do about drift.
     pub drift: DriftMode,
 }
 
 /// How an action that failed is dealt with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Strategy {
-    /// By remediation, as often as [`Remediation::retries`] says.
+pub enum FailureStrategy {
+    /// By remediation, as often as [`RemediationSettings::retries`] says.
     #[default]
     RemediateOnFailure,
     /// By an upgrade after this time, again and again.
     RetryOnFailure(Duration),
 }
 
-impl Strategy {
+impl FailureStrategy {
     /// After which time it is repeated, if it is.
     pub fn retry(self) -> Option<Duration> {
         match self {
@@ -116,10 +118,10 @@ pub enum RemediationStrategy {
 
 /// How often a failed action is tried again, and how it is undone before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Remediation {
+pub struct RemediationSettings {
     /// How often; negative: without end.
     pub retries: i64,
-    /// Whether failed tests do not count as a failure; `None` goes by [`Test::ignore_failures`].
+    /// Whether failed tests do not count as a failure; `None` goes by [`TestSettings::ignore_failures`].
     pub ignore_test_failures: Option<bool>,
     /// Whether the last failure is undone as well; `None` does so for upgrades with retries.
     pub remediate_last_failure: Option<bool>,
@@ -129,34 +131,34 @@ pub struct Remediation {
 
 /// How to install.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Install {
+pub struct InstallSettings {
     /// For each hook and each wait.
     pub timeout: Duration,
     /// When it fails.
-    pub strategy: Strategy,
+    pub strategy: FailureStrategy,
     /// When it fails.
-    pub remediation: Remediation,
+    pub remediation: RemediationSettings,
     /// Whether the name of a release that failed or is gone is taken again.
     pub replace: bool,
     /// Whether hooks are left out.
     pub disable_hooks: bool,
     /// What is waited for.
-    pub wait: WaitFor,
+    pub wait: ReleaseWaitPolicy,
 }
 
 /// How to upgrade.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Upgrade {
+pub struct UpgradeSettings {
     /// For each hook and each wait.
     pub timeout: Duration,
     /// When it fails.
-    pub strategy: Strategy,
+    pub strategy: FailureStrategy,
     /// When it fails.
-    pub remediation: Remediation,
+    pub remediation: RemediationSettings,
     /// Whether hooks are left out.
     pub disable_hooks: bool,
     /// What is waited for.
-    pub wait: WaitFor,
+    pub wait: ReleaseWaitPolicy,
     /// Whether what it created goes again when it fails.
     pub cleanup_on_fail: bool,
     /// Whether a release keeps being upgraded when its chart has another name.
@@ -165,20 +167,20 @@ pub struct Upgrade {
 
 /// How to roll back.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Rollback {
+pub struct RollbackSettings {
     /// For each hook and each wait.
     pub timeout: Duration,
     /// Whether hooks are left out.
     pub disable_hooks: bool,
     /// What is waited for.
-    pub wait: WaitFor,
+    pub wait: ReleaseWaitPolicy,
     /// Whether what it created goes again when it fails.
     pub cleanup_on_fail: bool,
 }
 
 /// How to test.
 #[derive(Debug, Clone, Default)]
-pub struct Test {
+pub struct TestSettings {
     /// Whether to test at all.
     pub enable: bool,
     /// For each test.
@@ -186,12 +188,12 @@ pub struct Test {
     /// Whether failed tests do not count as a failure of the release.
     pub ignore_failures: bool,
     /// Which tests.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<TestFilter>,
 }
 
 /// How to remove.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Uninstall {
+pub struct UninstallSettings {
     /// For each hook and the wait.
     pub timeout: Duration,
     /// Whether hooks are left out.
@@ -201,7 +203,7 @@ pub struct Uninstall {
     /// Whether the uninstallation does not wait for the end of the objects.
     pub disable_wait: bool,
     /// How what they own goes.
-    pub propagation: Propagation,
+    pub propagation: UninstallPropagation,
 }
 
 /// What to do if the cluster differs from a release.
@@ -216,7 +218,7 @@ pub enum DriftMode {
 
 /// What annotations ask for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Requests {
+pub struct AnnotationRequests {
     /// `reconcile.fluxcd.io/requestedAt`
     pub reconcile: Option<String>,
     /// `reconcile.fluxcd.io/forceAt`
@@ -224,13 +226,13 @@ pub struct Requests {
     /// `reconcile.fluxcd.io/resetAt`
     pub reset: Option<String>,
     /// `windlass.dev/rollback`, which counts while the release is suspended.
-    pub rollback: Option<reconcile::Rollback>,
+    pub rollback: Option<reconcile::ReleaseRollback>,
     /// A requested rollback that windlass does not carry out, because it does not know whether the chart of that
     /// revision was verified.
-    pub unverified_rollback: Option<reconcile::Rollback>,
+    pub unverified_rollback: Option<reconcile::ReleaseRollback>,
 }
 
-impl Requests {
+impl AnnotationRequests {
     /// Whether a user has asked for a run since the last one.
     pub fn is_new(&self, status: &ReleaseStatus) -> bool {
         self.reconcile.is_some() && self.reconcile != status.last_handled_reconcile
@@ -242,9 +244,9 @@ impl Requests {
     }
 
     /// Whether a rollback is the requested one.
-    pub fn is_for(&self, journal: &Journal) -> bool {
+    pub fn is_for(&self, journal: &OperationJournal) -> bool {
         let asked = self.rollback.map(|it| (Some(it.from), Some(it.to)));
-        journal.action == Action::Rollback && asked == Some((journal.base, journal.target))
+        journal.action == OperationKind::Rollback && asked == Some((journal.base, journal.target))
     }
 
     /// Leaves a request for a rollback only to a revision that the status has, whose digest is compared: where every
@@ -275,9 +277,9 @@ impl Requests {
 
 /// What holds for the last action of a release, when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Active {
+pub struct ActiveRemediation {
     /// Its remediation.
-    pub remediation: Remediation,
+    pub remediation: RemediationSettings,
     /// Whether it was an upgrade.
     pub is_upgrade: bool,
     /// How often it failed.
@@ -288,66 +290,71 @@ pub struct Active {
 
 impl ReleaseDesiredState {
     /// Whether a journal is of an operation that this owner did on this release.
-    pub fn owns(&self, journal: &Journal) -> bool {
+    pub fn owns(&self, journal: &OperationJournal) -> bool {
         journal.owner == self.owner && journal.kube_context == self.kube_context
     }
 
     /// What holds for the action that was attempted last.
-    pub fn active(&self, status: &ReleaseStatus) -> Option<Active> {
+    pub fn active(&self, status: &ReleaseStatus) -> Option<ActiveRemediation> {
         match status.last_attempted_action? {
-            Action::Install => Some(Active {
+            OperationKind::Install => Some(ActiveRemediation {
                 remediation: self.spec.install.remediation,
                 is_upgrade: false,
                 failures: status.install_failures,
                 retry: self.spec.install.strategy.retry(),
             }),
-            Action::Upgrade => Some(Active {
+            OperationKind::Upgrade => Some(ActiveRemediation {
                 remediation: self.spec.upgrade.remediation,
                 is_upgrade: true,
                 failures: status.upgrade_failures,
                 retry: self.spec.upgrade.strategy.retry(),
             }),
-            Action::Rollback | Action::Test | Action::Uninstall | Action::UninstallRemediation => {
-                None
-            }
+            OperationKind::Rollback
+            | OperationKind::Test
+            | OperationKind::Uninstall
+            | OperationKind::UninstallRemediation => None,
         }
     }
 
     /// What is decided about an action when it begins.
-    pub fn plan(&self, action: Action) -> Plan {
+    pub fn plan(&self, action: OperationKind) -> OperationPlan {
         let ms = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         // Tests are the last action before a release is ready, where they are on.
         let promotes = match action {
-            Action::Install | Action::Upgrade => !self.spec.test.enable,
-            Action::Test => self.spec.test.enable,
+            OperationKind::Install | OperationKind::Upgrade => !self.spec.test.enable,
+            OperationKind::Test => self.spec.test.enable,
             _ => false,
         };
         let holds = self.lifecycles.of(action, promotes);
-        let plan = Plan { timeout_ms: ms(self.timeout_of(action)), holds, ..Plan::default() };
+        let plan = OperationPlan {
+            timeout_ms: ms(self.timeout_of(action)),
+            holds,
+            ..OperationPlan::default()
+        };
         match action {
-            Action::Install => Plan {
+            OperationKind::Install => OperationPlan {
                 hooks: !self.spec.install.disable_hooks,
                 wait: self.spec.install.wait,
                 ..plan
             },
-            Action::Upgrade => Plan {
+            OperationKind::Upgrade => OperationPlan {
                 hooks: !self.spec.upgrade.disable_hooks,
                 wait: self.spec.upgrade.wait,
                 cleanup: self.spec.upgrade.cleanup_on_fail,
                 ..plan
             },
-            Action::Rollback => Plan {
+            OperationKind::Rollback => OperationPlan {
                 hooks: !self.spec.rollback.disable_hooks,
                 wait: self.spec.rollback.wait,
                 cleanup: self.spec.rollback.cleanup_on_fail,
                 ..plan
             },
-            Action::Test => Plan { wait: WaitFor::Nothing, ..plan },
-            Action::Uninstall | Action::UninstallRemediation => Plan {
+            OperationKind::Test => OperationPlan { wait: ReleaseWaitPolicy::Nothing, ..plan },
+            OperationKind::Uninstall | OperationKind::UninstallRemediation => OperationPlan {
                 hooks: !self.spec.uninstall.disable_hooks,
                 wait: match self.spec.uninstall.disable_wait {
-                    true => WaitFor::Nothing,
-                    false => WaitFor::Objects,
+                    true => ReleaseWaitPolicy::Nothing,
+                    false => ReleaseWaitPolicy::Objects,
                 },
                 keep_history: self.spec.uninstall.keep_history,
                 propagation: self.spec.uninstall.propagation,
@@ -357,25 +364,27 @@ impl ReleaseDesiredState {
     }
 
     /// How long each hook and each wait of an action may take.
-    pub(crate) fn timeout_of(&self, action: Action) -> Duration {
+    pub(crate) fn timeout_of(&self, action: OperationKind) -> Duration {
         match action {
-            Action::Install => self.spec.install.timeout,
-            Action::Upgrade => self.spec.upgrade.timeout,
-            Action::Rollback => self.spec.rollback.timeout,
-            Action::Test => self.spec.test.timeout,
-            Action::Uninstall | Action::UninstallRemediation => self.spec.uninstall.timeout,
+            OperationKind::Install => self.spec.install.timeout,
+            OperationKind::Upgrade => self.spec.upgrade.timeout,
+            OperationKind::Rollback => self.spec.rollback.timeout,
+            OperationKind::Test => self.spec.test.timeout,
+            OperationKind::Uninstall | OperationKind::UninstallRemediation => {
+                self.spec.uninstall.timeout
+            }
         }
     }
 }
 
-impl Active {
+impl ActiveRemediation {
     /// Whether it was tried as often as it may be.
     pub fn is_exhausted(&self) -> bool {
         self.remediation.is_exhausted(self.failures)
     }
 
     /// Whether failed tests do not count as a failure.
-    pub(crate) fn ignores_tests(&self, test: &Test) -> bool {
+    pub(crate) fn ignores_tests(&self, test: &TestSettings) -> bool {
         self.remediation.ignore_test_failures.unwrap_or(test.ignore_failures)
     }
 
@@ -394,7 +403,7 @@ impl Active {
     }
 }
 
-impl Remediation {
+impl RemediationSettings {
     /// Whether something that failed so often is not tried again.
     pub fn is_exhausted(&self, failures: i64) -> bool {
         self.retries >= 0 && failures > self.retries

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use reconcile::{Reason, reason};
+use reconcile::{ConditionReason, reason};
 
-use crate::journal::Action;
+use crate::journal::OperationKind;
+use crate::release_snapshot::ReleaseSnapshot;
 use crate::settings::ReleaseDesiredState;
-use crate::snapshot::Snapshot;
 
 /// Type of the condition of installations and upgrades.
 pub const RELEASED: &str = "Released";
@@ -23,10 +23,10 @@ pub const DRIFTED: &str = "Drifted";
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        $($(#[$doc])* pub const $name: Reason = Reason::new($text);)*
+        $($(#[$doc])* pub const $name: ConditionReason = ConditionReason::new($text);)*
 
         /// Finds a reason of this list by its text.
-        pub fn reason_of(word: &str) -> Option<Reason> {
+        pub fn reason_of(word: &str) -> Option<ConditionReason> {
             [$($name,)* reason::PROGRESSING].into_iter().find(|reason| reason.as_str() == word)
         }
     };
@@ -83,7 +83,7 @@ pub struct ReleaseCondition {
     /// Whether it holds.
     pub status: reconcile::ConditionStatus,
     /// Why, as one word.
-    pub reason: Reason,
+    pub reason: ConditionReason,
     /// Why, for people.
     pub text: String,
     /// The generation that it is about.
@@ -98,7 +98,7 @@ pub struct ReleaseStatus {
     /// `storageNamespace`: empty before the first installation.
     pub storage_namespace: String,
     /// `history`
-    pub history: Vec<Snapshot>,
+    pub history: Vec<ReleaseSnapshot>,
     /// `lastAttemptedGeneration`
     pub last_attempted_generation: i64,
     /// `lastAttemptedRevision`
@@ -108,7 +108,7 @@ pub struct ReleaseStatus {
     /// `lastAttemptedConfigDigest`
     pub last_attempted_config_digest: String,
     /// `lastAttemptedReleaseAction`: an installation or upgrade.
-    pub last_attempted_action: Option<Action>,
+    pub last_attempted_action: Option<OperationKind>,
     /// `lastAttemptedReleaseActionDuration`
     pub last_attempted_duration: Option<Duration>,
     /// `failures`
@@ -144,11 +144,14 @@ impl ReleaseStatus {
     }
 
     /// The counter of an action's failures.
-    pub(crate) fn failures_of(&self, action: Action) -> i64 {
+    pub(crate) fn failures_of(&self, action: OperationKind) -> i64 {
         match action {
-            Action::Install => self.install_failures,
-            Action::Upgrade => self.upgrade_failures,
-            Action::Rollback | Action::Test | Action::Uninstall | Action::UninstallRemediation => 0,
+            OperationKind::Install => self.install_failures,
+            OperationKind::Upgrade => self.upgrade_failures,
+            OperationKind::Rollback
+            | OperationKind::Test
+            | OperationKind::Uninstall
+            | OperationKind::UninstallRemediation => 0,
         }
     }
 
@@ -172,11 +175,11 @@ impl ReleaseStatus {
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct ReleaseEvent {
     /// Whether it is a warning.
     pub warning: bool,
     /// Why, as one word.
-    pub reason: Reason,
+    pub reason: ConditionReason,
     /// For people.
     pub text: String,
     /// The chart's version, or that of the requested chart.
@@ -191,19 +194,19 @@ pub struct Event {
 
 /// A new status, and the events about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct ReleaseReport {
     /// The status.
     pub status: ReleaseStatus,
     /// The new content of `Reconciling`; `None` leaves it.
-    pub progress: Option<Progress>,
+    pub progress: Option<ReleaseProgress>,
     /// The events.
-    pub events: Vec<Event>,
+    pub events: Vec<ReleaseEvent>,
     /// The message about contested fields, which `Ready` shows where the status would make it True.
     pub contested: Option<String>,
     /// Whether something failed without a trace in storage.
     pub is_early_failure: bool,
     /// The operation whose end it reports.
-    pub ended: Option<Action>,
+    pub ended: Option<OperationKind>,
     /// The operation that a lifecycle did not let begin.
     pub refused: Option<Box<RefusedOperation>>,
 }
@@ -214,27 +217,27 @@ pub struct RefusedOperation {
     /// Its name.
     pub operation: String,
     /// What was to be done.
-    pub action: Action,
+    pub action: OperationKind,
     /// The revision that is there.
-    pub from: Option<lifecycle::Revision>,
+    pub from: Option<lifecycle::EventRevision>,
     /// The revision that was to be.
-    pub to: lifecycle::Revision,
+    pub to: lifecycle::EventRevision,
     /// What lifecycles answered.
-    pub answers: Vec<lifecycle::EventAnswer>,
+    pub answers: Vec<lifecycle::LifecycleEventAnswer>,
     /// Why it failed.
     pub error: String,
 }
 
 /// What is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
+pub struct ReleaseProgress {
     /// For people.
     pub text: String,
     /// Whether `Ready` is unknown meanwhile with the same text; else it stays as it was.
     pub makes_unready: bool,
 }
 
-impl Report {
+impl ReleaseReport {
     /// Only a status.
     pub fn of(status: ReleaseStatus) -> Self {
         Self {

@@ -26,7 +26,7 @@ use flate2::write::GzEncoder;
 use reconcile::Time;
 use sha2::{Digest as _, Sha256};
 
-use crate::record::{DecodeError, EncodeError, Record};
+use crate::record::{JsonEncodeError, RecordDecodeError, ReleaseRecord};
 
 /// The type of the Secrets.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
@@ -55,10 +55,10 @@ const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "created
 /// Why a record cannot be stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PackError {
+pub enum RecordPackError {
     /// It has no JSON.
     #[error("release {0} cannot be stored: {1}")]
-    Encode(String, EncodeError),
+    Encode(String, JsonEncodeError),
     /// It is too large even in parts.
     #[error(
         "release {0} cannot be stored: it takes {1} bytes when packed, and the limit is {limit}; leave files out of the chart with `.helmignore`",
@@ -70,7 +70,7 @@ pub enum PackError {
 /// Why a Secret does not hold a record. The text does not quote its content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum UnpackError {
+pub enum RecordUnpackError {
     /// The data is not base64.
     #[error("its key `release` is not base64")]
     Base64,
@@ -82,7 +82,7 @@ pub enum UnpackError {
     TooLarge,
     /// The JSON is not a record.
     #[error("its key `release` holds no release: {0}")]
-    Decode(#[from] DecodeError),
+    Decode(#[from] RecordDecodeError),
     /// Parts are missing, or belong to another record.
     #[error("its parts do not fit together: {0}")]
     Parts(&'static str),
@@ -160,7 +160,11 @@ pub enum RecordWriteMode {
 /// The labels of a record's Secret.
 ///
 /// Parity(helm 4): a Secret that is written again has no `createdAt` any more.
-pub fn labels(record: &Record, written: RecordWriteMode, now: Time) -> BTreeMap<String, String> {
+pub fn labels(
+    record: &ReleaseRecord,
+    written: RecordWriteMode,
+    now: Time,
+) -> BTreeMap<String, String> {
     let mut labels = record.labels.clone();
     let stamp = match written {
         RecordWriteMode::New => "createdAt",
@@ -187,14 +191,15 @@ pub(crate) fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String,
 ///
 /// # Errors
 /// It has no JSON or is too large. The text does not quote its content.
-pub fn pack(record: &Record) -> Result<PackedRecord, PackError> {
-    let json = record.to_json().map_err(|error| PackError::Encode(record.full_name(), error))?;
+pub fn pack(record: &ReleaseRecord) -> Result<PackedRecord, RecordPackError> {
+    let json =
+        record.to_json().map_err(|error| RecordPackError::Encode(record.full_name(), error))?;
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     // Writing to memory cannot fail.
     let packed = gzip.write_all(json.as_bytes()).and_then(|()| gzip.finish()).unwrap_or_default();
     let text = STANDARD.encode(packed).into_bytes();
     if text.len() > MAX_PART * MAX_PARTS {
-        return Err(PackError::TooLarge(record.full_name(), text.len()));
+        return Err(RecordPackError::TooLarge(record.full_name(), text.len()));
     }
     let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
     let parts = text.chunks(MAX_PART).map(<[u8]>::to_vec).collect();
@@ -205,11 +210,11 @@ pub fn pack(record: &Record) -> Result<PackedRecord, PackError> {
 ///
 /// # Errors
 /// The annotation does not hold a valid number.
-pub fn part_count(annotations: &BTreeMap<String, String>) -> Result<usize, UnpackError> {
+pub fn part_count(annotations: &BTreeMap<String, String>) -> Result<usize, RecordUnpackError> {
     let Some(text) = annotations.get(PARTS) else { return Ok(1) };
     match text.parse() {
         Ok(count) if (1..=MAX_PARTS).contains(&count) => Ok(count),
-        _ => Err(UnpackError::Parts(
+        _ => Err(RecordUnpackError::Parts(
             "the annotation `windlass.dev/release-parts` is no number from 1 to 64",
         )),
     }
@@ -225,38 +230,38 @@ pub fn unpack(
     parts: &[&[u8]],
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
-) -> Result<Record, UnpackError> {
+) -> Result<ReleaseRecord, RecordUnpackError> {
     if parts.len() != part_count(annotations)? {
-        return Err(UnpackError::Parts("some are missing"));
+        return Err(RecordUnpackError::Parts("some are missing"));
     }
     if parts.iter().any(|part| part.len() > MAX_PART * 2) {
-        return Err(UnpackError::TooLarge);
+        return Err(RecordUnpackError::TooLarge);
     }
     let mut text = parts.concat();
     if parts.len() > 1 {
         let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
         if annotations.get(DIGEST) != Some(&digest) {
-            return Err(UnpackError::Parts("the digest of all of them is another one"));
+            return Err(RecordUnpackError::Parts("the digest of all of them is another one"));
         }
     }
     // Go's decoder skips line ends.
     text.retain(|byte| !matches!(byte, b'\r' | b'\n'));
-    let packed = STANDARD.decode(text).map_err(|_| UnpackError::Base64)?;
+    let packed = STANDARD.decode(text).map_err(|_| RecordUnpackError::Base64)?;
     let json = if packed.len() > 3 && packed.starts_with(&[0x1f, 0x8b, 0x08]) {
         inflate(&packed)?
     } else {
         packed
     };
-    let mut record = Record::from_json(&json)?;
+    let mut record = ReleaseRecord::from_json(&json)?;
     record.labels = user_labels(labels);
     Ok(record)
 }
 
-fn inflate(packed: &[u8]) -> Result<Vec<u8>, UnpackError> {
+fn inflate(packed: &[u8]) -> Result<Vec<u8>, RecordUnpackError> {
     let mut json = Vec::new();
     let read = MultiGzDecoder::new(packed).take(MAX_JSON + 1).read_to_end(&mut json);
-    read.map_err(|_| UnpackError::Gzip)?;
-    if json.len() as u64 > MAX_JSON { Err(UnpackError::TooLarge) } else { Ok(json) }
+    read.map_err(|_| RecordUnpackError::Gzip)?;
+    if json.len() as u64 > MAX_JSON { Err(RecordUnpackError::TooLarge) } else { Ok(json) }
 }
 
 #[cfg(test)]

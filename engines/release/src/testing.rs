@@ -5,25 +5,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm::chart::Metadata;
-use lifecycle::{Event, State};
-use reconcile::{Outcome, PlanVerdict, ReconciledKind as _, Time};
+use helm::chart::ChartMetadata;
+use lifecycle::{LifecycleEventState, ObservedLifecycleEvent};
+use reconcile::{PlanVerdict, ReconciledKind as _, RunOutcome, Time};
 
-use crate::decide::Drift;
-use crate::journal::{Action, Journal};
+use crate::journal::{OperationJournal, OperationKind};
 use crate::operation::{
-    Health, HookObject, Live, ObservationScope, StepOutcome, Write, rolled_back,
+    HookObject, ObservationScope, ObservedHealth, ObservedLiveObjects, RecordAndJournalWrite,
+    StepOutcome, rolled_back,
 };
-use crate::phase::Gates;
-use crate::plan::{Need, Release, ReleaseObservedState, RunProgress, need};
-use crate::record::{HookRecord, Info, Record, RevisionStatus as Life, StoredChart, Timestamp};
-use crate::revisions::{Revision, Revisions};
+use crate::operation_phase::OperationPhaseGates;
+use crate::plan::{HelmReleasePlan, ObservationNeed, ReleaseObservedState, RunProgress, need};
+use crate::record::{
+    GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, RevisionStatus as Life, StoredChart,
+};
+use crate::release_decision::ReleaseDrift;
+use crate::release_step::ReleaseStep;
+use crate::release_target::ReleaseTarget;
+use crate::revisions::{ReleaseRevision, ReleaseRevisions};
 use crate::settings::{
-    Install, ReleaseDesiredState, ReleaseSpec, Requests, Rollback, Test, Uninstall, Upgrade,
+    AnnotationRequests, InstallSettings, ReleaseDesiredState, ReleaseSpec, RollbackSettings,
+    TestSettings, UninstallSettings, UpgradeSettings,
 };
 use crate::status::ReleaseStatus;
-use crate::step::ReleaseStep;
-use crate::target::ReleaseTarget;
 
 const ONE_MINUTE: Duration = Duration::from_secs(60);
 
@@ -39,33 +43,36 @@ pub(crate) fn desired(version: &str, values: &str) -> ReleaseDesiredState {
             common_metadata_digest: String::new(),
             timeout: 5 * ONE_MINUTE,
             max_history: 5,
-            install: Install { timeout: 5 * ONE_MINUTE, ..Install::default() },
-            upgrade: Upgrade { timeout: 5 * ONE_MINUTE, ..Upgrade::default() },
-            rollback: Rollback { timeout: 5 * ONE_MINUTE, ..Rollback::default() },
-            test: Test { timeout: 5 * ONE_MINUTE, ..Test::default() },
-            uninstall: Uninstall { timeout: 5 * ONE_MINUTE, ..Uninstall::default() },
+            install: InstallSettings { timeout: 5 * ONE_MINUTE, ..InstallSettings::default() },
+            upgrade: UpgradeSettings { timeout: 5 * ONE_MINUTE, ..UpgradeSettings::default() },
+            rollback: RollbackSettings { timeout: 5 * ONE_MINUTE, ..RollbackSettings::default() },
+            test: TestSettings { timeout: 5 * ONE_MINUTE, ..TestSettings::default() },
+            uninstall: UninstallSettings {
+                timeout: 5 * ONE_MINUTE,
+                ..UninstallSettings::default()
+            },
             drift: crate::settings::DriftMode::Disabled,
         },
         deleted: false,
         suspended: false,
-        gates: Gates::default(),
-        lifecycles: crate::hold::Lifecycles::default(),
+        gates: OperationPhaseGates::default(),
+        lifecycles: crate::lifecycle_hold::ReleaseLifecycles::default(),
         chart_name: "c".to_owned(),
         chart_version: version.to_owned(),
         app_version: String::new(),
         oci_digest: String::new(),
         config_digest: helm::values::digest(&config(values)).unwrap(),
         inputs: format!("sha256:{version}/{values}"),
-        requests: Requests::default(),
-        origin: crate::Origin { generation: 1, ..crate::Origin::default() },
+        requests: AnnotationRequests::default(),
+        origin: crate::OperationOrigin { generation: 1, ..crate::OperationOrigin::default() },
         retry: Duration::from_secs(1),
         interval: 10 * ONE_MINUTE,
     }
 }
 
-pub(crate) fn config(values: &str) -> golang::value::Map {
-    let entries = [(golang::value::Str::from("v"), golang::GoRuntimeValue::string(values))];
-    golang::value::Map::new(golang::value::Type::Any, entries)
+pub(crate) fn config(values: &str) -> golang::value::GoMap {
+    let entries = [(golang::value::GoString::from("v"), golang::GoRuntimeValue::string(values))];
+    golang::value::GoMap::new(golang::value::GoType::Any, entries)
 }
 
 /// A hook as charts have them: a Job for these events.
@@ -82,18 +89,18 @@ pub(crate) fn hook(name: &str, events: &[&str], policies: &[&str]) -> HookRecord
 }
 
 /// A record of chart `c`.
-pub(crate) fn record(version: i64, chart: &str, values: &str, life: &str) -> Record {
-    let metadata = Metadata {
+pub(crate) fn record(version: i64, chart: &str, values: &str, life: &str) -> ReleaseRecord {
+    let metadata = ChartMetadata {
         name: "c".to_owned(),
         version: chart.to_owned(),
         api_version: "v2".to_owned(),
-        ..Metadata::default()
+        ..ChartMetadata::default()
     };
-    Record {
+    ReleaseRecord {
         name: "web".to_owned(),
         namespace: "apps".to_owned(),
         version,
-        info: Info { status: Life::parse(life), ..Info::default() },
+        info: RevisionInfo { status: Life::parse(life), ..RevisionInfo::default() },
         chart: Some(StoredChart { metadata: Some(metadata), ..StoredChart::default() }),
         config: config(values),
         manifest: format!("---\n# {chart}\n"),
@@ -105,7 +112,7 @@ pub(crate) fn record(version: i64, chart: &str, values: &str, life: &str) -> Rec
 
 /// The object of a hook.
 #[derive(Debug, Clone)]
-struct Job {
+struct HookJob {
     operation: String,
     uid: String,
     /// How often it is observed before it ends.
@@ -118,19 +125,19 @@ pub(crate) struct TestCluster {
     pub(crate) desired: ReleaseDesiredState,
     pub(crate) status: ReleaseStatus,
     pub(crate) now: Time,
-    pub(crate) records: BTreeMap<i64, (Record, Option<Journal>)>,
+    pub(crate) records: BTreeMap<i64, (ReleaseRecord, Option<OperationJournal>)>,
     pub(crate) hooks: Vec<HookRecord>,
     /// What goes wrong: `prepare`, `apply`, `ready`, `delete`, `create NAME`, `run NAME`, `correct`.
     pub(crate) faults: BTreeSet<String>,
     /// What never gets ready, and hooks that never end.
     pub(crate) slow: BTreeSet<String>,
-    pub(crate) drift: Drift,
+    pub(crate) drift: ReleaseDrift,
     pub(crate) contested: Option<(String, Time)>,
     /// What was done, in order.
     pub(crate) log: Vec<String>,
     /// Events that were sent.
     pub(crate) events: Vec<String>,
-    jobs: BTreeMap<String, Job>,
+    jobs: BTreeMap<String, HookJob>,
     /// Hooks whose objects are gone once they have ended.
     pub(crate) vanishing: BTreeSet<String>,
     /// The hook that is watched, by its operation and name, and its last observed state; lost with the program.
@@ -139,7 +146,7 @@ pub(crate) struct TestCluster {
     begun: BTreeSet<(String, String)>,
     uids: usize,
     /// Events of lifecycles.
-    pub(crate) asked: Vec<Event>,
+    pub(crate) asked: Vec<ObservedLifecycleEvent>,
     /// The names of all events that there ever were.
     names: BTreeSet<String>,
     /// What is applied: revision and chart.
@@ -151,8 +158,8 @@ pub(crate) struct TestCluster {
 
 /// Where a run ended.
 #[derive(Debug)]
-pub(crate) enum End {
-    Outcome(Outcome),
+pub(crate) enum TestRunEnd {
+    Outcome(RunOutcome),
     Crash,
 }
 
@@ -166,7 +173,7 @@ impl TestCluster {
             hooks: Vec::new(),
             faults: BTreeSet::new(),
             slow: BTreeSet::new(),
-            drift: Drift::None,
+            drift: ReleaseDrift::None,
             contested: None,
             log: Vec::new(),
             events: Vec::new(),
@@ -188,32 +195,32 @@ impl TestCluster {
     }
 
     /// Answers every event that is open.
-    pub(crate) fn answer(&mut self, state: State) {
+    pub(crate) fn answer(&mut self, state: LifecycleEventState) {
         for event in self.asked.iter_mut().filter(|it| it.state.is_open()) {
             event.state = state;
         }
     }
 
-    pub(crate) fn revisions(&self) -> Revisions {
-        let known = self.records.values().map(|(record, journal)| Revision {
+    pub(crate) fn revisions(&self) -> ReleaseRevisions {
+        let known = self.records.values().map(|(record, journal)| ReleaseRevision {
             record: Arc::new(record.clone()),
             journal: journal.clone(),
         });
-        Revisions::new(known.collect(), Vec::new())
+        ReleaseRevisions::new(known.collect(), Vec::new())
     }
 
     /// Runs until there is an outcome, as `reconcile::drive` does it.
-    pub(crate) fn run(&mut self) -> End {
+    pub(crate) fn run(&mut self) -> TestRunEnd {
         let mut ran = RunProgress::default();
         let mut outcome: Option<StepOutcome> = None;
         let mut done: Vec<ReleaseStep> = Vec::new();
         for _ in 0..500 {
             let observed = self.observe(&ran, outcome.as_ref());
-            let steps = match Release::plan(&self.desired, &observed) {
+            let steps = match HelmReleasePlan::plan(&self.desired, &observed) {
                 PlanVerdict::Act(steps) => steps,
                 PlanVerdict::Outcome(run_outcome) => {
                     assert!(!run_outcome.has_empty_wake(), "{run_outcome:?}");
-                    return End::Outcome(run_outcome);
+                    return TestRunEnd::Outcome(run_outcome);
                 }
             };
             assert!(!steps.is_empty());
@@ -240,23 +247,25 @@ impl TestCluster {
     }
 
     /// The program ends; until it runs again hooks end that are gone then.
-    fn crashed(&mut self) -> End {
+    fn crashed(&mut self) -> TestRunEnd {
         self.watched = None;
         self.jobs.retain(|name, _| !self.vanishing.contains(name));
-        End::Crash
+        TestRunEnd::Crash
     }
 
     /// Runs again and again while time passes, until nothing wakes it but the interval.
-    pub(crate) fn settle(&mut self) -> Outcome {
+    pub(crate) fn settle(&mut self) -> RunOutcome {
         for _ in 0..40 {
             match self.run() {
-                End::Crash => self.log.push("CRASH".to_owned()),
-                End::Outcome(outcome) => match outcome.wake().and_then(reconcile::Wake::earliest) {
-                    Some(at) if at < self.now + self.desired.interval => {
-                        self.now = at.max(self.now);
+                TestRunEnd::Crash => self.log.push("CRASH".to_owned()),
+                TestRunEnd::Outcome(outcome) => {
+                    match outcome.wake().and_then(reconcile::WakeTrigger::earliest) {
+                        Some(at) if at < self.now + self.desired.interval => {
+                            self.now = at.max(self.now);
+                        }
+                        _ => return outcome,
                     }
-                    _ => return outcome,
-                },
+                }
             }
         }
         panic!("never settled: {:#?}", self.log);
@@ -268,12 +277,12 @@ impl TestCluster {
         outcome: Option<&StepOutcome>,
     ) -> ReleaseObservedState {
         let revisions = self.revisions();
-        let mut live = Live::default();
+        let mut live = ObservedLiveObjects::default();
         let mut drift = None;
         match need(&self.desired, &self.status, &revisions) {
-            Need::Nothing => {}
-            Need::Drift => drift = Some(self.drift.clone()),
-            Need::Operation(scope) => {
+            ObservationNeed::Nothing => {}
+            ObservationNeed::Drift => drift = Some(self.drift.clone()),
+            ObservationNeed::Operation(scope) => {
                 if let Some(last) = revisions.last() {
                     live = self.live(scope, &last.record, last.journal.as_ref());
                 }
@@ -295,16 +304,18 @@ impl TestCluster {
     fn live(
         &mut self,
         scope: ObservationScope,
-        record: &Record,
-        journal: Option<&Journal>,
-    ) -> Live {
+        record: &ReleaseRecord,
+        journal: Option<&OperationJournal>,
+    ) -> ObservedLiveObjects {
         let health = |faults: &BTreeSet<String>, slow: &BTreeSet<String>, what: &str| {
             if slow.contains(what) {
-                Health::Pending(vec![format!("Deployment/apps/{what} status: 'InProgress'")])
+                ObservedHealth::Pending(vec![format!(
+                    "Deployment/apps/{what} status: 'InProgress'"
+                )])
             } else if faults.contains(what) {
-                Health::Failed(format!("Deployment/apps/{what} failed"))
+                ObservedHealth::Failed(format!("Deployment/apps/{what} failed"))
             } else {
-                Health::Done
+                ObservedHealth::Done
             }
         };
         let mut hook = None;
@@ -334,7 +345,10 @@ impl TestCluster {
                 let is_ours = matches!(found, HookObject::Ours { .. });
                 let has_ended = matches!(
                     &found,
-                    HookObject::Ours { health: Health::Done | Health::Failed(_), .. }
+                    HookObject::Ours {
+                        health: ObservedHealth::Done | ObservedHealth::Failed(_),
+                        ..
+                    }
                 );
                 if has_ended && self.vanishing.contains(name) {
                     self.jobs.remove(name);
@@ -346,10 +360,10 @@ impl TestCluster {
         }
         // Polls each second.
         let again = self.now.checked_add(Duration::from_secs(1)).ok();
-        Live { hook, hook_watched, objects, again, ..Live::default() }
+        ObservedLiveObjects { hook, hook_watched, objects, again, ..ObservedLiveObjects::default() }
     }
 
-    fn hook(&mut self, name: &str, journal: Option<&Journal>) -> HookObject {
+    fn hook(&mut self, name: &str, journal: Option<&OperationJournal>) -> HookObject {
         let operation = journal.map_or("", |journal| journal.id.as_str());
         match self.jobs.get_mut(name) {
             None => HookObject::Missing,
@@ -358,13 +372,13 @@ impl TestCluster {
                 job.polls = job.polls.saturating_sub(1);
                 let uid = job.uid.clone();
                 let pending =
-                    Health::Pending(vec![format!("Job/apps/{name} status: 'InProgress'")]);
+                    ObservedHealth::Pending(vec![format!("Job/apps/{name} status: 'InProgress'")]);
                 let health = if self.slow.contains(name) || job.polls > 0 {
                     pending
                 } else if self.faults.contains(&format!("run {name}")) {
-                    Health::Failed(format!("Job {name} failed"))
+                    ObservedHealth::Failed(format!("Job {name} failed"))
                 } else {
-                    Health::Done
+                    ObservedHealth::Done
                 };
                 HookObject::Ours { uid, health }
             }
@@ -428,7 +442,7 @@ impl TestCluster {
                     assert!(self.begun.insert(begun), "hook {name} was begun twice");
                     self.uids += 1;
                     let uid = format!("uid{}", self.uids);
-                    let job = Job { operation: operation.clone(), uid, polls: 3 };
+                    let job = HookJob { operation: operation.clone(), uid, polls: 3 };
                     self.jobs.insert(name.clone(), job);
                 }
                 (format!("run hook {name}"), Some(fault))
@@ -461,23 +475,23 @@ impl TestCluster {
             }
             ReleaseStep::CorrectDrift { version, digest } => {
                 if !self.faults.contains("correct") {
-                    self.drift = Drift::None;
+                    self.drift = ReleaseDrift::None;
                 }
                 (format!("correct {digest} of v{version}"), Some("correct".to_owned()))
             }
         }
     }
 
-    fn ask(&mut self, ask: &lifecycle::Ask) -> String {
+    fn ask(&mut self, ask: &lifecycle::LifecycleEventRequest) -> String {
         assert!(self.names.insert(ask.name.clone()), "asked twice: {ask:?}");
         self.uids += 1;
-        self.asked.push(Event {
+        self.asked.push(ObservedLifecycleEvent {
             name: ask.name.clone(),
             uid: format!("uid{}", self.uids),
             lifecycle: ask.hold.lifecycle.clone(),
             phase: Some(ask.phase),
             operation: ask.operation.clone(),
-            state: State::Pending,
+            state: LifecycleEventState::Pending,
             answered_by: String::new(),
             message: String::new(),
             created: Some(self.now),
@@ -487,17 +501,17 @@ impl TestCluster {
         format!("ask {} at {}", ask.hold.lifecycle, ask.phase.as_str())
     }
 
-    fn dismiss(&mut self, over: &[lifecycle::DismissedEvent]) -> String {
-        let is_over = |event: &Event| over.iter().any(|it| it.uid == event.uid);
+    fn dismiss(&mut self, over: &[lifecycle::DismissedLifecycleEvent]) -> String {
+        let is_over = |event: &ObservedLifecycleEvent| over.iter().any(|it| it.uid == event.uid);
         self.asked.retain(|event| !is_over(event));
         let open = over.iter().filter(|it| it.is_open).count();
         format!("dismiss {} events, {open} of them open", over.len())
     }
 
-    fn open(&mut self, write: &Write) {
+    fn open(&mut self, write: &RecordAndJournalWrite) {
         let journal = write.journal.clone();
         let record = match (journal.action, journal.target.and_then(|it| self.records.get(&it))) {
-            (Action::Rollback, Some((target, _))) => {
+            (OperationKind::Rollback, Some((target, _))) => {
                 let current = &self.records[&journal.base.unwrap()].0;
                 rolled_back(current, target, true, journal.started)
             }
@@ -505,11 +519,11 @@ impl TestCluster {
                 let chart = self.desired.chart_version.clone();
                 let values = self.desired.inputs.rsplit('/').next().unwrap_or_default().to_owned();
                 let life = match journal.action {
-                    Action::Install => "pending-install",
+                    OperationKind::Install => "pending-install",
                     _ => "pending-upgrade",
                 };
                 let mut record = record(write.version, &chart, &values, life);
-                record.info.last_deployed = Some(Timestamp::new(journal.started));
+                record.info.last_deployed = Some(GoTimestamp::new(journal.started));
                 record.hooks.clone_from(&self.hooks);
                 record.namespace.clone_from(&self.desired.spec.target.namespace);
                 record
@@ -522,14 +536,14 @@ impl TestCluster {
         self.records.insert(write.version, (record, Some(journal)));
     }
 
-    fn write(&mut self, write: &Write) {
+    fn write(&mut self, write: &RecordAndJournalWrite) {
         for (version, change) in &write.others {
             if let Some((record, _)) = self.records.get_mut(version) {
                 record.apply(change);
             }
         }
         // What is stored is what can be read.
-        let journal = Journal::parse(&write.journal.text()).unwrap();
+        let journal = OperationJournal::parse(&write.journal.text()).unwrap();
         let (record, there) = self.records.get_mut(&write.version).unwrap();
         write.changes.iter().for_each(|change| record.apply(change));
         *there = Some(journal);

@@ -13,15 +13,15 @@
 mod bundle;
 mod simple_signing;
 
-use crate::key::Key;
-use crate::referrers::{Descriptor, Search};
-use crate::sigstore::{CertificateIdentity, Identities, TrustedRoot};
+use crate::public_key::PublicKey;
+use crate::referrers::{OciDescriptor, Search};
+use crate::sigstore::{AcceptedIdentities, CertificateIdentity, TrustedRoot};
 
-pub(crate) use bundle::Bundle;
+pub(crate) use bundle::SigstoreBundle;
 
 /// A good signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signer {
+pub struct CosignSigner {
     /// The signer: the name of a key, or the identity in a certificate.
     pub name: String,
 }
@@ -47,9 +47,9 @@ pub enum CosignVerificationError {
 const MOST_KEYS: usize = 64;
 
 /// Whose signature counts.
-enum Trust<'t> {
-    Key(Key),
-    Identities(&'t TrustedRoot, &'t Identities),
+enum CosignTrust<'t> {
+    Key(PublicKey),
+    Identities(&'t TrustedRoot, &'t AcceptedIdentities),
 }
 
 /// Whether an image, `repository@digest`, is signed by one of the keys that end in `.pub`, of which there may be 64.
@@ -60,7 +60,7 @@ pub fn verify<'k>(
     search: &Search,
     image: &str,
     keys: impl IntoIterator<Item = (&'k str, &'k [u8])>,
-) -> Result<Signer, String> {
+) -> Result<CosignSigner, String> {
     let keys = keys.into_iter().filter(|(name, _)| name.ends_with(".pub")).collect::<Vec<_>>();
     if keys.len() > MOST_KEYS {
         return Err(format!("the Secret has more than {MOST_KEYS} keys that end in `.pub`"));
@@ -68,10 +68,10 @@ pub fn verify<'k>(
     let found = CosignSearchResult::of(search);
     let mut bad = None;
     for (name, key) in keys {
-        match Key::from_pem(key) {
+        match PublicKey::from_pem(key) {
             Ok(key) => {
-                if found.any(&Trust::Key(key)).is_ok() {
-                    return Ok(Signer { name: name.to_owned() });
+                if found.any(&CosignTrust::Key(key)).is_ok() {
+                    return Ok(CosignSigner { name: name.to_owned() });
                 }
             }
             Err(why) => bad = bad.or(Some(why)),
@@ -86,8 +86,8 @@ pub fn verify<'k>(
 /// # Errors
 /// It is not: the reasons.
 pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), CosignVerificationError> {
-    let key = Key::from_pem(key).map_err(CosignVerificationError::BadKey)?;
-    CosignSearchResult::of(search).any(&Trust::Key(key)).map(drop)
+    let key = PublicKey::from_pem(key).map_err(CosignVerificationError::BadKey)?;
+    CosignSearchResult::of(search).any(&CosignTrust::Key(key)).map(drop)
 }
 
 /// Whether an image is signed with a certificate that leads to a trusted authority and has one of the identities.
@@ -100,49 +100,53 @@ pub(crate) fn verify_keyless(
     search: &Search,
     root: &TrustedRoot,
     identities: &[CertificateIdentity],
-) -> Result<Signer, CosignVerificationError> {
-    CosignSearchResult::of(search).any(&Trust::Identities(root, &Identities::new(identities)))
+) -> Result<CosignSigner, CosignVerificationError> {
+    CosignSearchResult::of(search)
+        .any(&CosignTrust::Identities(root, &AcceptedIdentities::new(identities)))
 }
 
 /// What a search found, read once for all keys.
 struct CosignSearchResult<'s> {
     search: &'s Search,
-    bundles: Vec<Bundle>,
-    layers: Vec<Descriptor>,
+    bundles: Vec<SigstoreBundle>,
+    layers: Vec<OciDescriptor>,
 }
 
 impl<'s> CosignSearchResult<'s> {
     fn of(search: &'s Search) -> Self {
-        let bundle = |descriptor: Option<Descriptor>| Bundle::parse(search.blob(&descriptor?)?);
+        let bundle =
+            |descriptor: Option<OciDescriptor>| SigstoreBundle::parse(search.blob(&descriptor?)?);
         let attached = search.attached().into_iter();
         let bundles = attached.filter_map(|(_, descriptor)| bundle(descriptor)).collect();
         Self { search, bundles, layers: search.old_layers() }
     }
 
-    fn any(&self, trust: &Trust<'_>) -> Result<Signer, CosignVerificationError> {
+    fn any(&self, trust: &CosignTrust<'_>) -> Result<CosignSigner, CosignVerificationError> {
         let subject = self.search.subject();
         let mut of_bundles = Vec::new();
         for bundle in &self.bundles {
             let verified = match trust {
-                Trust::Key(key) => bundle.verify_by(key, subject).map(|()| String::new()),
-                Trust::Identities(root, identities) => {
+                CosignTrust::Key(key) => bundle.verify_by(key, subject).map(|()| String::new()),
+                CosignTrust::Identities(root, identities) => {
                     bundle.verify_keyless(root, identities, subject)
                 }
             };
             match verified {
-                Ok(name) => return Ok(Signer { name }),
+                Ok(name) => return Ok(CosignSigner { name }),
                 Err(why) => of_bundles.push(why),
             }
         }
         let mut of_layers = Vec::new();
         for layer in &self.layers {
-            let signature = simple_signing::Signature::of(self.search, layer);
+            let signature = simple_signing::SimpleSignature::of(self.search, layer);
             let verified = signature.and_then(|signature| match trust {
-                Trust::Key(key) => signature.verify_by(key).map(|()| String::new()),
-                Trust::Identities(root, identities) => signature.verify_keyless(root, identities),
+                CosignTrust::Key(key) => signature.verify_by(key).map(|()| String::new()),
+                CosignTrust::Identities(root, identities) => {
+                    signature.verify_keyless(root, identities)
+                }
             });
             match verified {
-                Ok(name) => return Ok(Signer { name }),
+                Ok(name) => return Ok(CosignSigner { name }),
                 Err(why) => of_layers.push(why),
             }
         }

@@ -4,7 +4,7 @@
 
 /// An element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Element<'a> {
+pub(crate) struct DerElement<'a> {
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
     /// With tag and length.
@@ -12,7 +12,7 @@ pub(crate) struct Element<'a> {
 }
 
 /// The first element, and what follows it; tags of one byte, lengths of at most three.
-pub(crate) fn read(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
+pub(crate) fn read(bytes: &[u8]) -> Option<(DerElement<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     if tag & 0x1f == 0x1f {
@@ -28,11 +28,11 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     };
     let (content, rest) = rest.split_at_checked(length)?;
     let whole = bytes.get(..bytes.len() - rest.len())?;
-    Some((Element { tag, content, whole }, rest))
+    Some((DerElement { tag, content, whole }, rest))
 }
 
 /// All elements of some bytes; `None` if other bytes are between or after them.
-pub(crate) fn all(mut bytes: &[u8]) -> Option<Vec<Element<'_>>> {
+pub(crate) fn all(mut bytes: &[u8]) -> Option<Vec<DerElement<'_>>> {
     let mut elements = Vec::new();
     while !bytes.is_empty() {
         let (element, rest) = read(bytes)?;

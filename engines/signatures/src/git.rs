@@ -6,7 +6,7 @@ use crate::{pgp, ssh};
 
 /// What has to be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum GitVerificationMode {
     /// The commit.
     Head,
     /// The tag object.
@@ -15,7 +15,7 @@ pub enum Mode {
     TagAndHead,
 }
 
-impl Mode {
+impl GitVerificationMode {
     /// What `spec.verify.mode` means.
     ///
     /// Parity(flux): any other mode is the commit, so `head` is, too. Differs(flux): in Flux an empty mode verifies
@@ -50,23 +50,23 @@ impl Mode {
 
 /// What was checked out.
 #[derive(Debug, Clone, Copy)]
-pub struct Checkout<'o> {
+pub struct CheckedOutCommit<'o> {
     /// The hash of the commit, and its object as it is stored, without header.
     pub commit: (&'o str, &'o [u8]),
     /// The tag by which it was found, if it was one.
-    pub tag: Option<Tag<'o>>,
+    pub tag: Option<GitTag<'o>>,
 }
 
 /// A tag.
 #[derive(Debug, Clone, Copy)]
-pub struct Tag<'o> {
+pub struct GitTag<'o> {
     /// Its name, without `refs/tags/`.
     pub name: &'o str,
     /// Its hash and object; a lightweight tag has none.
     pub object: Option<(&'o str, &'o [u8])>,
 }
 
-impl std::fmt::Display for Tag<'_> {
+impl std::fmt::Display for GitTag<'_> {
     /// `name@hash`, as Flux calls it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.object {
@@ -78,14 +78,14 @@ impl std::fmt::Display for Tag<'_> {
 
 /// Public keys of the Secret of `spec.verify.secretRef`.
 #[derive(Debug, Default)]
-pub struct Keys<'d> {
+pub struct GitVerificationKeys<'d> {
     /// OpenPGP key rings.
     pgp: Vec<&'d [u8]>,
     /// Lists of SSH keys.
     ssh: Vec<&'d [u8]>,
 }
 
-impl<'d> Keys<'d> {
+impl<'d> GitVerificationKeys<'d> {
     /// Of the entries of a Secret: `*.sshpub` are lists of SSH keys, all others OpenPGP key rings.
     pub fn new(data: impl IntoIterator<Item = (&'d str, &'d [u8])>) -> Self {
         let mut keys = Self::default();
@@ -127,9 +127,9 @@ impl GitVerificationError {
 /// An object that has to be signed is not, or by none of the keys, or the signature does not count; see
 /// [`GitVerificationError`].
 pub fn verify(
-    mode: Mode,
-    checkout: &Checkout<'_>,
-    keys: &Keys<'_>,
+    mode: GitVerificationMode,
+    checkout: &CheckedOutCommit<'_>,
+    keys: &GitVerificationKeys<'_>,
     now: u64,
 ) -> Result<String, GitVerificationError> {
     let refused = |reason, message| GitVerificationError { reason, message, is_permanent: false };
@@ -235,7 +235,7 @@ impl SignedGitObject {
     ///
     /// Differs(flux): Flux does not compare the name of the reference, which is not signed, with the signed name in the tag
     /// object, so a user who may push can serve an old signed tag under a new name.
-    fn check_name(&self, tag: &Tag<'_>) -> Result<(), String> {
+    fn check_name(&self, tag: &GitTag<'_>) -> Result<(), String> {
         let lines = self.payload.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
         let name = lines.into_iter().find_map(|line| line.strip_prefix(b"tag "));
         if name == Some(tag.name.as_bytes()) {
@@ -255,7 +255,12 @@ impl SignedGitObject {
     }
 
     /// The key that signed.
-    fn verify(&self, kind: &str, keys: &Keys<'_>, now: u64) -> Result<String, String> {
+    fn verify(
+        &self,
+        kind: &str,
+        keys: &GitVerificationKeys<'_>,
+        now: u64,
+    ) -> Result<String, String> {
         let signature = self.signature.trim_ascii();
         match self.format() {
             "openpgp" if keys.pgp.is_empty() => {

@@ -1,11 +1,11 @@
 //! Signatures: their signers, and whether they are valid.
 //!
 //! ```
-//! use signatures::git::{Checkout, Keys, Mode, verify};
+//! use signatures::git::{CheckedOutCommit, GitVerificationKeys, GitVerificationMode, verify};
 //!
 //! let commit = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\nunsigned\n";
-//! let checkout = Checkout { commit: ("2f1d", commit), tag: None };
-//! let refused = verify(Mode::Head, &checkout, &Keys::default(), 1_800_000_000).unwrap_err();
+//! let checkout = CheckedOutCommit { commit: ("2f1d", commit), tag: None };
+//! let refused = verify(GitVerificationMode::Head, &checkout, &GitVerificationKeys::default(), 1_800_000_000).unwrap_err();
 //! assert_eq!(refused.reason, "InvalidCommitSignature");
 //! ```
 //!
@@ -17,10 +17,10 @@
 //!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.
 //! 4. `ssh.rs` verifies and makes SSH signatures, `pem.rs` reads their armor. `sign.rs` is what commits are signed with;
 //!    `pgp/signing_key.rs` signs with OpenPGP keys.
-//! 5. `image.rs` says who has to have signed an image, `referrers.rs` which requests find its signatures.
+//! 5. `image_verification.rs` says who has to have signed an image, `referrers.rs` which requests find its signatures.
 //! 6. `cosign.rs` verifies what cosign makes: by keys, or by identities with `sigstore.rs`.
 //! 7. `notation.rs` verifies what Notation makes, by a trust policy.
-//! 8. `key.rs`, `x509.rs`, `der.rs` and `proto.rs` are what these read.
+//! 8. `public_key.rs`, `x509.rs`, `der.rs` and `protobuf_json.rs` are what these read.
 //!
 //! Nothing is read from a disk, a network or a clock, and nothing is logged. A signature that is missing, cannot be read or
 //! is made with what is not supported is refused.
@@ -28,13 +28,13 @@
 pub mod cosign;
 mod der;
 pub mod git;
-pub mod image;
-mod key;
+pub mod image_verification;
 pub mod notation;
 mod pem;
 mod pgp;
-mod proto;
+mod protobuf_json;
 pub mod provenance;
+mod public_key;
 pub mod referrers;
 pub mod sign;
 pub mod sigstore;

@@ -1,7 +1,7 @@
 //! Signatures that Notation makes: whether one of an image is by a certificate that a trust policy trusts.
 //!
-//! Here: the verdict ([`Notation`]). In the folder: the trust policy (`policy`), distinguished names (`name`), signatures
-//! in JSON and CBOR (`envelope`, `jws`, `cose`), the chain that is sent with one (`chain`).
+//! Here: the verdict ([`NotationTrust`]). In the folder: the trust policy (`policy`), distinguished names (`name`),
+//! signatures in JSON and CBOR (`envelope`, `jws`, `cose`), the chain that is sent with one (`chain`).
 //! Elsewhere: finding signatures (`referrers`), certificates themselves (`x509`).
 //!
 //! Parity(flux): source-controller 1.9 with notation-go 1.3, texts included.
@@ -18,15 +18,17 @@ mod policy;
 use std::collections::BTreeMap;
 
 use crate::pem;
-use crate::referrers::{Descriptor, MOST_NOTATION, Search};
-use crate::x509::Certificate;
-use envelope::{Envelope, EnvelopeError, Scheme};
-use policy::{Action, Check, Level, Policy, Statement};
+use crate::referrers::{MOST_NOTATION, OciDescriptor, Search};
+use crate::x509::ParsedCertificate;
+use envelope::{EnvelopeError, NotationEnvelope, SigningScheme};
+use policy::{
+    FailedCheckAction, NotationCheck, TrustPolicy, TrustPolicyStatement, VerificationLevel,
+};
 
 /// What is trusted: a policy, and certificates, each of which is in every trust store.
 #[derive(Debug, Clone)]
-pub struct Notation {
-    policy: Policy,
+pub struct NotationTrust {
+    policy: TrustPolicy,
     certificates: Vec<Vec<u8>>,
 }
 
@@ -42,7 +44,7 @@ pub enum NotationVerdict {
 /// The entry with the trust policy.
 const POLICY: &str = "trustpolicy.json";
 
-impl Notation {
+impl NotationTrust {
     /// Reads the data of a Secret, which is at `place`: `trustpolicy.json`, and `*.crt` and `*.pem`.
     ///
     /// # Errors
@@ -50,7 +52,7 @@ impl Notation {
     pub fn from_secret(place: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<Self, String> {
         let policy =
             data.get(POLICY).ok_or_else(|| format!("'{POLICY}' not found in secret '{place}'"))?;
-        let policy = Policy::parse(policy)?;
+        let policy = TrustPolicy::parse(policy)?;
         let certificates =
             data.iter().filter(|(name, _)| name.ends_with(".crt") || name.ends_with(".pem"));
         let certificates: Vec<Vec<u8>> = certificates.map(|(_, bytes)| bytes.clone()).collect();
@@ -115,12 +117,13 @@ impl Notation {
         media_type: &str,
         bytes: &[u8],
     ) -> Result<NotationVerdict, String> {
-        let envelope = Envelope::verified(media_type, bytes).map_err(|failed| match failed {
-            EnvelopeError::Unreadable(why) => {
-                format!("unable to parse the digital signature, error : {why}")
-            }
-            EnvelopeError::Invalid(why) => why,
-        })?;
+        let envelope =
+            NotationEnvelope::verified(media_type, bytes).map_err(|failed| match failed {
+                EnvelopeError::Unreadable(why) => {
+                    format!("unable to parse the digital signature, error : {why}")
+                }
+                EnvelopeError::Invalid(why) => why,
+            })?;
         if let Some(attribute) = &envelope.unknown_critical {
             return Err(format!(
                 "the critical attribute {attribute:?} of the signature is not supported"
@@ -130,22 +133,24 @@ impl Notation {
             return Err("certificate chain is not present".to_owned());
         };
         let mut is_ignored = false;
-        let mut judge =
-            |check: Check, result: Result<(), String>| match (result, asked.level.action(check)) {
-                (Err(why), Action::Enforce) => Err(why),
-                (Err(_), _) => {
-                    // Parity(flux): an image of an untrusted signer that is only logged does not count as verified.
-                    is_ignored |= check == Check::Authenticity;
-                    Ok(())
-                }
-                (Ok(()), _) => Ok(()),
-            };
-        judge(Check::Authenticity, self.is_trusted(asked.statement, &envelope))?;
-        judge(Check::Authenticity, asked.statement.is_identity(leaf))?;
-        judge(Check::Expiry, envelope.is_unexpired(asked.now))?;
-        judge(Check::Timestamp, is_timely(asked, &envelope))?;
-        if asked.level.action(Check::Revocation) != Action::Skip {
-            judge(Check::Revocation, chain::has_no_revocation(&envelope.chain))?;
+        let mut judge = |check: NotationCheck, result: Result<(), String>| match (
+            result,
+            asked.level.action(check),
+        ) {
+            (Err(why), FailedCheckAction::Enforce) => Err(why),
+            (Err(_), _) => {
+                // Parity(flux): an image of an untrusted signer that is only logged does not count as verified.
+                is_ignored |= check == NotationCheck::Authenticity;
+                Ok(())
+            }
+            (Ok(()), _) => Ok(()),
+        };
+        judge(NotationCheck::Authenticity, self.is_trusted(asked.statement, &envelope))?;
+        judge(NotationCheck::Authenticity, asked.statement.is_identity(leaf))?;
+        judge(NotationCheck::Expiry, envelope.is_unexpired(asked.now))?;
+        judge(NotationCheck::Timestamp, is_timely(asked, &envelope))?;
+        if asked.level.action(NotationCheck::Revocation) != FailedCheckAction::Skip {
+            judge(NotationCheck::Revocation, chain::has_no_revocation(&envelope.chain))?;
         }
         if !envelope.is_about(asked.subject)? {
             return Err("content descriptor mismatch".to_owned());
@@ -157,10 +162,14 @@ impl Notation {
     }
 
     /// Whether one of the trusted certificates is in the chain.
-    fn is_trusted(&self, statement: &Statement, envelope: &Envelope) -> Result<(), String> {
+    fn is_trusted(
+        &self,
+        statement: &TrustPolicyStatement,
+        envelope: &NotationEnvelope,
+    ) -> Result<(), String> {
         let kind = match envelope.scheme {
-            Scheme::X509 => "ca",
-            Scheme::Authority => "signingAuthority",
+            SigningScheme::X509 => "ca",
+            SigningScheme::Authority => "signingAuthority",
         };
         let store = statement.stores().find(|(it, _)| *it == kind);
         let trusted = match store {
@@ -179,13 +188,13 @@ impl Notation {
     }
 
     /// Parity(flux): the first block of each entry in PEM; or DER, of which there may be several, if it has no PEM.
-    fn trusted(&self) -> Result<Vec<Certificate>, &'static str> {
+    fn trusted(&self) -> Result<Vec<ParsedCertificate>, &'static str> {
         let mut trusted = Vec::new();
         for bytes in &self.certificates {
             let block = pem::first(bytes).map(|block| block.content);
             let mut rest = block.as_deref().unwrap_or(bytes);
             while !rest.is_empty() {
-                let (certificate, after) = Certificate::first(rest)?;
+                let (certificate, after) = ParsedCertificate::first(rest)?;
                 trusted.push(certificate);
                 rest = after;
             }
@@ -196,16 +205,19 @@ impl Notation {
 
 /// The request to verify a signature.
 struct NotationVerificationContext<'a> {
-    statement: &'a Statement,
-    level: &'a Level,
-    subject: &'a Descriptor,
+    statement: &'a TrustPolicyStatement,
+    level: &'a VerificationLevel,
+    subject: &'a OciDescriptor,
     now: i64,
 }
 
 /// Whether the certificates are valid now; those of an authority at the time that it vouches for.
-fn is_timely(asked: &NotationVerificationContext<'_>, envelope: &Envelope) -> Result<(), String> {
+fn is_timely(
+    asked: &NotationVerificationContext<'_>,
+    envelope: &NotationEnvelope,
+) -> Result<(), String> {
     let wants_authority = asked.statement.stores().any(|(kind, _)| kind == "tsa");
-    if envelope.scheme == Scheme::X509 && wants_authority {
+    if envelope.scheme == SigningScheme::X509 && wants_authority {
         let is_over = envelope.chain.iter().any(|it| it.validity.1 < asked.now);
         if is_over || !asked.statement.wants_timestamp_after_expiry() {
             return Err(if envelope.has_timestamp {
@@ -219,26 +231,26 @@ fn is_timely(asked: &NotationVerificationContext<'_>, envelope: &Envelope) -> Re
         let (begin, end) = certificate.validity;
         let subject = &certificate.subject_text;
         match envelope.scheme {
-            Scheme::Authority if !certificate.is_valid_at(envelope.signing_time) => {
+            SigningScheme::Authority if !certificate.is_valid_at(envelope.signing_time) => {
                 return Err(format!(
                     "certificate {subject:?} was not valid when the digital signature was produced at {:?}",
                     envelope::shown(envelope.signing_time)
                 ));
             }
-            Scheme::Authority => {}
-            Scheme::X509 if asked.now < begin => {
+            SigningScheme::Authority => {}
+            SigningScheme::X509 if asked.now < begin => {
                 return Err(format!(
                     "verification time is before certificate {subject:?} validity period, it will be valid from {:?}",
                     envelope::shown(begin)
                 ));
             }
-            Scheme::X509 if asked.now > end => {
+            SigningScheme::X509 if asked.now > end => {
                 return Err(format!(
                     "verification time is after certificate {subject:?} validity period, it was expired at {:?}",
                     envelope::shown(end)
                 ));
             }
-            Scheme::X509 => {}
+            SigningScheme::X509 => {}
         }
     }
     Ok(())

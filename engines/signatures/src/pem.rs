@@ -4,14 +4,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// A block.
-pub(crate) struct Block {
+pub(crate) struct PemBlock {
     /// Such as `SSH SIGNATURE`.
     pub(crate) kind: String,
     pub(crate) content: Vec<u8>,
 }
 
 /// The first block of a text that can be read; text around it is skipped.
-pub(crate) fn first(text: &[u8]) -> Option<Block> {
+pub(crate) fn first(text: &[u8]) -> Option<PemBlock> {
     let text = String::from_utf8_lossy(text);
     let mut rest: &str = &text;
     loop {
@@ -28,7 +28,7 @@ pub(crate) fn first(text: &[u8]) -> Option<Block> {
 }
 
 /// Reads what follows `-----BEGIN `.
-fn block(text: &str) -> Option<Block> {
+fn block(text: &str) -> Option<PemBlock> {
     let (kind, body) = text.split_once('\n')?;
     let kind = kind.trim_end().strip_suffix("-----")?;
     let end = format!("-----END {kind}-----");
@@ -48,5 +48,5 @@ fn block(text: &str) -> Option<Block> {
     }
     let encoded: String = body.chars().filter(|char| !char.is_ascii_whitespace()).collect();
     let content = STANDARD.decode(encoded).ok()?;
-    Some(Block { kind: kind.to_owned(), content })
+    Some(PemBlock { kind: kind.to_owned(), content })
 }

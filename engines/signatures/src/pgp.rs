@@ -12,8 +12,8 @@ mod signing_key;
 use pgp::packet::{Packet, Signature, SignatureType};
 use pgp::types::{KeyId, VerifyingKey};
 
-use self::key::Verifier;
-pub(crate) use self::keyring::{Effort, Entity, read as read_ring};
+use self::key::PgpVerifyingKey;
+pub(crate) use self::keyring::{PgpEntity, VerificationEffort, read as read_ring};
 use self::policy::BoundKey;
 pub use self::signing_key::OpenPgpSigningKey;
 
@@ -41,7 +41,7 @@ pub(crate) fn verify_any(
             "unable to verify payload: the signature is larger than {MAX_SIGNATURE_BYTES} bytes"
         ));
     }
-    let mut effort = Effort::default();
+    let mut effort = VerificationEffort::default();
     let mut problem = None;
     let mut is_tried = false;
     for ring in rings {
@@ -67,7 +67,7 @@ pub(crate) fn verify_any(
     }
 }
 
-fn armored_ring(text: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
+fn armored_ring(text: &[u8], effort: &mut VerificationEffort) -> Result<Vec<PgpEntity>, String> {
     let Some(block) = armor::first(text) else {
         return Err("openpgp: invalid argument: no armored data found".to_owned());
     };
@@ -90,10 +90,10 @@ fn armored_ring(text: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String>
 pub(crate) fn check<'e>(
     signatures: &[u8],
     payload: &[u8],
-    entities: &'e [Entity],
+    entities: &'e [PgpEntity],
     now: u64,
-    effort: &mut Effort,
-) -> Result<&'e Entity, String> {
+    effort: &mut VerificationEffort,
+) -> Result<&'e PgpEntity, String> {
     for packet in keyring::packets(signatures).take(MAX_SIGNATURES) {
         let Packet::Signature(signature) = packet? else {
             return Err("openpgp: invalid data: non signature packet found".to_owned());
@@ -107,8 +107,8 @@ pub(crate) fn check<'e>(
                 Ok(true) => return Ok(entity),
                 Ok(false) => {}
                 // One that was verified, and does not count, ends the search; another key may be right otherwise.
-                Err(Problem::Final(why)) => return Err(why),
-                Err(Problem::Other(why)) => problem = Some(why),
+                Err(PgpProblem::Final(why)) => return Err(why),
+                Err(PgpProblem::Other(why)) => problem = Some(why),
             }
         }
         if let Some(problem) = problem {
@@ -118,7 +118,7 @@ pub(crate) fn check<'e>(
     Err("openpgp: signature made by unknown entity".to_owned())
 }
 
-enum Problem {
+enum PgpProblem {
     /// The signature is by the key, and the signature or the key is not valid.
     Final(String),
     /// The signature is not the key's.
@@ -129,16 +129,16 @@ enum Problem {
 fn check_with(
     signature: &Signature,
     payload: &[u8],
-    entity: &Entity,
+    entity: &PgpEntity,
     id: KeyId,
     now: u64,
-    effort: &mut Effort,
-) -> Result<bool, Problem> {
+    effort: &mut VerificationEffort,
+) -> Result<bool, PgpProblem> {
     let mut problem = None;
     let good = |subkey| {
         let revocations = &entity.identity_revocations;
         let checked = policy::check(signature, &entity.primary, revocations, subkey, now);
-        checked.map(|()| true).map_err(Problem::Final)
+        checked.map(|()| true).map_err(PgpProblem::Final)
     };
     match is_made_with(signature, payload, &entity.primary, id, effort) {
         Some(Ok(())) => return good(None),
@@ -152,7 +152,7 @@ fn check_with(
             None => {}
         }
     }
-    problem.map_or(Ok(false), |why| Err(Problem::Other(why)))
+    problem.map_or(Ok(false), |why| Err(PgpProblem::Other(why)))
 }
 
 /// Whether a signature was made with a key; nothing if the key has another id or may not sign.
@@ -161,7 +161,7 @@ fn is_made_with<K: VerifyingKey>(
     payload: &[u8],
     with: &BoundKey<K>,
     id: KeyId,
-    effort: &mut Effort,
+    effort: &mut VerificationEffort,
 ) -> Option<Result<(), String>> {
     let may_sign = with.signature.as_ref().is_some_and(policy::may_sign);
     if with.key.legacy_key_id() != id || !may_sign {
@@ -173,7 +173,7 @@ fn is_made_with<K: VerifyingKey>(
         let why = "openpgp: unsupported feature: unsupported signature type";
         return Some(Err(format!("{why}: {kind}")));
     }
-    let is_made = effort.take() && signature.verify(&Verifier(&with.key), payload).is_ok();
+    let is_made = effort.take() && signature.verify(&PgpVerifyingKey(&with.key), payload).is_ok();
     let failure = || {
         format!("openpgp: invalid signature: {} verification failure", key::algorithm(&with.key))
     };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::pgp::{self, Effort, armor};
+use crate::pgp::{self, VerificationEffort, armor};
 
 /// The largest provenance file that is read.
 pub(crate) const MAX_PROVENANCE_BYTES: usize = 1 << 20;
@@ -54,7 +54,7 @@ pub fn verify(
     now: u64,
 ) -> Result<VerifiedChart, ProvenanceVerificationError> {
     let refused = |why: String| ProvenanceVerificationError(why);
-    let mut effort = Effort::default();
+    let mut effort = VerificationEffort::default();
     let ring = pgp::read_ring(keyring, &mut effort);
     let ring = ring.map_err(|why| refused(format!("failed to load keyring: {why}")))?;
     if provenance.len() > MAX_PROVENANCE_BYTES {
@@ -117,7 +117,7 @@ impl ClearsignedMessage {
         const SIGNED_MESSAGE_HEADER: &[u8] = b"-----BEGIN PGP SIGNED MESSAGE-----";
         const SIGNATURE_HEADER: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
         const SIGNATURE_FOOTER: &[u8] = b"-----END PGP SIGNATURE-----";
-        let mut lines = Lines(all);
+        let mut lines = TextLines(all);
         lines
             .find(|line| line.starts_with(SIGNED_MESSAGE_HEADER))
             .filter(|line| *line == SIGNED_MESSAGE_HEADER)?;
@@ -149,7 +149,7 @@ impl ClearsignedMessage {
             signed.extend(line);
             text.push_str(&String::from_utf8_lossy(line));
         };
-        Lines(armored).find(|line| line.starts_with(SIGNATURE_FOOTER))?;
+        TextLines(armored).find(|line| line.starts_with(SIGNATURE_FOOTER))?;
         let signature = armor::first(armored)?.content;
         Some(Self { text, signed, signature })
     }
@@ -175,9 +175,9 @@ fn is_hash_header(line: &[u8]) -> bool {
 }
 
 /// Lines, without the LF or CR LF that ends them.
-struct Lines<'t>(&'t [u8]);
+struct TextLines<'t>(&'t [u8]);
 
-impl<'t> Iterator for Lines<'t> {
+impl<'t> Iterator for TextLines<'t> {
     type Item = &'t [u8];
 
     fn next(&mut self) -> Option<&'t [u8]> {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-pub(crate) use manifest::{Descriptor, Manifest};
+pub(crate) use manifest::{OciDescriptor, OciManifest};
 
 /// Most referrers of an image that are read; those with the type that is searched for come first, the smallest of them
 /// before others.
@@ -189,31 +189,31 @@ impl Search {
     }
 
     /// The image's own manifest, as a signature of Notation describes it.
-    pub(crate) fn described(&self) -> Option<Descriptor> {
+    pub(crate) fn described(&self) -> Option<OciDescriptor> {
         let answer = self.found(&ImageRequest::Manifest(self.subject.clone()))?;
-        let said = Manifest::parse(&answer.body).and_then(|manifest| manifest.media_type);
-        Some(Descriptor {
+        let said = OciManifest::parse(&answer.body).and_then(|manifest| manifest.media_type);
+        Some(OciDescriptor {
             media_type: said.unwrap_or_else(|| answer.media_type.clone()),
             digest: self.subject.clone(),
             size: answer.body.len() as u64,
-            ..Descriptor::default()
+            ..OciDescriptor::default()
         })
     }
 
     /// The layers of the manifest under the tag that cosign made of the digest.
-    pub(crate) fn old_layers(&self) -> Vec<Descriptor> {
+    pub(crate) fn old_layers(&self) -> Vec<OciDescriptor> {
         let manifest = self.manifest(&self.old_tag()).unwrap_or_default();
         manifest.layers.into_iter().take(MOST_LAYERS).collect()
     }
 
     /// The bytes of what a descriptor describes, if the registry has them and they were not too many.
-    pub(crate) fn blob(&self, descriptor: &Descriptor) -> Option<&[u8]> {
+    pub(crate) fn blob(&self, descriptor: &OciDescriptor) -> Option<&[u8]> {
         self.found(&blob(descriptor)?).map(|answer| answer.body.as_slice())
     }
 
     /// The signatures among the referrers: the digest of the manifest, and what it describes.
-    pub(crate) fn attached(&self) -> Vec<(String, Option<Descriptor>)> {
-        let manifest = |referrer: Descriptor| {
+    pub(crate) fn attached(&self) -> Vec<(String, Option<OciDescriptor>)> {
+        let manifest = |referrer: OciDescriptor| {
             let manifest = self.manifest(&ImageRequest::Manifest(referrer.digest.clone()));
             let signature = manifest.and_then(|manifest| self.signature(&manifest).cloned());
             (referrer.digest, signature)
@@ -225,12 +225,12 @@ impl Search {
         self.answers.get(request)?.as_ref()
     }
 
-    fn manifest(&self, request: &ImageRequest) -> Option<Manifest> {
-        Manifest::parse(&self.found(request)?.body)
+    fn manifest(&self, request: &ImageRequest) -> Option<OciManifest> {
+        OciManifest::parse(&self.found(request)?.body)
     }
 
     /// The layer of a manifest that is a signature of the kind that is searched for.
-    fn signature<'m>(&self, manifest: &'m Manifest) -> Option<&'m Descriptor> {
+    fn signature<'m>(&self, manifest: &'m OciManifest) -> Option<&'m OciDescriptor> {
         let [layer] = manifest.layers.as_slice() else { return None };
         let is_one = match self.sought {
             Sought::Cosign => layer.media_type.starts_with(BUNDLE),
@@ -242,7 +242,7 @@ impl Search {
     /// The referrers that may be signatures.
     ///
     /// Parity(flux): cosign reads all, of every type that the registry reports; Notation those of its type.
-    fn candidates(&self) -> Vec<Descriptor> {
+    fn candidates(&self) -> Vec<OciDescriptor> {
         let api = ImageRequest::Referrers(self.subject.clone());
         let request = match self.answers.get(&api) {
             Some(None) => self.fallback(),
@@ -251,7 +251,7 @@ impl Search {
         let mut referrers = self.manifest(&request).unwrap_or_default().manifests;
         match self.sought {
             Sought::Cosign => {
-                let is_other = |it: &Descriptor| !it.artifact_type.starts_with(BUNDLE);
+                let is_other = |it: &OciDescriptor| !it.artifact_type.starts_with(BUNDLE);
                 referrers.sort_by_key(|referrer| (is_other(referrer), referrer.size));
                 referrers.truncate(MOST_REFERRERS);
             }
@@ -273,8 +273,8 @@ impl Search {
     }
 }
 
-fn blob(descriptor: &Descriptor) -> Option<ImageRequest> {
-    let Descriptor { digest, size, .. } = descriptor;
+fn blob(descriptor: &OciDescriptor) -> Option<ImageRequest> {
+    let OciDescriptor { digest, size, .. } = descriptor;
     let request = ImageRequest::Blob { digest: digest.clone(), size: *size };
     Some(request).filter(|_| *size <= MOST_BLOB && is_sha256(digest))
 }

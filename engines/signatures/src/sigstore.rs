@@ -16,27 +16,27 @@ pub(crate) mod simple_signing;
 
 use std::collections::BTreeSet;
 
-use crate::x509::{Certificate, chain};
-use entry::RawEntry;
-use identity::Summary;
+use crate::x509::{ParsedCertificate, chain};
+use entry::RawRekorEntry;
+use identity::CertificateSummary;
 
+pub(crate) use identity::AcceptedIdentities;
 pub use identity::CertificateIdentity;
-pub(crate) use identity::Identities;
 pub use root::TrustedRoot;
 
 /// Verifies the certificate of a bundle with its entries in logs; gives the identity in the certificate.
 pub(crate) fn verify_bundle_certificate(
-    certificate: &Certificate,
-    entries: &[RawEntry],
+    certificate: &ParsedCertificate,
+    entries: &[RawRekorEntry],
     signature: &[u8],
     root: &TrustedRoot,
-) -> Result<Summary, String> {
+) -> Result<CertificateSummary, String> {
     let times = entry::verify_all(entries, certificate, signature, root)
         .map_err(|why| format!("failed to verify log inclusion: {why}"))?;
     if times.is_empty() {
         return Err("failed to verify timestamps: threshold not met for verified log entry integrated timestamps: 0 < 1".to_owned());
     }
-    let summary = Summary::of(certificate)
+    let summary = CertificateSummary::of(certificate)
         .map_err(|why| format!("failed to summarize certificate: {why}"))?;
     let mut issuers = Vec::new();
     for time in BTreeSet::from_iter(times) {
@@ -51,10 +51,10 @@ pub(crate) fn verify_bundle_certificate(
 
 /// The certificate that issued another one, if a trusted authority had issued it at that time.
 fn issuer<'r>(
-    certificate: &Certificate,
+    certificate: &ParsedCertificate,
     root: &'r TrustedRoot,
     seconds: i64,
-) -> Result<&'r Certificate, String> {
+) -> Result<&'r ParsedCertificate, String> {
     root.authorities
         .iter()
         .filter(|authority| authority.validity.contains(seconds))

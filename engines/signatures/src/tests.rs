@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use crate::git::{Checkout, Keys, Mode, Tag, verify};
-use crate::pgp::{Effort, read_ring};
+use crate::git::{CheckedOutCommit, GitTag, GitVerificationKeys, GitVerificationMode, verify};
+use crate::pgp::{VerificationEffort, read_ring};
 use crate::provenance;
 
 const NOW: u64 = 1_800_000_000;
@@ -14,16 +14,18 @@ fn commit(signature: &str) -> Vec<u8> {
     format!("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\ngpgsig {signature}\n\nx\n").into_bytes()
 }
 
-fn error_text(mode: Mode, object: &[u8], keys: &[(&str, &[u8])]) -> String {
-    let tag = Tag { name: "v1", object: Some(("2f1d", object)) };
-    let checkout = Checkout { commit: ("2f1d", object), tag: Some(tag) };
-    verify(mode, &checkout, &Keys::new(keys.iter().copied()), NOW).unwrap_err().message
+fn error_text(mode: GitVerificationMode, object: &[u8], keys: &[(&str, &[u8])]) -> String {
+    let tag = GitTag { name: "v1", object: Some(("2f1d", object)) };
+    let checkout = CheckedOutCommit { commit: ("2f1d", object), tag: Some(tag) };
+    verify(mode, &checkout, &GitVerificationKeys::new(keys.iter().copied()), NOW)
+        .unwrap_err()
+        .message
 }
 
 #[test]
 fn a_signature_is_not_read_when_it_is_too_large() {
     let signature = format!("-----BEGIN PGP SIGNATURE-----\n\n{}", "A".repeat(2 << 20));
-    let error_text = error_text(Mode::Head, &commit(&signature), &[("a.asc", b"")]);
+    let error_text = error_text(GitVerificationMode::Head, &commit(&signature), &[("a.asc", b"")]);
     assert!(error_text.ends_with("the signature is larger than 1048576 bytes"), "{error_text}");
 }
 
@@ -38,12 +40,12 @@ fn a_key_that_would_take_seconds_is_refused() {
     ring.extend(u16::try_from(body.len()).unwrap().to_be_bytes());
     ring.extend(body);
     ring.extend([0xb4, 1, b'x']);
-    assert!(read_ring(&ring, &mut Effort::default()).is_err());
+    assert!(read_ring(&ring, &mut VerificationEffort::default()).is_err());
 }
 
 #[test]
 fn only_so_many_signatures_are_verified_for_one_object() {
-    let mut effort = Effort::default();
+    let mut effort = VerificationEffort::default();
     let taken = std::iter::repeat_with(|| effort.take()).take_while(|it| *it).count();
     assert_eq!(taken, 1_000);
     assert!(!effort.take());
@@ -52,13 +54,13 @@ fn only_so_many_signatures_are_verified_for_one_object() {
 #[test]
 fn a_mode_that_is_none_verifies_the_commit() {
     for (name, mode) in [
-        ("HEAD", Mode::Head),
-        ("head", Mode::Head),
-        ("", Mode::Head),
-        ("Tag", Mode::Tag),
-        ("TagAndHEAD", Mode::TagAndHead),
+        ("HEAD", GitVerificationMode::Head),
+        ("head", GitVerificationMode::Head),
+        ("", GitVerificationMode::Head),
+        ("Tag", GitVerificationMode::Tag),
+        ("TagAndHEAD", GitVerificationMode::TagAndHead),
     ] {
-        assert_eq!(Mode::named(name), mode, "{name}");
+        assert_eq!(GitVerificationMode::named(name), mode, "{name}");
     }
 }
 
@@ -92,11 +94,11 @@ const SIGNING_KEY: &[u8] =
 
 #[test]
 fn a_signed_tag_counts_under_the_name_that_was_signed_only() {
-    let keys = Keys::new([("id.sshpub", SIGNING_KEY)]);
+    let keys = GitVerificationKeys::new([("id.sshpub", SIGNING_KEY)]);
     let verified = |name: &str, object: &str| {
-        let tag = Tag { name, object: Some(("2f1d", object.as_bytes())) };
-        let checkout = Checkout { commit: ("336a", b"tree x\n"), tag: Some(tag) };
-        verify(Mode::Tag, &checkout, &keys, NOW)
+        let tag = GitTag { name, object: Some(("2f1d", object.as_bytes())) };
+        let checkout = CheckedOutCommit { commit: ("336a", b"tree x\n"), tag: Some(tag) };
+        verify(GitVerificationMode::Tag, &checkout, &keys, NOW)
     };
     let text = verified("real-ssh-ed25519", SIGNED_TAG).unwrap();
     assert!(text.contains("tag 'real-ssh-ed25519@2f1d' with key"), "{text}");
@@ -119,7 +121,7 @@ proptest! {
         line in "(ssh-(rsa|ed25519) )?[A-Za-z0-9+/=\" \t,-]{0,80}",
     ) {
         let keys = [("a.asc", keys.as_slice()), ("a.sshpub", line.as_bytes())];
-        for mode in [Mode::Head, Mode::Tag, Mode::TagAndHead] {
+        for mode in [GitVerificationMode::Head, GitVerificationMode::Tag, GitVerificationMode::TagAndHead] {
             prop_assert!(!error_text(mode, &commit(&signature), &keys).is_empty());
         }
         let ring = provenance::keyring(keys.map(|(_, value)| value));

@@ -1,31 +1,31 @@
 //! Certificates: reading them, and their issuers.
 //!
-//! Here: reading ([`Certificate`]), chains to trusted ones ([`chain`]). Elsewhere: what Notation demands of a chain that is
-//! sent (`notation/chain`), what Fulcio puts into certificates (`sigstore/identity`), DER itself (`der`).
+//! Here: reading ([`ParsedCertificate`]), chains to trusted ones ([`chain`]). Elsewhere: what Notation demands of a
+//! chain that is sent (`notation/chain`), what Fulcio puts into certificates (`sigstore/identity`), DER itself (`der`).
 
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Name};
 
-use crate::key::{Hash, Key};
+use crate::public_key::{PublicKey, SignatureHash};
 
 /// Bytes of a certificate.
 pub(crate) const MOST_BYTES: usize = 64 << 10;
 
 /// A certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Certificate {
+pub(crate) struct ParsedCertificate {
     pub(crate) der: Vec<u8>,
     /// What is signed.
     tbs: Vec<u8>,
     signature: Vec<u8>,
     /// The hash of the signature's algorithm, if it is one that counts.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<SignatureAlgorithm>,
     issuer: Vec<u8>,
     subject: Vec<u8>,
     /// The subject in the order and notation of RFC 4514.
     pub(crate) subject_text: String,
     /// The public key with its algorithm, in DER.
     pub(crate) key_info: Vec<u8>,
-    pub(crate) key: Result<Key, &'static str>,
+    pub(crate) key: Result<PublicKey, &'static str>,
     /// Seconds of Unix time, both within.
     pub(crate) validity: (i64, i64),
     /// Whether it may issue others, and how many may stand between them and the last one.
@@ -35,16 +35,16 @@ pub(crate) struct Certificate {
     pub(crate) extended: Option<ExtendedKeyUsage>,
     /// Critical extensions that mean nothing to us.
     has_unknown_critical: bool,
-    pub(crate) names: Vec<Name>,
+    pub(crate) names: Vec<SubjectAlternativeName>,
     /// Other extensions: identifier and value.
     pub(crate) extensions: Vec<(String, Vec<u8>)>,
 }
 
 /// What signs certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Algorithm {
-    Rsa(Hash),
-    Ecdsa(Hash),
+enum SignatureAlgorithm {
+    Rsa(SignatureHash),
+    Ecdsa(SignatureHash),
     Ed25519,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct ExtendedKeyUsage {
 
 /// An alternative name of the subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum SubjectAlternativeName {
     Email(String),
     Uri(String),
     /// Identifier and value in DER.
@@ -72,7 +72,7 @@ pub(crate) const SIGNS_CERTIFICATES: u16 = 1 << 5;
 /// The bit of `digitalSignature`.
 pub(crate) const DIGITAL_SIGNATURE_BIT: u16 = 1;
 
-impl Certificate {
+impl ParsedCertificate {
     /// Reads one in DER, which is all of the bytes. The text of an error is a reason.
     pub(crate) fn from_der(der: &[u8]) -> Result<Self, &'static str> {
         let (certificate, rest) = Self::first(der)?;
@@ -105,7 +105,7 @@ impl Certificate {
             subject: parsed.subject().as_raw().to_vec(),
             subject_text: text(parsed.subject()),
             key_info: parsed.public_key().raw.to_vec(),
-            key: Key::from_info(parsed.public_key()),
+            key: PublicKey::from_info(parsed.public_key()),
             validity: (
                 parsed.validity().not_before.timestamp(),
                 parsed.validity().not_after.timestamp(),
@@ -141,14 +141,14 @@ impl Certificate {
     pub(crate) fn is_signed_by(&self, issuer: &Self) -> Result<(), String> {
         let key = issuer.key.as_ref().map_err(|why| (*why).to_owned())?;
         let hash = match (self.algorithm, key) {
-            (Some(Algorithm::Rsa(hash)), Key::Rsa(..)) => hash,
-            (Some(Algorithm::Ecdsa(hash)), Key::Ec(..)) => hash,
-            (Some(Algorithm::Ed25519), Key::Ed25519(_)) => Hash::Sha256,
+            (Some(SignatureAlgorithm::Rsa(hash)), PublicKey::Rsa(..)) => hash,
+            (Some(SignatureAlgorithm::Ecdsa(hash)), PublicKey::Ec(..)) => hash,
+            (Some(SignatureAlgorithm::Ed25519), PublicKey::Ed25519(_)) => SignatureHash::Sha256,
             (None, _) => return Err("x509: unsupported signature algorithm".to_owned()),
             _ => return Err("x509: the issuer has a key of another kind".to_owned()),
         };
         key.verify(hash, &self.tbs, &self.signature).map_err(|wrong| match wrong {
-            crate::key::Wrong::Rsa => wrong.to_string(),
+            crate::public_key::SignatureFault::Rsa => wrong.to_string(),
             _ => "x509: ECDSA verification failure".to_owned(),
         })
     }
@@ -193,25 +193,27 @@ impl Certificate {
 const KNOWN: [&str; 6] =
     ["2.5.29.14", "2.5.29.15", "2.5.29.17", "2.5.29.19", "2.5.29.35", "2.5.29.37"];
 
-fn algorithm(id: &str) -> Option<Algorithm> {
+fn algorithm(id: &str) -> Option<SignatureAlgorithm> {
     Some(match id {
-        "1.2.840.113549.1.1.11" => Algorithm::Rsa(Hash::Sha256),
-        "1.2.840.113549.1.1.12" => Algorithm::Rsa(Hash::Sha384),
-        "1.2.840.113549.1.1.13" => Algorithm::Rsa(Hash::Sha512),
-        "1.2.840.10045.4.3.2" => Algorithm::Ecdsa(Hash::Sha256),
-        "1.2.840.10045.4.3.3" => Algorithm::Ecdsa(Hash::Sha384),
-        "1.2.840.10045.4.3.4" => Algorithm::Ecdsa(Hash::Sha512),
-        "1.3.101.112" => Algorithm::Ed25519,
+        "1.2.840.113549.1.1.11" => SignatureAlgorithm::Rsa(SignatureHash::Sha256),
+        "1.2.840.113549.1.1.12" => SignatureAlgorithm::Rsa(SignatureHash::Sha384),
+        "1.2.840.113549.1.1.13" => SignatureAlgorithm::Rsa(SignatureHash::Sha512),
+        "1.2.840.10045.4.3.2" => SignatureAlgorithm::Ecdsa(SignatureHash::Sha256),
+        "1.2.840.10045.4.3.3" => SignatureAlgorithm::Ecdsa(SignatureHash::Sha384),
+        "1.2.840.10045.4.3.4" => SignatureAlgorithm::Ecdsa(SignatureHash::Sha512),
+        "1.3.101.112" => SignatureAlgorithm::Ed25519,
         _ => return None,
     })
 }
 
-fn name(name: &GeneralName<'_>) -> Name {
+fn name(name: &GeneralName<'_>) -> SubjectAlternativeName {
     match name {
-        GeneralName::RFC822Name(text) => Name::Email((*text).to_owned()),
-        GeneralName::URI(text) => Name::Uri((*text).to_owned()),
-        GeneralName::OtherName(id, value) => Name::Other(id.to_id_string(), value.to_vec()),
-        _ => Name::Unknown,
+        GeneralName::RFC822Name(text) => SubjectAlternativeName::Email((*text).to_owned()),
+        GeneralName::URI(text) => SubjectAlternativeName::Uri((*text).to_owned()),
+        GeneralName::OtherName(id, value) => {
+            SubjectAlternativeName::Other(id.to_id_string(), value.to_vec())
+        }
+        _ => SubjectAlternativeName::Unknown,
     }
 }
 
@@ -275,16 +277,16 @@ const MOST_CHAIN: usize = 8;
 /// Parity(flux): as Go verifies; trusted certificates need not sign themselves. Differs(flux): constraints of names in a
 /// critical extension are not known, so nothing is trusted by way of them.
 pub(crate) fn chain<'c>(
-    leaf: &Certificate,
-    between: &'c [Certificate],
-    trusted: &'c [Certificate],
+    leaf: &ParsedCertificate,
+    between: &'c [ParsedCertificate],
+    trusted: &'c [ParsedCertificate],
     seconds: i64,
-) -> Option<&'c Certificate> {
+) -> Option<&'c ParsedCertificate> {
     if !leaf.is_valid_at(seconds) || !leaf.may_sign_code() {
         return None;
     }
     let mut left = MOST_VERIFIED;
-    let mut issued = |issuer: &Certificate, of: &Certificate, below: usize| {
+    let mut issued = |issuer: &ParsedCertificate, of: &ParsedCertificate, below: usize| {
         let may_have_issued = of.names_issuer(issuer)
             && issuer.is_valid_at(seconds)
             && issuer.may_sign_code()
@@ -295,7 +297,7 @@ pub(crate) fn chain<'c>(
         left -= 1;
         of.is_signed_by(issuer).is_ok()
     };
-    let mut paths: Vec<Vec<&'c Certificate>> = vec![Vec::new()];
+    let mut paths: Vec<Vec<&'c ParsedCertificate>> = vec![Vec::new()];
     for _ in 0..MOST_STEPS {
         let path = paths.pop()?;
         let last = path.last().copied().unwrap_or(leaf);
@@ -347,11 +349,11 @@ mod tests {
             for bit in [0, 7] {
                 let mut changed = certificate.der.clone();
                 changed[at] ^= 1 << bit;
-                let read = Certificate::from_der(&changed);
+                let read = ParsedCertificate::from_der(&changed);
                 let is_accepted = read.is_ok_and(|it| it.is_signed_by(issuer).is_ok());
                 assert!(!is_accepted, "bit {bit} of byte {at} of {}", changed.len());
             }
-            assert!(Certificate::from_der(&certificate.der[..at]).is_err());
+            assert!(ParsedCertificate::from_der(&certificate.der[..at]).is_err());
         }
     }
 

@@ -8,11 +8,11 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use golang::strconv;
-use golang::time::{RFC3339, RFC3339_NANO, Time, Zone};
+use golang::time::{GoTime, GoTimeZone, RFC3339, RFC3339_NANO};
 use zeroize::Zeroizing;
 
 use crate::gcm;
-use crate::value::{Bytes, Comment, SopsValue};
+use crate::value::{SecretBytes, SopsComment, SopsValue};
 
 /// Go ignores bits that are left over.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -72,7 +72,12 @@ fn parse(text: &[u8]) -> Result<CiphertextParts<'_>, CipherError> {
 }
 
 /// Opens what sops itself closed.
-fn open(key: &[u8], nonce: [u8; 32], sealed: &[u8], path: &[u8]) -> Result<Bytes, CipherError> {
+fn open(
+    key: &[u8],
+    nonce: [u8; 32],
+    sealed: &[u8],
+    path: &[u8],
+) -> Result<SecretBytes, CipherError> {
     let cipher =
         AesGcm::<Aes256, U32>::new_from_slice(key).map_err(|_| CipherError::KeySize(key.len()))?;
     let nonce = Nonce::<U32>::from(nonce);
@@ -97,11 +102,11 @@ pub(crate) fn decrypt(text: &[u8], key: &[u8], path: &str) -> Result<SopsValue, 
     typed(plain, parts.datatype)
 }
 
-fn typed(plain: Bytes, datatype: &str) -> Result<SopsValue, CipherError> {
+fn typed(plain: SecretBytes, datatype: &str) -> Result<SopsValue, CipherError> {
     let text = || std::str::from_utf8(&plain).unwrap_or("\u{fffd}");
     match datatype {
         "str" => Ok(SopsValue::Text(plain)),
-        "comment" => Ok(SopsValue::Comment(Comment { text: plain, inline: false })),
+        "comment" => Ok(SopsValue::Comment(SopsComment { text: plain, inline: false })),
         "int" => strconv::atoi(text()).map(SopsValue::Int).map_err(|_| CipherError::Typed("int")),
         "float" => {
             let float = strconv::parse_float(text(), 64).map(SopsValue::Float);
@@ -111,7 +116,7 @@ fn typed(plain: Bytes, datatype: &str) -> Result<SopsValue, CipherError> {
             strconv::parse_bool(text()).map(SopsValue::Bool).map_err(|_| CipherError::Typed("bool"))
         }
         "time" => {
-            let time = Time::parse(RFC3339, text(), &Zone::Utc);
+            let time = GoTime::parse(RFC3339, text(), &GoTimeZone::Utc);
             time.map(|time| SopsValue::Time(time.format(RFC3339_NANO)))
                 .map_err(|_| CipherError::Typed("time"))
         }

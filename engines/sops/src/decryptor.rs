@@ -1,19 +1,19 @@
 //! Decrypting a file: from the bytes of one format to those of another.
 
-use golang::meter::Stop;
 use golang::time::RFC3339;
+use golang::work_meter::StopSignal;
 use zeroize::Zeroizing;
 
 use crate::error::Error;
 use crate::format::SopsFormat;
-use crate::group::data_key;
-use crate::keys::Keys;
-use crate::limits::{FileLimitExceeded, SopsLimits, Until};
-use crate::metadata::Metadata;
-use crate::service::{NoServices, Services};
+use crate::key_group::data_key;
+use crate::key_service::{DataKeyServices, NoDataKeyServices};
+use crate::keys::DecryptionKeys;
+use crate::limits::{DecryptionDeadline, FileLimitExceeded, SopsLimits};
+use crate::metadata::SopsMetadata;
+use crate::tree_decryption::MacCoverage;
 use crate::value::{MapItem, SopsValue};
-use crate::walk::MacCoverage;
-use crate::{cipher, store, walk};
+use crate::{cipher, store, tree_decryption};
 
 /// Whether the MAC of a file has to be that of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,45 +24,45 @@ pub enum MacPolicy {
     /// A file with another MAC, or without one, is refused; so is an entry of a Secret that is a file.
     ///
     /// Objects that are encrypted as a whole are not compared: a build changed them. A caller that decrypts those
-    /// checks the files that they came from by [`Decryptor::check`].
+    /// checks the files that they came from by [`SopsDecryptor::check`].
     Require,
 }
 
 /// Decrypts with some keys.
 #[derive(Clone, Copy)]
-pub struct Decryptor<'k> {
-    keys: &'k Keys,
-    services: &'k dyn Services,
+pub struct SopsDecryptor<'k> {
+    keys: &'k DecryptionKeys,
+    services: &'k dyn DataKeyServices,
     mac: MacPolicy,
     pub(crate) limits: SopsLimits,
-    until: Until<'k>,
+    until: DecryptionDeadline<'k>,
 }
 
-impl std::fmt::Debug for Decryptor<'_> {
+impl std::fmt::Debug for SopsDecryptor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Decryptor")
+        f.debug_struct("SopsDecryptor")
             .field("keys", self.keys)
             .field("mac", &self.mac)
             .finish_non_exhaustive()
     }
 }
 
-impl<'k> Decryptor<'k> {
+impl<'k> SopsDecryptor<'k> {
     /// Decrypts with these keys, without services, and ignores MACs.
     #[must_use]
-    pub fn new(keys: &'k Keys) -> Self {
+    pub fn new(keys: &'k DecryptionKeys) -> Self {
         Self {
             keys,
-            services: &NoServices,
+            services: &NoDataKeyServices,
             mac: MacPolicy::Ignore,
             limits: SopsLimits::default(),
-            until: Until::default(),
+            until: DecryptionDeadline::default(),
         }
     }
 
     /// Asks these services for data keys that they encrypted.
     #[must_use]
-    pub fn with_services(self, services: &'k dyn Services) -> Self {
+    pub fn with_services(self, services: &'k dyn DataKeyServices) -> Self {
         Self { services, ..self }
     }
 
@@ -80,8 +80,8 @@ impl<'k> Decryptor<'k> {
 
     /// Ends decryption when the closure returns true: it is called for each file, master key and value.
     #[must_use]
-    pub fn with_stop(self, stop: &'k Stop) -> Self {
-        Self { until: Until(Some(stop)), ..self }
+    pub fn with_stop(self, stop: &'k StopSignal) -> Self {
+        Self { until: DecryptionDeadline(Some(stop)), ..self }
     }
 
     /// # Errors
@@ -135,7 +135,8 @@ impl<'k> Decryptor<'k> {
         self.go_on()?;
         let key = key.map_err(|problem| Error::DataKey(problem.to_string()))?;
         let mut covered = (self.mac == MacPolicy::Require).then(|| MacCoverage::new(&metadata));
-        let walked = walk::decrypt(&mut documents, &metadata, &key, covered.as_mut(), self.until);
+        let walked =
+            tree_decryption::decrypt(&mut documents, &metadata, &key, covered.as_mut(), self.until);
         self.go_on()?;
         walked.map_err(|problem| Error::Decrypt(problem.to_string()))?;
         let Some(covered) = covered else { return Ok((documents, Vec::new())) };
@@ -149,7 +150,7 @@ impl<'k> Decryptor<'k> {
 /// Plain documents, and the encrypted strings that a right MAC covers.
 type DecryptedDocuments = (Vec<Vec<MapItem>>, Vec<Vec<u8>>);
 
-fn check_mac(metadata: &Metadata, key: &[u8], mac: &str) -> Result<(), Error> {
+fn check_mac(metadata: &SopsMetadata, key: &[u8], mac: &str) -> Result<(), Error> {
     let modified = metadata.last_modified.format(RFC3339);
     let recorded = cipher::decrypt(metadata.mac.as_bytes(), key, &modified)
         .map_err(|problem| Error::Integrity(format!("the MAC cannot be decrypted: {problem}")))?;

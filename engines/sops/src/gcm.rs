@@ -9,7 +9,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use zeroize::Zeroizing;
 
 use crate::cipher::CipherError;
-use crate::value::Bytes;
+use crate::value::SecretBytes;
 
 /// The bytes of a tag, which follow what is encrypted.
 const TAG_BYTES: usize = 16;
@@ -20,7 +20,7 @@ pub(crate) fn open(
     nonce: &[u8],
     sealed: &[u8],
     associated: &[u8],
-) -> Result<Bytes, CipherError> {
+) -> Result<SecretBytes, CipherError> {
     let cipher = Aes256::new_from_slice(key).map_err(|_| CipherError::KeySize(key.len()))?;
     let encrypt = |block: u128| {
         let mut block = Block::<Aes256>::from(block.to_be_bytes());

@@ -9,24 +9,24 @@ mod pgp;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use credentials::Credentials;
+pub use credentials::KeyServiceCredentials;
 
 use crate::error::Error;
-use crate::limits::Until;
-use crate::value::Bytes;
+use crate::limits::DecryptionDeadline;
+use crate::value::SecretBytes;
 
 /// Keys that decrypt data keys, and credentials for services that do.
 #[derive(Default)]
-pub struct Keys {
-    age: age::Identities,
-    pgp: pgp::Ring,
-    credentials: Credentials,
+pub struct DecryptionKeys {
+    age: age::AgeIdentities,
+    pgp: pgp::PgpKeyring,
+    credentials: KeyServiceCredentials,
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for DecryptionKeys {
     /// How many there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys")
+        f.debug_struct("DecryptionKeys")
             .field("age", &self.age.len())
             .field("pgp", &self.pgp.len())
             .field("credentials", &self.credentials)
@@ -34,7 +34,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-impl Keys {
+impl DecryptionKeys {
     /// The keys of the Secret of `spec.decryption.secretRef`; `secret` is its namespace and name, for errors.
     ///
     /// `*.asc` are OpenPGP keys, `*.agekey` age identities, `sops.vault-token`, `sops.aws-kms`, `sops.azure-kv` and
@@ -77,18 +77,26 @@ impl Keys {
 
     /// Credentials for services.
     #[must_use]
-    pub fn credentials(&self) -> &Credentials {
+    pub fn credentials(&self) -> &KeyServiceCredentials {
         &self.credentials
     }
 
     /// Decrypts what is encrypted to an age recipient.
-    pub(crate) fn age(&self, encrypted: &str, until: Until<'_>) -> Result<Bytes, String> {
+    pub(crate) fn age(
+        &self,
+        encrypted: &str,
+        until: DecryptionDeadline<'_>,
+    ) -> Result<SecretBytes, String> {
         short(encrypted)?;
         self.age.decrypt(encrypted, until)
     }
 
     /// Decrypts an OpenPGP message.
-    pub(crate) fn pgp(&self, encrypted: &str, until: Until<'_>) -> Result<Bytes, String> {
+    pub(crate) fn pgp(
+        &self,
+        encrypted: &str,
+        until: DecryptionDeadline<'_>,
+    ) -> Result<SecretBytes, String> {
         short(encrypted)?;
         self.pgp.decrypt(encrypted, until)
     }

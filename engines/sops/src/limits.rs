@@ -1,6 +1,6 @@
 //! How much of an encrypted file is read before reading it is refused, and when decrypting ends.
 
-use golang::meter::Stop;
+use golang::work_meter::StopSignal;
 
 /// Bounds on one file or object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,10 +87,10 @@ impl SopsBudget {
 
 /// When decryption has to end: the caller decides, because engines have no clock.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Until<'s>(pub(crate) Option<&'s Stop>);
+pub(crate) struct DecryptionDeadline<'s>(pub(crate) Option<&'s StopSignal>);
 
-impl Until<'_> {
+impl DecryptionDeadline<'_> {
     pub(crate) fn is_over(self) -> bool {
-        self.0.is_some_and(Stop::is_set)
+        self.0.is_some_and(StopSignal::is_set)
     }
 }

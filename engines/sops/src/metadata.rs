@@ -7,20 +7,20 @@ mod weak_decoding;
 
 use std::collections::BTreeMap;
 
-use golang::time::{RFC3339, Time, Zone};
+use golang::time::{GoTime, GoTimeZone, RFC3339};
 
+use crate::encryption_rule::{EncryptionRule, RulePattern};
+use crate::key_service::ServiceKey;
 use crate::limits::{FileLimitExceeded, SopsLimits};
-use crate::rule::{Pattern, Rule};
-use crate::service::ServiceKey;
 use crate::value::{MapItem, SopsValue};
-use weak_decoding::{Weak, WeakError};
+use weak_decoding::{WeakDecodingError, WeaklyTypedMap};
 
 /// The key under which metadata stand.
 pub(crate) const SOPS: &str = "sops";
 
 /// Why a file has no usable metadata. Displays in the words of sops.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum MetadataError {
+pub(crate) enum SopsMetadataError {
     #[error("sops metadata not found")]
     Missing,
     #[error("Found duplicate sops entry")]
@@ -28,9 +28,9 @@ pub(crate) enum MetadataError {
     #[error("Found sops entry that is not a mapping")]
     NoMap,
     #[error("decoding failed due to the following error(s):\n\n{0}")]
-    Member(#[from] WeakError),
+    Member(#[from] WeakDecodingError),
     #[error("{0}")]
-    Time(#[from] golang::time::ParseError),
+    Time(#[from] golang::time::TimeParseError),
     #[error("No keys found in file")]
     NoKeys,
     #[error(
@@ -54,20 +54,20 @@ pub(crate) enum MasterKey {
 
 /// The metadata of a file.
 #[derive(Debug)]
-pub(crate) struct Metadata {
-    pub(crate) last_modified: Time,
+pub(crate) struct SopsMetadata {
+    pub(crate) last_modified: GoTime,
     /// Any key of a group decrypts its part of the data key.
     pub(crate) groups: Vec<Vec<MasterKey>>,
     /// How many parts are needed; 0 where the key is whole.
     pub(crate) threshold: i64,
-    pub(crate) rule: Rule,
+    pub(crate) rule: EncryptionRule,
     pub(crate) mac: String,
     /// Whether the MAC covers encrypted values only.
     pub(crate) mac_covers_encrypted: bool,
 }
 
 /// Takes the entry `sops` out of all documents; that of the first has the metadata.
-pub(crate) fn take(documents: &mut [Vec<MapItem>]) -> Result<Vec<MapItem>, MetadataError> {
+pub(crate) fn take(documents: &mut [Vec<MapItem>]) -> Result<Vec<MapItem>, SopsMetadataError> {
     let mut found = None;
     for (at, document) in documents.iter_mut().enumerate() {
         let (own, rest) = std::mem::take(document).into_iter().partition(|item| item.is(SOPS));
@@ -80,30 +80,34 @@ pub(crate) fn take(documents: &mut [Vec<MapItem>]) -> Result<Vec<MapItem>, Metad
         match (own.next().map(|item| item.value), own.next()) {
             (None, _) => {}
             (Some(SopsValue::Map(items)), None) => found = Some(items),
-            (Some(SopsValue::Map(_)), Some(_)) => return Err(MetadataError::Duplicate),
-            (Some(_), _) => return Err(MetadataError::NoMap),
+            (Some(SopsValue::Map(_)), Some(_)) => return Err(SopsMetadataError::Duplicate),
+            (Some(_), _) => return Err(SopsMetadataError::NoMap),
         }
     }
-    found.ok_or(MetadataError::Missing)
+    found.ok_or(SopsMetadataError::Missing)
 }
 
-impl Metadata {
+impl SopsMetadata {
     /// Reads the members.
-    pub(crate) fn read(items: &[MapItem], limits: &SopsLimits) -> Result<Self, MetadataError> {
-        let root = Weak::root(items);
+    pub(crate) fn read(items: &[MapItem], limits: &SopsLimits) -> Result<Self, SopsMetadataError> {
+        let root = WeaklyTypedMap::root(items);
         let text = |name: &str| root.text(name);
         let mac = text("mac")?;
         let last_modified = text("lastmodified")?;
         let mac_covers_encrypted = root.bool("mac_only_encrypted")?;
         let threshold = root.int("shamir_threshold")?;
         let mut rules = Vec::new();
-        let kinds: [(&str, ToRule); 6] = [
-            ("unencrypted_suffix", Rule::UnencryptedSuffix),
-            ("encrypted_suffix", Rule::EncryptedSuffix),
-            ("unencrypted_regex", |text| Rule::UnencryptedRegex(Pattern::new(&text))),
-            ("encrypted_regex", |text| Rule::EncryptedRegex(Pattern::new(&text))),
-            ("unencrypted_comment_regex", |text| Rule::UnencryptedComment(Pattern::new(&text))),
-            ("encrypted_comment_regex", |text| Rule::EncryptedComment(Pattern::new(&text))),
+        let kinds: [(&str, RuleConstructor); 6] = [
+            ("unencrypted_suffix", EncryptionRule::UnencryptedSuffix),
+            ("encrypted_suffix", EncryptionRule::EncryptedSuffix),
+            ("unencrypted_regex", |text| EncryptionRule::UnencryptedRegex(RulePattern::new(&text))),
+            ("encrypted_regex", |text| EncryptionRule::EncryptedRegex(RulePattern::new(&text))),
+            ("unencrypted_comment_regex", |text| {
+                EncryptionRule::UnencryptedComment(RulePattern::new(&text))
+            }),
+            ("encrypted_comment_regex", |text| {
+                EncryptionRule::EncryptedComment(RulePattern::new(&text))
+            }),
         ];
         for (name, rule) in kinds {
             let text = text(name)?;
@@ -129,36 +133,36 @@ impl Metadata {
             groups
         };
         if groups.is_empty() {
-            return Err(MetadataError::NoKeys);
+            return Err(SopsMetadataError::NoKeys);
         }
         if groups.iter().map(Vec::len).sum::<usize>() > limits.master_keys {
             return Err(FileLimitExceeded::MasterKeys(limits.master_keys).into());
         }
         let rule = match (rules.pop(), rules.is_empty()) {
-            (None, _) => Rule::UnencryptedSuffix("_unencrypted".to_owned()),
+            (None, _) => EncryptionRule::UnencryptedSuffix("_unencrypted".to_owned()),
             (Some(rule), true) => rule,
-            (Some(_), false) => return Err(MetadataError::Rules),
+            (Some(_), false) => return Err(SopsMetadataError::Rules),
         };
         Ok(Self { last_modified, groups, threshold, rule, mac, mac_covers_encrypted })
     }
 }
 
-fn time(text: &str) -> Result<Time, golang::time::ParseError> {
-    Time::parse(RFC3339, text, &Zone::Utc)
+fn time(text: &str) -> Result<GoTime, golang::time::TimeParseError> {
+    GoTime::parse(RFC3339, text, &GoTimeZone::Utc)
 }
 
 /// Makes a rule of its text.
-type ToRule = fn(String) -> Rule;
+type RuleConstructor = fn(String) -> EncryptionRule;
 
 /// A group before the times of its keys are checked.
 #[derive(Default)]
-struct Group {
+struct MetadataKeyGroup {
     keys: Vec<MasterKey>,
     created: Vec<String>,
 }
 
 /// Checks when the keys of a group were made. Returns whether there are any.
-fn check(group: &mut Group) -> Result<bool, MetadataError> {
+fn check(group: &mut MetadataKeyGroup) -> Result<bool, SopsMetadataError> {
     for created in group.created.drain(..) {
         time(&created)?;
     }
@@ -166,8 +170,8 @@ fn check(group: &mut Group) -> Result<bool, MetadataError> {
 }
 
 /// The keys of one map, in the order in which sops lists them.
-fn group(map: &Weak<'_>) -> Result<Group, MetadataError> {
-    let mut group = Group::default();
+fn group(map: &WeaklyTypedMap<'_>) -> Result<MetadataKeyGroup, SopsMetadataError> {
+    let mut group = MetadataKeyGroup::default();
     let mut add = |created: String, key: MasterKey| {
         group.created.push(created);
         group.keys.push(key);
@@ -229,4 +233,4 @@ fn group(map: &Weak<'_>) -> Result<Group, MetadataError> {
 }
 
 /// An encryption context, which services authenticate.
-pub(crate) type Context = BTreeMap<String, String>;
+pub(crate) type EncryptionContext = BTreeMap<String, String>;

@@ -4,11 +4,11 @@
 
 use zeroize::Zeroizing;
 
-use crate::value::Bytes;
+use crate::value::SecretBytes;
 
 /// Why parts cannot be combined, in the words of sops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CombineError {
+pub(crate) enum ShamirCombineError {
     #[error("less than two parts cannot be used to reconstruct the secret")]
     TooFew,
     #[error("parts must be at least two bytes")]
@@ -20,20 +20,20 @@ pub(crate) enum CombineError {
 }
 
 /// The secret of which these are parts. Too few or wrong parts give a wrong result without an error.
-pub(crate) fn combine(parts: &[Bytes]) -> Result<Bytes, CombineError> {
-    let [first, _, ..] = parts else { return Err(CombineError::TooFew) };
+pub(crate) fn combine(parts: &[SecretBytes]) -> Result<SecretBytes, ShamirCombineError> {
+    let [first, _, ..] = parts else { return Err(ShamirCombineError::TooFew) };
     if first.len() < 2 {
-        return Err(CombineError::TooShort);
+        return Err(ShamirCombineError::TooShort);
     }
     if parts.iter().any(|part| part.len() != first.len()) {
-        return Err(CombineError::Lengths);
+        return Err(ShamirCombineError::Lengths);
     }
     let split: Vec<(u8, &[u8])> =
         parts.iter().filter_map(|part| part.split_last()).map(|(x, ys)| (*x, ys)).collect();
     let mut seen = [false; 256];
     for (x, _) in &split {
         if std::mem::replace(&mut seen[usize::from(*x)], true) {
-            return Err(CombineError::Duplicate);
+            return Err(ShamirCombineError::Duplicate);
         }
     }
     // The weight of a part is the same for all bytes.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     /// Parts of one byte of a secret: `secret + a·x`.
-    fn part(secret: u8, slope: u8, x: u8) -> Bytes {
+    fn part(secret: u8, slope: u8, x: u8) -> SecretBytes {
         Zeroizing::new(vec![secret ^ multiply(slope, x), x])
     }
 
@@ -100,11 +100,11 @@ mod tests {
     #[test]
     fn parts_that_do_not_belong_together_are_refused() {
         let one = part(1, 2, 3);
-        assert_eq!(combine(std::slice::from_ref(&one)), Err(CombineError::TooFew));
-        assert_eq!(combine(&[one.clone(), one.clone()]), Err(CombineError::Duplicate));
+        assert_eq!(combine(std::slice::from_ref(&one)), Err(ShamirCombineError::TooFew));
+        assert_eq!(combine(&[one.clone(), one.clone()]), Err(ShamirCombineError::Duplicate));
         let longer = Zeroizing::new(vec![1, 2, 4]);
-        assert_eq!(combine(&[one, longer]), Err(CombineError::Lengths));
+        assert_eq!(combine(&[one, longer]), Err(ShamirCombineError::Lengths));
         let short = Zeroizing::new(vec![1]);
-        assert_eq!(combine(&[short.clone(), short]), Err(CombineError::TooShort));
+        assert_eq!(combine(&[short.clone(), short]), Err(ShamirCombineError::TooShort));
     }
 }

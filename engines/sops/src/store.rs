@@ -13,23 +13,23 @@ use zeroize::Zeroizing;
 
 use crate::format::SopsFormat;
 use crate::limits::{FileLimitExceeded, SopsBudget, SopsLimits};
-use crate::metadata::{self, Metadata, MetadataError};
-use crate::value::{Bytes, MapItem, SopsValue};
+use crate::metadata::{self, SopsMetadata, SopsMetadataError};
+use crate::value::{MapItem, SecretBytes, SopsValue};
 
 /// Why a file was not read. Displays in the words of sops, without values.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum ReadError {
+pub(crate) enum SopsReadError {
     #[error("{0}")]
     Form(String),
     #[error("{0}")]
-    Metadata(#[from] MetadataError),
+    Metadata(#[from] SopsMetadataError),
     #[error("{0}")]
     Exceeded(#[from] FileLimitExceeded),
 }
 
 /// Why a tree cannot be written in a format. Displays in the words of sops, without values.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum WriteError {
+pub(crate) enum SopsWriteError {
     #[error("cannot use complex value in dotenv file; offending key {0}")]
     Complex(String),
     #[error("Error marshaling to INI: {0}")]
@@ -47,7 +47,7 @@ pub(crate) fn read(
     data: &[u8],
     format: SopsFormat,
     limits: &SopsLimits,
-) -> Result<(Vec<Vec<MapItem>>, Metadata), ReadError> {
+) -> Result<(Vec<Vec<MapItem>>, SopsMetadata), SopsReadError> {
     let mut budget = SopsBudget::new(limits);
     let mut documents = match format {
         SopsFormat::Yaml => yaml::read(data, limits, &mut budget)?,
@@ -67,16 +67,16 @@ pub(crate) fn read(
             flat_metadata::unflatten(items, limits)?
         }
         SopsFormat::Dotenv => {
-            let items = flat_metadata::take(&mut documents).ok_or(MetadataError::Missing)?;
+            let items = flat_metadata::take(&mut documents).ok_or(SopsMetadataError::Missing)?;
             flat_metadata::unflatten(items, limits)?
         }
     };
-    let metadata = Metadata::read(&items, limits)?;
+    let metadata = SopsMetadata::read(&items, limits)?;
     Ok((documents, metadata))
 }
 
 /// A text in which each `\n` of two characters became a line break.
-fn with_lines(text: &[u8]) -> Bytes {
+fn with_lines(text: &[u8]) -> SecretBytes {
     let mut out = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut rest = text;
     while let Some(at) = memchr::memmem::find(rest, b"\\n") {
@@ -90,7 +90,10 @@ fn with_lines(text: &[u8]) -> Bytes {
 }
 
 /// The text of plain documents.
-pub(crate) fn write(documents: &[Vec<MapItem>], format: SopsFormat) -> Result<Bytes, WriteError> {
+pub(crate) fn write(
+    documents: &[Vec<MapItem>],
+    format: SopsFormat,
+) -> Result<SecretBytes, SopsWriteError> {
     let first = documents.first().map(Vec::as_slice).unwrap_or_default();
     match format {
         SopsFormat::Yaml => yaml::write(documents),
@@ -102,13 +105,13 @@ pub(crate) fn write(documents: &[Vec<MapItem>], format: SopsFormat) -> Result<By
 }
 
 /// The content of a file that is one value.
-fn binary(documents: &[Vec<MapItem>]) -> Result<Bytes, WriteError> {
+fn binary(documents: &[Vec<MapItem>]) -> Result<SecretBytes, SopsWriteError> {
     let [document] = documents else {
-        return Err(WriteError::Binary("there must be exactly one tree branch"));
+        return Err(SopsWriteError::Binary("there must be exactly one tree branch"));
     };
     match document.iter().find(|item| item.is("data")).map(|item| &item.value) {
         Some(SopsValue::Text(text)) => Ok(text.clone()),
-        Some(_) => Err(WriteError::Binary("'data' key in tree does not have a string value")),
-        None => Err(WriteError::Binary("no binary data found in tree")),
+        Some(_) => Err(SopsWriteError::Binary("'data' key in tree does not have a string value")),
+        None => Err(SopsWriteError::Binary("no binary data found in tree")),
     }
 }

@@ -11,8 +11,11 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha512};
 use zeroize::Zeroizing;
 
-use crate::limits::Until;
-use crate::{Decryptor, Error, Keys, MacPolicy, ServiceKey, Services, SopsFormat, SopsLimits};
+use crate::limits::DecryptionDeadline;
+use crate::{
+    DataKeyServices, DecryptionKeys, Error, MacPolicy, ServiceKey, SopsDecryptor, SopsFormat,
+    SopsLimits,
+};
 
 const DATA_KEY: [u8; 32] = [7; 32];
 const MODIFIED: &str = "2026-11-23T00:00:00Z";
@@ -49,9 +52,9 @@ fn mac_of(plain: &str) -> String {
 }
 
 /// A Vault that decrypts everything.
-struct Vault(Vec<u8>);
+struct FakeVault(Vec<u8>);
 
-impl Services for Vault {
+impl DataKeyServices for FakeVault {
     fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
         match key {
             ServiceKey::Vault { key_name, .. } if key_name == "none" => {
@@ -70,9 +73,9 @@ impl Services for Vault {
 }
 
 fn decrypt(data: &str, policy: MacPolicy) -> Result<String, Error> {
-    let keys = Keys::default();
-    let vault = Vault(DATA_KEY.to_vec());
-    let decryptor = Decryptor::new(&keys).with_services(&vault).with_mac(policy);
+    let keys = DecryptionKeys::default();
+    let vault = FakeVault(DATA_KEY.to_vec());
+    let decryptor = SopsDecryptor::new(&keys).with_services(&vault).with_mac(policy);
     let plain = decryptor.decrypt(data.as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml)?;
     Ok(String::from_utf8(plain.to_vec()).unwrap())
 }
@@ -118,9 +121,9 @@ fn groups_are_combined_from_as_many_parts_as_the_threshold_says() {
 
 #[test]
 fn without_services_their_keys_are_refused_by_name() {
-    let keys = Keys::default();
+    let keys = DecryptionKeys::default();
     let error =
-        Decryptor::new(&keys).decrypt(file("").as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml);
+        SopsDecryptor::new(&keys).decrypt(file("").as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("https://vault/v1/sops/keys/one: FAILED"), "{error}");
     assert!(error.contains("sops.vault-token"), "{error}");
@@ -128,10 +131,10 @@ fn without_services_their_keys_are_refused_by_name() {
 
 #[test]
 fn bounds_are_named() {
-    let keys = Keys::default();
-    let vault = Vault(DATA_KEY.to_vec());
+    let keys = DecryptionKeys::default();
+    let vault = FakeVault(DATA_KEY.to_vec());
     let check = |limits: SopsLimits, data: &str, format, wanted: &str| {
-        let decryptor = Decryptor::new(&keys).with_services(&vault).with_limits(limits);
+        let decryptor = SopsDecryptor::new(&keys).with_services(&vault).with_limits(limits);
         let error = decryptor.decrypt(data.as_bytes(), format, format).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
     };
@@ -178,11 +181,11 @@ fn bounds_are_named() {
 
 #[test]
 fn text_that_aliases_repeat_is_bounded_in_every_document() {
-    let keys = Keys::default();
+    let keys = DecryptionKeys::default();
     let limits = SopsLimits { bytes: 2000, ..SopsLimits::default() };
     let check = |data: &str| {
         assert!(data.len() <= limits.bytes);
-        let decryptor = Decryptor::new(&keys).with_limits(limits);
+        let decryptor = SopsDecryptor::new(&keys).with_limits(limits);
         let error =
             decryptor.decrypt(data.as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml).unwrap_err();
         assert!(error.to_string().contains("more than 4000 bytes"), "{error}");
@@ -195,16 +198,16 @@ fn text_that_aliases_repeat_is_bounded_in_every_document() {
     check(&format!("x: &a\n  # {long}\n  - 1\nb: [{aliases}]\n"));
     let lines = format!("a: 1 # x\n{}", "# x\n".repeat(300));
     let limits = SopsLimits { entries: 200, ..SopsLimits::default() };
-    let error = Decryptor::new(&keys).with_limits(limits);
+    let error = SopsDecryptor::new(&keys).with_limits(limits);
     let error = error.decrypt(lines.as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml).unwrap_err();
     assert!(error.to_string().contains("more than 200 values, keys and comments"), "{error}");
 }
 
 #[test]
 fn a_mac_covers_the_values_of_a_file_that_was_opened_and_no_comment() {
-    let keys = Keys::default();
-    let vault = Vault(DATA_KEY.to_vec());
-    let decryptor = Decryptor::new(&keys).with_services(&vault);
+    let keys = DecryptionKeys::default();
+    let vault = FakeVault(DATA_KEY.to_vec());
+    let decryptor = SopsDecryptor::new(&keys).with_services(&vault);
     let old = "ENC[AES256_GCM,data:b2xk,iv:a,tag:b,type:str]";
     let right = format!("# {old}\n{}", file(&mac_of(CANARY)));
     let covered = decryptor.check(right.as_bytes()).unwrap();
@@ -219,10 +222,10 @@ fn a_mac_covers_the_values_of_a_file_that_was_opened_and_no_comment() {
 
 #[test]
 fn decrypting_ends_when_the_caller_says_so() {
-    let keys = Keys::default();
-    let vault = Vault(DATA_KEY.to_vec());
-    let stop = golang::meter::Stop::default();
-    let decryptor = Decryptor::new(&keys).with_services(&vault).with_stop(&stop);
+    let keys = DecryptionKeys::default();
+    let vault = FakeVault(DATA_KEY.to_vec());
+    let stop = golang::work_meter::StopSignal::default();
+    let decryptor = SopsDecryptor::new(&keys).with_services(&vault).with_stop(&stop);
     let file = file(&mac_of(CANARY));
     let decrypt = || decryptor.decrypt(file.as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml);
     assert!(decrypt().is_ok());
@@ -233,9 +236,12 @@ fn decrypting_ends_when_the_caller_says_so() {
 
 #[test]
 fn an_encrypted_data_key_is_short_and_has_few_recipients() {
-    let keys = Keys::default();
+    let keys = DecryptionKeys::default();
     let long = "x".repeat(70_000);
-    for problem in [keys.pgp(&long, Until::default()), keys.age(&long, Until::default())] {
+    for problem in [
+        keys.pgp(&long, DecryptionDeadline::default()),
+        keys.age(&long, DecryptionDeadline::default()),
+    ] {
         assert_eq!(problem.unwrap_err(), "the encrypted data key is longer than 65536 bytes");
     }
     // Packets of OpenPGP: session keys by RSA for anonymous recipients, and what they encrypt.
@@ -245,7 +251,7 @@ fn an_encrypted_data_key_is_short_and_has_few_recipients() {
         let armor = STANDARD.encode(packets.concat());
         let message =
             format!("-----BEGIN PGP MESSAGE-----\n\n{armor}\n-----END PGP MESSAGE-----\n");
-        keys.pgp(&message, Until::default()).unwrap_err()
+        keys.pgp(&message, DecryptionDeadline::default()).unwrap_err()
     };
     assert!(open(64).ends_with("no secret key"), "{}", open(64));
     assert!(open(65).ends_with("more than 64 session keys"), "{}", open(65));
@@ -254,10 +260,12 @@ fn an_encrypted_data_key_is_short_and_has_few_recipients() {
 #[test]
 fn nothing_secret_is_said() {
     let secret = "AGE-SECRET-KEY-1QQPQZRFR7ZZ2WCV";
-    let error = Keys::import("apps/keys", [("id.agekey", secret.as_bytes())]).unwrap_err();
+    let error =
+        DecryptionKeys::import("apps/keys", [("id.agekey", secret.as_bytes())]).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("QQPQ"), "{error}");
-    let keys = Keys::import("apps/keys", [("sops.vault-token", CANARY.as_bytes())]).unwrap();
-    let decryptor = Decryptor::new(&keys);
+    let keys =
+        DecryptionKeys::import("apps/keys", [("sops.vault-token", CANARY.as_bytes())]).unwrap();
+    let decryptor = SopsDecryptor::new(&keys);
     assert!(!format!("{keys:?} {decryptor:?} {:?}", keys.credentials()).contains(CANARY));
     let strings = [
         (format!("{CANARY}\n"), SopsFormat::Dotenv),
@@ -268,7 +276,7 @@ fn nothing_secret_is_said() {
         (file("").replace("ENC[AES256_GCM", CANARY), SopsFormat::Yaml),
     ];
     for (text, format) in strings {
-        let vault = Vault(DATA_KEY.to_vec());
+        let vault = FakeVault(DATA_KEY.to_vec());
         let error =
             decryptor.with_services(&vault).decrypt(text.as_bytes(), format, SopsFormat::Yaml);
         let error = error.unwrap_err();
@@ -281,11 +289,11 @@ fn nothing_secret_is_said() {
 #[test]
 fn entries_of_a_secrets_data_become_texts() {
     // Recorded answers of kyaml have the others (`res-data-…`).
-    let keys = Keys::default();
+    let keys = DecryptionKeys::default();
     let decrypted = |data: serde_json::Value| {
         let object = serde_json::json!({"kind": "Secret", "metadata": {"name": "s"}, "data": data});
         let serde_json::Value::Object(mut object) = object else { panic!() };
-        Decryptor::new(&keys).decrypt_resource(&mut object).unwrap();
+        SopsDecryptor::new(&keys).decrypt_resource(&mut object).unwrap();
         object.remove("data")
     };
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
@@ -321,7 +329,8 @@ h9wfAQDrqyoJxRSnHFtOosee12D3Jym+Ozq+51WVLzWRaDL4Cw==
 
 #[test]
 fn a_public_key_is_imported_and_opens_nothing() {
-    let import = |entries: &[(&str, &[u8])]| Keys::import("apps/keys", entries.iter().copied());
+    let import =
+        |entries: &[(&str, &[u8])]| DecryptionKeys::import("apps/keys", entries.iter().copied());
     assert!(import(&[("a.asc", PUBLIC_KEY.as_bytes())]).is_ok());
     for wrong in ["", "garbage", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQE=\n-----END"] {
         let entries = [("a.asc", PUBLIC_KEY.as_bytes()), ("b.asc", wrong.as_bytes())];

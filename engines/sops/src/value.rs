@@ -1,6 +1,7 @@
 //! The tree that all formats are read into and written from.
 //!
-//! Here: values, and their text where a format knows only text. Elsewhere: the formats (`store`), decrypting (`walk`).
+//! Here: values, and their text where a format knows only text. Elsewhere: the formats (`store`), decrypting
+//! (`tree_decryption`).
 
 use std::fmt;
 
@@ -8,12 +9,12 @@ use golang::strconv::{FloatForm, format_float};
 use zeroize::Zeroizing;
 
 /// Bytes that may be secret; Go's strings need not be UTF-8.
-pub(crate) type Bytes = Zeroizing<Vec<u8>>;
+pub(crate) type SecretBytes = Zeroizing<Vec<u8>>;
 
 /// A comment without the character that begins it.
 #[derive(Clone)]
-pub(crate) struct Comment {
-    pub(crate) text: Bytes,
+pub(crate) struct SopsComment {
+    pub(crate) text: SecretBytes,
     /// Behind a value, not above it.
     pub(crate) inline: bool,
 }
@@ -31,8 +32,8 @@ pub(crate) enum SopsValue {
     Float(f64),
     /// In the form of RFC 3339, with a fraction if there is one.
     Time(String),
-    Text(Bytes),
-    Comment(Comment),
+    Text(SecretBytes),
+    Comment(SopsComment),
     Map(Vec<MapItem>),
     List(Vec<Self>),
 }
@@ -40,32 +41,32 @@ pub(crate) enum SopsValue {
 /// An entry of a map: a key may occur twice, and comments are entries too.
 #[derive(Clone)]
 pub(crate) struct MapItem {
-    pub(crate) key: Key,
+    pub(crate) key: MapItemKey,
     pub(crate) value: SopsValue,
 }
 
 /// What an entry begins with.
 #[derive(Clone)]
-pub(crate) enum Key {
+pub(crate) enum MapItemKey {
     Text(String),
     /// The entry is a comment, its value is null.
-    Comment(Comment),
+    Comment(SopsComment),
     /// A key that is not text, with Go's name of its type.
     Other(&'static str),
 }
 
 impl MapItem {
     pub(crate) fn text(key: impl Into<String>, value: SopsValue) -> Self {
-        Self { key: Key::Text(key.into()), value }
+        Self { key: MapItemKey::Text(key.into()), value }
     }
 
     pub(crate) fn comment(text: &[u8], inline: bool) -> Self {
-        let comment = Comment { text: Zeroizing::new(text.to_vec()), inline };
-        Self { key: Key::Comment(comment), value: SopsValue::Null }
+        let comment = SopsComment { text: Zeroizing::new(text.to_vec()), inline };
+        Self { key: MapItemKey::Comment(comment), value: SopsValue::Null }
     }
 
     pub(crate) fn is(&self, name: &str) -> bool {
-        matches!(&self.key, Key::Text(key) if key == name)
+        matches!(&self.key, MapItemKey::Text(key) if key == name)
     }
 }
 
@@ -95,7 +96,7 @@ impl SopsValue {
     }
 
     /// The text of a scalar in formats that know only text.
-    pub(crate) fn shown(&self) -> Bytes {
+    pub(crate) fn shown(&self) -> SecretBytes {
         let text = match self {
             Self::Text(text) => return text.clone(),
             Self::Comment(comment) => return comment.text.clone(),
@@ -132,9 +133,9 @@ impl fmt::Debug for SopsValue {
 impl fmt::Debug for MapItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
-            Key::Text(key) => write!(f, "{key}: {:?}", self.value),
-            Key::Comment(_) => f.write_str("# …"),
-            Key::Other(name) => write!(f, "({name}): {:?}", self.value),
+            MapItemKey::Text(key) => write!(f, "{key}: {:?}", self.value),
+            MapItemKey::Comment(_) => f.write_str("# …"),
+            MapItemKey::Other(name) => write!(f, "({name}): {:?}", self.value),
         }
     }
 }

@@ -4,12 +4,12 @@
 
 use golang::GoRuntimeValue;
 use golang::fmt::sprint_within;
-use golang::meter::{Meter, WorkLimitExceeded};
-use golang::value::{IntKind, Integer, Map, Str};
-use gotemplate::{Call, FunctionError};
+use golang::value::{GoMap, GoString, IntegerKind, SizedInteger};
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 /// What a function gives.
-pub(crate) type SprigResult = Result<GoRuntimeValue, FunctionError>;
+pub(crate) type SprigResult = Result<GoRuntimeValue, TemplateFunctionError>;
 
 /// Go's message about the type of a nil.
 pub(crate) const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
@@ -44,10 +44,10 @@ pub(crate) fn any(args: &[GoRuntimeValue], at: usize) -> &GoRuntimeValue {
 }
 
 /// The map at a place, which may be nil.
-pub(crate) fn map(args: &[GoRuntimeValue], at: usize) -> Map {
+pub(crate) fn map(args: &[GoRuntimeValue], at: usize) -> GoMap {
     match args.get(at) {
         Some(GoRuntimeValue::Map(map)) => map.clone(),
-        _ => Map::nil(golang::value::Type::Any),
+        _ => GoMap::nil(golang::value::GoType::Any),
     }
 }
 
@@ -76,8 +76,9 @@ pub(crate) fn items(value: &GoRuntimeValue) -> Option<Vec<GoRuntimeValue>> {
     Some(match value {
         GoRuntimeValue::List(list) => list.items().to_vec(),
         GoRuntimeValue::Bytes(bytes) => {
-            let byte =
-                |byte: &u8| GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, i64::from(*byte)));
+            let byte = |byte: &u8| {
+                GoRuntimeValue::Integer(SizedInteger::new(IntegerKind::Uint8, i64::from(*byte)))
+            };
             bytes.iter().map(byte).collect()
         }
         GoRuntimeValue::Object(object) => return items(&object.underlying()?),
@@ -86,7 +87,10 @@ pub(crate) fn items(value: &GoRuntimeValue) -> Option<Vec<GoRuntimeValue>> {
 }
 
 /// A value as a text: by its own method, or as Go prints it. A new text is counted.
-pub(crate) fn text_of(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<Str, FunctionError> {
+pub(crate) fn text_of(
+    call: &mut FunctionCallContext<'_>,
+    value: &GoRuntimeValue,
+) -> Result<GoString, TemplateFunctionError> {
     Ok(match value {
         GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => text.clone(),
         other => printed(call, other)?.into(),
@@ -95,9 +99,9 @@ pub(crate) fn text_of(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<Str
 
 /// What Go prints for a value, which is counted.
 pub(crate) fn printed(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     value: &GoRuntimeValue,
-) -> Result<Vec<u8>, FunctionError> {
+) -> Result<Vec<u8>, TemplateFunctionError> {
     let text = sprint_within(std::slice::from_ref(value), call.text_limits())?;
     call.work(text.len() / 8)?;
     call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
@@ -115,7 +119,10 @@ pub(crate) const MAP_OVERHEAD_BYTES: usize = 448;
 pub(crate) const MAP_ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// Counts a map of so many entries that is about to be made.
-pub(crate) fn mapped(call: &mut Call<'_>, entries: usize) -> Result<(), FunctionError> {
+pub(crate) fn mapped(
+    call: &mut FunctionCallContext<'_>,
+    entries: usize,
+) -> Result<(), TemplateFunctionError> {
     let base = if entries == 0 { LIST_OVERHEAD_BYTES } else { MAP_OVERHEAD_BYTES };
     call.produce(entries.saturating_mul(MAP_ENTRY_OVERHEAD_BYTES).saturating_add(base))?;
     call.work(entries)
@@ -124,7 +131,10 @@ pub(crate) fn mapped(call: &mut Call<'_>, entries: usize) -> Result<(), Function
 /// Counts so many items of a slice that are about to be copied.
 ///
 /// They count for half of what they take: most slices do not live for long.
-pub(crate) fn copied(call: &mut Call<'_>, count: usize) -> Result<(), FunctionError> {
+pub(crate) fn copied(
+    call: &mut FunctionCallContext<'_>,
+    count: usize,
+) -> Result<(), TemplateFunctionError> {
     call.work(count)?;
     call.produce(
         count.saturating_mul(size_of::<GoRuntimeValue>() / 2).saturating_add(LIST_OVERHEAD_BYTES),
@@ -132,7 +142,10 @@ pub(crate) fn copied(call: &mut Call<'_>, count: usize) -> Result<(), FunctionEr
 }
 
 /// Counts so many new values that are about to be made.
-pub(crate) fn made(call: &mut Call<'_>, count: usize) -> Result<(), FunctionError> {
+pub(crate) fn made(
+    call: &mut FunctionCallContext<'_>,
+    count: usize,
+) -> Result<(), TemplateFunctionError> {
     // Memory is the narrower limit, and asking for it costs nothing.
     call.produce(
         count.saturating_mul(size_of::<GoRuntimeValue>()).saturating_add(LIST_OVERHEAD_BYTES),
@@ -142,10 +155,10 @@ pub(crate) fn made(call: &mut Call<'_>, count: usize) -> Result<(), FunctionErro
 
 /// Counts all that is in a value before it is gone through, with [`walk`].
 pub(crate) fn walked(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     value: &GoRuntimeValue,
     bytes: usize,
-) -> Result<(), FunctionError> {
+) -> Result<(), TemplateFunctionError> {
     Ok(walk(call.meter(), value, bytes)?)
 }
 
@@ -155,7 +168,7 @@ pub(crate) fn walked(
 /// # Errors
 /// It is more than there is.
 pub fn walk(
-    meter: &mut Meter,
+    meter: &mut WorkMeter,
     value: &GoRuntimeValue,
     bytes: usize,
 ) -> Result<(), WorkLimitExceeded> {

@@ -10,28 +10,28 @@ mod encoding;
 mod floats;
 mod integers;
 mod json;
-mod kinds;
-mod layout;
 mod lists;
 mod merge;
 mod network;
-mod parts;
+mod number_sequences;
 mod paths;
 mod random;
 mod regex;
-mod sequences;
+mod string_parts;
 mod strings;
 #[cfg(test)]
 mod tests;
+mod text_layout;
 mod toml;
 mod urls;
+mod value_kinds;
 mod versions;
 mod words;
 pub(crate) mod yaml;
 
 pub(crate) use json::from_json_as_sprig as from_json;
 
-use crate::table::SprigFunctionEntry;
+use crate::function_table::SprigFunctionEntry;
 
 /// All of them.
 pub(crate) const ALL: &[&[SprigFunctionEntry]] = &[
@@ -46,16 +46,16 @@ pub(crate) const ALL: &[&[SprigFunctionEntry]] = &[
     floats::ENTRIES,
     integers::ENTRIES,
     json::ENTRIES,
-    kinds::ENTRIES,
-    layout::ENTRIES,
+    value_kinds::ENTRIES,
+    text_layout::ENTRIES,
     lists::ENTRIES,
     merge::ENTRIES,
     network::ENTRIES,
-    parts::ENTRIES,
+    string_parts::ENTRIES,
     paths::ENTRIES,
     random::ENTRIES,
     regex::ENTRIES,
-    sequences::ENTRIES,
+    number_sequences::ENTRIES,
     strings::ENTRIES,
     conversion::ENTRIES,
     toml::ENTRIES,

@@ -5,27 +5,27 @@
 //! What they read besides their arguments (the time, randomness, names of hosts) comes through [`TemplateEnvironment`].
 //!
 //! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
-//! how entries are kept (`table.rs`), signatures (`signature.rs`), what bodies are given (`arguments.rs`), numbers out
-//! of any value (`cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`), the room that they take
-//! (`memory_size.rs`).
+//! how entries are kept (`function_table.rs`), signatures (`signature.rs`), what bodies are given (`arguments.rs`),
+//! numbers out of any value (`number_cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`), the room
+//! that they take (`memory_size.rs`).
 
 mod arguments;
-mod cast;
 mod decimal;
+mod function_table;
 mod functions;
 mod memory_size;
+mod number_cast;
 #[cfg(test)]
 mod rendering;
 mod signature;
-mod table;
 mod template_environment;
 #[cfg(test)]
 mod testing;
 mod yaml;
 
 pub use arguments::walk;
+pub use function_table::{functions, hermetic_functions};
 pub use functions::yaml::write_yaml_v3;
 pub use memory_size::weight;
-pub use table::{functions, hermetic_functions};
-pub use template_environment::{Fill, TemplateEnvironment};
+pub use template_environment::{RandomFill, TemplateEnvironment};
 pub use yaml::read_yaml;

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use golang::GoRuntimeValue;
-use golang::time::{Time, Zone};
-use gotemplate::{MissingKey, REQUIRED_STACK_BYTES, Set};
+use golang::time::{GoTime, GoTimeZone};
+use gotemplate::{MissingKeyPolicy, REQUIRED_STACK_BYTES, TemplateSet};
 
-use crate::{Fill, TemplateEnvironment};
+use crate::{RandomFill, TemplateEnvironment};
 
 /// An environment at noon of the second day of 2020, whose randomness is a well-mixed counter.
 #[derive(Debug)]
@@ -15,15 +15,15 @@ pub(crate) struct DeterministicEnvironment;
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 impl TemplateEnvironment for DeterministicEnvironment {
-    fn now(&self) -> Time {
-        Time::from_unix(1_577_966_400, 0, Zone::Utc)
+    fn now(&self) -> GoTime {
+        GoTime::from_unix(1_577_966_400, 0, GoTimeZone::Utc)
     }
 
-    fn local(&self) -> &Zone {
-        &Zone::Utc
+    fn local(&self) -> &GoTimeZone {
+        &GoTimeZone::Utc
     }
 
-    fn randomness(&self) -> Option<&Fill> {
+    fn randomness(&self) -> Option<&RandomFill> {
         Some(&fill)
     }
 
@@ -52,7 +52,7 @@ pub(crate) fn render(template: &str) -> String {
 pub(crate) fn render_with(template: &str, data: GoRuntimeValue) -> String {
     let run = || {
         let functions = crate::functions::<DeterministicEnvironment>();
-        let mut set = Set::new("t", functions).with_missing_key(MissingKey::Zero);
+        let mut set = TemplateSet::new("t", functions).with_missing_key(MissingKeyPolicy::Zero);
         set.parse("t", template.as_bytes()).map_err(|error| error.to_string())?;
         set.run_with("t", data, &DeterministicEnvironment).map_err(|error| {
             let text = error.to_string();

@@ -2,23 +2,23 @@
 
 use std::ops::Deref;
 
-use golang::time::{Time, Zone};
-use golang::value::Map;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
 
 /// Fills a buffer with unpredictable random bytes.
-pub type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+pub type RandomFill = dyn Fn(&mut [u8]) + Send + Sync;
 
 /// The environment of a template. The output of a template depends only on this, its data and its text.
 pub trait TemplateEnvironment: Send + Sync {
     /// The time at which templates run, in the local zone.
-    fn now(&self) -> Time;
+    fn now(&self) -> GoTime;
 
     /// The local zone.
-    fn local(&self) -> &Zone;
+    fn local(&self) -> &GoTimeZone;
 
     /// Where random bytes come from; `None` in a run in parallel with others, since the result would depend on which of
     /// them draws first. The result of such a run is not used.
-    fn randomness(&self) -> Option<&Fill>;
+    fn randomness(&self) -> Option<&RandomFill>;
 
     /// An address of a host: an empty text where names must not be looked up.
     ///
@@ -29,7 +29,7 @@ pub trait TemplateEnvironment: Send + Sync {
     /// Whether a template may change a map.
     ///
     /// A run in parallel with others must not change shared data, and gets `false`; its result is not used then.
-    fn may_change(&self, _: &Map) -> bool {
+    fn may_change(&self, _: &GoMap) -> bool {
         true
     }
 
@@ -44,16 +44,16 @@ pub(crate) struct FunctionEnvironment<'w> {
 }
 
 impl TemplateEnvironment for FunctionEnvironment<'_> {
-    fn now(&self) -> Time {
+    fn now(&self) -> GoTime {
         self.template_environment.drew(self.function);
         self.template_environment.now()
     }
 
-    fn local(&self) -> &Zone {
+    fn local(&self) -> &GoTimeZone {
         self.template_environment.local()
     }
 
-    fn randomness(&self) -> Option<&Fill> {
+    fn randomness(&self) -> Option<&RandomFill> {
         self.template_environment.drew(self.function);
         self.template_environment.randomness()
     }
@@ -62,7 +62,7 @@ impl TemplateEnvironment for FunctionEnvironment<'_> {
         self.template_environment.address_of(host)
     }
 
-    fn may_change(&self, map: &Map) -> bool {
+    fn may_change(&self, map: &GoMap) -> bool {
         self.template_environment.may_change(map)
     }
 }
@@ -70,12 +70,12 @@ impl TemplateEnvironment for FunctionEnvironment<'_> {
 /// The environment of a function that needs random bytes. A run in parallel with others does not have one, so bytes are
 /// always drawn in the same order.
 #[derive(Clone, Copy)]
-pub(crate) struct Draws<'w> {
+pub(crate) struct RandomDraws<'w> {
     template_environment: &'w dyn TemplateEnvironment,
-    fill: &'w Fill,
+    fill: &'w RandomFill,
 }
 
-impl<'w> Draws<'w> {
+impl<'w> RandomDraws<'w> {
     pub(crate) fn of(template_environment: &'w dyn TemplateEnvironment) -> Option<Self> {
         Some(Self { template_environment, fill: template_environment.randomness()? })
     }
@@ -86,7 +86,7 @@ impl<'w> Draws<'w> {
     }
 }
 
-impl<'w> Deref for Draws<'w> {
+impl<'w> Deref for RandomDraws<'w> {
     type Target = dyn TemplateEnvironment + 'w;
 
     fn deref(&self) -> &Self::Target {

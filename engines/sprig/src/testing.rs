@@ -1,25 +1,25 @@
 //! An environment for tests, and templates run in it.
 
 use golang::GoRuntimeValue;
-use golang::time::{Time, Zone};
-use gotemplate::{MissingKey, Set, TemplateLimits};
+use golang::time::{GoTime, GoTimeZone};
+use gotemplate::{MissingKeyPolicy, TemplateLimits, TemplateSet};
 
 use crate::rendering::DeterministicEnvironment;
-use crate::{Fill, TemplateEnvironment};
+use crate::{RandomFill, TemplateEnvironment};
 
 /// It is always 2030-05-06 07:08:09 UTC, and only one host has an address.
-pub(crate) struct Still;
+pub(crate) struct FixedTimeEnvironment;
 
-impl TemplateEnvironment for Still {
-    fn now(&self) -> Time {
-        Time::from_unix(1_904_281_689, 0, Zone::Utc)
+impl TemplateEnvironment for FixedTimeEnvironment {
+    fn now(&self) -> GoTime {
+        GoTime::from_unix(1_904_281_689, 0, GoTimeZone::Utc)
     }
 
-    fn local(&self) -> &Zone {
-        &Zone::Utc
+    fn local(&self) -> &GoTimeZone {
+        &GoTimeZone::Utc
     }
 
-    fn randomness(&self) -> Option<&Fill> {
+    fn randomness(&self) -> Option<&RandomFill> {
         DeterministicEnvironment.randomness()
     }
 
@@ -42,11 +42,11 @@ pub(crate) fn run(template: &str) -> String {
 
 /// [`run`] with data and limits.
 pub(crate) fn run_with(template: &str, data: GoRuntimeValue, limits: TemplateLimits) -> String {
-    let mut set = Set::new("t", crate::functions::<Still>())
-        .with_missing_key(MissingKey::Zero)
+    let mut set = TemplateSet::new("t", crate::functions::<FixedTimeEnvironment>())
+        .with_missing_key(MissingKeyPolicy::Zero)
         .with_limits(limits);
     let result = match set.parse("t", template.as_bytes()) {
-        Ok(_) => set.run_with("t", data, &Still),
+        Ok(_) => set.run_with("t", data, &FixedTimeEnvironment),
         Err(error) => Err(error.into()),
     };
     match result {

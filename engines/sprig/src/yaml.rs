@@ -3,7 +3,7 @@
 //! Elsewhere: the functions of templates (`functions/yaml.rs`), reading YAML (`goyaml`).
 
 use golang::GoRuntimeValue;
-use golang::value::{List, Map, Str, Type};
+use golang::value::{GoList, GoMap, GoString, GoType};
 use serde_json::{Number, Value as Json};
 
 /// Reads the first document of a text; nil without one.
@@ -11,15 +11,15 @@ use serde_json::{Number, Value as Json};
 /// # Errors
 /// As [`goyaml::to_json`].
 pub fn read_yaml(text: &[u8]) -> Result<GoRuntimeValue, goyaml::Error> {
-    goyaml::to_value::<Values>(text)
+    goyaml::to_value::<GoValueBuilder>(text)
 }
 
 /// Makes what [`Value::from_json`] makes of the same.
-struct Values;
+struct GoValueBuilder;
 
-impl goyaml::Maker for Values {
+impl goyaml::ValueBuilder for GoValueBuilder {
     type Value = GoRuntimeValue;
-    type Key = Str;
+    type Key = GoString;
 
     fn null() -> GoRuntimeValue {
         GoRuntimeValue::Nil
@@ -48,14 +48,14 @@ impl goyaml::Maker for Values {
     }
 
     fn list(items: Vec<GoRuntimeValue>) -> GoRuntimeValue {
-        GoRuntimeValue::List(List::decoded(items))
+        GoRuntimeValue::List(GoList::decoded(items))
     }
 
-    fn map(entries: Vec<(Str, GoRuntimeValue)>) -> GoRuntimeValue {
-        GoRuntimeValue::Map(Map::new(Type::Any, entries))
+    fn map(entries: Vec<(GoString, GoRuntimeValue)>) -> GoRuntimeValue {
+        GoRuntimeValue::Map(GoMap::new(GoType::Any, entries))
     }
 
-    fn key(key: &str) -> Str {
+    fn key(key: &str) -> GoString {
         key.into()
     }
 
@@ -86,7 +86,7 @@ mod tests {
             if let (GoRuntimeValue::Map(read), GoRuntimeValue::Map(wanted)) =
                 (&read, &GoRuntimeValue::from_json(&json))
             {
-                let capacities = |map: &golang::value::Map| -> Vec<usize> {
+                let capacities = |map: &golang::value::GoMap| -> Vec<usize> {
                     let lists = map.entries().into_iter();
                     lists.map(|(_, value)| capacity(&value)).collect()
                 };

@@ -18,7 +18,7 @@ pub struct RelPath(String);
 
 /// Why a text is not a path inside a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub enum RelPathError {
     /// It begins with `/`.
     #[error("`{0}` is absolute, and only paths inside the tree can be used")]
     Absolute(String),
@@ -54,7 +54,7 @@ impl RelPath {
     ///
     /// # Errors
     /// The text is absolute, climbs above the root, contains NUL, or is too long.
-    pub fn parse(text: &str) -> Result<Self, PathError> {
+    pub fn parse(text: &str) -> Result<Self, RelPathError> {
         Self::root().join(text)
     }
 
@@ -64,22 +64,23 @@ impl RelPath {
     ///
     /// # Errors
     /// As [`RelPath::parse`]; the error for leaving the root names both this path and `text`.
-    pub fn join(&self, text: &str) -> Result<Self, PathError> {
+    pub fn join(&self, text: &str) -> Result<Self, RelPathError> {
         if text.len() > Self::MAX_LEN {
-            return Err(PathError::TooLong(beginning(text)));
+            return Err(RelPathError::TooLong(beginning(text)));
         }
         if text.contains('\0') {
-            return Err(PathError::Nul(text.to_owned()));
+            return Err(RelPathError::Nul(text.to_owned()));
         }
         if text.starts_with('/') {
-            return Err(PathError::Absolute(text.to_owned()));
+            return Err(RelPathError::Absolute(text.to_owned()));
         }
         let mut parts: Vec<&str> = self.components().collect();
         for part in text.split('/') {
             match part {
                 "" | "." => {}
                 ".." => {
-                    let outside = || PathError::Leaves { from: self.clone(), to: text.to_owned() };
+                    let outside =
+                        || RelPathError::Leaves { from: self.clone(), to: text.to_owned() };
                     parts.pop().ok_or_else(outside)?;
                 }
                 name => parts.push(name),
@@ -87,7 +88,7 @@ impl RelPath {
         }
         let joined = parts.join("/");
         if joined.len() > Self::MAX_LEN {
-            return Err(PathError::TooLong(beginning(&joined)));
+            return Err(RelPathError::TooLong(beginning(&joined)));
         }
         Ok(Self(joined))
     }
@@ -190,9 +191,9 @@ impl fmt::Display for RelPath {
 }
 
 impl FromStr for RelPath {
-    type Err = PathError;
+    type Err = RelPathError;
 
-    fn from_str(text: &str) -> Result<Self, PathError> {
+    fn from_str(text: &str) -> Result<Self, RelPathError> {
         Self::parse(text)
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use http::Request;
 use serde_json::Value;
 
-use super::{Cluster, ClusterError};
+use super::{ClusterConnection, ClusterError};
 use helm::capabilities::{Capabilities, KubeVersion};
 
 /// What an API server can do.
@@ -53,7 +53,7 @@ pub(super) type CapabilitiesCache = parking_lot::Mutex<Option<(Instant, Arc<Serv
 pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-impl Cluster {
+impl ClusterConnection {
     /// What the API server can do now.
     ///
     /// # Errors

@@ -18,19 +18,19 @@ use kube::client::{Body, ConfigExt};
 use kube::config::{self, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use parking_lot::Mutex;
-use sources::http::Egress;
+use sources::http::EgressRules;
 use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
+use super::address_resolver::EgressResolver;
+use super::connection_pool::ConnectionPool;
 use super::error::chain;
-use super::kubeconfig::{KubeconfigError, Proxy, Remote};
+use super::kubeconfig::{KubeconfigError, KubeconfigProxy, RemoteKubeconfig};
 use super::leadership::{Leadership, LeadershipStream};
-use super::pool::Pool;
-use super::resolver::Resolver;
+use super::request_retry::RetryAfterLayer;
 use super::response_limit::{ANSWER_LIMIT, BoundedBody};
-use super::retry::Listen;
-use super::{Cluster, ClusterError};
-use crate::metrics::{ApiRequests, Metrics};
+use super::{ClusterConnection, ClusterError};
+use crate::metrics::{ApiRequests, MetricsRegistry};
 
 /// Longest time that a request with an answer may take.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(40);
@@ -40,7 +40,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// Which cluster is meant; by default the one that the environment or the Pod names.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Access<'a> {
+pub struct ClusterAccessOptions<'a> {
     /// Path of a kubeconfig.
     pub kubeconfig: Option<&'a Path>,
     /// One of its contexts, if not the current one.
@@ -55,7 +55,7 @@ pub struct Access<'a> {
     pub groups: &'a [String],
 }
 
-impl Access<'_> {
+impl ClusterAccessOptions<'_> {
     async fn config(self) -> anyhow::Result<Config> {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let options = KubeConfigOptions {
@@ -140,22 +140,22 @@ fn read_kubeconfig(path: Option<&Path>) -> anyhow::Result<Kubeconfig> {
 /// # Errors
 /// Says which configuration cannot be used.
 pub async fn connect(
-    access: Access<'_>,
+    access: ClusterAccessOptions<'_>,
     identity: &str,
     leadership: &Leadership,
-    metrics: &Metrics,
-) -> anyhow::Result<Cluster> {
+    metrics: &MetricsRegistry,
+) -> anyhow::Result<ClusterConnection> {
     let mut config = access.config().await?;
     config.headers.push((USER_AGENT, user_agent(identity)));
     // The Lease has a connection of its own, which no other traffic can hold up and no term silences.
     let unlimited = Leadership::unlimited();
-    let anywhere = &Egress::Anywhere;
-    let leasing = Connection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
+    let anywhere = &EgressRules::Anywhere;
+    let leasing = ApiServerConnection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
     let leasing = leasing.unary(None)?;
-    let asking = Connection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
+    let asking = ApiServerConnection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
     let asking = asking.unary(None)?;
-    let connection = Connection::new(config, None, anywhere, leadership, metrics)?;
-    Ok(Cluster::new(connection, [leasing, asking], identity.into())?)
+    let connection = ApiServerConnection::new(config, None, anywhere, leadership, metrics)?;
+    Ok(ClusterConnection::new(connection, [leasing, asking], identity.into())?)
 }
 
 /// How this process calls itself to the API server, so that its audit log tells replicas apart.
@@ -171,11 +171,11 @@ fn user_agent(identity: &str) -> HeaderValue {
 /// # Errors
 /// Says what in the kubeconfig cannot be used.
 pub async fn connect_to(
-    remote: &Remote,
-    egress: &Egress,
-    home: &Cluster,
-    metrics: &Metrics,
-) -> Result<Cluster, KubeconfigError> {
+    remote: &RemoteKubeconfig,
+    egress: &EgressRules,
+    home: &ClusterConnection,
+    metrics: &MetricsRegistry,
+) -> Result<ClusterConnection, KubeconfigError> {
     remote.check(egress)?;
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(remote.kubeconfig.clone(), &options)
@@ -186,9 +186,10 @@ pub async fn connect_to(
     config.headers.push((USER_AGENT, user_agent(&home.instance)));
     let unusable = |error: ConnectionError| KubeconfigError::Unusable(chain(&error));
     let connection =
-        Connection::new(config, remote.proxy.as_ref(), egress, &home.leadership, metrics);
+        ApiServerConnection::new(config, remote.proxy.as_ref(), egress, &home.leadership, metrics);
     let beside = [home.leasing.clone(), home.asking.clone()];
-    Cluster::new(connection.map_err(unusable)?, beside, home.instance.clone()).map_err(unusable)
+    ClusterConnection::new(connection.map_err(unusable)?, beside, home.instance.clone())
+        .map_err(unusable)
 }
 
 /// Why no connection can be made from a configuration.
@@ -202,36 +203,36 @@ pub enum ConnectionError {
     User(String),
 }
 
-type Http = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, BoxError>;
+type HttpService = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, BoxError>;
 
 /// The HTTP connections to one API server, shared by all users.
 #[derive(Clone)]
-pub(super) struct Connection {
+pub(super) struct ApiServerConnection {
     /// Replacing them renews the credentials of all clients.
-    access: Arc<Mutex<Arc<Credentials>>>,
-    egress: Egress,
+    access: Arc<Mutex<Arc<ApiServerCredentials>>>,
+    egress: EgressRules,
     leadership: Leadership,
     requests: ApiRequests,
 }
 
 /// How the API server is reached, and with which credentials.
-struct Credentials {
+struct ApiServerCredentials {
     config: Config,
-    proxy: Option<Proxy>,
+    proxy: Option<KubeconfigProxy>,
     /// For requests with an answer. Watches, which last, have connections of their own.
-    unary: Http,
+    unary: HttpService,
 }
 
-impl Connection {
+impl ApiServerConnection {
     fn new(
         config: Config,
-        proxy: Option<&Proxy>,
-        egress: &Egress,
+        proxy: Option<&KubeconfigProxy>,
+        egress: &EgressRules,
         leadership: &Leadership,
-        metrics: &Metrics,
+        metrics: &MetricsRegistry,
     ) -> Result<Self, ConnectionError> {
         let unary = http(&config, proxy, egress, leadership)?;
-        let credentials = Credentials { config, proxy: proxy.cloned(), unary };
+        let credentials = ApiServerCredentials { config, proxy: proxy.cloned(), unary };
         Ok(Self {
             access: Arc::new(Mutex::new(Arc::new(credentials))),
             egress: egress.clone(),
@@ -240,20 +241,20 @@ impl Connection {
         })
     }
 
-    fn credentials(&self) -> Arc<Credentials> {
+    fn credentials(&self) -> Arc<ApiServerCredentials> {
         self.access.lock().clone()
     }
 
     /// A client for requests with an answer, whose end comes within bounds of time and length.
     fn unary(&self, user: Option<&str>) -> Result<Client, ConnectionError> {
-        self.client(Way::Shared, user, Some(UNARY_TIMEOUT))
+        self.client(ConnectionSharing::Shared, user, Some(UNARY_TIMEOUT))
     }
 
     /// Connections for watches, none of them open yet.
-    fn watches(&self) -> Pool {
+    fn watches(&self) -> ConnectionPool {
         let this = self.clone();
-        Pool::new(move || {
-            let client = this.client(Way::Own, None, None);
+        ConnectionPool::new(move || {
+            let client = this.client(ConnectionSharing::Own, None, None);
             client.map_err(|error| ClusterError::NoAnswer(chain(&error)))
         })
     }
@@ -261,7 +262,7 @@ impl Connection {
     /// A client that speaks as the configuration's user, or as `user` in whose name that one may speak.
     fn client(
         &self,
-        way: Way,
+        way: ConnectionSharing,
         user: Option<&str>,
         timeout: Option<Duration>,
     ) -> Result<Client, ConnectionError> {
@@ -291,14 +292,14 @@ impl Connection {
     /// Requests with some credentials over a connection, in the name of `user`.
     fn service(
         &self,
-        credentials: &Credentials,
-        way: Way,
+        credentials: &ApiServerCredentials,
+        way: ConnectionSharing,
         user: Option<HeaderValue>,
     ) -> Result<SendingService, ConnectionError> {
-        let Credentials { config, proxy, unary } = credentials;
+        let ApiServerCredentials { config, proxy, unary } = credentials;
         let http = match way {
-            Way::Shared => unary.clone(),
-            Way::Own => http(config, proxy.as_ref(), &self.egress, &self.leadership)?,
+            ConnectionSharing::Shared => unary.clone(),
+            ConnectionSharing::Own => http(config, proxy.as_ref(), &self.egress, &self.leadership)?,
         };
         let mut config = config.clone();
         if user.is_some() {
@@ -318,7 +319,7 @@ impl Connection {
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
-            .layer(Listen)
+            .layer(RetryAfterLayer)
             // Innermost, so that nothing can take time between the check and the sending.
             .layer(self.leadership.clone())
             .map_err(BoxError::from)
@@ -329,7 +330,7 @@ impl Connection {
 
 /// Over which connection requests go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ConnectionSharing {
     /// That of all requests with an answer.
     Shared,
     /// One that no other client has.
@@ -341,8 +342,8 @@ type SendingService = BoxCloneService<http::Request<Body>, http::Response<Incomi
 /// Sends requests with the credentials that count now.
 #[derive(Clone)]
 struct RenewableService {
-    connection: Connection,
-    way: Way,
+    connection: ApiServerConnection,
+    way: ConnectionSharing,
     user: Option<HeaderValue>,
     /// What was made last.
     made: Arc<Mutex<Option<ServiceOfCredentials>>>,
@@ -350,7 +351,7 @@ struct RenewableService {
 
 /// A way to send requests, and the credentials of which it was made.
 struct ServiceOfCredentials {
-    of: Arc<Credentials>,
+    of: Arc<ApiServerCredentials>,
     service: SendingService,
 }
 
@@ -390,11 +391,11 @@ const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user")
 
 fn http(
     config: &Config,
-    proxy: Option<&Proxy>,
-    egress: &Egress,
+    proxy: Option<&KubeconfigProxy>,
+    egress: &EgressRules,
     leadership: &Leadership,
-) -> Result<Http, ConnectionError> {
-    let mut tcp = HttpConnector::new_with_resolver(Resolver(egress.clone()));
+) -> Result<HttpService, ConnectionError> {
+    let mut tcp = HttpConnector::new_with_resolver(EgressResolver(egress.clone()));
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(config.connect_timeout.unwrap_or(Duration::from_secs(15))));
@@ -402,7 +403,7 @@ fn http(
     let tcp = tcp.map_response(move |stream| LeadershipStream::wrap(stream, leadership.clone()));
     Ok(match proxy {
         None => over(config, tcp)?,
-        Some(Proxy::Http { address, credentials }) => {
+        Some(KubeconfigProxy::Http { address, credentials }) => {
             let tunnel = Tunnel::new(address.clone(), tcp);
             let tunnel = match credentials {
                 Some(credentials) => tunnel.with_auth(credentials.clone()),
@@ -410,12 +411,14 @@ fn http(
             };
             over(config, tunnel)?
         }
-        Some(Proxy::Socks { address }) => over(config, SocksV5::new(address.clone(), tcp))?,
+        Some(KubeconfigProxy::Socks { address }) => {
+            over(config, SocksV5::new(address.clone(), tcp))?
+        }
     })
 }
 
 /// HTTP and TLS over the connections that `connector` opens.
-fn over<C>(config: &Config, connector: C) -> Result<Http, ConnectionError>
+fn over<C>(config: &Config, connector: C) -> Result<HttpService, ConnectionError>
 where
     C: tower::Service<http::Uri> + Clone + Send + Sync + 'static,
     C::Response: Connected + hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
@@ -435,9 +438,9 @@ where
     Ok(BoxCloneSyncService::new(ServiceBuilder::new().map_err(BoxError::from).service(client)))
 }
 
-impl Cluster {
+impl ClusterConnection {
     fn new(
-        connection: Connection,
+        connection: ApiServerConnection,
         [leasing, asking]: [Client; 2],
         instance: Arc<str>,
     ) -> Result<Self, ConnectionError> {
@@ -475,7 +478,7 @@ impl Cluster {
     }
 }
 
-impl Cluster {
+impl ClusterConnection {
     /// All clients of this cluster go on with the credentials of another client of it.
     pub fn renew(&self, renewed: &Self) {
         let credentials = renewed.connection.credentials();
@@ -528,11 +531,11 @@ mod tests {
     use objects::Gvk;
 
     use super::*;
-    use crate::Cluster;
+    use crate::ClusterConnection;
     use crate::fake_cluster::answering;
 
     /// A cluster with one Namespace, which has a uid.
-    async fn cluster(uid: &'static str) -> Cluster {
+    async fn cluster(uid: &'static str) -> ClusterConnection {
         answering(move |(request, _)| {
             let text = match request.split_once("/namespaces/") {
                 Some(_) => serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
@@ -546,7 +549,7 @@ mod tests {
         .await
     }
 
-    async fn uid(cluster: &Cluster) -> String {
+    async fn uid(cluster: &ClusterConnection) -> String {
         let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await.unwrap();
         cluster.get(&resource, "", "kube-system").await.unwrap().unwrap().uid().to_owned()
     }
@@ -581,8 +584,8 @@ users:
 ";
 
     /// How the configuration of an access is refused, without the path of its kubeconfig.
-    async fn refusal(path: &Path, access: Access<'_>) -> String {
-        let access = Access { kubeconfig: Some(path), ..access };
+    async fn refusal(path: &Path, access: ClusterAccessOptions<'_>) -> String {
+        let access = ClusterAccessOptions { kubeconfig: Some(path), ..access };
         let text = access.config().await.unwrap_err().to_string();
         let shown = path.display().to_string();
         assert!(text.contains(&shown), "{text} does not name {shown}");
@@ -593,13 +596,13 @@ users:
     async fn a_kubeconfig_that_cannot_be_read_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("absent");
-        let text = refusal(&path, Access::default()).await;
+        let text = refusal(&path, ClusterAccessOptions::default()).await;
         assert!(text.starts_with("cannot read kubeconfig FILE: No such file"), "{text}");
-        let text = refusal(folder.path(), Access::default()).await;
+        let text = refusal(folder.path(), ClusterAccessOptions::default()).await;
         assert!(text.starts_with("cannot read kubeconfig FILE: "), "{text}");
         let path = folder.path().join("broken");
         std::fs::write(&path, "contexts: [").unwrap();
-        let text = refusal(&path, Access::default()).await;
+        let text = refusal(&path, ClusterAccessOptions::default()).await;
         assert!(text.starts_with("kubeconfig FILE: "), "{text}");
     }
 
@@ -608,16 +611,25 @@ users:
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
         std::fs::write(&path, TWO_CONTEXTS).unwrap();
-        let prod = Access { kubeconfig: Some(&path), context: Some("prod"), ..Access::default() };
+        let prod = ClusterAccessOptions {
+            kubeconfig: Some(&path),
+            context: Some("prod"),
+            ..ClusterAccessOptions::default()
+        };
         assert_eq!(prod.config().await.unwrap().cluster_url.port_u16(), Some(2));
         let context = Some("staging");
-        let text = refusal(&path, Access { context, ..Access::default() }).await;
+        let text =
+            refusal(&path, ClusterAccessOptions { context, ..ClusterAccessOptions::default() })
+                .await;
         assert_eq!(text, "kubeconfig FILE has no context `staging`: it has dev, prod");
         let cluster = Some("nowhere");
-        let text = refusal(&path, Access { cluster, ..Access::default() }).await;
+        let text =
+            refusal(&path, ClusterAccessOptions { cluster, ..ClusterAccessOptions::default() })
+                .await;
         assert_eq!(text, "kubeconfig FILE has no cluster `nowhere`: it has near, far");
         let user = Some("bob");
-        let text = refusal(&path, Access { user, ..Access::default() }).await;
+        let text =
+            refusal(&path, ClusterAccessOptions { user, ..ClusterAccessOptions::default() }).await;
         assert_eq!(text, "kubeconfig FILE has no user `bob`: it has alice");
     }
 
@@ -632,10 +644,10 @@ users:
             let text = TWO_CONTEXTS
                 .replace("current-context: dev", &format!("current-context: {current}"));
             std::fs::write(&path, text).unwrap();
-            assert_eq!(refusal(&path, Access::default()).await, expected);
+            assert_eq!(refusal(&path, ClusterAccessOptions::default()).await, expected);
         }
         std::fs::write(&path, "current-context: dev").unwrap();
-        let text = refusal(&path, Access::default()).await;
+        let text = refusal(&path, ClusterAccessOptions::default()).await;
         assert_eq!(text, "kubeconfig FILE has no context `dev`: it has none");
     }
 }

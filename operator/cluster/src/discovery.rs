@@ -14,11 +14,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::capabilities::{AGGREGATED, ServerCapabilities};
-use super::{Cluster, ClusterError};
+use super::{ClusterConnection, ClusterError};
 
 /// Where the objects of a kind are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resource {
+pub struct ApiResourceLocation {
     /// Group, version and kind.
     pub gvk: Gvk,
     /// Plural name in paths.
@@ -29,7 +29,7 @@ pub struct Resource {
     pub watchable: bool,
 }
 
-impl Resource {
+impl ApiResourceLocation {
     /// Path of the collection, or of one object.
     ///
     /// # Errors
@@ -79,23 +79,23 @@ pub(super) fn is_plain(text: &str) -> bool {
         && !matches!(text, "." | "..")
 }
 
-type Kinds = Arc<BTreeMap<String, Resource>>;
+type ResourcesByKind = Arc<BTreeMap<String, ApiResourceLocation>>;
 
 /// What is known so far.
 #[derive(Default)]
-pub struct Discovery {
+pub struct ApiDiscovery {
     /// By `apiVersion`.
-    kinds: Mutex<BTreeMap<String, Kinds>>,
+    kinds: Mutex<BTreeMap<String, ResourcesByKind>>,
     served: super::capabilities::CapabilitiesCache,
-    absent: super::existence::AbsenceCache,
+    absent: super::object_existence::AbsenceCache,
 }
 
-impl Discovery {
-    fn known(&self, api_version: &str) -> Option<Kinds> {
+impl ApiDiscovery {
+    fn known(&self, api_version: &str) -> Option<ResourcesByKind> {
         self.kinds.lock().get(api_version).cloned()
     }
 
-    fn learn(&self, api_version: &str, kinds: Kinds) {
+    fn learn(&self, api_version: &str, kinds: ResourcesByKind) {
         let mut known = self.kinds.lock();
         known.insert(api_version.to_owned(), kinds);
     }
@@ -110,7 +110,7 @@ impl Discovery {
     }
 
     /// Kinds that were found to be nowhere.
-    pub(super) fn absent(&self) -> &super::existence::AbsenceCache {
+    pub(super) fn absent(&self) -> &super::object_existence::AbsenceCache {
         &self.absent
     }
 
@@ -123,13 +123,13 @@ impl Discovery {
     }
 }
 
-impl Cluster {
+impl ClusterConnection {
     /// Where the objects of a kind live.
     ///
     /// # Errors
     /// [`ClusterError::NoSuchKind`] when a discovery document of the API server does not have it now; every refusal, and no
     /// answer.
-    pub async fn resource(&self, gvk: &Gvk) -> Result<Resource, ClusterError> {
+    pub async fn resource(&self, gvk: &Gvk) -> Result<ApiResourceLocation, ClusterError> {
         let api_version = gvk.api_version();
         let missing = || ClusterError::NoSuchKind {
             api_version: api_version.clone(),
@@ -156,14 +156,22 @@ impl Cluster {
             }
             other => other?,
         };
-        let kinds: BTreeMap<String, Resource> = listed
+        let kinds: BTreeMap<String, ApiResourceLocation> = listed
             .resources
             .into_iter()
             .filter(|r| !r.name.contains('/'))
             .map(|r| {
                 let gvk = Gvk { kind: r.kind.clone(), ..gvk.clone() };
                 let watchable = r.verbs.iter().any(|v| v == "watch");
-                (r.kind, Resource { gvk, plural: r.name, namespaced: r.namespaced, watchable })
+                (
+                    r.kind,
+                    ApiResourceLocation {
+                        gvk,
+                        plural: r.name,
+                        namespaced: r.namespaced,
+                        watchable,
+                    },
+                )
             })
             .collect();
         let found = kinds.get(&gvk.kind).cloned();
@@ -192,7 +200,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The server's refusal, and no answer.
-    pub async fn kinds_called(&self, name: &str) -> Result<Vec<Resource>, ClusterError> {
+    pub async fn kinds_called(&self, name: &str) -> Result<Vec<ApiResourceLocation>, ClusterError> {
         let name = name.to_lowercase();
         let mut found = Vec::new();
         for path in ["/api", "/apis"] {
@@ -203,7 +211,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// See [`Discovery::forget_group`].
+    /// See [`ApiDiscovery::forget_group`].
     pub fn forget_group(&self, group: &str) {
         self.discovery.forget_group(group);
     }
@@ -238,10 +246,10 @@ fn listed_versions(document: &Value) -> Option<Vec<String>> {
 }
 
 /// The kinds of a group of aggregated discovery that have a name; the first version with it is the preferred one.
-fn called(group: &Value, name: &str) -> Vec<Resource> {
+fn called(group: &Value, name: &str) -> Vec<ApiResourceLocation> {
     let group_name = group["metadata"]["name"].as_str().unwrap_or_default();
     let versions = group["versions"].as_array().into_iter().flatten();
-    let mut found: Vec<Resource> = Vec::new();
+    let mut found: Vec<ApiResourceLocation> = Vec::new();
     for version in versions {
         let of_version = version["version"].as_str().unwrap_or_default();
         for resource in version["resources"].as_array().into_iter().flatten() {
@@ -267,7 +275,7 @@ fn called(group: &Value, name: &str) -> Vec<Resource> {
                 kind: kind.to_owned(),
             };
             let verbs = resource["verbs"].as_array().into_iter().flatten();
-            found.push(Resource {
+            found.push(ApiResourceLocation {
                 gvk,
                 plural: text("resource").to_owned(),
                 namespaced: text("scope") == "Namespaced",
@@ -386,14 +394,15 @@ mod tests {
 
     #[test]
     fn paths_follow_group_and_scope() {
-        let mut resource = Resource {
+        let mut resource = ApiResourceLocation {
             gvk: Gvk::new("apps/v1", "Deployment"),
             plural: "deployments".into(),
             namespaced: true,
             watchable: true,
         };
-        let path =
-            |resource: &Resource, namespace: &str, name| resource.path(namespace, name).unwrap();
+        let path = |resource: &ApiResourceLocation, namespace: &str, name| {
+            resource.path(namespace, name).unwrap()
+        };
         assert_eq!(path(&resource, "a", Some("b")), "/apis/apps/v1/namespaces/a/deployments/b");
         assert_eq!(path(&resource, "", None), "/apis/apps/v1/deployments");
         resource.gvk = Gvk::new("v1", "Namespace");
@@ -409,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_name_leads_to_no_other_object_and_to_no_other_request() {
-        let resource = Resource {
+        let resource = ApiResourceLocation {
             gvk: Gvk::new("v1", "Secret"),
             plural: "secrets".into(),
             namespaced: true,

@@ -21,8 +21,8 @@ use kube::core::{ListMeta, ResourceExt};
 use tokio::time::Instant;
 
 use super::leadership::Leadership;
-use super::lease::{Claim, Election, LeadershipLostError, LeaseAttempt};
-use super::{Cluster, ClusterError};
+use super::lease::{ElectionSettings, LeadershipLostError, LeaseAttempt, LeaseClaim};
+use super::{ClusterConnection, ClusterError};
 
 /// The controllers of Flux whose work windlass does: each has a Deployment of that name, and a Lease.
 pub const REPLACED_CONTROLLERS: [&str; 7] = [
@@ -84,9 +84,9 @@ pub fn controller_of_lease(name: &str, controllers: &[&'static str]) -> Option<&
 #[derive(Debug, Clone)]
 pub struct ElectionTerms {
     /// The election among processes of windlass; none where there is only one.
-    pub own: Option<Election>,
+    pub own: Option<ElectionSettings>,
     /// How Flux's Leases are held, but for their names; none where its controllers may act beside windlass.
-    pub flux: Option<Election>,
+    pub flux: Option<ElectionSettings>,
     /// Which of Flux's controllers these are.
     pub replaced: Vec<&'static str>,
 }
@@ -103,15 +103,15 @@ pub enum ElectionState {
 }
 
 /// A process that wants to act.
-pub struct Candidate {
+pub struct ElectionCandidate {
     /// Its own Lease, if there is an election.
-    own: Option<Claim>,
+    own: Option<LeaseClaim>,
     /// Those of Flux's controllers.
-    flux: Vec<Claim>,
+    flux: Vec<LeaseClaim>,
     /// How those of its shards are read; none where Flux may act.
-    shards: Option<Election>,
+    shards: Option<ElectionSettings>,
     /// Those of its shards that were seen, by name.
-    sharded: BTreeMap<String, Claim>,
+    sharded: BTreeMap<String, LeaseClaim>,
     replaced: Vec<&'static str>,
     client: Client,
     leadership: Leadership,
@@ -129,9 +129,9 @@ impl ElectionTerms {
     }
 }
 
-impl Cluster {
+impl ClusterConnection {
     /// Puts this process up. Nothing is sent yet; none if it may act without.
-    pub fn candidate(&self, terms: ElectionTerms) -> Option<Candidate> {
+    pub fn candidate(&self, terms: ElectionTerms) -> Option<ElectionCandidate> {
         let ElectionTerms { own, flux, replaced } = terms;
         let times = own.as_ref().or(flux.as_ref())?;
         let retry = times.retry;
@@ -140,11 +140,11 @@ impl Cluster {
         let claims = flux.iter().flat_map(|flux| {
             replaced.iter().map(|name| {
                 let name = format!("{name}{ELECTION}");
-                Claim::new(Election { name, ..flux.clone() }, client())
+                LeaseClaim::new(ElectionSettings { name, ..flux.clone() }, client())
             })
         });
-        Some(Candidate {
-            own: own.map(|election| Claim::new(election, client())),
+        Some(ElectionCandidate {
+            own: own.map(|election| LeaseClaim::new(election, client())),
             flux: claims.collect(),
             replaced: replaced.clone(),
             shards: flux.clone(),
@@ -157,7 +157,7 @@ impl Cluster {
     }
 }
 
-impl Candidate {
+impl ElectionCandidate {
     /// Waits until this process may act, and keeps it so, telling each change of its standing. Ends only when that is
     /// lost, which it cannot be without an election.
     ///
@@ -268,7 +268,10 @@ impl Candidate {
         let mut excluded = None;
         for name in names {
             let new = || {
-                Claim::new(Election { name: name.clone(), ..election.clone() }, self.client.clone())
+                LeaseClaim::new(
+                    ElectionSettings { name: name.clone(), ..election.clone() },
+                    self.client.clone(),
+                )
             };
             let claim = self.sharded.entry(name.clone()).or_insert_with(new);
             let lease = claim.election.lease();
@@ -336,13 +339,13 @@ impl Candidate {
             return;
         }
         let claims = self.flux.into_iter().chain(self.own);
-        futures::future::join_all(claims.map(Claim::release)).await;
+        futures::future::join_all(claims.map(LeaseClaim::release)).await;
     }
 }
 
 /// Renews one Lease until it succeeds or the term has ended.
 async fn renew(
-    claim: &mut Claim,
+    claim: &mut LeaseClaim,
     end: Instant,
     limit: Duration,
 ) -> Result<(), LeadershipLostError> {

@@ -18,11 +18,11 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
-use crate::metrics::Metrics;
+use crate::metrics::MetricsRegistry;
 
 /// The severity of an event, as Flux has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
+pub enum EventSeverity {
     /// Something happened as it should.
     Info,
     /// Something needs attention.
@@ -31,9 +31,9 @@ pub enum Severity {
 
 /// Something that happened to an object, worth reporting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct ObjectEvent {
     /// Info or error.
-    pub severity: Severity,
+    pub severity: EventSeverity,
     /// One CamelCase word.
     pub reason: String,
     /// What happened, for a person; in full, of any length.
@@ -75,7 +75,7 @@ impl EventObject {
 
 /// Where an event comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum EventOrigin {
     /// This process reconciles the object.
     Own,
     /// Another controller posted it.
@@ -86,11 +86,11 @@ pub enum Origin {
 #[derive(Debug, Clone)]
 pub struct EventRecord {
     /// Whether this process reconciles the object.
-    pub origin: Origin,
+    pub origin: EventOrigin,
     /// The object to which it happened.
     pub about: EventObject,
     /// What happened.
-    pub event: Event,
+    pub event: ObjectEvent,
     /// When it happened.
     pub at: jiff::Timestamp,
     /// The reporting controller, such as `kustomize-controller`.
@@ -144,7 +144,7 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 const OF_OBJECTS: &str = "event.toolkit.fluxcd.io/";
 
 /// The queue of one sink.
-struct Lane {
+struct EventSinkQueue {
     name: &'static str,
     takes_posted: bool,
     way: Sender<Arc<EventRecord>>,
@@ -154,16 +154,16 @@ struct Lane {
 }
 
 /// Distributes events to all sinks.
-pub struct Events {
+pub struct EventDistributor {
     /// Closed when the process ends.
-    lanes: Mutex<Vec<Lane>>,
+    lanes: Mutex<Vec<EventSinkQueue>>,
     instance: Arc<str>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<MetricsRegistry>,
 }
 
-impl Events {
+impl EventDistributor {
     /// Without sinks. `instance` is this process, as the reporting instance of its events.
-    pub fn new(instance: &str, metrics: Arc<Metrics>) -> Self {
+    pub fn new(instance: &str, metrics: Arc<MetricsRegistry>) -> Self {
         Self { lanes: Mutex::default(), instance: instance.into(), metrics }
     }
 
@@ -172,7 +172,8 @@ impl Events {
         let (way, waiting) = channel(MAX_QUEUED_EVENTS);
         let bytes = Arc::new(AtomicUsize::new(0));
         let worker = tokio::spawn(work(sink, waiting, bytes.clone()));
-        let lane = Lane { name: S::NAME, takes_posted: S::TAKES_POSTED, way, bytes, worker };
+        let lane =
+            EventSinkQueue { name: S::NAME, takes_posted: S::TAKES_POSTED, way, bytes, worker };
         self.lanes.lock().push(lane);
     }
 
@@ -182,7 +183,7 @@ impl Events {
         &self,
         object: &K,
         controller: &'static str,
-        mut event: Event,
+        mut event: ObjectEvent,
     ) {
         let annotations = object.annotations().iter();
         let meant = annotations.filter(|(key, _)| key.starts_with(OF_OBJECTS));
@@ -191,9 +192,9 @@ impl Events {
     }
 
     /// The same, about an object of which only the reference is known.
-    pub fn announce_about(&self, about: EventObject, controller: &'static str, event: Event) {
+    pub fn announce_about(&self, about: EventObject, controller: &'static str, event: ObjectEvent) {
         self.put(EventRecord {
-            origin: Origin::Own,
+            origin: EventOrigin::Own,
             about,
             event,
             at: jiff::Timestamp::now(),
@@ -207,7 +208,7 @@ impl Events {
         let record = Arc::new(record);
         let bytes = record.bytes();
         let lanes = self.lanes.lock();
-        for lane in lanes.iter().filter(|it| it.takes_posted || record.origin == Origin::Own) {
+        for lane in lanes.iter().filter(|it| it.takes_posted || record.origin == EventOrigin::Own) {
             let waiting = lane.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
             if waiting > WAITING_BYTES || lane.way.try_send(record.clone()).is_err() {
                 lane.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -258,7 +259,7 @@ pub(crate) mod tests {
             "main@sha1:1".to_owned(),
         )]);
         EventRecord {
-            origin: Origin::Own,
+            origin: EventOrigin::Own,
             about: EventObject {
                 api_version: "kustomize.toolkit.fluxcd.io/v1".to_owned(),
                 kind: "Kustomization".to_owned(),
@@ -267,8 +268,8 @@ pub(crate) mod tests {
                 uid: "u".to_owned(),
                 resource_version: "7".to_owned(),
             },
-            event: Event {
-                severity: Severity::Error,
+            event: ObjectEvent {
+                severity: EventSeverity::Error,
                 reason: "BuildFailed".to_owned(),
                 message: message.to_owned(),
                 metadata,
@@ -303,8 +304,8 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_dead_sink_holds_up_no_other_and_what_finds_no_room_is_counted() {
-        let metrics = Metrics::new();
-        let events = Events::new("i", metrics.clone());
+        let metrics = MetricsRegistry::new();
+        let events = EventDistributor::new("i", metrics.clone());
         let (dead, mut never) = sink::<false>(true);
         events.add(dead);
         let (own, mut records) = sink::<true>(false);
@@ -327,13 +328,13 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn long_events_take_no_more_memory_than_there_is_room_for() {
-        let metrics = Metrics::new();
-        let events = Events::new("i", metrics.clone());
+        let metrics = MetricsRegistry::new();
+        let events = EventDistributor::new("i", metrics.clone());
         let (dead, _never) = sink::<true>(true);
         events.add(dead);
         let long = "x".repeat(1 << 20);
         for _ in 0..100 {
-            events.put(EventRecord { origin: Origin::Posted, ..announcement(&long) });
+            events.put(EventRecord { origin: EventOrigin::Posted, ..announcement(&long) });
         }
         let text = metrics.text();
         assert!(text.contains("windlass_dropped_events_total{sink=\"all\"} 37"), "{text}");
@@ -341,7 +342,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn waiting_events_are_sent_before_the_end_and_none_after_it() {
-        let events = Events::new("i", Metrics::new());
+        let events = EventDistributor::new("i", MetricsRegistry::new());
         let (own, mut records) = sink::<false>(false);
         events.add(own);
         events.put(announcement("first"));
@@ -357,9 +358,9 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_sink_ends_what_it_began_before_the_process_ends() {
-        struct Ending(UnboundedSender<&'static str>);
+        struct SinkEnd(UnboundedSender<&'static str>);
 
-        impl EventSink for Ending {
+        impl EventSink for SinkEnd {
             const NAME: &'static str = "ending";
             const TAKES_POSTED: bool = true;
 
@@ -373,9 +374,9 @@ pub(crate) mod tests {
             }
         }
 
-        let events = Events::new("i", Metrics::new());
+        let events = EventDistributor::new("i", MetricsRegistry::new());
         let (way, mut records) = unbounded_channel();
-        events.add(Ending(way));
+        events.add(SinkEnd(way));
         events.put(announcement("last"));
         events.settle().await;
         assert_eq!([records.recv().await, records.recv().await], [Some("told"), Some("ended")]);
@@ -383,12 +384,12 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn posted_events_go_to_those_who_take_them_only() {
-        let events = Events::new("i", Metrics::new());
+        let events = EventDistributor::new("i", MetricsRegistry::new());
         let (own, mut to_own) = sink::<false>(false);
         events.add(own);
         let (all, mut to_all) = sink::<true>(false);
         events.add(all);
-        events.put(EventRecord { origin: Origin::Posted, ..announcement("posted") });
+        events.put(EventRecord { origin: EventOrigin::Posted, ..announcement("posted") });
         events.put(announcement("own"));
         assert_eq!(to_all.recv().await.unwrap().event.message, "posted");
         assert_eq!(to_all.recv().await.unwrap().event.message, "own");
@@ -397,7 +398,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn annotations_for_events_are_part_of_them() {
-        let events = Events::new("i", Metrics::new());
+        let events = EventDistributor::new("i", MetricsRegistry::new());
         let (own, mut records) = sink::<false>(false);
         events.add(own);
         let object: Kustomization = serde_json::from_value(json!({

@@ -1,29 +1,30 @@
 //! Clusters whose API server is that of tests (crate `fake-api-server`).
 
 use axum::body::Body;
-use fake_api_server::{FakeApiServer, RecordedRequest, Writes};
+use fake_api_server::{FakeApiServer, RecordedRequest, RecordedWrites};
 use serde_json::Value;
 
-use crate::Cluster;
-use crate::client::{Access, connect};
+use crate::ClusterConnection;
+use crate::client::{ClusterAccessOptions, connect};
 use crate::leadership::Leadership;
-use crate::metrics::Metrics;
+use crate::metrics::MetricsRegistry;
 
-async fn connected(server: &FakeApiServer) -> Cluster {
+async fn connected(server: &FakeApiServer) -> ClusterConnection {
     let kubeconfig = server.kubeconfig();
-    let access = Access { kubeconfig: Some(&kubeconfig), ..Access::default() };
-    connect(access, "test", &Leadership::unlimited(), &Metrics::new()).await.unwrap()
+    let access =
+        ClusterAccessOptions { kubeconfig: Some(&kubeconfig), ..ClusterAccessOptions::default() };
+    connect(access, "test", &Leadership::unlimited(), &MetricsRegistry::new()).await.unwrap()
 }
 
 /// A cluster whose API server answers requests, one after the other, with a status and a body.
 pub(crate) async fn answering(
     answer: impl Fn(RecordedRequest) -> (u16, Body) + Clone + Send + Sync + 'static,
-) -> Cluster {
+) -> ClusterConnection {
     connected(&fake_api_server::answering(answer).await).await
 }
 
 /// A cluster with these objects, whose kinds it serves beside those that every cluster has.
-pub(crate) async fn with_objects(objects: Vec<Value>) -> (Cluster, Writes) {
+pub(crate) async fn with_objects(objects: Vec<Value>) -> (ClusterConnection, RecordedWrites) {
     let (server, writes) = fake_api_server::with_objects(objects).await;
     (connected(&server).await, writes)
 }

@@ -1,7 +1,7 @@
 //! Kubeconfigs that come from Secrets: everything that would run a program, read a file of ours or skip a check is
 //! taken out.
 //!
-//! Elsewhere: connecting ([`super::client`]), which Secret it is (`windlass_runtime::target`).
+//! Elsewhere: connecting ([`super::client`]), which Secret it is (`windlass_runtime::cluster_target`).
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{HeaderValue, Uri};
 use kube::config::{AuthInfo, Kubeconfig};
 use sha2::{Digest as _, Sha256};
-use sources::http::{Egress, EgressDeniedError};
+use sources::http::{EgressDeniedError, EgressRules};
 use url::Url;
 
 /// A cluster that a Secret names, with nothing dangerous left in its kubeconfig.
 #[derive(Clone)]
-pub struct Remote {
+pub struct RemoteKubeconfig {
     pub(super) kubeconfig: Kubeconfig,
-    pub(super) proxy: Option<Proxy>,
+    pub(super) proxy: Option<KubeconfigProxy>,
     /// Names the content of the kubeconfig.
     pub digest: String,
     /// Names the cluster and the identity of its user, without the credentials, which are renewed.
@@ -28,7 +28,7 @@ pub struct Remote {
 
 /// A proxy between windlass and a cluster.
 #[derive(Clone)]
-pub(super) enum Proxy {
+pub(super) enum KubeconfigProxy {
     /// `http://`: a tunnel by CONNECT.
     Http { address: Uri, credentials: Option<HeaderValue> },
     /// `socks5://`.
@@ -73,7 +73,7 @@ pub enum KubeconfigError {
     Unusable(String),
 }
 
-impl Remote {
+impl RemoteKubeconfig {
     /// Reads the kubeconfig of a Secret; without `key`, `value` and then `value.yaml` are tried.
     ///
     /// Parity(flux): of a kubeconfig only the current context counts, and exec, auth-provider and file references are
@@ -102,11 +102,13 @@ impl Remote {
     ///
     /// # Errors
     /// Either may not be asked.
-    pub(super) fn check(&self, egress: &Egress) -> Result<(), KubeconfigError> {
+    pub(super) fn check(&self, egress: &EgressRules) -> Result<(), KubeconfigError> {
         let clusters = self.kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref());
         let servers = clusters.filter_map(|cluster| cluster.server.clone());
         let proxy = self.proxy.as_ref().map(|proxy| match proxy {
-            Proxy::Http { address, .. } | Proxy::Socks { address } => address.to_string(),
+            KubeconfigProxy::Http { address, .. } | KubeconfigProxy::Socks { address } => {
+                address.to_string()
+            }
         });
         for place in servers.chain(proxy) {
             // Connecting reports an address that is not a URL.
@@ -207,7 +209,7 @@ fn identity(kubeconfig: &Kubeconfig) -> String {
 }
 
 /// The proxy of the current cluster; it is ours to use, so kube does not see it.
-fn proxy(kubeconfig: &mut Kubeconfig) -> Result<Option<Proxy>, KubeconfigError> {
+fn proxy(kubeconfig: &mut Kubeconfig) -> Result<Option<KubeconfigProxy>, KubeconfigError> {
     let (name, _) = current(kubeconfig);
     let mut chosen = None;
     for named in &mut kubeconfig.clusters {
@@ -232,10 +234,10 @@ fn proxy(kubeconfig: &mut Kubeconfig) -> Result<Option<Proxy>, KubeconfigError> 
             });
             let credentials = credentials.transpose().map_err(|_| KubeconfigError::Proxy)?;
             let address = address("http", port.unwrap_or(80))?;
-            Ok(Some(Proxy::Http { address, credentials }))
+            Ok(Some(KubeconfigProxy::Http { address, credentials }))
         }
         "socks5" | "socks5h" if url.username().is_empty() => {
-            Ok(Some(Proxy::Socks { address: address("socks5", port.unwrap_or(1080))? }))
+            Ok(Some(KubeconfigProxy::Socks { address: address("socks5", port.unwrap_or(1080))? }))
         }
         _ => Err(KubeconfigError::Proxy),
     }
@@ -255,8 +257,8 @@ mod tests {
         BTreeMap::from([("value".to_owned(), text.into_bytes())])
     }
 
-    fn read(user: &str, cluster: &str) -> Result<Remote, KubeconfigError> {
-        Remote::from_secret(&secret(user, cluster), None, KubeconfigPolicy::default())
+    fn read(user: &str, cluster: &str) -> Result<RemoteKubeconfig, KubeconfigError> {
+        RemoteKubeconfig::from_secret(&secret(user, cluster), None, KubeconfigPolicy::default())
     }
 
     #[test]
@@ -305,13 +307,16 @@ mod tests {
     #[test]
     fn certificates_are_checked_unless_the_flag_says_otherwise() {
         let data = secret("token: t", ", insecure-skip-tls-verify: true");
-        let strict = Remote::from_secret(&data, None, KubeconfigPolicy::default()).unwrap();
+        let strict =
+            RemoteKubeconfig::from_secret(&data, None, KubeconfigPolicy::default()).unwrap();
         assert_eq!(strict.stripped, ["insecure-skip-tls-verify"]);
-        let skips =
-            |r: &Remote| r.kubeconfig.clusters[0].cluster.clone().unwrap().insecure_skip_tls_verify;
+        let skips = |r: &RemoteKubeconfig| {
+            r.kubeconfig.clusters[0].cluster.clone().unwrap().insecure_skip_tls_verify
+        };
         assert_eq!(skips(&strict), None);
         let lax =
-            Remote::from_secret(&data, None, KubeconfigPolicy { insecure_tls: true }).unwrap();
+            RemoteKubeconfig::from_secret(&data, None, KubeconfigPolicy { insecure_tls: true })
+                .unwrap();
         assert_eq!(skips(&lax), Some(true));
     }
 
@@ -319,7 +324,7 @@ mod tests {
     fn an_error_never_repeats_the_content() {
         for text in ["token: [hunter2", "users: hunter2", "- hunter2", "a: {b: c}: hunter2"] {
             let data = BTreeMap::from([("value".to_owned(), text.as_bytes().to_vec())]);
-            let error = Remote::from_secret(&data, None, KubeconfigPolicy::default());
+            let error = RemoteKubeconfig::from_secret(&data, None, KubeconfigPolicy::default());
             let error = error.map(|_| ()).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
@@ -328,9 +333,10 @@ mod tests {
     #[test]
     fn a_missing_key_is_named() {
         let data = secret("token: t", "");
-        let error = Remote::from_secret(&data, Some("prod"), KubeconfigPolicy::default());
+        let error = RemoteKubeconfig::from_secret(&data, Some("prod"), KubeconfigPolicy::default());
         assert_eq!(error.map(|_| ()).unwrap_err(), KubeconfigError::NoKey("prod".to_owned()));
-        let error = Remote::from_secret(&BTreeMap::new(), None, KubeconfigPolicy::default());
+        let error =
+            RemoteKubeconfig::from_secret(&BTreeMap::new(), None, KubeconfigPolicy::default());
         assert_eq!(error.map(|_| ()).unwrap_err(), KubeconfigError::NoKey("value".to_owned()));
     }
 
@@ -342,9 +348,9 @@ mod tests {
                  users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
             );
             let data = BTreeMap::from([("value".to_owned(), text.into_bytes())]);
-            Remote::from_secret(&data, None, KubeconfigPolicy::default()).unwrap()
+            RemoteKubeconfig::from_secret(&data, None, KubeconfigPolicy::default()).unwrap()
         };
-        let tenants = Egress::Named(std::sync::Arc::default());
+        let tenants = EgressRules::Named(std::sync::Arc::default());
         for remote in [
             named("https://127.0.0.1:6443", ""),
             named("http://[::ffff:127.0.0.1]:9090", ""),
@@ -359,7 +365,7 @@ mod tests {
         let remote = named("https://api.example", ", proxy-url: 'http://proxy.example:3128'");
         assert_eq!(remote.check(&tenants), Ok(()));
         let near = named("https://127.0.0.1:6443", "");
-        assert_eq!(near.check(&Egress::with_loopback()), Ok(()));
+        assert_eq!(near.check(&EgressRules::with_loopback()), Ok(()));
     }
 
     #[test]
@@ -367,9 +373,12 @@ mod tests {
         let proxied = |url: &str| read("token: t", &format!(", proxy-url: '{url}'"));
         assert!(matches!(
             proxied("http://a:b@127.0.0.1:3128").unwrap().proxy,
-            Some(Proxy::Http { credentials: Some(_), .. })
+            Some(KubeconfigProxy::Http { credentials: Some(_), .. })
         ));
-        assert!(matches!(proxied("socks5://127.0.0.1").unwrap().proxy, Some(Proxy::Socks { .. })));
+        assert!(matches!(
+            proxied("socks5://127.0.0.1").unwrap().proxy,
+            Some(KubeconfigProxy::Socks { .. })
+        ));
         for url in ["ftp://127.0.0.1", "nonsense", "https://127.0.0.1", "file:///etc/passwd"] {
             assert_eq!(proxied(url).map(|_| ()).unwrap_err(), KubeconfigError::Proxy, "{url}");
         }

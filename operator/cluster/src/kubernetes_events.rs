@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReferenc
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 
-use super::Cluster;
-use crate::events::{EventObject, EventRecord, EventSink, Severity};
+use super::ClusterConnection;
+use crate::events::{EventObject, EventRecord, EventSeverity, EventSink};
 
 /// Longest message of a core/v1 Event.
 const MESSAGE_LIMIT: usize = 1024;
@@ -16,18 +16,18 @@ const MESSAGE_LIMIT: usize = 1024;
 const EVENT_WRITE_DELAY: Duration = Duration::from_millis(4);
 
 /// Records events in a cluster.
-pub struct Recorder {
+pub struct KubernetesEventRecorder {
     client: kube::Client,
 }
 
-impl Cluster {
+impl ClusterConnection {
     /// What records events here.
-    pub fn recorder(&self) -> Recorder {
-        Recorder { client: self.unary.clone() }
+    pub fn recorder(&self) -> KubernetesEventRecorder {
+        KubernetesEventRecorder { client: self.unary.clone() }
     }
 }
 
-impl EventSink for Recorder {
+impl EventSink for KubernetesEventRecorder {
     const NAME: &'static str = "kubernetes";
     /// The controller that posts an event has recorded it itself.
     const TAKES_POSTED: bool = false;
@@ -49,8 +49,8 @@ fn recorded(record: &EventRecord) -> CoreEvent {
     let EventRecord { about, event, at, controller, instance, .. } = record;
     let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let severity = match event.severity {
-        Severity::Info => "Normal",
-        Severity::Error => "Warning",
+        EventSeverity::Info => "Normal",
+        EventSeverity::Error => "Warning",
     };
     CoreEvent {
         metadata: ObjectMeta {

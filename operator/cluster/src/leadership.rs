@@ -1,7 +1,7 @@
 //! Whether this process may act, and the two places that keep it from acting when it may not.
 //!
 //! Here: the term of a leader, the layer that refuses requests, the connection that falls silent.
-//! Elsewhere: how a term is won and kept (`lease`), what waits for it (`windlass_runtime::run`).
+//! Elsewhere: how a term is won and kept (`lease`), what waits for it (`windlass_runtime::object_run`).
 //!
 //! A term ends by the clock, not by a message, so a process that was stopped for a while and goes on afterwards
 //! finds itself out of office before it can send anything.
@@ -25,10 +25,10 @@ use tower::{BoxError, Layer, Service};
 /// Why a write was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this process is not the leader; write not sent")]
-pub struct NotLeading;
+pub struct NotLeadingError;
 
 #[derive(Debug, Clone, Copy)]
-enum Term {
+enum LeadershipTerm {
     /// Another process may be leading.
     Standby,
     /// This process leads until then, unless it renews before.
@@ -45,45 +45,45 @@ pub struct Leadership(Arc<LeadershipState>);
 
 #[derive(Debug)]
 struct LeadershipState {
-    term: Mutex<Term>,
+    term: Mutex<LeadershipTerm>,
     begun: watch::Sender<bool>,
 }
 
 impl Leadership {
     /// For a process without rivals: it may act from the start to the end.
     pub fn unlimited() -> Self {
-        Self::new(Term::Unlimited)
+        Self::new(LeadershipTerm::Unlimited)
     }
 
     /// For a process that has to be elected first.
     pub(crate) fn standby() -> Self {
-        Self::new(Term::Standby)
+        Self::new(LeadershipTerm::Standby)
     }
 
-    fn new(term: Term) -> Self {
-        let begun = watch::Sender::new(matches!(term, Term::Unlimited));
+    fn new(term: LeadershipTerm) -> Self {
+        let begun = watch::Sender::new(matches!(term, LeadershipTerm::Unlimited));
         Self(Arc::new(LeadershipState { term: Mutex::new(term), begun }))
     }
 
     /// The term, after reading the clock.
-    fn term(&self) -> Term {
+    fn term(&self) -> LeadershipTerm {
         let mut term = self.0.term.lock();
-        if let Term::Until(end) = *term
+        if let LeadershipTerm::Until(end) = *term
             && Instant::now() >= end
         {
-            *term = Term::Over;
+            *term = LeadershipTerm::Over;
         }
         *term
     }
 
     /// Whether a write may be sent now.
     pub fn may_act(&self) -> bool {
-        matches!(self.term(), Term::Until(_) | Term::Unlimited)
+        matches!(self.term(), LeadershipTerm::Until(_) | LeadershipTerm::Unlimited)
     }
 
     /// Whether a term has begun and ended.
     fn is_over(&self) -> bool {
-        matches!(self.term(), Term::Over)
+        matches!(self.term(), LeadershipTerm::Over)
     }
 
     /// Begins a term or makes it longer. Returns false when the term ran out before, which nothing can undo.
@@ -94,7 +94,7 @@ impl Leadership {
         if self.is_over() {
             return false;
         }
-        *self.0.term.lock() = Term::Until(end);
+        *self.0.term.lock() = LeadershipTerm::Until(end);
         self.0.begun.send_replace(true);
         true
     }
@@ -102,15 +102,15 @@ impl Leadership {
     /// Begins a term without an end; one that is over stays so.
     pub(super) fn unlimit(&self) {
         let mut term = self.0.term.lock();
-        if !matches!(*term, Term::Over) {
-            *term = Term::Unlimited;
+        if !matches!(*term, LeadershipTerm::Over) {
+            *term = LeadershipTerm::Unlimited;
             self.0.begun.send_replace(true);
         }
     }
 
     /// Gives the right up for good.
     pub fn end(&self) {
-        *self.0.term.lock() = Term::Over;
+        *self.0.term.lock() = LeadershipTerm::Over;
     }
 
     /// Waits until the term begins; a process that never leads waits for ever.
@@ -153,7 +153,7 @@ where
         if reads || self.leadership.may_act() {
             Either::Left(self.inner.call(request))
         } else {
-            Either::Right(ready(Err(Box::new(NotLeading))))
+            Either::Right(ready(Err(Box::new(NotLeadingError))))
         }
     }
 }
@@ -175,7 +175,7 @@ impl LeadershipStream {
     }
 
     fn check(&self) -> std::io::Result<()> {
-        if self.leadership.is_over() { Err(std::io::Error::other(NotLeading)) } else { Ok(()) }
+        if self.leadership.is_over() { Err(std::io::Error::other(NotLeadingError)) } else { Ok(()) }
     }
 }
 

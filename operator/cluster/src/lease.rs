@@ -22,7 +22,7 @@ const RELEASE_LIMIT: Duration = Duration::from_millis(1500);
 
 /// How an election is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Election {
+pub struct ElectionSettings {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
@@ -77,8 +77,8 @@ pub enum LeadershipLostError {
 }
 
 /// One Lease that this process wants to hold.
-pub(super) struct Claim {
-    pub(super) election: Election,
+pub(super) struct LeaseClaim {
+    pub(super) election: ElectionSettings,
     api: Api<Lease>,
     /// The Lease as last seen, and when it was first seen so.
     seen: Option<(Lease, Instant)>,
@@ -88,7 +88,7 @@ pub(super) struct Claim {
 
 /// What to do about a Lease.
 #[derive(Debug, Clone, PartialEq)]
-enum Move {
+enum LeaseAction {
     /// Another process holds it.
     Wait,
     /// It is free, expired, or ours.
@@ -114,7 +114,7 @@ fn holder(spec: &LeaseSpec) -> &str {
     spec.holder_identity.as_deref().unwrap_or_default()
 }
 
-impl Election {
+impl ElectionSettings {
     /// What a Lease says that was acquired by this process now.
     fn claim(&self, now: jiff::Timestamp) -> LeaseSpec {
         LeaseSpec {
@@ -130,13 +130,13 @@ impl Election {
     }
 
     /// What to do about a Lease that was first seen as it is `age` ago.
-    fn next(&self, seen: &LeaseSpec, age: Duration, now: jiff::Timestamp) -> Move {
+    fn next(&self, seen: &LeaseSpec, age: Duration, now: jiff::Timestamp) -> LeaseAction {
         let claim = self.claim(now);
         let transitions = seen.lease_transitions.unwrap_or_default();
         if holder(seen) == self.identity {
             // Parity(client-go): it is the identity that counts, so a restarted process goes on where it was.
             let acquire_time = seen.acquire_time.clone();
-            return Move::Write(LeaseSpec {
+            return LeaseAction::Write(LeaseSpec {
                 acquire_time,
                 lease_transitions: Some(transitions),
                 ..claim
@@ -144,9 +144,12 @@ impl Election {
         }
         let lasts = u64::try_from(seen.lease_duration_seconds.unwrap_or_default()).unwrap_or(0);
         if !holder(seen).is_empty() && age < Duration::from_secs(lasts) {
-            return Move::Wait;
+            return LeaseAction::Wait;
         }
-        Move::Write(LeaseSpec { lease_transitions: Some(transitions.saturating_add(1)), ..claim })
+        LeaseAction::Write(LeaseSpec {
+            lease_transitions: Some(transitions.saturating_add(1)),
+            ..claim
+        })
     }
 
     /// What a Lease says that its holder gave up.
@@ -167,9 +170,9 @@ impl Election {
     }
 }
 
-impl Claim {
+impl LeaseClaim {
     /// A claim to a Lease. Nothing is sent yet.
-    pub(super) fn new(election: Election, client: Client) -> Self {
+    pub(super) fn new(election: ElectionSettings, client: Client) -> Self {
         let api = Api::namespaced(client, &election.namespace);
         Self { election, api, seen: None, sent: Vec::new() }
     }
@@ -188,7 +191,7 @@ impl Claim {
         };
         let spec = lease.spec.clone().unwrap_or_default();
         self.see(lease);
-        let is_free = self.election.next(&spec, self.age(), now()) != Move::Wait;
+        let is_free = self.election.next(&spec, self.age(), now()) != LeaseAction::Wait;
         Ok((!is_free).then(|| holder(&spec).to_owned()))
     }
 
@@ -237,7 +240,7 @@ impl Claim {
         if leads && (holder(&spec) != self.election.identity || !is_known) {
             return Ok(LeaseAttempt::HeldBy(holder(&spec).to_owned()));
         }
-        if self.election.next(&spec, self.age(), now()) == Move::Wait {
+        if self.election.next(&spec, self.age(), now()) == LeaseAction::Wait {
             return Ok(LeaseAttempt::HeldBy(holder(&spec).to_owned()));
         }
         self.write(lease).await?;
@@ -247,7 +250,7 @@ impl Claim {
     /// Sends what should follow upon a Lease that was seen; its resourceVersion goes with it.
     async fn write(&mut self, mut lease: Lease) -> Result<(), ClusterError> {
         let spec = lease.spec.take().unwrap_or_default();
-        let Move::Write(next) = self.election.next(&spec, self.age(), now()) else {
+        let LeaseAction::Write(next) = self.election.next(&spec, self.age(), now()) else {
             return Err(ClusterError::NoAnswer("the Lease is held by another process".to_owned()));
         };
         self.sent.push(next.clone());
@@ -304,7 +307,7 @@ impl Claim {
         if holder(&spec) != self.election.identity {
             return Ok(());
         }
-        lease.spec = Some(Election::released(&spec, now()));
+        lease.spec = Some(ElectionSettings::released(&spec, now()));
         self.api.replace(&self.election.name, &PostParams::default(), &lease).await?;
         Ok(())
     }

@@ -1,43 +1,44 @@
 //! The Kubernetes client, events and metrics: the only crate that holds a `kube::Client`.
 //!
 //! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
-//! ([`objects`]), what containers print ([`logs`]), lists of any size ([`pager`], as objects
+//! ([`objects`]), what containers print ([`logs`]), lists of any size ([`list_pager`], as objects
 //! [`object_pages`]), whether an object exists
-//! (`existence`), statuses and finalizers ([`status`]), events on their way to those who follow them ([`events`]) and as
-//! Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a [`pool`], object by object
-//! as [`decode`] reads them), what an answer may cost ([`response_limit`]), when a server wants to be asked again
-//! (`retry`), kubeconfigs from Secrets ([`kubeconfig`]), which of several processes acts ([`election`], [`lease`],
-//! [`leadership`]), metrics ([`metrics`]), what of kube's runtime the program uses ([`kube_runtime`]).
-//! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
+//! (`object_existence`), statuses and finalizers ([`status_writes`]), events on their way to those who follow them
+//! ([`events`]) and as Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a
+//! [`connection_pool`], object by object as [`object_decode`] reads them), what an answer may cost
+//! ([`response_limit`]), when a server wants to be asked again (`request_retry`), kubeconfigs from Secrets
+//! ([`kubeconfig`]), which of several processes acts ([`election`], [`lease`], [`leadership`]), metrics ([`metrics`]),
+//! what of kube's runtime the program uses ([`kube_runtime`]). Elsewhere: what to write and when (`controllers`,
+//! engines `apply` and `reconcile`).
 
+mod address_resolver;
 pub mod capabilities;
 pub mod client;
-pub mod decode;
+mod connection_pool;
 pub mod discovery;
 pub mod election;
 pub mod error;
 pub mod events;
-mod existence;
 #[cfg(test)]
 mod fake_cluster;
-pub mod kind;
 pub mod kubeconfig;
 pub mod kubernetes_events;
 pub mod leadership;
 pub mod lease;
+pub mod list_pager;
 pub mod logs;
 pub mod metrics;
+pub mod object_decode;
+mod object_existence;
 pub mod object_pages;
 pub mod objects;
-pub mod pager;
-mod pool;
-mod resolver;
+mod request_retry;
+pub mod resource_version;
 mod response_limit;
-mod retry;
-pub mod services;
-pub mod status;
-pub mod version;
+pub mod service_ranges;
+pub mod status_writes;
 pub mod watch;
+pub mod windlass_kind;
 
 use std::sync::Arc;
 
@@ -53,15 +54,15 @@ pub mod kube_runtime {
 
 /// A cluster and everything known about reaching it. Cheap to clone.
 #[derive(Clone)]
-pub struct Cluster {
+pub struct ClusterConnection {
     /// For requests with an answer.
     unary: Client,
     /// The same as the configuration's own user, also where the other clients impersonate another one.
     ourselves: Client,
     /// For watches of our own kinds: nothing else can fill their connection.
-    own_watches: pool::Pool,
+    own_watches: connection_pool::ConnectionPool,
     /// For all other watches.
-    watches: pool::Pool,
+    watches: connection_pool::ConnectionPool,
     /// For the Lease: never held up by anything else.
     leasing: Client,
     /// For requesting reconciliations, also while another process leads.
@@ -69,9 +70,9 @@ pub struct Cluster {
     /// Whether this process may write.
     pub leadership: leadership::Leadership,
     /// Where kinds live.
-    discovery: Arc<discovery::Discovery>,
+    discovery: Arc<discovery::ApiDiscovery>,
     /// The connections under all of them.
-    connection: client::Connection,
+    connection: client::ApiServerConnection,
     /// Our name in Events.
     instance: Arc<str>,
 }

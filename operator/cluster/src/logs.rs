@@ -10,10 +10,10 @@ use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use http::Request;
 use objects::Gvk;
 
-use super::discovery::Resource;
+use super::connection_pool::ConnectionSlot;
+use super::discovery::ApiResourceLocation;
 use super::objects::url_encode;
-use super::pool::ConnectionSlot;
-use super::{Cluster, ClusterError};
+use super::{ClusterConnection, ClusterError};
 
 /// Most bytes of a line. What is behind them is left out.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -53,14 +53,14 @@ impl LogOptions {
 
 /// A line that a container printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct ContainerLogLine {
     /// When; none if the kubelet does not say.
     pub at: Option<jiff::Timestamp>,
     /// What, of at most 64 KiB; control characters are as the container printed them.
     pub text: String,
 }
 
-impl Line {
+impl ContainerLogLine {
     fn of(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let text = text.strip_suffix('\r').unwrap_or(&text);
@@ -75,7 +75,7 @@ impl Line {
     }
 }
 
-impl Cluster {
+impl ClusterConnection {
     /// The last lines that a container printed, cut after some KiB. It is not asked again: nothing depends on it.
     ///
     /// # Errors
@@ -101,24 +101,27 @@ impl Cluster {
         pod: &str,
         container: &str,
         wanted: LogOptions,
-    ) -> impl Stream<Item = Result<Line, ClusterError>> + Send + use<> {
+    ) -> impl Stream<Item = Result<ContainerLogLine, ClusterError>> + Send + use<> {
         let request = request(namespace, pod, container, &wanted.query());
-        let begin = Begin { pool: self.watches.clone(), request: Some(request) };
-        try_unfold((begin, None), |(mut begin, open): (Begin, Option<OpenLogStream>)| async move {
-            let mut open = match open {
-                Some(open) => open,
-                None => begin.open().await?,
-            };
-            let line = next_line(&mut open.body, MAX_LINE_BYTES).await;
-            let line = line.map_err(|error| ClusterError::NoAnswer(error.to_string()))?;
-            Ok(line.map(|bytes| (Line::of(&bytes), (begin, Some(open)))))
-        })
+        let begin = LogStreamRequest { pool: self.watches.clone(), request: Some(request) };
+        try_unfold(
+            (begin, None),
+            |(mut begin, open): (LogStreamRequest, Option<OpenLogStream>)| async move {
+                let mut open = match open {
+                    Some(open) => open,
+                    None => begin.open().await?,
+                };
+                let line = next_line(&mut open.body, MAX_LINE_BYTES).await;
+                let line = line.map_err(|error| ClusterError::NoAnswer(error.to_string()))?;
+                Ok(line.map(|bytes| (ContainerLogLine::of(&bytes), (begin, Some(open)))))
+            },
+        )
     }
 }
 
 /// A request that was not sent yet.
-struct Begin {
-    pool: super::pool::Pool,
+struct LogStreamRequest {
+    pool: super::connection_pool::ConnectionPool,
     request: Option<Result<Request<Vec<u8>>, ClusterError>>,
 }
 
@@ -128,7 +131,7 @@ struct OpenLogStream {
     _place: ConnectionSlot,
 }
 
-impl Begin {
+impl LogStreamRequest {
     async fn open(&mut self) -> Result<OpenLogStream, ClusterError> {
         let sent = || ClusterError::NoAnswer("the log was requested before".to_owned());
         let request = self.request.take().ok_or_else(sent)??;
@@ -144,7 +147,7 @@ fn request(
     container: &str,
     query: &str,
 ) -> Result<Request<Vec<u8>>, ClusterError> {
-    let pods = Resource {
+    let pods = ApiResourceLocation {
         gvk: Gvk::new("v1", "Pod"),
         plural: "pods".to_owned(),
         namespaced: true,
@@ -206,12 +209,15 @@ mod tests {
 
     #[test]
     fn a_line_has_the_time_of_the_kubelet() {
-        let line = Line::of(b"2026-01-01T00:00:00.500000000Z  indented\r");
+        let line = ContainerLogLine::of(b"2026-01-01T00:00:00.500000000Z  indented\r");
         assert_eq!(line.at, Some("2026-01-01T00:00:00.5Z".parse().unwrap()));
         assert_eq!(line.text, " indented");
-        let nothing = Line::of(b"2026-01-01T01:00:00+01:00");
+        let nothing = ContainerLogLine::of(b"2026-01-01T01:00:00+01:00");
         assert_eq!((nothing.at.is_some(), nothing.text.as_str()), (true, ""));
-        assert_eq!(Line::of(b"no time \xff"), Line { at: None, text: "no time \u{fffd}".into() });
+        assert_eq!(
+            ContainerLogLine::of(b"no time \xff"),
+            ContainerLogLine { at: None, text: "no time \u{fffd}".into() }
+        );
     }
 
     #[tokio::test]

@@ -146,12 +146,12 @@ impl ApiRequests {
     }
 }
 
-type Durations = Family<ObjectLabels, Histogram, fn() -> Histogram>;
+type DurationHistograms = Family<ObjectLabels, Histogram, fn() -> Histogram>;
 
 /// All metrics, and the registry that writes them.
-pub struct Metrics {
+pub struct MetricsRegistry {
     registry: Registry,
-    reconcile_duration: Durations,
+    reconcile_duration: DurationHistograms,
     /// Requests to the API server.
     pub api_requests: ApiRequests,
     /// Runs under way now.
@@ -183,11 +183,11 @@ fn added<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help:
     metric
 }
 
-impl Metrics {
+impl MetricsRegistry {
     /// Registers every metric.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::default();
-        let reconcile_duration: Durations = Family::new_with_constructor(duration_buckets);
+        let reconcile_duration: DurationHistograms = Family::new_with_constructor(duration_buckets);
         registry.register(
             "gotk_reconcile_duration_seconds",
             "How long a reconciliation of an object took, in seconds",

@@ -1,12 +1,12 @@
 //! Lists of any size as objects, page by page: for callers that check each object and keep few.
 //!
-//! Elsewhere: lists that are kept as a whole (`objects`), metadata and what is stored as it was sent (`pager`).
+//! Elsewhere: lists that are kept as a whole (`objects`), metadata and what is stored as it was sent (`list_pager`).
 
 use objects::Object;
 
-use super::discovery::Resource;
+use super::discovery::ApiResourceLocation;
 use super::objects::ObjectPage;
-use super::{Cluster, ClusterError};
+use super::{ClusterConnection, ClusterError};
 
 /// How many objects of a list are read at once.
 const OBJECTS_PER_REQUEST: usize = 64;
@@ -21,7 +21,7 @@ const MOST_REQUESTS: usize = 10_000;
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectQuery<'a> {
     /// Their kind.
-    pub resource: &'a Resource,
+    pub resource: &'a ApiResourceLocation,
     /// Where they are; all namespaces if it is empty.
     pub namespace: &'a str,
     /// What their labels match; anything if it is empty.
@@ -33,14 +33,14 @@ pub struct ObjectQuery<'a> {
 impl<'a> ObjectQuery<'a> {
     /// All objects of a kind.
     #[must_use]
-    pub fn all(resource: &'a Resource) -> Self {
+    pub fn all(resource: &'a ApiResourceLocation) -> Self {
         Self { resource, namespace: "", label_selector: "", field_selector: "" }
     }
 }
 
 /// A list of any size, page by page.
 pub struct ObjectPages<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ClusterConnection,
     query: ObjectQuery<'a>,
     limit: usize,
     /// Where the next page begins.
@@ -82,7 +82,7 @@ impl ObjectPages<'_> {
     }
 }
 
-impl Cluster {
+impl ClusterConnection {
     /// The objects that a query selects. What lies too deep in one is null, and the others are whole.
     #[must_use]
     pub fn object_pages<'a>(&'a self, query: ObjectQuery<'a>) -> ObjectPages<'a> {
@@ -128,10 +128,10 @@ mod tests {
     use super::*;
     use crate::fake_cluster::answering;
 
-    fn widgets() -> Resource {
+    fn widgets() -> ApiResourceLocation {
         let gvk = Gvk::new("acme.io/v1", "Widget");
         let plural = "widgets".to_owned();
-        Resource { gvk, plural, namespaced: true, watchable: true }
+        ApiResourceLocation { gvk, plural, namespaced: true, watchable: true }
     }
 
     #[tokio::test]

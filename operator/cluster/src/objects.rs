@@ -6,11 +6,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reconcile::RemovalPermit;
 use serde_json::{Value, json};
 
-use super::decode::{DepthLimitedObject, OBJECTS_PER_PAGE, Page};
-use super::discovery::Resource;
+use super::discovery::ApiResourceLocation;
+use super::object_decode::{DepthLimitedObject, OBJECTS_PER_PAGE, ObjectListPage};
 use super::object_pages::ObjectQuery;
-use super::retry::{self, RetryAfterHint};
-use super::{Cluster, ClusterError};
+use super::request_retry::{self, RetryAfterHint};
+use super::{ClusterConnection, ClusterError};
 
 /// Attempts at a request that the server could not take right now.
 const MAX_REQUEST_ATTEMPTS: u32 = 4;
@@ -20,7 +20,7 @@ const LARGEST_LIST: usize = 64 << 20;
 
 /// Whether a write is only tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum DryRunMode {
     /// The server answers as if it had written, and writes nothing.
     DryRun,
     /// The server writes.
@@ -37,7 +37,7 @@ pub struct ObjectPage {
     pub bytes: usize,
 }
 
-impl Cluster {
+impl ClusterConnection {
     /// Sends a request and reads the answer as JSON; a server that is busy is asked again a few times.
     async fn send(
         &self,
@@ -50,7 +50,7 @@ impl Cluster {
         serde_json::from_str(&answer).map_err(|error| kube::Error::SerdeError(error).into())
     }
 
-    /// As [`Cluster::send`]; the answer is not read.
+    /// As [`ClusterConnection::send`]; the answer is not read.
     async fn send_for_text(
         &self,
         method: Method,
@@ -96,7 +96,9 @@ impl Cluster {
             if attempt >= MAX_REQUEST_ATTEMPTS || !(busy || lost || conflicted) {
                 return Err(error);
             }
-            let Some(delay) = retry::delay(&error, attempt, &path) else { return Err(error) };
+            let Some(delay) = request_retry::delay(&error, attempt, &path) else {
+                return Err(error);
+            };
             tokio::time::sleep(delay).await;
         }
     }
@@ -108,7 +110,7 @@ impl Cluster {
     /// served any more.
     pub async fn get(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
     ) -> Result<Option<Object>, ClusterError> {
@@ -123,7 +125,7 @@ impl Cluster {
 
     /// What a refusal comes to that may be that of a path that is not served any more: what was known of its group is
     /// forgotten, and discovery says whether the kind is missing. A proxy and an admission webhook answer 404, too.
-    async fn unserved(&self, resource: &Resource, error: ClusterError) -> ClusterError {
+    async fn unserved(&self, resource: &ApiResourceLocation, error: ClusterError) -> ClusterError {
         if !error.is_unserved() {
             return error;
         }
@@ -161,7 +163,7 @@ impl Cluster {
     /// Every refusal, and no answer; [`ClusterError::Unreadable`] for a list that does not fit into memory.
     pub async fn list(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         selector: &str,
     ) -> Result<Vec<Object>, ClusterError> {
@@ -182,8 +184,8 @@ impl Cluster {
         Ok(objects)
     }
 
-    /// A page of the objects that a query selects, as [`Cluster::list`] reads them: the first, or the one that begins where
-    /// another ended.
+    /// A page of the objects that a query selects, as [`ClusterConnection::list`] reads them: the first, or the one
+    /// that begins where another ended.
     ///
     /// # Errors
     /// Every refusal, and no answer.
@@ -212,11 +214,16 @@ impl Cluster {
         }
     }
 
-    async fn part_at(&self, resource: &Resource, path: &str) -> Result<ObjectPage, ClusterError> {
+    async fn part_at(
+        &self,
+        resource: &ApiResourceLocation,
+        path: &str,
+    ) -> Result<ObjectPage, ClusterError> {
         let answer = self.send_for_text(Method::GET, path, "application/json", Vec::new()).await?;
-        let page = Page::<DepthLimitedObject>::read(answer.as_bytes()).map_err(|error| {
-            ClusterError::Unreadable(format!("the list of {}: {error}", resource.plural))
-        })?;
+        let page =
+            ObjectListPage::<DepthLimitedObject>::read(answer.as_bytes()).map_err(|error| {
+                ClusterError::Unreadable(format!("the list of {}: {error}", resource.plural))
+            })?;
         let named = |DepthLimitedObject(mut item): DepthLimitedObject| {
             item["apiVersion"] = resource.gvk.api_version().into();
             item["kind"] = resource.gvk.kind.clone().into();
@@ -232,10 +239,10 @@ impl Cluster {
     /// The server's refusal.
     pub async fn apply(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         object: &Object,
         manager: &str,
-        mode: Mode,
+        mode: DryRunMode,
     ) -> Result<Object, ClusterError> {
         self.apply_checked(resource, object, manager, mode, false).await
     }
@@ -246,13 +253,13 @@ impl Cluster {
     /// The server's refusal.
     pub async fn apply_checked(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         object: &Object,
         manager: &str,
-        mode: Mode,
+        mode: DryRunMode,
         strict: bool,
     ) -> Result<Object, ClusterError> {
-        let dry = if mode == Mode::DryRun { "&dryRun=All" } else { "" };
+        let dry = if mode == DryRunMode::DryRun { "&dryRun=All" } else { "" };
         let strict = if strict { STRICT } else { "" };
         let path = resource.path(object.namespace(), Some(object.name()))?;
         let path = format!("{path}?fieldManager={manager}&force=true{dry}{strict}");
@@ -270,7 +277,7 @@ impl Cluster {
     /// The server's refusal.
     pub async fn json_patch(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         operations: &Value,
@@ -287,7 +294,7 @@ impl Cluster {
     /// again, so this may also be the object that the first attempt made.
     pub async fn create_object(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         object: &Object,
         manager: &str,
         strict: bool,
@@ -304,7 +311,7 @@ impl Cluster {
     /// The server's refusal; that of a valid object whose name is taken has the code 409.
     pub async fn try_create(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         object: &Object,
         manager: &str,
     ) -> Result<(), ClusterError> {
@@ -346,7 +353,7 @@ impl Cluster {
     /// The server's refusal.
     pub async fn replace_object(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         object: &Object,
         manager: &str,
     ) -> Result<Object, ClusterError> {
@@ -361,7 +368,7 @@ impl Cluster {
     /// The server's refusal.
     pub async fn merge_patch(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         patch: &Value,
@@ -388,7 +395,7 @@ impl Cluster {
     /// The server's refusal.
     pub async fn merge_patch_strictly(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         patch: &Value,
@@ -403,7 +410,7 @@ impl Cluster {
     /// The server's refusal.
     pub async fn merge_patch_status(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         patch: &Value,
@@ -421,7 +428,7 @@ impl Cluster {
     /// The server's refusal.
     pub async fn json_patch_status(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         operations: &Value,
@@ -438,7 +445,7 @@ impl Cluster {
     /// The server's refusal.
     pub async fn try_merge_patch(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         patch: &Value,
@@ -454,13 +461,14 @@ impl Cluster {
     /// No gate is asked about: what windlass keeps for itself (Secrets of Helm's records and of exports, audits, incidents,
     /// events of lifecycles, the HelmChart of a HelmRelease, the ExternalArtifact of an HTTPArchive), the object of a hook,
     /// which belongs to the operation that creates it and is deleted by Helm's policy, and what the user of a command names.
-    /// A test lists the files that do so (`xtask/src/tidy/removals.rs`). Anything else takes [`Cluster::delete_managed`].
+    /// A test lists the files that do so (`xtask/src/tidy/removals.rs`). Anything else takes
+    /// [`ClusterConnection::delete_managed`].
     ///
     /// # Errors
     /// The server's refusal; an object that is gone already is not an error.
     pub async fn delete_unmanaged(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         uid: &str,
@@ -476,7 +484,7 @@ impl Cluster {
     pub async fn delete_managed(
         &self,
         _: RemovalPermit,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         live: &Object,
         propagation: &str,
     ) -> Result<(), ClusterError> {
@@ -485,7 +493,7 @@ impl Cluster {
 
     async fn delete_read(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         uid: &str,
@@ -504,7 +512,7 @@ impl Cluster {
     pub async fn delete_unchanged(
         &self,
         _: RemovalPermit,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         object: &Object,
         propagation: &str,
     ) -> Result<(), ClusterError> {
@@ -520,7 +528,7 @@ impl Cluster {
     /// The server's refusal.
     pub async fn try_delete(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         uid: &str,
@@ -532,7 +540,7 @@ impl Cluster {
 
     async fn delete_by(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
         options: &Value,

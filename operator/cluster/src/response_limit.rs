@@ -89,9 +89,9 @@ mod tests {
     use super::*;
 
     /// A body that never ends: a kilobyte at once, or nothing at all.
-    struct Endless(bool);
+    struct EndlessBody(bool);
 
-    impl Body for Endless {
+    impl Body for EndlessBody {
         type Data = Bytes;
         type Error = BoxError;
 
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    async fn end_of(mut body: BoundedBody<Endless>) -> (usize, String) {
+    async fn end_of(mut body: BoundedBody<EndlessBody>) -> (usize, String) {
         let mut read = 0;
         loop {
             match piece(&mut body).await.unwrap() {
@@ -120,9 +120,10 @@ mod tests {
     #[tokio::test]
     async fn an_answer_without_end_ends_at_its_length_or_its_time() {
         let hour = Duration::from_secs(3600);
-        let (read, why) = end_of(BoundedBody::new(Endless(true), 10_000, hour)).await;
+        let (read, why) = end_of(BoundedBody::new(EndlessBody(true), 10_000, hour)).await;
         assert_eq!((read, &*why), (9_216, "the response is larger than 10000 bytes"));
-        let (read, why) = end_of(BoundedBody::new(Endless(false), 10_000, Duration::ZERO)).await;
+        let (read, why) =
+            end_of(BoundedBody::new(EndlessBody(false), 10_000, Duration::ZERO)).await;
         assert_eq!((read, &*why), (0, "the response was not complete after 0 s"));
     }
 }

@@ -1,8 +1,9 @@
 //! Watches: our own kinds in full, everything else by its metadata.
 //!
 //! A watcher lists objects and then follows their changes without end. It decodes each object separately
-//! ([`super::decode`]), and its stream says when the watch is live and when it is not. kube's watcher gives up a whole
-//! list for one object of it, reads lines of any length, and says nothing while its request waits for a connection.
+//! ([`super::object_decode`]), and its stream says when the watch is live and when it is not. kube's watcher gives up a
+//! whole list for one object of it, reads lines of any length, and says nothing while its request waits for a
+//! connection.
 
 mod lines;
 
@@ -14,22 +15,22 @@ use http::Request;
 use kube::client::Body;
 use tokio::time::timeout;
 
-use self::lines::Lines;
-use super::decode::{
-    DecodedObject, FullObject, LIST_LIMIT, Line, METADATA, METADATA_LIST, MetadataOnly,
-    OBJECTS_PER_PAGE, Page, Wire,
-};
-use super::discovery::Resource;
+use self::lines::BodyLines;
+use super::connection_pool::{ConnectionPool, ConnectionSlot};
+use super::discovery::ApiResourceLocation;
 use super::error::chain;
-use super::kind::OurKind;
+use super::object_decode::{
+    DecodedObject, FullObject, LIST_LIMIT, METADATA, METADATA_LIST, MetadataOnly, OBJECTS_PER_PAGE,
+    ObjectForm, ObjectListPage, WatchLine,
+};
 use super::objects::url_encode;
-use super::pool::{ConnectionSlot, Pool};
 use super::response_limit::{ANSWER_LIMIT, piece};
-use super::{Cluster, ClusterError};
+use super::windlass_kind::WindlassKind;
+use super::{ClusterConnection, ClusterError};
 
 /// What to watch among the objects of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Selection {
+pub enum WatchSelection {
     /// Those that carry a label, in every namespace.
     Labelled(&'static str),
     /// One, by namespace (empty for cluster-scoped kinds) and name.
@@ -86,31 +87,33 @@ const METADATA_ONLY: AcceptedForms = AcceptedForms { list: METADATA_LIST, object
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
-impl Cluster {
+impl ClusterConnection {
     /// Every object of a kind of ours, from now on. Errors are items of the stream; the watch is retried with growing
     /// delays.
-    pub fn watch_ours<K: OurKind>(
+    pub fn watch_ours<K: WindlassKind>(
         &self,
         namespace: Option<&str>,
     ) -> impl Stream<Item = Result<WatcherEvent<DecodedObject<K>>, ClusterError>> + Send + use<K>
     {
         let path = K::url_path(&(), namespace);
-        Watch::new(self.own_watches.clone(), path, String::new(), FULL_OBJECTS).follow()
+        KindWatch::new(self.own_watches.clone(), path, String::new(), FULL_OBJECTS).follow()
     }
 
     /// Metadata of the selected objects of a kind.
     pub fn watch_metadata(
         &self,
-        resource: &Resource,
-        selection: &Selection,
+        resource: &ApiResourceLocation,
+        selection: &WatchSelection,
     ) -> impl Stream<Item = Result<WatcherEvent<MetadataOnly>, ClusterError>> + Send + use<> {
         let (path, query) = match selection {
-            Selection::Labelled(label) => {
+            WatchSelection::Labelled(label) => {
                 (resource.path("", None), format!("&labelSelector={}", url_encode(label)))
             }
-            Selection::All => (resource.path("", None), String::new()),
-            Selection::InNamespace(namespace) => (resource.path(namespace, None), String::new()),
-            Selection::Named(namespace, name) => (resource.path(namespace, None), named(name)),
+            WatchSelection::All => (resource.path("", None), String::new()),
+            WatchSelection::InNamespace(namespace) => {
+                (resource.path(namespace, None), String::new())
+            }
+            WatchSelection::Named(namespace, name) => (resource.path(namespace, None), named(name)),
         };
         at(self.watches.clone(), path, query, METADATA_ONLY)
     }
@@ -118,7 +121,7 @@ impl Cluster {
     /// The objects of a kind in a namespace that a label selector matches, in full; all namespaces if it is empty.
     pub fn watch_objects(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         labels: &str,
     ) -> impl Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Send + use<> {
@@ -129,7 +132,7 @@ impl Cluster {
     /// One object in full, whenever it changes.
     pub fn watch_object(
         &self,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
     ) -> impl Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Send + use<> {
@@ -138,14 +141,14 @@ impl Cluster {
 }
 
 /// Follows the objects at a path; without a path, the stream has that error as its only item.
-fn at<T: Wire>(
-    pool: Pool,
+fn at<T: ObjectForm>(
+    pool: ConnectionPool,
     path: Result<String, ClusterError>,
     query: String,
     accept: AcceptedForms,
 ) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
     match path {
-        Ok(path) => Watch::new(pool, path, query, accept).follow().left_stream(),
+        Ok(path) => KindWatch::new(pool, path, query, accept).follow().left_stream(),
         Err(error) => {
             stream::once(std::future::ready(Err(error))).chain(stream::pending()).right_stream()
         }
@@ -158,25 +161,25 @@ fn named(name: &str) -> String {
 }
 
 /// Where a watch is.
-enum Phase {
+enum WatchPhase {
     /// The next page of a list.
     Listing(Option<String>),
     /// What followed this version.
     Listed(String),
     Watching {
         version: String,
-        lines: Lines,
+        lines: BodyLines,
         since: Instant,
     },
 }
 
-struct Watch<T> {
-    pool: Pool,
+struct KindWatch<T> {
+    pool: ConnectionPool,
     place: Option<ConnectionSlot>,
     path: String,
     query: String,
     accept: AcceptedForms,
-    phase: Phase,
+    phase: WatchPhase,
     events: VecDeque<WatcherEvent<T>>,
     page: usize,
     listed: usize,
@@ -185,15 +188,15 @@ struct Watch<T> {
     pause: Option<Duration>,
 }
 
-impl<T: Wire> Watch<T> {
-    fn new(pool: Pool, path: String, query: String, accept: AcceptedForms) -> Self {
+impl<T: ObjectForm> KindWatch<T> {
+    fn new(pool: ConnectionPool, path: String, query: String, accept: AcceptedForms) -> Self {
         Self {
             pool,
             place: None,
             path,
             query,
             accept,
-            phase: Phase::Listing(None),
+            phase: WatchPhase::Listing(None),
             events: VecDeque::new(),
             page: OBJECTS_PER_PAGE,
             listed: 0,
@@ -227,10 +230,12 @@ impl<T: Wire> Watch<T> {
         if let Some(pause) = self.pause.take() {
             tokio::time::sleep(pause).await;
         }
-        match std::mem::replace(&mut self.phase, Phase::Listing(None)) {
-            Phase::Listing(from) => self.list(from).await,
-            Phase::Listed(version) => self.begin(version).await,
-            Phase::Watching { version, lines, since } => self.hear(version, lines, since).await,
+        match std::mem::replace(&mut self.phase, WatchPhase::Listing(None)) {
+            WatchPhase::Listing(from) => self.list(from).await,
+            WatchPhase::Listed(version) => self.begin(version).await,
+            WatchPhase::Watching { version, lines, since } => {
+                self.hear(version, lines, since).await
+            }
         }
     }
 
@@ -269,7 +274,7 @@ impl<T: Wire> Watch<T> {
             // Few objects of the largest size are more than many usual ones.
             None if self.page > 1 => {
                 self.page = (self.page / 8).max(1);
-                self.phase = Phase::Listing(from);
+                self.phase = WatchPhase::Listing(from);
                 return Ok(());
             }
             None => {
@@ -278,7 +283,7 @@ impl<T: Wire> Watch<T> {
                 return Err(ClusterError::NoAnswer(text));
             }
         };
-        let page = Page::<T>::read(&text).map_err(unreadable)?;
+        let page = ObjectListPage::<T>::read(&text).map_err(unreadable)?;
         if from.is_none() {
             self.listed = 0;
             self.events.push_back(WatcherEvent::Listing);
@@ -290,11 +295,11 @@ impl<T: Wire> Watch<T> {
         }
         self.events.extend(page.items.into_iter().map(WatcherEvent::Listed));
         self.phase = match (page.next, page.version) {
-            (Some(next), _) => Phase::Listing(Some(next)),
+            (Some(next), _) => WatchPhase::Listing(Some(next)),
             (None, Some(version)) => {
                 self.events.push_back(WatcherEvent::ListEnded);
                 self.page = OBJECTS_PER_PAGE;
-                Phase::Listed(version)
+                WatchPhase::Listed(version)
             }
             (None, None) => {
                 let text = "a list has no resourceVersion, so its kind cannot be watched";
@@ -312,15 +317,15 @@ impl<T: Wire> Watch<T> {
         match self.ask(&query, self.accept.object).await {
             Ok(body) => {
                 self.events.push_back(WatcherEvent::Live);
-                let lines = Lines::new(body);
+                let lines = BodyLines::new(body);
                 let since = Instant::now();
-                self.phase = Phase::Watching { version, lines, since };
+                self.phase = WatchPhase::Watching { version, lines, since };
                 Ok(())
             }
             // Too old: what happened since is only in a list.
             Err(error) if error.code() == Some(410) => Err(error),
             Err(error) => {
-                self.phase = Phase::Listed(version);
+                self.phase = WatchPhase::Listed(version);
                 Err(error)
             }
         }
@@ -329,7 +334,7 @@ impl<T: Wire> Watch<T> {
     async fn hear(
         &mut self,
         mut version: String,
-        mut lines: Lines,
+        mut lines: BodyLines,
         since: Instant,
     ) -> Result<(), ClusterError> {
         let line = match timeout(SILENT_AFTER, lines.next()).await {
@@ -340,30 +345,32 @@ impl<T: Wire> Watch<T> {
                     self.hold_back();
                 }
                 self.events.push_back(WatcherEvent::Interrupted);
-                self.phase = Phase::Listed(version);
+                self.phase = WatchPhase::Listed(version);
                 return Ok(());
             }
             Ok(Err(error)) => {
-                self.phase = Phase::Listed(version);
+                self.phase = WatchPhase::Listed(version);
                 return Err(error);
             }
         };
         // One that cannot be read would come again after the same version, so everything is listed.
-        let seen = match Line::<T>::read(&line).map_err(unreadable)? {
-            Line::Error(status) if status.code == 410 => return Err(ClusterError::Refused(status)),
-            Line::Error(status) => {
-                self.phase = Phase::Listed(version);
+        let seen = match WatchLine::<T>::read(&line).map_err(unreadable)? {
+            WatchLine::Error(status) if status.code == 410 => {
                 return Err(ClusterError::Refused(status));
             }
-            Line::Bookmark(at) => {
+            WatchLine::Error(status) => {
+                self.phase = WatchPhase::Listed(version);
+                return Err(ClusterError::Refused(status));
+            }
+            WatchLine::Bookmark(at) => {
                 version = at;
                 None
             }
-            Line::Applied(item) => {
+            WatchLine::Applied(item) => {
                 item.version().clone_into(&mut version);
                 Some(WatcherEvent::Applied(item))
             }
-            Line::Deleted(item) => {
+            WatchLine::Deleted(item) => {
                 item.version().clone_into(&mut version);
                 Some(WatcherEvent::Deleted(item))
             }
@@ -374,7 +381,7 @@ impl<T: Wire> Watch<T> {
         }
         self.delay = FIRST_DELAY;
         self.events.extend(seen);
-        self.phase = Phase::Watching { version, lines, since };
+        self.phase = WatchPhase::Watching { version, lines, since };
         Ok(())
     }
 }

@@ -83,17 +83,19 @@ const KINDS: [(&str, &str, bool); 16] = [
 ];
 
 /// What was asked for beyond discovery, lists and reads, in order.
-pub type Writes = Arc<Mutex<Vec<String>>>;
+pub type RecordedWrites = Arc<Mutex<Vec<String>>>;
 
 /// Serves these objects, and their kinds beside those that every cluster has. What is deleted is gone, and any
 /// other write changes nothing.
-pub async fn with_objects(objects: Vec<Value>) -> (FakeApiServer, Writes) {
+pub async fn with_objects(objects: Vec<Value>) -> (FakeApiServer, RecordedWrites) {
     with_shared_objects(Arc::new(Mutex::new(objects))).await
 }
 
 /// The same with objects that a test changes meanwhile.
-pub async fn with_shared_objects(objects: Arc<Mutex<Vec<Value>>>) -> (FakeApiServer, Writes) {
-    let writes = Writes::default();
+pub async fn with_shared_objects(
+    objects: Arc<Mutex<Vec<Value>>>,
+) -> (FakeApiServer, RecordedWrites) {
+    let writes = RecordedWrites::default();
     let written = writes.clone();
     let server = answering(move |(request, _)| {
         let (method, path) = request.split_once(' ').unwrap();

@@ -10,19 +10,20 @@ pub mod promise;
 
 use axum::body::Body;
 use fake_api_server::FakeApiServer;
-pub use fake_api_server::{RecordedRequest, Writes};
+pub use fake_api_server::{RecordedRequest, RecordedWrites};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
-use windlass_cluster::Cluster;
-use windlass_cluster::client::{Access, connect};
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::client::{ClusterAccessOptions, connect};
 use windlass_cluster::leadership::Leadership;
-use windlass_cluster::metrics::Metrics;
+use windlass_cluster::metrics::MetricsRegistry;
 
-async fn connected(server: &FakeApiServer) -> Cluster {
+async fn connected(server: &FakeApiServer) -> ClusterConnection {
     let kubeconfig = server.kubeconfig();
-    let access = Access { kubeconfig: Some(&kubeconfig), ..Access::default() };
-    connect(access, "test", &Leadership::unlimited(), &Metrics::new()).await.unwrap()
+    let access =
+        ClusterAccessOptions { kubeconfig: Some(&kubeconfig), ..ClusterAccessOptions::default() };
+    connect(access, "test", &Leadership::unlimited(), &MetricsRegistry::new()).await.unwrap()
 }
 
 /// A cluster whose API server answers requests, one after the other, with a status and a body.
@@ -31,7 +32,7 @@ async fn connected(server: &FakeApiServer) -> Cluster {
 /// Where no port or no folder can be had.
 pub async fn answering(
     answer: impl Fn(RecordedRequest) -> (u16, Body) + Clone + Send + Sync + 'static,
-) -> Cluster {
+) -> ClusterConnection {
     connected(&fake_api_server::answering(answer).await).await
 }
 
@@ -39,7 +40,7 @@ pub async fn answering(
 ///
 /// # Panics
 /// Where no port or no folder can be had.
-pub async fn with_objects(objects: Vec<Value>) -> (Cluster, Writes) {
+pub async fn with_objects(objects: Vec<Value>) -> (ClusterConnection, RecordedWrites) {
     with_shared_objects(Arc::new(Mutex::new(objects))).await
 }
 
@@ -47,7 +48,9 @@ pub async fn with_objects(objects: Vec<Value>) -> (Cluster, Writes) {
 ///
 /// # Panics
 /// Where no port or no folder can be had.
-pub async fn with_shared_objects(objects: Arc<Mutex<Vec<Value>>>) -> (Cluster, Writes) {
+pub async fn with_shared_objects(
+    objects: Arc<Mutex<Vec<Value>>>,
+) -> (ClusterConnection, RecordedWrites) {
     let (server, writes) = fake_api_server::with_shared_objects(objects).await;
     (connected(&server).await, writes)
 }

@@ -1,10 +1,10 @@
 //! What every kind promises of the fields of its spec, for the tests of the kinds.
 //!
-//! Elsewhere: how a refusal of fields reads (`windlass_runtime::unsupported`).
+//! Elsewhere: how a refusal of fields reads (`windlass_runtime::unsupported_fields`).
 
 use std::collections::BTreeSet;
 
-use reconcile::Outcome;
+use reconcile::RunOutcome;
 use serde_json::Value;
 
 /// Every field of the schema of a kind is among those that are used or those that are refused, and no other is.
@@ -25,8 +25,8 @@ pub fn knows_every_field<'f>(kind: &str, known: impl IntoIterator<Item = &'f str
 ///
 /// # Panics
 /// Where the run does not end so.
-pub fn refuses(field: &str, outcome: &Outcome) {
-    assert!(matches!(outcome, Outcome::Stalled(..)), "{field}: {outcome:?}");
+pub fn refuses(field: &str, outcome: &RunOutcome) {
+    assert!(matches!(outcome, RunOutcome::Stalled(..)), "{field}: {outcome:?}");
     let text = outcome.text();
     assert!(text.starts_with(&format!("spec.{field}")), "{text}");
     assert!(text.contains("is not supported"), "{text}");

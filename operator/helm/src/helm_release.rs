@@ -1,17 +1,17 @@
 //! HelmRelease: a chart with values, kept released as Helm releases it.
 //!
 //! Here: a run from its gate to its report. Elsewhere: the spec (`validated_spec`, `values`), the chart
-//! (`chart`, `template`), the release itself (`release_runner`, of which it is an owner: `owner`), deletion
-//! (`finalize`).
+//! (`chart`, `chart_template`), the release itself (`release_runner`, of which it is an owner: `release_owner`),
+//! deletion (`finalize`).
 
 mod chart;
+mod chart_template;
 mod finalize;
-mod owner;
-mod pause;
+mod release_owner;
+mod release_pause;
 pub(super) mod report;
-mod requires;
+mod required_releases;
 pub mod status;
-mod template;
 pub mod validated_spec;
 pub mod values;
 
@@ -22,31 +22,32 @@ use std::time::{Duration, Instant};
 
 use crds::helm::HelmRelease;
 use kube_core::{Resource as _, ResourceExt as _};
-use reconcile::{Facts, ObjectKey, Outcome, ROLLBACK, Rollback};
-use release::{Origin, ReleaseDesiredState};
+use reconcile::{ObjectKey, ROLLBACK, ReleaseRollback, RunGateFacts, RunOutcome};
+use release::{OperationOrigin, ReleaseDesiredState};
 
-use self::owner::{PendingStatus, ReleaseOwner};
-pub(super) use self::pause::released_parts;
+use self::release_owner::{PendingStatus, ReleaseOwner};
+pub(super) use self::release_pause::released_parts;
 pub use self::validated_spec::{FORCE_AT, RESET_AT};
 use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
-use super::release_runner::{self, DesiredRelease, MANAGER, drive};
+use super::release_runner::{self, DesiredRelease, MANAGER, release_run};
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::Event;
+use windlass_cluster::events::ObjectEvent;
 use windlass_runtime::applier::{
-    self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
+    self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
+    WaitObservation,
 };
-use windlass_runtime::dependencies::DependencyTarget;
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::object_watcher::Ownership;
-use windlass_runtime::record::status_of;
-use windlass_runtime::reference::References;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::depends_on::DependencyTarget;
+use windlass_runtime::object_status::status_of;
+use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_error::RunError;
-use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::{hold_conditions, lifecycle};
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// The marks on the objects of a release.
-pub const OWNERSHIP: Ownership = Ownership {
+pub const OWNERSHIP: OwnershipMarks = OwnershipMarks {
     name: "helm.toolkit.fluxcd.io/name",
     namespace: "helm.toolkit.fluxcd.io/namespace",
     manager: MANAGER,
@@ -65,7 +66,7 @@ fn origin(object: &HelmRelease) -> BTreeMap<String, String> {
 #[derive(Default)]
 pub struct HelmReleaseState {
     /// What is remembered of its release.
-    release: Arc<drive::ReleaseRunnerState>,
+    release: Arc<release_run::ReleaseRunnerState>,
     /// What the run has seen that waits.
     waits_for: Option<HelmReleaseRequest>,
     /// What names the chart that was released last.
@@ -106,13 +107,13 @@ pub struct HelmReleaseRunDetails {
     running: Option<String>,
 }
 
-type HelmReleaseRunReport = applier::RunReport<HelmReleaseController>;
+type HelmReleaseRunReport = applier::ApplierRunReport<HelmReleaseController>;
 
 /// A run of a HelmRelease.
-struct Session<'r>(&'r applier::Session<HelmReleaseController>);
+struct HelmReleaseSession<'r>(&'r applier::ApplierSession<HelmReleaseController>);
 
-impl Deref for Session<'_> {
-    type Target = applier::Session<HelmReleaseController>;
+impl Deref for HelmReleaseSession<'_> {
+    type Target = applier::ApplierSession<HelmReleaseController>;
 
     fn deref(&self) -> &Self::Target {
         self.0
@@ -130,13 +131,17 @@ impl ApplierKind for HelmReleaseController {
     type Object = HelmRelease;
 
     const OWNED: &'static [&'static str] = &status::OWNED;
-    const ANNOTATIONS: &'static [&'static str] =
-        &[validated_spec::FORCE_AT, validated_spec::RESET_AT, ROLLBACK, requires::REQUIRES];
+    const ANNOTATIONS: &'static [&'static str] = &[
+        validated_spec::FORCE_AT,
+        validated_spec::RESET_AT,
+        ROLLBACK,
+        required_releases::REQUIRES,
+    ];
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
     type Own = HelmReleaseState;
     type ValidatedSpec = Arc<ValidatedSpec>;
-    type SpecInputs = values::Values;
+    type SpecInputs = values::ReleaseValues;
     type RunDetails = HelmReleaseRunDetails;
 
     fn source(object: &HelmRelease) -> Option<ObjectKey> {
@@ -156,17 +161,23 @@ impl ApplierKind for HelmReleaseController {
         applier::announcement(object, status.and_then(|it| it.last_attempted_revision.as_deref()))
     }
 
-    fn validate(object: &HelmRelease, settings: &Settings) -> Result<Arc<ValidatedSpec>, Outcome> {
+    fn validate(
+        object: &HelmRelease,
+        settings: &OperatorSettings,
+    ) -> Result<Arc<ValidatedSpec>, RunOutcome> {
         status::check(object.status.as_ref())?;
         let target = release_runner::target_of(object);
         validated_spec::validate(&object.spec, target, origin(object), settings).map(Arc::new)
     }
 
-    fn pace(spec: &Arc<ValidatedSpec>) -> Pace {
+    fn pace(spec: &Arc<ValidatedSpec>) -> ReconcileIntervals {
         spec.pace
     }
 
-    fn observation(session: &applier::Session<Self>, object: &HelmRelease) -> Option<Observation> {
+    fn observation(
+        session: &applier::ApplierSession<Self>,
+        object: &HelmRelease,
+    ) -> Option<WaitObservation> {
         let memory = session.memory();
         let is_seen =
             memory.waits_for.as_ref().is_some_and(|seen| *seen == HelmReleaseRequest::of(object));
@@ -178,29 +189,32 @@ impl ApplierKind for HelmReleaseController {
     }
 
     async fn is_under_way(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
     ) -> Result<bool, ClusterError> {
-        Session(session).is_under_way(object).await
+        HelmReleaseSession(session).is_under_way(object).await
     }
 
-    async fn pending(session: &applier::Session<Self>, object: &Arc<HelmRelease>) -> Pending {
-        Session(session).pending(object)
+    async fn pending(
+        session: &applier::ApplierSession<Self>,
+        object: &Arc<HelmRelease>,
+    ) -> PendingChanges {
+        HelmReleaseSession(session).pending(object)
     }
 
     async fn stop(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
     ) -> Result<Option<Duration>, ClusterError> {
-        Session(session).stop(object).await
+        HelmReleaseSession(session).stop(object).await
     }
 
-    fn rollback(object: &HelmRelease) -> Option<Rollback> {
-        pause::rollback(object)
+    fn rollback(object: &HelmRelease) -> Option<ReleaseRollback> {
+        release_pause::rollback(object)
     }
 
     fn where_stopped(object: &HelmRelease) -> String {
-        pause::where_stopped(object)
+        release_pause::where_stopped(object)
     }
 
     fn waits_no_more(own: &mut HelmReleaseState) {
@@ -208,39 +222,39 @@ impl ApplierKind for HelmReleaseController {
     }
 
     async fn read(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &HelmRelease,
-        references: &mut References,
-    ) -> Result<values::Values, Outcome> {
+        references: &mut ReadReferences,
+    ) -> Result<values::ReleaseValues, RunOutcome> {
         values::read(&session.node.namespace, &object.spec, references).await
     }
 
     async fn reconcile(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
-        facts: Facts,
+        facts: RunGateFacts,
         spec: Arc<ValidatedSpec>,
     ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
-        let ended = Session(session).reconcile(object, facts, spec).await?;
-        Ok(ended.and_then(pause::outside))
+        let ended = HelmReleaseSession(session).reconcile(object, facts, spec).await?;
+        Ok(ended.and_then(release_pause::outside))
     }
 
     async fn finalize(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
-        Session(session).finalize(object).await
+        HelmReleaseSession(session).finalize(object).await
     }
 
-    fn left_behind(_: &HelmRelease, subject: &str) -> Event {
+    fn left_behind(_: &HelmRelease, subject: &str) -> ObjectEvent {
         finalize::left_behind(subject)
     }
 
     fn report(
-        _: &applier::Session<Self>,
+        _: &applier::ApplierSession<Self>,
         ended: HelmReleaseRunReport,
-        end: &End,
-    ) -> applier::Report<Self> {
+        end: &ApplierRunEnd,
+    ) -> applier::ApplierReport<Self> {
         let HelmReleaseRunReport { object, came, .. } = ended;
         let HelmReleaseRunDetails { desired_release, helm_chart, pending, running } = came;
         let run = report::ReleaseRun {
@@ -256,18 +270,18 @@ impl ApplierKind for HelmReleaseController {
         let report = report::report(&object, decided, helm_chart.as_deref(), &run);
         let release_events =
             pending.iter().flat_map(|it| &it.events).map(report::event::<HelmRelease>);
-        let events: Vec<Event> = release_events.chain(report.event).collect();
+        let events: Vec<ObjectEvent> = release_events.chain(report.event).collect();
         for event in events.iter().chain(&report.logged) {
             report::log(&object, event);
         }
-        applier::Report { object, before, after: report.after, events }
+        applier::ApplierReport { object, before, after: report.after, events }
     }
 }
 
-impl Session<'_> {
+impl HelmReleaseSession<'_> {
     /// For how long nothing is said of a HelmChart that is on its way.
     fn chart_patience(&self, object: &HelmRelease) -> Option<Duration> {
-        if !template::is_on_its_way(&self.context, object) {
+        if !chart_template::is_on_its_way(&self.context, object) {
             return None;
         }
         let since = *self.memory().chart_since.get_or_insert_with(Instant::now);
@@ -282,16 +296,16 @@ impl Session<'_> {
         storage: &str,
         target: &Arc<ClusterTarget>,
     ) -> Result<(), RunError> {
-        let annotation = object.annotations().get(requires::REQUIRES);
+        let annotation = object.annotations().get(required_releases::REQUIRES);
         let own = &self.node.namespace;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
-        let required = match requires::of(annotation, own, storage, is_blocked) {
+        let required = match required_releases::of(annotation, own, storage, is_blocked) {
             Ok(required) if required.is_empty() => return Ok(()),
             Ok(required) => required,
             Err(outcome) => return Err(outcome.into()),
         };
         let retry_at = self.in_future(self.context.settings.requeue_dependency);
-        let checked = requires::check(&target.cluster, &required, retry_at).await;
+        let checked = required_releases::check(&target.cluster, &required, retry_at).await;
         match checked.is_err() && self.is_under_way(object).await? {
             true => Ok(()),
             false => Ok(checked?),
@@ -302,10 +316,10 @@ impl Session<'_> {
     async fn reconcile(
         &self,
         object: &Arc<HelmRelease>,
-        facts: Facts,
+        facts: RunGateFacts,
         spec: Arc<ValidatedSpec>,
     ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
-        let helm_chart = match template::keep(&self.context, object).await {
+        let helm_chart = match chart_template::keep(&self.context, object).await {
             Ok(helm_chart) => helm_chart.unwrap_or_default(),
             Err(outcome) => return Ok(Some(HelmReleaseRunReport::early(object, outcome))),
         };
@@ -352,7 +366,7 @@ impl Session<'_> {
             artifact_digest: source.artifact.digest.clone(),
         };
         let desired = self.desired(object, &spec, inputs);
-        let origin = Origin {
+        let origin = OperationOrigin {
             source: source.node.to_string(),
             revision: source.artifact.revision.clone(),
             ..desired.origin.clone().with_values(values.versions)
@@ -401,7 +415,8 @@ impl Session<'_> {
         let owner = ReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
         let owner = Arc::new(owner);
         let memory = self.memory().release.clone();
-        let driven = drive::drive(context, target, node, &owner, &desired_release, &memory).await?;
+        let driven =
+            release_run::drive(context, target, node, &owner, &desired_release, &memory).await?;
         self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseRequest::of(object));
         let came = HelmReleaseRunDetails {
             desired_release: Some(desired_release),

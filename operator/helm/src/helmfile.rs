@@ -1,30 +1,31 @@
 //! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
 //!
-//! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
-//! helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`, `fetching`, `decryption`,
-//! `files`, `values`, `charts`), the releases (`release_reconciler`, `order`, `prune`, `suspended_releases`, `request`,
-//! `release_states`, `status_limits`, `hooks`, `reapply`; `release_runner`, of which it is an owner), their clusters
-//! (`clusters`), deletion (`finalize`).
+//! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_kind`,
+//! `helmfile_operator`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
+//! `remote_fetch`, `decryption`, `helmfile_files`, `values`, `charts`), the releases (`release_reconciler`,
+//! `release_order`, `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`,
+//! `hook_reapply`; `release_runner`, of which it is an owner), their clusters (`release_clusters`), deletion
+//! (`finalize`).
 
 pub mod charts;
-mod clusters;
 mod decryption;
-mod fetching;
-mod files;
 mod finalize;
+mod helmfile_files;
+mod helmfile_kind;
+pub mod helmfile_operator;
 mod helmfile_source;
+mod hook_reapply;
 mod hooks;
-mod model;
-pub mod operator;
-mod order;
 mod plan;
 mod prune;
-mod reapply;
+mod release_clusters;
+mod release_order;
 mod release_reconciler;
+mod release_request;
 mod release_states;
+mod remote_fetch;
 mod report;
 mod repositories;
-mod request;
 mod status_limits;
 mod suspended_releases;
 #[cfg(test)]
@@ -39,55 +40,56 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::helmfile::HelmfileSpec;
-use golang::meter::Stop;
+use golang::work_meter::StopSignal;
 use kube_core::ResourceExt as _;
-use objects::Masking;
-use reconcile::{Facts, ObjectKey, Outcome, Reason, Wake};
+use objects::SecretMasking;
+use reconcile::{ConditionReason, ObjectKey, RunGateFacts, RunOutcome, WakeTrigger};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use self::clusters::Places;
-use self::decryption::Decrypting;
-use self::fetching::{NOT_VERIFIED, Reaching};
-use self::helmfile_source::{Origin, RemoteSourceRevision};
-use self::model::Model;
-use self::plan::{HelmfilePlan, Inputs, Key};
+use self::decryption::PlanDecryption;
+use self::helmfile_kind::HelmfileKind;
+use self::helmfile_source::{HelmfileOrigin, RemoteSourceRevision};
+use self::plan::{HelmfilePlan, HelmfilePlanInputs, ReleaseKey};
+use self::release_clusters::ReleaseClusters;
 use self::release_reconciler::{ReleaseRunState, UnreachableClusters};
-use self::release_states::Book;
-use self::repositories::Repositories;
+use self::release_states::ReleaseStatusRows;
+use self::remote_fetch::{FetchContext, NOT_VERIFIED};
+use self::repositories::HelmfileRepositories;
 use self::status_limits::fitted;
-use self::suspended_releases::Suspensions;
-use self::validated_spec::{HelmfileInputs, Timeouts};
+use self::suspended_releases::ReleaseSuspensions;
+use self::validated_spec::{HelmfileInputs, HelmfileTimeouts};
 use super::release_runner::MANAGER;
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::Event;
+use windlass_cluster::events::ObjectEvent;
 use windlass_runtime::applier::{
-    self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
+    self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
+    WaitObservation,
 };
-use windlass_runtime::build::bases::{BuildPermits, SharedPermits};
-use windlass_runtime::build::decryption::Decryption;
-use windlass_runtime::build::key_services::KeyServices;
+use windlass_runtime::build::bases::{BuildPermits, SharedBuildPermits};
+use windlass_runtime::build::decryption::BuildDecryptionKeys;
+use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::hold_conditions;
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::object_watcher::Ownership;
-use windlass_runtime::reference::References;
-use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::object_watcher::OwnershipMarks;
+use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// Says for which version of helmfile a Helmfile of helmfile-operator was written.
 const DIALECT: &str = "helmfile.windlass.dev/dialect";
 
 /// The marks on the objects of releases.
-pub const OWNERSHIP: Ownership = Ownership {
+pub const OWNERSHIP: OwnershipMarks = OwnershipMarks {
     name: "helmfile.windlass.dev/name",
     namespace: "helmfile.windlass.dev/namespace",
     manager: MANAGER,
 };
 
 /// The helmfile cannot be read.
-const HELMFILE_ERROR: Reason = Reason::new("HelmfileError");
+const HELMFILE_ERROR: ConditionReason = ConditionReason::new("HelmfileError");
 
 /// Templates may include each other deeply.
 const RENDER_STACK_BYTES: usize = helm::render::REQUIRED_STACK_BYTES;
@@ -98,7 +100,7 @@ pub struct HelmfileState {
     plan: Option<CachedPlan>,
     /// What the address of the spec named when it was fetched last.
     fetched: Option<Arc<RemoteSourceRevision>>,
-    releases: BTreeMap<Key, Arc<ReleaseRunState>>,
+    releases: BTreeMap<ReleaseKey, Arc<ReleaseRunState>>,
     /// When the suspension of a release ends.
     next_end: Option<Instant>,
 }
@@ -112,25 +114,25 @@ struct CachedPlan {
 }
 
 /// What a run has besides its outcome.
-pub struct HelmfileRunDetails<K: Model> {
+pub struct HelmfileRunDetails<K: HelmfileKind> {
     revision: String,
     plan: Option<Arc<HelmfilePlan>>,
-    book: Option<Arc<Book<K>>>,
+    book: Option<Arc<ReleaseStatusRows<K>>>,
 }
 
-impl<K: Model> Default for HelmfileRunDetails<K> {
+impl<K: HelmfileKind> Default for HelmfileRunDetails<K> {
     fn default() -> Self {
         Self { revision: String::new(), plan: None, book: None }
     }
 }
 
-type HelmfileRunReport<K> = applier::RunReport<HelmfileController<K>>;
+type HelmfileRunReport<K> = applier::ApplierRunReport<HelmfileController<K>>;
 
 /// A run of a Helmfile.
-struct Session<'r, K: Model>(&'r applier::Session<HelmfileController<K>>);
+struct HelmfileSession<'r, K: HelmfileKind>(&'r applier::ApplierSession<HelmfileController<K>>);
 
-impl<K: Model> Deref for Session<'_, K> {
-    type Target = applier::Session<HelmfileController<K>>;
+impl<K: HelmfileKind> Deref for HelmfileSession<'_, K> {
+    type Target = applier::ApplierSession<HelmfileController<K>>;
 
     fn deref(&self) -> &Self::Target {
         self.0
@@ -140,7 +142,7 @@ impl<K: Model> Deref for Session<'_, K> {
 /// Runs the objects of a kind of Helmfiles.
 pub struct HelmfileController<K>(PhantomData<K>);
 
-impl<K: Model> ApplierKind for HelmfileController<K> {
+impl<K: HelmfileKind> ApplierKind for HelmfileController<K> {
     type Object = K;
 
     const OWNED: &'static [&'static str] = &report::OWNED;
@@ -148,12 +150,12 @@ impl<K: Model> ApplierKind for HelmfileController<K> {
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
     type Own = HelmfileState;
-    type ValidatedSpec = Timeouts;
+    type ValidatedSpec = HelmfileTimeouts;
     type SpecInputs = HelmfileInputs;
     type RunDetails = HelmfileRunDetails<K>;
 
     fn unsupported(object: &K) -> Vec<&'static str> {
-        Model::unsupported(object)
+        HelmfileKind::unsupported(object)
     }
 
     fn source(object: &K) -> Option<ObjectKey> {
@@ -168,18 +170,18 @@ impl<K: Model> ApplierKind for HelmfileController<K> {
         report::announcement(object)
     }
 
-    fn validate(object: &K, _: &Settings) -> Result<Timeouts, Outcome> {
+    fn validate(object: &K, _: &OperatorSettings) -> Result<HelmfileTimeouts, RunOutcome> {
         match object.fault() {
             Some(outcome) => Err(outcome),
             None => validated_spec::check(&object.asked()),
         }
     }
 
-    fn pace(timeouts: &Timeouts) -> Pace {
-        Pace { interval: timeouts.interval, retry: timeouts.retry }
+    fn pace(timeouts: &HelmfileTimeouts) -> ReconcileIntervals {
+        ReconcileIntervals { interval: timeouts.interval, retry: timeouts.retry }
     }
 
-    fn observation(_: &applier::Session<Self>, _: &K) -> Option<Observation> {
+    fn observation(_: &applier::ApplierSession<Self>, _: &K) -> Option<WaitObservation> {
         None
     }
 
@@ -188,38 +190,40 @@ impl<K: Model> ApplierKind for HelmfileController<K> {
     }
 
     async fn is_under_way(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<K>,
     ) -> Result<bool, ClusterError> {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
         let memory = session.memory();
         let known = |row: &crds::helmfile::ReleaseRow| {
-            memory.releases.get(&Key::of(row)).and_then(|it| it.drive.under_way())
+            memory.releases.get(&ReleaseKey::of(row)).and_then(|it| it.drive.under_way())
         };
         // If this process does not know, the row says it.
         Ok(rows.iter().any(|row| known(row).unwrap_or_else(|| report::is_under_way(row))))
     }
 
-    async fn pending(session: &applier::Session<Self>, object: &Arc<K>) -> Pending {
-        let revision = Session(session).known_revision(&object.asked());
+    async fn pending(session: &applier::ApplierSession<Self>, object: &Arc<K>) -> PendingChanges {
+        let revision = HelmfileSession(session).known_revision(&object.asked());
         let applied = object.status().and_then(|it| it.last_applied_revision.as_deref());
         let is_ready = object.status().is_some_and(|status| {
             status.observed_generation == object.meta().generation
                 && status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
         });
         match revision {
-            Some(revision) if is_ready && applied == Some(revision.as_str()) => Pending::Nothing,
-            Some(revision) => Pending::Change(format!("revision {revision}")),
-            None if is_ready => Pending::Nothing,
-            None => Pending::Change("the changed spec".to_owned()),
+            Some(revision) if is_ready && applied == Some(revision.as_str()) => {
+                PendingChanges::Nothing
+            }
+            Some(revision) => PendingChanges::Change(format!("revision {revision}")),
+            None if is_ready => PendingChanges::Nothing,
+            None => PendingChanges::Change("the changed spec".to_owned()),
         }
     }
 
     async fn stop(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<K>,
     ) -> Result<Option<Duration>, ClusterError> {
-        Session(session).stop(object).await
+        HelmfileSession(session).stop(object).await
     }
 
     fn where_stopped(object: &K) -> String {
@@ -230,31 +234,31 @@ impl<K: Model> ApplierKind for HelmfileController<K> {
     }
 
     async fn read(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &K,
-        references: &mut References,
-    ) -> Result<HelmfileInputs, Outcome> {
-        let in_use = Session(session).contexts_in_use(object);
+        references: &mut ReadReferences,
+    ) -> Result<HelmfileInputs, RunOutcome> {
+        let in_use = HelmfileSession(session).contexts_in_use(object);
         validated_spec::read(&session.context, object, &in_use, references).await
     }
 
     async fn reconcile(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<K>,
-        facts: Facts,
-        timeouts: Timeouts,
+        facts: RunGateFacts,
+        timeouts: HelmfileTimeouts,
     ) -> Result<Option<HelmfileRunReport<K>>, ClusterError> {
-        Ok(Session(session).reconcile(object, facts, timeouts).await)
+        Ok(HelmfileSession(session).reconcile(object, facts, timeouts).await)
     }
 
     async fn finalize(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<K>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
-        Session(session).finalize(object).await
+        HelmfileSession(session).finalize(object).await
     }
 
-    fn left_behind(_: &K, subject: &str) -> Event {
+    fn left_behind(_: &K, subject: &str) -> ObjectEvent {
         finalize::left_behind(subject)
     }
 
@@ -263,10 +267,10 @@ impl<K: Model> ApplierKind for HelmfileController<K> {
     }
 
     fn report(
-        _: &applier::Session<Self>,
+        _: &applier::ApplierSession<Self>,
         ended: HelmfileRunReport<K>,
-        end: &End,
-    ) -> applier::Report<Self> {
+        end: &ApplierRunEnd,
+    ) -> applier::ApplierReport<Self> {
         let HelmfileRunReport { object, came, .. } = ended;
         let object = came.book.as_ref().map_or(object, |book| book.object());
         // A request that came during the run is for the next one.
@@ -284,21 +288,21 @@ impl<K: Model> ApplierKind for HelmfileController<K> {
         };
         let (before, after, event) = report::report(&*object, run);
         let release_events = came.book.map(|book| book.take_events()).unwrap_or_default();
-        let events: Vec<Event> = release_events.into_iter().chain(event).collect();
+        let events: Vec<ObjectEvent> = release_events.into_iter().chain(event).collect();
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
-        for Event { reason, message, .. } in &events {
+        for ObjectEvent { reason, message, .. } in &events {
             tracing::info!(controller_kind = "Helmfile", name, namespace, reason, "{message}");
         }
-        applier::Report { object, before, after, events }
+        applier::ApplierReport { object, before, after, events }
     }
 }
 
-impl<K: Model> Session<'_, K> {
+impl<K: HelmfileKind> HelmfileSession<'_, K> {
     /// The contexts of releases that there are or that the last plan has.
     fn contexts_in_use(&self, object: &K) -> BTreeSet<String> {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
-        let mut in_use = clusters::of_rows(rows);
+        let mut in_use = release_clusters::of_rows(rows);
         if let Some(kept) = &self.memory().plan {
             in_use.extend(kept.plan.releases.iter().map(|it| it.key.context.clone()));
         }
@@ -309,8 +313,8 @@ impl<K: Model> Session<'_, K> {
     async fn reconcile(
         &self,
         object: &Arc<K>,
-        facts: Facts,
-        timeouts: Timeouts,
+        facts: RunGateFacts,
+        timeouts: HelmfileTimeouts,
     ) -> Option<HelmfileRunReport<K>> {
         let spec = object.asked();
         let interval = self.interval(object, &timeouts);
@@ -318,7 +322,7 @@ impl<K: Model> Session<'_, K> {
             Ok(origin) => origin,
             Err(outcome) => return Some(HelmfileRunReport::early(object, outcome)),
         };
-        let early = |outcome, origin: &Origin| {
+        let early = |outcome, origin: &HelmfileOrigin| {
             let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(object, outcome);
             ended.came.revision = origin.revision().to_owned();
             Some(ended)
@@ -330,7 +334,7 @@ impl<K: Model> Session<'_, K> {
             Ok(named) => named,
             Err(outcome) => return early(outcome, &origin),
         };
-        let asking = Asking { object, spec: &spec, timeouts: &timeouts };
+        let asking = HelmfileRunSubject { object, spec: &spec, timeouts: &timeouts };
         let planned = match self.planned(&asking, &mut origin, &target, &named).await {
             Ok(planned) => planned,
             Err(outcome) => return early(outcome, &origin),
@@ -342,7 +346,7 @@ impl<K: Model> Session<'_, K> {
                 Err(outcome) => return early(outcome, &origin),
             };
         }
-        let places = Places::new(&target, &named.contexts);
+        let places = ReleaseClusters::new(&target, &named.contexts);
         let secrets = named.secrets.clone().with(planned.hidden.iter().cloned());
         self.apply(&asking, origin.revision(), &places, &secrets, planned).await
     }
@@ -350,14 +354,15 @@ impl<K: Model> Session<'_, K> {
     /// Keeps the releases of a plan, then uninstalls those that left.
     async fn apply(
         &self,
-        asking: &Asking<'_, K>,
+        asking: &HelmfileRunSubject<'_, K>,
         revision: &str,
-        places: &Places,
-        secrets: &Masking,
+        places: &ReleaseClusters,
+        secrets: &SecretMasking,
         planned: Arc<HelmfilePlan>,
     ) -> Option<HelmfileRunReport<K>> {
-        let Asking { object, spec, timeouts } = *asking;
-        let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
+        let HelmfileRunSubject { object, spec, timeouts } = *asking;
+        let book =
+            ReleaseStatusRows::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let ended = |outcome| {
             let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), outcome);
@@ -379,7 +384,7 @@ impl<K: Model> Session<'_, K> {
             spec,
             places,
             timeouts,
-            suspensions: Suspensions::new(spec, self.began),
+            suspensions: ReleaseSuspensions::new(spec, self.began),
             book: &book,
             secrets,
             revision,
@@ -406,7 +411,7 @@ impl<K: Model> Session<'_, K> {
         &self,
         planned: &HelmfilePlan,
         run: &release_reconciler::HelmfileRun<'_, K>,
-    ) -> Option<release_reconciler::Outcomes> {
+    ) -> Option<release_reconciler::ReleaseOutcomes> {
         let mut outcomes = self.keep(planned, run).await?;
         let left = self.prune(planned, &outcomes, run).await?;
         outcomes.extend(left);
@@ -416,18 +421,17 @@ impl<K: Model> Session<'_, K> {
     /// The plan of the helmfile: the one that there is, unless something changed from which it is made.
     async fn planned(
         &self,
-        asking: &Asking<'_, K>,
-        origin: &mut Origin,
+        asking: &HelmfileRunSubject<'_, K>,
+        origin: &mut HelmfileOrigin,
         target: &Arc<ClusterTarget>,
         named: &HelmfileInputs,
-    ) -> Result<Arc<HelmfilePlan>, Outcome> {
-        let Asking { object, spec, timeouts } = *asking;
-        let served =
-            target.cluster.served().await.map_err(|error| {
-                Outcome::Failed(HELMFILE_ERROR, error.to_string(), Wake::default())
-            })?;
+    ) -> Result<Arc<HelmfilePlan>, RunOutcome> {
+        let HelmfileRunSubject { object, spec, timeouts } = *asking;
+        let served = target.cluster.served().await.map_err(|error| {
+            RunOutcome::Failed(HELMFILE_ERROR, error.to_string(), WakeTrigger::default())
+        })?;
         let is_verified_only = self.is_verified_only();
-        let key = |origin: &Origin| {
+        let key = |origin: &HelmfileOrigin| {
             let key = inputs_key(spec, origin.digest(), named, &served.version);
             // A plan made under another policy is discarded.
             if is_verified_only { format!("{key} verified") } else { key }
@@ -449,7 +453,7 @@ impl<K: Model> Session<'_, K> {
         let (source, path) = self.files(origin, spec, timeouts.timeout).await?;
         let key = key(origin);
         let own = &self.node.namespace;
-        let inputs = Inputs {
+        let inputs = HelmfilePlanInputs {
             source,
             path,
             dialect: spec.dialect.unwrap_or_default(),
@@ -460,13 +464,18 @@ impl<K: Model> Session<'_, K> {
             variables: named.variables.clone(),
             namespace: spec.target_namespace.clone().unwrap_or_else(|| own.clone()),
             contexts: spec.kube_contexts.keys().cloned().collect(),
-            known: object.status().into_iter().flat_map(|it| &it.releases).map(Key::of).collect(),
+            known: object
+                .status()
+                .into_iter()
+                .flat_map(|it| &it.releases)
+                .map(ReleaseKey::of)
+                .collect(),
             served,
         };
         let keys = named.decryption.clone();
         let made = self.plan(inputs, target, keys, timeouts.timeout, is_verified_only).await;
         let plan = made.map_err(|text| {
-            Outcome::Failed(HELMFILE_ERROR, named.secrets.mask(&text), Wake::default())
+            RunOutcome::Failed(HELMFILE_ERROR, named.secrets.mask(&text), WakeTrigger::default())
         })?;
         let plan = Arc::new(plan);
         for warning in &plan.warnings {
@@ -480,9 +489,9 @@ impl<K: Model> Session<'_, K> {
     /// Makes a plan on a thread with a large stack, with a build permit.
     async fn plan(
         &self,
-        inputs: Inputs,
+        inputs: HelmfilePlanInputs,
         target: &ClusterTarget,
-        keys: Option<Arc<Decryption>>,
+        keys: Option<Arc<BuildDecryptionKeys>>,
         timeout: Duration,
         is_verified_only: bool,
     ) -> Result<HelmfilePlan, String> {
@@ -498,17 +507,17 @@ impl<K: Model> Session<'_, K> {
         let context = &self.context;
         let namespace = &self.node.namespace;
         let permits = BuildPermits::new(context, namespace, permit, cancel.clone());
-        let permits = SharedPermits::new(permits);
-        let decrypting = keys.map(|keys| Decrypting {
+        let permits = SharedBuildPermits::new(permits);
+        let decrypting = keys.map(|keys| PlanDecryption {
             keys,
-            services: KeyServices::of(context, timeout, permits.clone(), cancel),
+            services: KeyServiceAccess::of(context, timeout, permits.clone(), cancel),
         });
-        let repositories = Repositories::new(context, namespace, target);
+        let repositories = HelmfileRepositories::new(context, namespace, target);
         let runtime = Handle::current();
-        let reaching = Reaching::new(repositories, permits, getter, runtime, is_verified_only);
+        let reaching = FetchContext::new(repositories, permits, getter, runtime, is_verified_only);
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let work = move || {
-            let stop = Stop::default();
+            let stop = StopSignal::default();
             let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
             // The receiver is gone when the process ends.
             sender.send(plan::plan(inputs, reaching, decrypting, &stop, limit)).ok();
@@ -526,16 +535,18 @@ impl<K: Model> Session<'_, K> {
     async fn stop(&self, object: &Arc<K>) -> Result<Option<Duration>, ClusterError> {
         let spec = object.asked();
         let places = self.usable_places(&**object, &spec).await;
-        let timeouts = validated_spec::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
-        let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
+        let timeouts =
+            validated_spec::check(&spec).unwrap_or_else(|_| HelmfileTimeouts::for_finalize());
+        let book =
+            ReleaseStatusRows::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
-        let secrets = Masking::default();
+        let secrets = SecretMasking::default();
         let run = release_reconciler::HelmfileRun {
             object,
             spec: &spec,
             places: &places,
             timeouts: &timeouts,
-            suspensions: Suspensions::new(&spec, self.began),
+            suspensions: ReleaseSuspensions::new(&spec, self.began),
             book: &book,
             secrets: &secrets,
             revision: "",
@@ -559,10 +570,10 @@ impl<K: Model> Session<'_, K> {
 }
 
 /// What a run is about.
-struct Asking<'r, K: Model> {
+struct HelmfileRunSubject<'r, K: HelmfileKind> {
     object: &'r Arc<K>,
     spec: &'r HelmfileSpec,
-    timeouts: &'r Timeouts,
+    timeouts: &'r HelmfileTimeouts,
 }
 
 /// A digest of all that a plan is made from, but for what repositories have.

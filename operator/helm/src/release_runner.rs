@@ -1,62 +1,62 @@
 //! Helm releases, reconciled for the objects that own them: records, journal, hooks, waits, drift.
 //!
-//! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner ([`Owner`]). In
-//! the folder: what a spec asks for (`validated_spec`), observing and performing steps (`executor` and the files that it
-//! names), charts, post-renderers, what an upgrade would change (`preview`). Elsewhere: what to do next (engine
-//! `release`), the owners (`helm_release`, `helmfile`).
+//! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner
+//! ([`ReleaseStatusOwner`]). In the folder: what a spec asks for (`validated_spec`), observing and performing steps
+//! (`executor` and the files that it names), charts, post-renderers, what an upgrade would change (`preview`).
+//! Elsewhere: what to do next (engine `release`), the owners (`helm_release`, `helmfile`).
 
 pub mod action_options;
 pub(crate) mod audit;
 pub mod chart;
-pub(crate) mod definitions;
+pub(crate) mod crd_definitions;
 mod drift;
-pub(crate) mod drive;
 pub(crate) mod executor;
 mod failure_cause;
 pub(crate) mod hook_watch;
 mod hooks;
-mod legacy;
+mod legacy_readiness;
 pub mod manifest_objects;
 pub mod merge;
+mod object_writes;
 mod observe;
 pub mod postrender;
 pub mod preview;
 pub(crate) mod release_conflict;
+pub(crate) mod release_run;
 pub mod render;
 mod step_error;
 pub mod storage;
 pub mod validated_spec;
-mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::Inventory;
+use apply::ObjectInventory;
 use crds::helm::HelmRelease;
 use crds::{ReconciledObject, ResourceInventory};
-use golang::value::Map;
+use golang::value::GoMap;
 use helm::chart::Chart;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
-use objects::Masking;
-use reconcile::{ObjectKey, Outcome, Wake};
-use release::operation::{Health, HookObject, Live};
+use objects::SecretMasking;
+use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
+use release::operation::{HookObject, ObservedHealth, ObservedLiveObjects};
+use release::release_target::ReleaseTarget;
 use release::settings::DriftMode;
-use release::status::{RECONCILE_ERROR, ReleaseStatus, Report};
-use release::target::ReleaseTarget;
-use release::{Journal, Record, ReleaseDesiredState};
+use release::status::{RECONCILE_ERROR, ReleaseReport, ReleaseStatus};
+use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
 use self::chart::LoadedChart;
-use self::manifest_objects::Member;
+use self::manifest_objects::ManifestObject;
 use self::validated_spec::ValidatedSpec;
-use windlass_cluster::events::Event;
-use windlass_cluster::kind::OurKind;
-use windlass_runtime::context::Context;
-use windlass_runtime::expressions::Expressions;
-use windlass_runtime::object_watcher::Ownership;
-use windlass_runtime::permit::RunPermit;
-use windlass_runtime::record::{Latest, recorded};
-use windlass_runtime::target::ClusterTarget;
+use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::expressions::RunExpressions;
+use windlass_runtime::object_status::{LatestWrittenObject, recorded};
+use windlass_runtime::object_watcher::OwnershipMarks;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_permits::RunPermit;
 
 /// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
 pub const MANAGER: &str = "helm-controller";
@@ -67,11 +67,11 @@ const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// The owner of a release: the object that keeps its status and announces its events.
 ///
 /// An owner may have several releases, each with its own records, journal and wait.
-pub(crate) trait Owner: Send + Sync + 'static {
+pub(crate) trait ReleaseStatusOwner: Send + Sync + 'static {
     /// The kind, for the log.
     const KIND: &'static str;
     /// The marks on the objects of its releases.
-    const OWNERSHIP: Ownership;
+    const OWNERSHIP: OwnershipMarks;
 
     /// Labels that objects get when they are applied, beside those of their manifests.
     fn labels(&self) -> Vec<(&'static str, String)> {
@@ -82,16 +82,16 @@ pub(crate) trait Owner: Send + Sync + 'static {
     fn status(&self) -> ReleaseStatus;
 
     /// Writes a report to the status, and announces its events. `inventory` is given if objects changed. The write may
-    /// be delayed until the next step or [`Owner::settle`].
+    /// be delayed until the next step or [`ReleaseStatusOwner::settle`].
     fn tell(
         &self,
-        report: &Report,
+        report: &ReleaseReport,
         inventory: Option<ResourceInventory>,
         desired: &ReleaseDesiredState,
-    ) -> impl Future<Output = Result<(), Outcome>> + Send;
+    ) -> impl Future<Output = Result<(), RunOutcome>> + Send;
 
-    /// Writes what [`Owner::tell`] delayed.
-    fn settle(&self) -> impl Future<Output = Result<(), Outcome>> + Send;
+    /// Writes what [`ReleaseStatusOwner::tell`] delayed.
+    fn settle(&self) -> impl Future<Output = Result<(), RunOutcome>> + Send;
 
     /// Whether the owner was changed, suspended or deleted since the run began: another run has to decide.
     fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool;
@@ -103,8 +103,8 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// message that says what to do.
     fn rival(
         &self,
-        journal: Option<&Journal>,
-        last: &Record,
+        journal: Option<&OperationJournal>,
+        last: &ReleaseRecord,
     ) -> Option<(Option<ObjectKey>, String)>;
 
     /// Prepares an operation that makes a new revision. The returned text says why the operation fails. It is called
@@ -114,7 +114,7 @@ pub(crate) trait Owner: Send + Sync + 'static {
         _: &ClusterTarget,
         _: &RunPermit,
         _: &ReleaseDesiredState,
-    ) -> impl Future<Output = Result<Option<String>, Outcome>> + Send {
+    ) -> impl Future<Output = Result<Option<String>, RunOutcome>> + Send {
         std::future::ready(Ok(None))
     }
 
@@ -129,20 +129,20 @@ pub(crate) trait Owner: Send + Sync + 'static {
     }
 
     /// Announces an event that belongs to no status.
-    fn announce(&self, event: Event);
+    fn announce(&self, event: ObjectEvent);
 }
 
 /// The desired state of a release, and how it is reached.
 pub(crate) struct DesiredRelease {
     pub(crate) desired: ReleaseDesiredState,
     pub(crate) spec: Arc<ValidatedSpec>,
-    pub(crate) values: Map,
+    pub(crate) values: GoMap,
     /// The chart; `None` if the release is being uninstalled.
     pub(crate) chart: Option<Arc<LoadedChart>>,
     /// Expressions that judge objects in place of the usual rules.
-    pub(crate) expressions: Arc<Expressions>,
+    pub(crate) expressions: Arc<RunExpressions>,
     /// What came from Secrets, which no status, event or log may show.
-    pub(crate) secrets: Masking,
+    pub(crate) secrets: SecretMasking,
 }
 
 impl DesiredRelease {
@@ -157,16 +157,16 @@ impl DesiredRelease {
     }
 
     /// The state of live objects without the values of Secrets, which statuses and events of objects may quote.
-    pub(crate) fn masked_live(&self, mut live: Live) -> Live {
+    pub(crate) fn masked_live(&self, mut live: ObservedLiveObjects) -> ObservedLiveObjects {
         let hook = match &mut live.hook {
             Some(HookObject::Ours { health, .. }) => Some(health),
             _ => None,
         };
         for health in hook.into_iter().chain(&mut live.objects) {
             match health {
-                Health::Done => {}
-                Health::Failed(text) => *text = self.masked(text),
-                Health::Pending(strings) => {
+                ObservedHealth::Done => {}
+                ObservedHealth::Failed(text) => *text = self.masked(text),
+                ObservedHealth::Pending(strings) => {
                     strings.iter_mut().for_each(|text| *text = self.masked(text));
                 }
             }
@@ -179,21 +179,21 @@ impl DesiredRelease {
 ///
 /// # Errors
 /// The API server's refusal, and that the owner is gone.
-pub(crate) async fn write_status<K: OurKind + ReconciledObject>(
-    context: &Context,
-    latest: &Latest<K>,
+pub(crate) async fn write_status<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
     before: &K::Status,
     after: &K::Status,
-) -> Result<Arc<K>, Outcome> {
+) -> Result<Arc<K>, RunOutcome> {
     let written = latest.write_status(context, object, before, after).await.map_err(|error| {
         let soon = jiff::Timestamp::now().saturating_add(STATUS_RETRY_DELAY);
-        let wake = Wake::at(soon.unwrap_or(reconcile::Time::MAX));
-        Outcome::Failed(RECONCILE_ERROR, error.to_string(), wake)
+        let wake = WakeTrigger::at(soon.unwrap_or(reconcile::Time::MAX));
+        RunOutcome::Failed(RECONCILE_ERROR, error.to_string(), wake)
     })?;
     // It is gone for good, so nothing may be done in its name any more.
     written.ok_or_else(|| {
-        Outcome::Stalled(RECONCILE_ERROR, format!("the {} was deleted", K::kind(&())))
+        RunOutcome::Stalled(RECONCILE_ERROR, format!("the {} was deleted", K::kind(&())))
     })
 }
 
@@ -214,10 +214,10 @@ pub(crate) fn target_of(object: &HelmRelease) -> ReleaseTarget {
 
 /// The inventory of a revision: its objects but hooks, and the CRDs that came with its chart.
 fn inventory<'m>(
-    members: impl Iterator<Item = &'m Member>,
+    members: impl Iterator<Item = &'m ManifestObject>,
     chart: Option<&Chart>,
 ) -> ResourceInventory {
-    let mut inventory = Inventory::default();
+    let mut inventory = ObjectInventory::default();
     for member in members {
         inventory.insert(&member.object);
     }

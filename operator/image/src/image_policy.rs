@@ -1,10 +1,10 @@
 //! ImagePolicy: which tag of an image is the latest.
 //!
 //! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`repository`), the choice of a tag and
-//! its digest (`choice`). Elsewhere: the decision (engine `image`), listing tags (`image_repository`).
+//! its digest (`tag_choice`). Elsewhere: the decision (engine `image`), listing tags (`image_repository`).
 
-mod choice;
 mod repository;
+mod tag_choice;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
-    Edge, ObjectKey, Outcome, Reason, SHORTEST_INTERVAL, Wake, format_duration, parse_duration,
-    reason,
+    ConditionReason, DependencyEdge, ObjectKey, RunOutcome, SHORTEST_INTERVAL, WakeTrigger,
+    format_duration, parse_duration, reason,
 };
-use sources::reason::INVALID_DURATION;
+use sources::source_reasons::INVALID_DURATION;
 use windlass_cluster::ClusterError;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
-use windlass_runtime::record::{Latest, status_of};
+use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 
-use self::choice::DigestLookup;
-use crate::registry::ScannedImage;
+use self::tag_choice::DigestLookup;
+use crate::registry_access::ScannedImage;
 use crate::run::{
     IMAGE_URL_INVALID, SuspendedRequest, begin, next_run, publish, report, retry_after_refusal,
 };
 
 /// The interval is missing that the digest policy needs. Parity(flux).
-const INTERVAL_NOT_CONFIGURED: Reason = Reason::new("IntervalNotConfigured");
+const INTERVAL_NOT_CONFIGURED: ConditionReason = ConditionReason::new("IntervalNotConfigured");
 
 /// How often a digest is looked up where the interval is zero. Parity(flux).
 const DEFAULT_DIGEST_INTERVAL: Duration = Duration::from_secs(600);
@@ -50,7 +50,7 @@ const WAITS_FOR_TAGS: [Duration; 3] =
 /// What an ImagePolicy remembers between runs.
 #[derive(Default)]
 pub struct ImagePolicyState {
-    latest: Arc<Latest<ImagePolicy>>,
+    latest: Arc<LatestWrittenObject<ImagePolicy>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
     /// Runs in a row that found no tags.
@@ -74,14 +74,14 @@ impl ControllerKind for ImagePolicyController {
 
     fn run(
         object: Arc<ImagePolicy>,
-        context: Arc<Context>,
+        context: Arc<RunContext>,
     ) -> BoxFuture<'static, Option<Duration>> {
         async move { run(object, &context).await }.boxed()
     }
 }
 
 /// One run; returns when to run again.
-async fn run(seen: Arc<ImagePolicy>, context: &Arc<Context>) -> Option<Duration> {
+async fn run(seen: Arc<ImagePolicy>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ImagePolicyState>>().of(&node);
     let latest = memory.lock().latest.clone();
@@ -99,21 +99,21 @@ async fn run(seen: Arc<ImagePolicy>, context: &Arc<Context>) -> Option<Duration>
 }
 
 async fn attempt(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     node: &ObjectKey,
     memory: &Mutex<ImagePolicyState>,
-    latest: &Latest<ImagePolicy>,
+    latest: &LatestWrittenObject<ImagePolicy>,
     object: &Arc<ImagePolicy>,
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
     let Some(object) = begun else { return Ok(None) };
     let source = repository::node_of_reference(&object);
-    context.work_queue.set_edges(node, Edge::Source, BTreeSet::from([source.clone()]));
+    context.work_queue.set_edges(node, DependencyEdge::Source, BTreeSet::from([source.clone()]));
     let (chosen, outcome) = match choose(context, node, &object, &source).await {
         Ok(Some(chosen)) => {
             memory.lock().waits = 0;
             let text = message(&status_of(&*object), &chosen);
-            (Some(chosen), Outcome::Settled(reason::SUCCEEDED, text))
+            (Some(chosen), RunOutcome::Settled(reason::SUCCEEDED, text))
         }
         Ok(None) => match next_wait(&mut memory.lock().waits) {
             Some(delay) => return Ok(Some(delay)),
@@ -134,7 +134,7 @@ async fn attempt(
 
 /// The latest version of the image; `None` if no tags of it are known.
 async fn choose(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     node: &ObjectKey,
     object: &Arc<ImagePolicy>,
     source: &ObjectKey,
@@ -143,7 +143,7 @@ async fn choose(
     let repository = repository::referred(context, node, source).await?;
     let image = ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
     let Some(scanned) = scanned_name(&repository, &image) else { return Ok(None) };
-    let tag = choice::latest_tag(context, node, &object.spec, &repository, scanned).await?;
+    let tag = tag_choice::latest_tag(context, node, &object.spec, &repository, scanned).await?;
     let Some(tag) = tag else { return Ok(None) };
     let name = repository.spec.image.clone();
     let digest_lookup = DigestLookup { context, node, repository: &repository, image: &image };
@@ -162,10 +162,10 @@ fn scanned_name(repository: &ImageRepository, image: &ScannedImage) -> Option<St
 }
 
 /// What is wrong with the ImageRepository, as its policy says it.
-fn blamed(source: &ObjectKey, outcome: Outcome) -> Outcome {
+fn blamed(source: &ObjectKey, outcome: RunOutcome) -> RunOutcome {
     match outcome {
-        Outcome::Stalled(why, text) if why != IMAGE_URL_INVALID => {
-            Outcome::Stalled(why, format!("{source}: {text}"))
+        RunOutcome::Stalled(why, text) if why != IMAGE_URL_INVALID => {
+            RunOutcome::Stalled(why, format!("{source}: {text}"))
         }
         outcome => outcome,
     }
@@ -179,27 +179,28 @@ fn next_wait(waits: &mut usize) -> Option<Duration> {
 }
 
 /// No tags of the image are known. Parity(flux): these are its words.
-fn without_tags(delay: Duration) -> Outcome {
+fn without_tags(delay: Duration) -> RunOutcome {
     let text = format!("retrying in {} error: no tags in database", format_duration(delay));
     let delay = jiff::SignedDuration::try_from(delay).unwrap_or_default();
     let at = jiff::Timestamp::now().checked_add(delay).unwrap_or(jiff::Timestamp::MAX);
-    Outcome::Blocked(reason::DEPENDENCY_NOT_READY, text, Wake::at(at))
+    RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text, WakeTrigger::at(at))
 }
 
 /// How often the digest is looked up; `None` if it is not, or once for each tag.
 ///
 /// # Errors
 /// The interval is missing, or is none.
-fn digest_interval(spec: &ImagePolicySpec) -> Result<Option<Duration>, Outcome> {
+fn digest_interval(spec: &ImagePolicySpec) -> Result<Option<Duration>, RunOutcome> {
     if spec.digest_reflection_policy != Some(DigestReflectionPolicy::Always) {
         return Ok(None);
     }
     let Some(interval) = &spec.interval else {
         let text = "spec.interval must be set when spec.digestReflectionPolicy is set to 'Always'";
-        return Err(Outcome::Stalled(INTERVAL_NOT_CONFIGURED, text.to_owned()));
+        return Err(RunOutcome::Stalled(INTERVAL_NOT_CONFIGURED, text.to_owned()));
     };
-    let interval = parse_duration(interval.as_str())
-        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")))?;
+    let interval = parse_duration(interval.as_str()).map_err(|error| {
+        RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}"))
+    })?;
     let interval = if interval.is_zero() { DEFAULT_DIGEST_INTERVAL } else { interval };
     Ok(Some(interval.max(SHORTEST_INTERVAL)))
 }
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(always("0s"), Ok(Some(DEFAULT_DIGEST_INTERVAL)));
         let missing = interval(json!({"digestReflectionPolicy": "Always"})).unwrap_err();
         assert_eq!(missing.reason(), INTERVAL_NOT_CONFIGURED);
-        assert!(matches!(missing, Outcome::Stalled(..)), "{missing:?}");
+        assert!(matches!(missing, RunOutcome::Stalled(..)), "{missing:?}");
     }
 
     #[test]
@@ -325,11 +326,11 @@ mod tests {
     fn what_is_wrong_with_the_repository_is_said_of_the_repository() {
         let source = ObjectKey::new("image.toolkit.fluxcd.io", "ImageRepository", "apps", "app");
         let text = "spec.provider `gcp` is not supported".to_owned();
-        let outcome = Outcome::Stalled(reason::UNSUPPORTED_FIELD, text.clone());
+        let outcome = RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text.clone());
         let expected = format!("ImageRepository/apps/app: {text}");
         assert_eq!(blamed(&source, outcome).text(), expected);
         // Parity(flux): what is wrong with the image is said as the repository says it.
-        let outcome = Outcome::Stalled(IMAGE_URL_INVALID, text.clone());
+        let outcome = RunOutcome::Stalled(IMAGE_URL_INVALID, text.clone());
         assert_eq!(blamed(&source, outcome).text(), text);
     }
 }

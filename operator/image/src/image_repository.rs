@@ -15,19 +15,19 @@ use kube_core::Resource as _;
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use windlass_cluster::ClusterError;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_store::StateCache;
-use windlass_runtime::record::Latest;
+use windlass_runtime::run_context::RunContext;
 
-use self::scan::{Scan, ScanRun};
+use self::scan::{ScanRun, ScanRunResult};
 use crate::run::{SuspendedRequest, begin, next_run, publish, report, retry_after_refusal};
-use crate::{registry, tag_store};
+use crate::{registry_access, tag_store};
 
 /// What an ImageRepository remembers between runs.
 #[derive(Default)]
 pub struct ImageRepositoryState {
-    latest: Arc<Latest<ImageRepository>>,
+    latest: Arc<LatestWrittenObject<ImageRepository>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
 }
@@ -41,7 +41,7 @@ impl ControllerKind for ImageRepositoryController {
     type ControllerState = ImageRepositoryState;
 
     fn unsupported(object: &ImageRepository) -> Vec<&'static str> {
-        registry::unsupported(&object.spec)
+        registry_access::unsupported(&object.spec)
     }
 
     /// Policies depend on the tags, and on who may have them.
@@ -57,14 +57,14 @@ impl ControllerKind for ImageRepositoryController {
 
     fn run(
         object: Arc<ImageRepository>,
-        context: Arc<Context>,
+        context: Arc<RunContext>,
     ) -> BoxFuture<'static, Option<Duration>> {
         async move { run(object, &context).await }.boxed()
     }
 }
 
 /// One run; returns when to run again.
-async fn run(seen: Arc<ImageRepository>, context: &Arc<Context>) -> Option<Duration> {
+async fn run(seen: Arc<ImageRepository>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ImageRepositoryState>>().of(&node);
     let latest = memory.lock().latest.clone();
@@ -83,8 +83,8 @@ async fn run(seen: Arc<ImageRepository>, context: &Arc<Context>) -> Option<Durat
 
 /// The object goes: so do its tags, then our finalizer.
 async fn delete(
-    context: &Context,
-    latest: &Latest<ImageRepository>,
+    context: &RunContext,
+    latest: &LatestWrittenObject<ImageRepository>,
     object: &Arc<ImageRepository>,
 ) -> Result<Option<Duration>, ClusterError> {
     let store = context.artifacts.clone();
@@ -104,21 +104,21 @@ async fn delete(
 }
 
 async fn attempt(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     node: &ObjectKey,
     memory: &Mutex<ImageRepositoryState>,
-    latest: &Latest<ImageRepository>,
+    latest: &LatestWrittenObject<ImageRepository>,
     object: &Arc<ImageRepository>,
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
     let Some(object) = begun else { return Ok(None) };
     let scanning = ScanRun { context, node, latest, object: &object };
     let (found, settled, outcome) = match scanning.run().await {
-        Ok(Scan::Done { found, interval }) => {
+        Ok(ScanRunResult::Done { found, interval }) => {
             let outcome = found.outcome();
             (Some(found), Some(interval), outcome)
         }
-        Ok(Scan::NotDue { outcome, wait }) => (None, Some(wait), outcome),
+        Ok(ScanRunResult::NotDue { outcome, wait }) => (None, Some(wait), outcome),
         Err(outcome) => (None, None, outcome),
     };
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
@@ -135,10 +135,10 @@ async fn attempt(
 
 #[cfg(test)]
 mod tests {
-    use reconcile::{Outcome, Wake, reason};
+    use reconcile::{RunOutcome, WakeTrigger, reason};
     use serde_json::{Value, json};
-    use sources::reason::READ_OPERATION_FAILED;
-    use windlass_cluster::events::Severity;
+    use sources::source_reasons::READ_OPERATION_FAILED;
+    use windlass_cluster::events::EventSeverity;
 
     use super::*;
 
@@ -159,29 +159,30 @@ mod tests {
         let object = repository(&scanned);
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let text = "scan failed: 429".to_owned();
-        let failed = Outcome::Failed(READ_OPERATION_FAILED, text.clone(), Wake::default());
+        let failed =
+            RunOutcome::Failed(READ_OPERATION_FAILED, text.clone(), WakeTrigger::default());
         let reported = report(&object, &failed, now, |_| {});
         assert_eq!(reported.after.last_scan_result, reported.before.last_scan_result);
         assert_eq!(reported.after.observed_generation, Some(1));
         assert_eq!(reported.after.last_handled_reconcile_at.as_deref(), Some("now"));
         let event = reported.event.unwrap();
-        assert_eq!((event.severity, event.message), (Severity::Error, text));
+        assert_eq!((event.severity, event.message), (EventSeverity::Error, text));
         // A failure that lasts is reported once.
         let again = repository(&json!(reported.after));
         assert_eq!(report(&again, &failed, now, |_| {}).event, None);
         // That a registry asks for more time is the same failure, and another refusal is not.
-        let refused = |text: &str, wake: Wake| {
-            let outcome = Outcome::Failed(READ_OPERATION_FAILED, text.to_owned(), wake);
+        let refused = |text: &str, wake: WakeTrigger| {
+            let outcome = RunOutcome::Failed(READ_OPERATION_FAILED, text.to_owned(), wake);
             report(&again, &outcome, now, |_| {})
         };
-        let paused = refused("scan failed: next request at 11:00", Wake::at(now));
+        let paused = refused("scan failed: next request at 11:00", WakeTrigger::at(now));
         assert_eq!(paused.event, None);
         assert_ne!(paused.before, paused.after, "the status has the time");
-        assert!(refused("scan failed: 404", Wake::default()).event.is_some());
-        let settled = Outcome::Settled(reason::SUCCEEDED, "successful scan".to_owned());
+        assert!(refused("scan failed: 404", WakeTrigger::default()).event.is_some());
+        let settled = RunOutcome::Settled(reason::SUCCEEDED, "successful scan".to_owned());
         let reported = report(&again, &settled, now, |_| {});
         assert_eq!(reported.after.observed_generation, Some(2));
-        assert_eq!(reported.event.map(|event| event.severity), Some(Severity::Info));
+        assert_eq!(reported.event.map(|event| event.severity), Some(EventSeverity::Info));
     }
 
     #[test]

@@ -25,18 +25,19 @@ use jiff::Timestamp;
 use kube_core::Resource as _;
 use parking_lot::Mutex;
 use reconcile::{
-    Edge, ObjectKey, Outcome, READY, Reason, SHORTEST_INTERVAL, Wake, parse_duration, reason,
+    ConditionReason, DependencyEdge, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, WakeTrigger,
+    parse_duration, reason,
 };
 use sources::git::push::CommitIdentity;
-use sources::git::{Revision, tip};
-use sources::reason::{GIT_OPERATION_FAILED, INVALID_DURATION};
+use sources::git::{GitRevision, tip};
+use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::context::Context;
+use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
 use windlass_runtime::git_remote::operation_context;
-use windlass_runtime::kind::{ControllerKind, log_failed_request, node_named, node_of};
+use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
-use windlass_runtime::record::{Latest, status_of};
+use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 
 use self::branch_lock::{BranchKey, BranchLocks};
@@ -47,7 +48,7 @@ use self::update::{CommitPlan, Update, not_fetched};
 use crate::run::{SuspendedRequest, begin, next_run, publish, report, retry_after_refusal};
 
 /// The strategy of the update is none. Parity(flux).
-const INVALID_UPDATE_STRATEGY: Reason = Reason::new("InvalidUpdateStrategy");
+const INVALID_UPDATE_STRATEGY: ConditionReason = ConditionReason::new("InvalidUpdateStrategy");
 
 /// What `Ready` says of a repository in which all files are up to date. Parity(flux).
 const UP_TO_DATE: &str = "repository up-to-date";
@@ -61,7 +62,7 @@ const BRANCH_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// What an ImageUpdateAutomation remembers between runs.
 #[derive(Default)]
 pub struct ImageUpdateAutomationState {
-    latest: Arc<Latest<ImageUpdateAutomation>>,
+    latest: Arc<LatestWrittenObject<ImageUpdateAutomation>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
     /// What was last said of files and markers without effect.
@@ -83,14 +84,14 @@ impl ControllerKind for ImageUpdateAutomationController {
 
     fn run(
         object: Arc<ImageUpdateAutomation>,
-        context: Arc<Context>,
+        context: Arc<RunContext>,
     ) -> BoxFuture<'static, Option<Duration>> {
         async move { run(object, &context).await }.boxed()
     }
 }
 
 /// One run; returns when to run again.
-async fn run(seen: Arc<ImageUpdateAutomation>, context: &Arc<Context>) -> Option<Duration> {
+async fn run(seen: Arc<ImageUpdateAutomation>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ImageUpdateAutomationState>>().of(&node);
     let latest = memory.lock().latest.clone();
@@ -108,10 +109,10 @@ async fn run(seen: Arc<ImageUpdateAutomation>, context: &Arc<Context>) -> Option
 }
 
 async fn attempt(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     node: &ObjectKey,
     memory: &Mutex<ImageUpdateAutomationState>,
-    latest: &Latest<ImageUpdateAutomation>,
+    latest: &LatestWrittenObject<ImageUpdateAutomation>,
     object: &Arc<ImageUpdateAutomation>,
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Unanswered).await?;
@@ -120,11 +121,11 @@ async fn attempt(
     let source = node_of_reference(&object);
     let any_policy = node_named::<ImagePolicy>(&node.namespace, "");
     let sources = BTreeSet::from([source.clone(), any_policy]);
-    context.work_queue.set_edges(node, Edge::Source, sources);
+    context.work_queue.set_edges(node, DependencyEdge::Source, sources);
     let automation = AutomationRun { context, node, object: &object, source: &source };
     let (result, outcome) = match automation.run().await {
         Ok(Some(result)) => {
-            (Some(result), Outcome::Settled(reason::SUCCEEDED, UP_TO_DATE.to_owned()))
+            (Some(result), RunOutcome::Settled(reason::SUCCEEDED, UP_TO_DATE.to_owned()))
         }
         // Another automation writes the branch.
         Ok(None) => return Ok(Some(BRANCH_RETRY_DELAY)),
@@ -157,7 +158,7 @@ async fn attempt(
 
 /// One run of an automation.
 struct AutomationRun<'r> {
-    context: &'r Arc<Context>,
+    context: &'r Arc<RunContext>,
     node: &'r ObjectKey,
     object: &'r Arc<ImageUpdateAutomation>,
     /// The node of its GitRepository.
@@ -199,13 +200,13 @@ impl AutomationRun<'_> {
     }
 
     /// The results of the policies that the spec selects.
-    async fn policies(&self) -> Result<PolicyResults, Outcome> {
+    async fn policies(&self) -> Result<PolicyResults, RunOutcome> {
         let listed = self.context.kept.listed::<ImagePolicy>();
         if !matches!(tokio::time::timeout(POLICIES_TIMEOUT, listed).await, Ok(true)) {
             let text = "the ImagePolicies have not been listed; verify that the CustomResourceDefinition \
                         imagepolicies.image.toolkit.fluxcd.io is installed";
             let why = reason::DEPENDENCY_NOT_READY;
-            return Err(Outcome::Failed(why, text.to_owned(), Wake::default()));
+            return Err(RunOutcome::Failed(why, text.to_owned(), WakeTrigger::default()));
         }
         let all = self.context.store::<ImagePolicy>().state();
         let policies = all.iter().map(|policy| &**policy);
@@ -219,7 +220,7 @@ impl AutomationRun<'_> {
         &self,
         source: &GitSource,
         policies: &PolicyResults,
-    ) -> Result<bool, Outcome> {
+    ) -> Result<bool, RunOutcome> {
         let known = known_revision(self.object, &policies.latest);
         let Some(known) = known.filter(|_| source.push.is_known_by_checkout()) else {
             return Ok(false);
@@ -230,7 +231,7 @@ impl AutomationRun<'_> {
         let reference = source.reference.clone();
         let ask = move || {
             let tip = tip(&remote, &reference, &git).map_err(|error| not_fetched(&error))?;
-            Ok(Revision::new(&reference, &tip).to_string())
+            Ok(GitRevision::new(&reference, &tip).to_string())
         };
         let revision =
             blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", ask).await?;
@@ -265,12 +266,13 @@ impl AutomationRun<'_> {
 ///
 /// # Errors
 /// Only a change of the spec helps.
-fn check(spec: &ImageUpdateAutomationSpec) -> Result<(), Outcome> {
-    parse_duration(spec.interval.as_str())
-        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")))?;
+fn check(spec: &ImageUpdateAutomationSpec) -> Result<(), RunOutcome> {
+    parse_duration(spec.interval.as_str()).map_err(|error| {
+        RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}"))
+    })?;
     let strategy = spec.update.as_ref().map(|it| it.strategy.as_deref().unwrap_or_default());
     check_strategy(strategy)
-        .map_err(|error| Outcome::Stalled(INVALID_UPDATE_STRATEGY, error.to_string()))
+        .map_err(|error| RunOutcome::Stalled(INVALID_UPDATE_STRATEGY, error.to_string()))
 }
 
 /// The revision in which the files were up to date with these results by this spec; `None` if the last run does not say so.
@@ -328,7 +330,7 @@ mod tests {
             ),
         ] {
             let outcome = check(&automation(&spec, &json!(null)).spec).unwrap_err();
-            assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+            assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
             assert_eq!(outcome.reason(), why);
             assert!(outcome.text().starts_with(text), "{outcome:?}");
         }

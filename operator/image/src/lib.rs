@@ -2,24 +2,25 @@
 //! ImageUpdateAutomations commit that to Git repositories.
 //!
 //! Here: a folder for each kind ([`image_repository`], [`image_policy`], [`image_update_automation`]), what they share of a
-//! run (`run`), access to registries (`registry`), the tags between two scans (`tag_store`).
+//! run (`run`), access to registries (`registry_access`), the tags between two scans (`tag_store`).
 //! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), repositories (`sources::git`), how any kind is run
 //! (crate `windlass-runtime`), the list of kinds (crate `windlass-kinds`).
 
 pub mod image_policy;
 pub mod image_repository;
 pub mod image_update_automation;
-mod registry;
+mod registry_access;
 mod run;
 mod tag_store;
 
-use golang::meter::{Allowance, Meter, Stop};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 
 /// What the regular expressions and ranges of one object may cost: a few seconds of a processor for the longest list of
 /// tags that is read.
-const TAG_COMPARISON_ALLOWANCE: Allowance = Allowance { steps: 2_000_000_000, bytes: 256 << 20 };
+const TAG_COMPARISON_ALLOWANCE: WorkAllowance =
+    WorkAllowance { steps: 2_000_000_000, bytes: 256 << 20 };
 
 /// Counts what comparing the tags of one object costs.
-fn tag_meter() -> Meter {
-    Meter::new(TAG_COMPARISON_ALLOWANCE, Stop::default())
+fn tag_meter() -> WorkMeter {
+    WorkMeter::new(TAG_COMPARISON_ALLOWANCE, StopSignal::default())
 }

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use crds::{ObjectStatus as _, ReconciledObject};
 use kube_core::ResourceExt as _;
-use reconcile::{Condition, Conditions, Outcome, Reason, Time, Wake};
+use reconcile::{
+    ConditionReason, RunOutcome, StatusCondition, StatusConditions, Time, WakeTrigger,
+};
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::{Event, Severity};
-use windlass_cluster::kind::OurKind;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::record::{Latest, conditions_of, listed, status_of};
-use windlass_runtime::{hold, hold_conditions};
-use windlass_serve::settings::Settings;
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::object_status::{LatestWrittenObject, conditions_of, listed, status_of};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::{hold_conditions, object_hold};
+use windlass_serve::settings::OperatorSettings;
 
 /// `spec.image` of an ImageRepository names no image. Parity(flux).
-pub(crate) const IMAGE_URL_INVALID: Reason = Reason::new("ImageURLInvalid");
+pub(crate) const IMAGE_URL_INVALID: ConditionReason = ConditionReason::new("ImageURLInvalid");
 
 /// Longest delay until the API server gets a deleted object's finalizer again that it did not take off. What scans repeatedly
 /// waits longer, for the sake of the registry.
@@ -39,16 +41,16 @@ pub(crate) enum SuspendedRequest {
 ///
 /// # Errors
 /// The API server's refusal.
-pub(crate) async fn begin<K: OurKind + ReconciledObject>(
-    context: &Context,
-    latest: &Latest<K>,
+pub(crate) async fn begin<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
     request: SuspendedRequest,
 ) -> Result<Option<Arc<K>>, ClusterError> {
     let now = jiff::Timestamp::now();
-    let lifted = hold::lift(context, latest, object.clone(), now).await?;
+    let lifted = object_hold::lift(context, latest, object.clone(), now).await?;
     let Some(object) = lifted else { return Ok(None) };
-    if !hold::is_suspended(&*object, now) {
+    if !object_hold::is_suspended(&*object, now) {
         return latest.set_finalizer(context, &object, true).await;
     }
     let text = "suspended during a reconciliation, which continues on resume";
@@ -61,14 +63,14 @@ pub(crate) async fn begin<K: OurKind + ReconciledObject>(
 }
 
 /// The delay after a run that failed: it grows with the number of failures in a row.
-fn retry_after(settings: &Settings, failures: &mut u32) -> Duration {
+fn retry_after(settings: &OperatorSettings, failures: &mut u32) -> Duration {
     *failures = failures.saturating_add(1);
     reconcile::backoff(*failures, settings.min_retry_delay, settings.max_retry_delay)
 }
 
 /// The delay after a run that the API server refused.
 pub(crate) fn retry_after_refusal(
-    settings: &Settings,
+    settings: &OperatorSettings,
     is_deleted: bool,
     failures: &mut u32,
 ) -> Duration {
@@ -78,19 +80,19 @@ pub(crate) fn retry_after_refusal(
 
 /// When to run again: after `settled` if the outcome is that everything is as it should be.
 pub(crate) fn next_run(
-    settings: &Settings,
-    outcome: &Outcome,
+    settings: &OperatorSettings,
+    outcome: &RunOutcome,
     settled: Option<Duration>,
     failures: &mut u32,
 ) -> Option<Duration> {
     match outcome {
-        Outcome::Settled(..) => {
+        RunOutcome::Settled(..) => {
             *failures = 0;
             settled
         }
-        Outcome::Stalled(..) => None,
-        Outcome::Running(..) | Outcome::Blocked(..) | Outcome::Failed(..) => {
-            let requested = outcome.wake().and_then(Wake::earliest).map(|at| {
+        RunOutcome::Stalled(..) => None,
+        RunOutcome::Running(..) | RunOutcome::Blocked(..) | RunOutcome::Failed(..) => {
+            let requested = outcome.wake().and_then(WakeTrigger::earliest).map(|at| {
                 let delay = at.duration_since(jiff::Timestamp::now());
                 Duration::try_from(delay).unwrap_or_default().max(MIN_REQUESTED_DELAY)
             });
@@ -103,42 +105,42 @@ pub(crate) fn next_run(
 pub(crate) struct RunReport<S> {
     pub(crate) before: S,
     pub(crate) after: S,
-    pub(crate) event: Option<Event>,
+    pub(crate) event: Option<ObjectEvent>,
 }
 
 /// Derives status and event from the outcome of a run; `change` says in the status what the run found.
 ///
 /// Differs(flux): a failure that lasts has one event, and that nothing changed has none. A registry that asks for more time,
 /// in words that name another time each time, has none either.
-pub(crate) fn report<K: OurKind + ReconciledObject>(
+pub(crate) fn report<K: WindlassKind + ReconciledObject>(
     object: &K,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     now: Time,
     change: impl FnOnce(&mut K::Status),
 ) -> RunReport<K::Status> {
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = Conditions::since(&had, generation, now, &[])
+    let conditions = StatusConditions::since(&had, generation, now, &[])
         .marked(&hold_conditions::of(object, now))
         .finish(outcome);
     let mut after = before.clone();
     change(&mut after);
     after.set_conditions(listed(conditions));
-    if matches!(outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
+    if matches!(outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
         after.set_last_handled_reconcile_at(requested);
     }
-    let is_pause =
-        matches!(outcome, Outcome::Failed(..)) && outcome.wake().and_then(Wake::earliest).is_some();
-    let is_known = Condition::find(&had, reconcile::READY).is_some_and(|ready| {
+    let is_pause = matches!(outcome, RunOutcome::Failed(..))
+        && outcome.wake().and_then(WakeTrigger::earliest).is_some();
+    let is_known = StatusCondition::find(&had, reconcile::READY).is_some_and(|ready| {
         let is_same = ready.message == outcome.text() || is_pause;
         is_same && ready.reason == outcome.reason().as_str()
     });
-    let event = (!is_known).then(|| Event {
-        severity: if outcome.is_settled() { Severity::Info } else { Severity::Error },
+    let event = (!is_known).then(|| ObjectEvent {
+        severity: if outcome.is_settled() { EventSeverity::Info } else { EventSeverity::Error },
         reason: outcome.reason().to_string(),
         message: outcome.text().to_owned(),
         metadata: BTreeMap::new(),
@@ -150,9 +152,9 @@ pub(crate) fn report<K: OurKind + ReconciledObject>(
 ///
 /// # Errors
 /// The API server's refusal.
-pub(crate) async fn publish<K: OurKind + ReconciledObject>(
-    context: &Context,
-    latest: &Latest<K>,
+pub(crate) async fn publish<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
     report: RunReport<K::Status>,
 ) -> Result<(), ClusterError> {
@@ -163,10 +165,10 @@ pub(crate) async fn publish<K: OurKind + ReconciledObject>(
     let name = object.name_any();
     let namespace = object.namespace().unwrap_or_default();
     match event.severity {
-        Severity::Info => {
+        EventSeverity::Info => {
             tracing::info!(controller_kind = %kind, name, namespace, "{}", event.message);
         }
-        Severity::Error => {
+        EventSeverity::Error => {
             let error = event.message.as_str();
             tracing::error!(controller_kind = %kind, name, namespace, error, "reconciliation failed");
         }

@@ -7,11 +7,11 @@
 
 use image::{TagList, read_tags};
 use kube_core::ResourceExt as _;
-use sources::oci::Digest;
-use sources::store::{self, Slot, Store};
+use sources::oci::OciDigest;
+use sources::store::{self, ArtifactStore, ObjectFolder};
 
 use crds::image::ImageRepository;
-use reconcile::{Outcome, Reason, Wake};
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
 use windlass_cluster::error::chain;
 
 /// The first part of the place of a list.
@@ -21,8 +21,12 @@ const REPOSITORY_FOLDER: &str = "imagerepository";
 ///
 /// # Errors
 /// When a name could leave the store, which the API server does not let happen.
-pub(crate) fn slot(object: &ImageRepository) -> Result<Slot, store::Error> {
-    Slot::new(REPOSITORY_FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
+pub(crate) fn slot(object: &ImageRepository) -> Result<ObjectFolder, store::Error> {
+    ObjectFolder::new(
+        REPOSITORY_FOLDER,
+        &object.namespace().unwrap_or_default(),
+        &object.name_any(),
+    )
 }
 
 /// Keeps the tags of an image, in place of those from before. The same tags are not written again. Blocks.
@@ -30,8 +34,8 @@ pub(crate) fn slot(object: &ImageRepository) -> Result<Slot, store::Error> {
 /// # Errors
 /// The disk refuses.
 pub(crate) fn keep(
-    store: &Store,
-    slot: &Slot,
+    store: &ArtifactStore,
+    slot: &ObjectFolder,
     image: &str,
     tags: &TagList,
 ) -> Result<(), store::Error> {
@@ -51,8 +55,8 @@ fn note(image: &str, tags: &TagList) -> String {
 /// # Errors
 /// The disk refuses.
 pub(crate) fn read(
-    store: &Store,
-    slot: &Slot,
+    store: &ArtifactStore,
+    slot: &ObjectFolder,
     image: &str,
 ) -> Result<Option<Vec<String>>, store::Error> {
     Ok(store.note(slot)?.and_then(|note| read_tags(KeptTags::of(&note, image)?.tags).ok()))
@@ -72,7 +76,7 @@ impl<'n> KeptTags<'n> {
         let (head, tags) = std::str::from_utf8(note).ok()?.split_once('\n')?;
         let (head, digest) = head.rsplit_once(' ')?;
         let (known, revision) = head.rsplit_once(' ')?;
-        let is_whole = known == image && Digest::of(tags.as_bytes()).to_string() == digest;
+        let is_whole = known == image && OciDigest::of(tags.as_bytes()).to_string() == digest;
         is_whole.then_some(Self { revision, tags })
     }
 }
@@ -82,27 +86,31 @@ impl<'n> KeptTags<'n> {
 /// # Errors
 /// The disk refuses.
 pub(crate) fn tags_of(
-    store: &Store,
+    store: &ArtifactStore,
     object: &ImageRepository,
     image: &str,
-    why: Reason,
-) -> Result<Option<Vec<String>>, Outcome> {
+    why: ConditionReason,
+) -> Result<Option<Vec<String>>, RunOutcome> {
     let tags = slot(object).and_then(|place| read(store, &place, image));
     tags.map_err(|error| {
         let text = format!("failed to read the tags of {image}: {}", chain(&error));
-        Outcome::Failed(why, text, Wake::default())
+        RunOutcome::Failed(why, text, WakeTrigger::default())
     })
 }
 
 /// The revision of the tags of an image that an ImageRepository has; `None` if there are none that can be read. Blocks.
-pub(crate) fn revision_of(store: &Store, object: &ImageRepository, image: &str) -> Option<String> {
+pub(crate) fn revision_of(
+    store: &ArtifactStore,
+    object: &ImageRepository,
+    image: &str,
+) -> Option<String> {
     let note = store.note(&slot(object).ok()?).ok()??;
     KeptTags::of(&note, image).map(|kept| kept.revision.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use sources::store::Options;
+    use sources::store::StoreOptions;
 
     use super::*;
     use crate::tag_meter;
@@ -115,8 +123,8 @@ mod tests {
     #[test]
     fn tags_are_those_of_the_image_that_was_scanned_and_go_with_their_object() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), Options::default()).unwrap();
-        let slot = Slot::new(REPOSITORY_FOLDER, "apps", "app").unwrap();
+        let store = ArtifactStore::open(folder.path(), StoreOptions::default()).unwrap();
+        let slot = ObjectFolder::new(REPOSITORY_FOLDER, "apps", "app").unwrap();
         assert_eq!(read(&store, &slot, "r.io/a").unwrap(), None);
         keep(&store, &slot, "r.io/a", &list(&["1", "2"])).unwrap();
         let found = read(&store, &slot, "r.io/a").unwrap();
@@ -133,8 +141,8 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
 
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), Options::default()).unwrap();
-        let slot = Slot::new(REPOSITORY_FOLDER, "apps", "app").unwrap();
+        let store = ArtifactStore::open(folder.path(), StoreOptions::default()).unwrap();
+        let slot = ObjectFolder::new(REPOSITORY_FOLDER, "apps", "app").unwrap();
         // A note that is written is another file.
         let kept = |image: &str, tags: &[&str]| {
             keep(&store, &slot, image, &list(tags)).unwrap();

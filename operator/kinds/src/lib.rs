@@ -21,35 +21,35 @@ use image_controller::image_repository::ImageRepositoryController;
 use image_controller::image_update_automation::ImageUpdateAutomationController;
 use kustomize_controller::kustomization::{self, KustomizationController};
 use notification_controller::alert::AlertController;
-use notification_controller::delivery::Delivery;
+use notification_controller::delivery::NotificationDelivery;
 use notification_controller::incident;
 use notification_controller::provider::ProviderController;
 use notification_controller::receiver::ReceiverController;
-use notification_controller::receiver::hooks::hooks;
+use notification_controller::receiver::webhook_requests::hooks;
 use source_controller::artifact_generator::ArtifactGeneratorController;
 use source_controller::external_artifact::ExternalArtifactController;
 use source_controller::source::SourceController;
-use windlass_cluster::Cluster;
-use windlass_cluster::events::Events;
-use windlass_cluster::metrics::Metrics;
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::events::EventDistributor;
+use windlass_cluster::metrics::MetricsRegistry;
 use windlass_runtime::audit::retention;
-use windlass_runtime::catalog::{Catalog, Provider};
-use windlass_runtime::context::Context;
+use windlass_runtime::cluster_target::ClusterTargets;
+use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::crd_watch::follow_crds;
-use windlass_runtime::dependencies::{Dependencies, DependencyTarget};
-use windlass_runtime::egress::EgressPolicy;
-use windlass_runtime::http_clients::Remotes;
-use windlass_runtime::kind::ControllerKind;
+use windlass_runtime::depends_on::{DependencyTarget, DependencyTargets};
+use windlass_runtime::egress_policy::EgressPolicy;
+use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::lifecycle;
-use windlass_runtime::namespaces::{self, Namespaces};
+use windlass_runtime::namespace_policies::{self, NamespacePolicies};
+use windlass_runtime::object_run::run_kind;
 use windlass_runtime::object_store::TypeMap;
-use windlass_runtime::object_watcher::{ObjectWatcher, Ownership};
-use windlass_runtime::permit::Permits;
-use windlass_runtime::run::run_kind;
-use windlass_runtime::target::Targets;
+use windlass_runtime::object_watcher::{ObjectWatcher, OwnershipMarks};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_permits::RunPermits;
+use windlass_runtime::source_catalog::{SourceCatalog, SourceProvider};
 use windlass_runtime::work_queue::WorkQueue;
-use windlass_serve::server::{Listener, Readiness};
-use windlass_serve::settings::Settings;
+use windlass_serve::server::{HttpListener, ServerReadiness};
+use windlass_serve::settings::OperatorSettings;
 
 /// What the program has to know of a kind.
 #[derive(Clone, Copy)]
@@ -57,23 +57,23 @@ struct KindRegistration {
     /// Group and kind.
     name: fn() -> [String; 2],
     /// Runs it until the token is cancelled.
-    run: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
+    run: fn(Arc<RunContext>, CancellationToken) -> BoxFuture<'static, ()>,
     /// Returns once its objects were listed; false if its watch ended before.
     listed: fn(&TypeMap) -> BoxFuture<'_, bool>,
     /// Fields of an object that this version does not support.
     unsupported: fn(Value) -> Result<Vec<&'static str>, serde_json::Error>,
     /// Whether it is run under these flags.
-    is_run: fn(&Settings) -> bool,
+    is_run: fn(&OperatorSettings) -> bool,
     /// Whether the program is ready without it: its CRD need not be installed.
     is_optional: bool,
     /// Makes its artifacts known to the objects that name one as a source.
-    provide: Option<fn(&mut Catalog)>,
+    provide: Option<fn(&mut SourceCatalog)>,
     /// Makes its objects known to the objects that depend on one.
-    depend: Option<fn(&mut Dependencies)>,
+    depend: Option<fn(&mut DependencyTargets)>,
     /// The marks on the objects that it applies.
-    ownership: Option<Ownership>,
+    ownership: Option<OwnershipMarks>,
     /// What its objects report, for incidents.
-    observed: Option<incident::Row>,
+    observed: Option<incident::ObservedKind>,
 }
 
 impl KindRegistration {
@@ -90,13 +90,13 @@ impl KindRegistration {
             provide: None,
             depend: None,
             ownership: None,
-            observed: Some(incident::Row::of::<K::Object>()),
+            observed: Some(incident::ObservedKind::of::<K::Object>()),
         }
     }
 
     /// Runs of other kinds read or write its objects, and it has none of its own: `run` follows them, or deletes old ones.
     const fn kept<K: kube_core::Resource<DynamicType = ()> + DeserializeOwned>(
-        run: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
+        run: fn(Arc<RunContext>, CancellationToken) -> BoxFuture<'static, ()>,
     ) -> Self {
         Self {
             name: || [K::group(&()).into_owned(), K::kind(&()).into_owned()],
@@ -113,13 +113,13 @@ impl KindRegistration {
     }
 
     /// Its artifacts are named by `sourceRef` and the like.
-    const fn providing<K: Provider>(self) -> Self {
-        Self { provide: Some(Catalog::add::<K>), ..self }
+    const fn providing<K: SourceProvider>(self) -> Self {
+        Self { provide: Some(SourceCatalog::add::<K>), ..self }
     }
 
     /// It applies objects with these marks, and others may depend on it.
-    const fn applying<K: DependencyTarget>(self, ownership: Ownership) -> Self {
-        Self { ownership: Some(ownership), depend: Some(Dependencies::add::<K>), ..self }
+    const fn applying<K: DependencyTarget>(self, ownership: OwnershipMarks) -> Self {
+        Self { ownership: Some(ownership), depend: Some(DependencyTargets::add::<K>), ..self }
     }
 
     /// The program is ready without it, in a cluster that does not have its CRD.
@@ -128,14 +128,14 @@ impl KindRegistration {
     }
 
     /// It is run under some flags only.
-    const fn only(self, is_run: fn(&Settings) -> bool) -> Self {
+    const fn only(self, is_run: fn(&OperatorSettings) -> bool) -> Self {
         Self { is_run, ..self }
     }
 }
 
 /// The list. `crds::all` has their definitions; a test compares both.
 const KINDS: &[KindRegistration] = &[
-    KindRegistration::of::<AlertController>().only(Settings::notifies).optional(),
+    KindRegistration::of::<AlertController>().only(OperatorSettings::notifies).optional(),
     KindRegistration::of::<ArtifactGeneratorController>().optional(),
     KindRegistration::of::<SourceController<Bucket>>().providing::<SourceController<Bucket>>(),
     KindRegistration::of::<ExternalArtifactController>().providing::<ExternalArtifactController>(),
@@ -152,7 +152,7 @@ const KINDS: &[KindRegistration] = &[
         .applying::<HelmfileController<Helmfile>>(helmfile::OWNERSHIP)
         .optional(),
     KindRegistration::of::<HelmfileController<operator::Helmfile>>()
-        .applying::<HelmfileController<operator::Helmfile>>(helmfile::operator::OWNERSHIP)
+        .applying::<HelmfileController<operator::Helmfile>>(helmfile::helmfile_operator::OWNERSHIP)
         .optional(),
     KindRegistration::of::<ImagePolicyController>().optional(),
     KindRegistration::of::<ImageRepositoryController>().optional(),
@@ -161,8 +161,8 @@ const KINDS: &[KindRegistration] = &[
         .applying::<KustomizationController>(kustomization::OWNERSHIP),
     KindRegistration::of::<SourceController<OCIRepository>>()
         .providing::<SourceController<OCIRepository>>(),
-    KindRegistration::of::<ProviderController>().only(Settings::notifies).optional(),
-    KindRegistration::of::<ReceiverController>().only(Settings::notifies).optional(),
+    KindRegistration::of::<ProviderController>().only(OperatorSettings::notifies).optional(),
+    KindRegistration::of::<ReceiverController>().only(OperatorSettings::notifies).optional(),
     KindRegistration::kept::<Lifecycle>(|context, stop| {
         lifecycle::follow_lifecycles(context, stop).boxed()
     }),
@@ -173,7 +173,7 @@ const KINDS: &[KindRegistration] = &[
         lifecycle::follow_events(context, stop).boxed()
     }),
     KindRegistration::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
-        .only(Settings::notifies),
+        .only(OperatorSettings::notifies),
     KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
 ];
 
@@ -196,32 +196,33 @@ pub fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_jso
 }
 
 /// What the process has besides: its HTTP servers have parts of it, too.
-pub struct Process {
+pub struct ProcessServices {
     /// windlass's own cluster.
-    pub cluster: Cluster,
+    pub cluster: ClusterConnection,
     /// Where the artifacts of sources are stored, and served from.
-    pub artifacts: Arc<sources::store::Store>,
+    pub artifacts: Arc<sources::store::ArtifactStore>,
     /// Where events go.
-    pub events: Arc<Events>,
+    pub events: Arc<EventDistributor>,
     /// Which objects are to be run.
     pub work_queue: Arc<WorkQueue>,
     /// What is counted.
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<MetricsRegistry>,
     /// Whether every kind has listed its objects.
-    pub readiness: Readiness,
+    pub readiness: ServerReadiness,
     /// Where webhooks are received, unless another controller does it.
-    pub webhooks: Option<Listener>,
+    pub webhooks: Option<HttpListener>,
 }
 
 /// Runs every kind until `stop`.
-pub async fn run(settings: Settings, process: Process, stop: CancellationToken) {
-    let Process { cluster, artifacts, events, work_queue, metrics, readiness, webhooks } = process;
+pub async fn run(settings: OperatorSettings, process: ProcessServices, stop: CancellationToken) {
+    let ProcessServices { cluster, artifacts, events, work_queue, metrics, readiness, webhooks } =
+        process;
     let kept = Arc::new(TypeMap::default());
-    let mut sources = Catalog::new(kept.clone());
+    let mut sources = SourceCatalog::new(kept.clone());
     for provide in KINDS.iter().filter_map(|kind| kind.provide) {
         provide(&mut sources);
     }
-    let mut dependencies = Dependencies::new(kept.clone());
+    let mut dependencies = DependencyTargets::new(kept.clone());
     for depend in KINDS.iter().filter_map(|kind| kind.depend) {
         depend(&mut dependencies);
     }
@@ -230,8 +231,8 @@ pub async fn run(settings: Settings, process: Process, stop: CancellationToken) 
     let egress_policy =
         EgressPolicy::new(&settings, cluster.clone(), artifacts.advertised().to_owned());
     egress_policy.learn().await;
-    let remotes = Remotes::within(&egress_policy.rules);
-    let targets = Targets::new(
+    let remotes = RemoteClients::within(&egress_policy.rules);
+    let targets = ClusterTargets::new(
         &settings,
         &watcher,
         work_queue.clone(),
@@ -239,11 +240,14 @@ pub async fn run(settings: Settings, process: Process, stop: CancellationToken) 
         metrics.clone(),
     );
     let at_once = usize::from(settings.sources_at_once());
-    let context = Arc::new(Context {
-        building: Permits::new(usize::from(settings.kustomizations_at_once())),
-        reaching: Permits::shared(REACHING_AT_ONCE, REACHING_AT_ONCE / MIN_CONCURRENT_NAMESPACES),
-        fetching: Permits::shared(MIN_CONCURRENT_NAMESPACES * at_once, at_once),
-        asking: Permits::shared(ASKING_AT_ONCE, ASKING_AT_ONCE / MIN_CONCURRENT_NAMESPACES),
+    let context = Arc::new(RunContext {
+        building: RunPermits::new(usize::from(settings.kustomizations_at_once())),
+        reaching: RunPermits::shared(
+            REACHING_AT_ONCE,
+            REACHING_AT_ONCE / MIN_CONCURRENT_NAMESPACES,
+        ),
+        fetching: RunPermits::shared(MIN_CONCURRENT_NAMESPACES * at_once, at_once),
+        asking: RunPermits::shared(ASKING_AT_ONCE, ASKING_AT_ONCE / MIN_CONCURRENT_NAMESPACES),
         settings,
         cluster,
         work_queue,
@@ -259,7 +263,7 @@ pub async fn run(settings: Settings, process: Process, stop: CancellationToken) 
     });
     let wanted = KINDS.iter().filter(|kind| (kind.is_run)(&context.settings));
     let running = wanted.map(|kind| (kind.run)(context.clone(), stop.clone()));
-    let policies = context.shared::<Namespaces>();
+    let policies = context.shared::<NamespacePolicies>();
     tokio::join!(
         join_all(running),
         notify(&context, webhooks, &stop),
@@ -268,18 +272,26 @@ pub async fn run(settings: Settings, process: Process, stop: CancellationToken) 
         until(&stop, follow_crds(context.cluster.clone(), context.work_queue.clone())),
         until(
             &stop,
-            namespaces::follow(context.cluster.clone(), context.work_queue.clone(), policies)
+            namespace_policies::follow(
+                context.cluster.clone(),
+                context.work_queue.clone(),
+                policies
+            )
         ),
     );
     context.events.settle().await;
 }
 
 /// Sends notifications and receives webhooks until `stop`.
-async fn notify(context: &Arc<Context>, webhooks: Option<Listener>, stop: &CancellationToken) {
+async fn notify(
+    context: &Arc<RunContext>,
+    webhooks: Option<HttpListener>,
+    stop: &CancellationToken,
+) {
     if !context.settings.notifies() {
         return;
     }
-    let delivery = Delivery::open(context.clone(), stop.clone()).await;
+    let delivery = NotificationDelivery::open(context.clone(), stop.clone()).await;
     let served = async {
         if let Some(listener) = webhooks {
             listener.serve(hooks(context.clone()), stop.clone()).await;
@@ -295,7 +307,7 @@ async fn until(stop: &CancellationToken, work: impl Future<Output = ()>) {
 }
 
 /// Ready means that every kind has listed its objects once.
-async fn tell_ready(context: &Context, readiness: Readiness) {
+async fn tell_ready(context: &RunContext, readiness: ServerReadiness) {
     let needed = KINDS.iter().filter(|kind| !kind.is_optional);
     let listed = join_all(needed.map(|kind| (kind.listed)(&context.kept))).await;
     if listed.into_iter().all(|listed| listed) {

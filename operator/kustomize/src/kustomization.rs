@@ -1,23 +1,23 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
-//! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `inputs`), where a
-//! run may not go on (`pause`), looking and writing (`executor`), deletion (`finalize`).
+//! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`),
+//! where a run may not go on (`paused_run`), looking and writing (`executor`), deletion (`finalize`).
 
 mod audit;
 mod build;
+pub mod build_inputs;
+mod build_manifests;
 mod ca_bundle;
+pub mod cluster_scope;
 mod executor;
 mod failure_cause;
 mod finalize;
-pub mod inputs;
 mod kustomization_file;
+mod last_attempts;
 mod lifecycle_holds;
-mod manifests;
-mod pause;
+mod paused_run;
 mod report;
 mod resolve;
-mod retry;
-pub mod scope;
 mod substitution;
 pub mod validated_spec;
 
@@ -26,48 +26,52 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apply::{Apply, ApplyDesiredState, FailedWait};
+use apply::{ApplyDesiredState, FailedHealthWait, KustomizationApplyPlan};
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use parking_lot::Mutex;
 use reconcile::{
-    DependencyState, Edge, Facts, ObjectKey, Outcome, READY, RemovalCause, Retries, Time, reason,
+    DependencyEdge, DependencyState, ObjectKey, READY, RefusedAttempts, RemovalCause, RunGateFacts,
+    RunOutcome, Time, reason,
 };
-use tree::Trace;
+use tree::TreeTrace;
 
-use self::audit::{About, Attempts, RunChanges};
+use self::audit::{AttemptAuditDetails, AuditedAttempts, RunChanges};
 use self::build::BuildOutcome;
-use self::executor::{ApplySettings, KustomizationExecutor, Verify};
-use self::inputs::Inputs;
+use self::build_inputs::KustomizationInputs;
+use self::executor::{ApplySettings, KustomizationExecutor, VerificationScope};
+use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
-use self::retry::{BuildIdentity, LastApplied};
-use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, Timeouts};
+use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, KustomizationTimeouts};
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::Event;
+use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::metrics::WakeReason;
 use windlass_runtime::applier::{
-    self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
+    self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
+    WaitObservation,
 };
 use windlass_runtime::build::decryption::MAC;
-use windlass_runtime::dependencies::DependencyTarget;
-use windlass_runtime::field_conflict::Contests;
-use windlass_runtime::object_watcher::Ownership;
-use windlass_runtime::permit::Priority;
-use windlass_runtime::reference::References;
-use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::depends_on::DependencyTarget;
+use windlass_runtime::field_conflict::FieldContests;
+use windlass_runtime::object_watcher::OwnershipMarks;
+use windlass_runtime::run_permits::PermitPriority;
+use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
-use windlass_runtime::{artifact, hold, hold_conditions, progress, source_reference, window};
-use windlass_serve::settings::Settings;
+use windlass_runtime::{
+    artifact_files, change_window, hold_conditions, object_hold, progress_status, source_reference,
+};
+use windlass_serve::settings::OperatorSettings;
 
 /// Field manager of what Kustomizations apply.
 pub const MANAGER: &str = Kustomization::CONTROLLER;
 
 /// The marks on the objects of a Kustomization.
-pub const OWNERSHIP: Ownership = Ownership {
-    name: apply::meta::OWNER_NAME,
-    namespace: apply::meta::OWNER_NAMESPACE,
+pub const OWNERSHIP: OwnershipMarks = OwnershipMarks {
+    name: apply::managed_metadata::OWNER_NAME,
+    namespace: apply::managed_metadata::OWNER_NAMESPACE,
     manager: MANAGER,
 };
 
@@ -81,37 +85,37 @@ pub struct KustomizationState {
     /// The last build that was applied to its end.
     settled: Option<SettledBuild>,
     /// The last desired state that was applied to its end; what differs from it is drift.
-    applied: LastApplied,
+    applied: LastAppliedState,
     /// Objects of a build that were healthy while others were awaited, and the resourceVersions in which they were.
     healthy: Option<(BuildIdentity, BTreeMap<ObjectId, u64>)>,
     /// The wait that failed last, until it is repeated.
-    failed_wait: Option<(BuildIdentity, FailedWait)>,
+    failed_wait: Option<(BuildIdentity, FailedHealthWait)>,
     /// Refusals in a row.
-    retries: Retries,
+    retries: RefusedAttempts,
     /// Objects that another manager changes again and again.
-    contests: Arc<Mutex<Contests>>,
+    contests: Arc<Mutex<FieldContests>>,
     /// Writes that the API server did not answer.
     unanswered: Arc<Mutex<UnansweredWrites>>,
     /// The desired state that was applied and that runs wait for.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitUnderWay>,
     /// The changes of attempts without an audit yet.
-    attempts: Attempts,
+    attempts: AuditedAttempts,
 }
 
 /// A wait in progress. It keeps the build, so that the next run need not build again.
-struct Waiting {
+struct WaitUnderWay {
     generation: i64,
     /// Digest of the artifact.
     artifact: String,
     desired_kustomization: Arc<DesiredKustomization>,
-    observation: Observation,
+    observation: WaitObservation,
 }
 
 /// A build whose objects are applied and healthy.
 struct SettledBuild {
     generation: i64,
     digest: String,
-    trace: Trace,
+    trace: TreeTrace,
     is_remote: bool,
     inputs: String,
     /// Whether the health checks name objects that are not among those applied, which no watch of applied objects
@@ -150,13 +154,13 @@ struct KustomizationRunResults {
     audited: RunChanges,
 }
 
-type KustomizationRunReport = applier::RunReport<KustomizationController>;
+type KustomizationRunReport = applier::ApplierRunReport<KustomizationController>;
 
 /// A run of a Kustomization.
-struct Session<'r>(&'r applier::Session<KustomizationController>);
+struct KustomizationSession<'r>(&'r applier::ApplierSession<KustomizationController>);
 
-impl Deref for Session<'_> {
-    type Target = applier::Session<KustomizationController>;
+impl Deref for KustomizationSession<'_> {
+    type Target = applier::ApplierSession<KustomizationController>;
 
     fn deref(&self) -> &Self::Target {
         self.0
@@ -164,7 +168,11 @@ impl Deref for Session<'_> {
 }
 
 /// The report of a run about a revision that has only an outcome.
-fn early(object: &Arc<Kustomization>, revision: &str, outcome: Outcome) -> KustomizationRunReport {
+fn early(
+    object: &Arc<Kustomization>,
+    revision: &str,
+    outcome: RunOutcome,
+) -> KustomizationRunReport {
     let came = KustomizationRunDetails {
         revision: revision.to_owned(),
         ..KustomizationRunDetails::default()
@@ -183,8 +191,8 @@ impl ApplierKind for KustomizationController {
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
     type Own = KustomizationState;
-    type ValidatedSpec = Timeouts;
-    type SpecInputs = Inputs;
+    type ValidatedSpec = KustomizationTimeouts;
+    type SpecInputs = KustomizationInputs;
     type RunDetails = KustomizationRunDetails;
 
     fn unsupported(object: &Kustomization) -> Vec<&'static str> {
@@ -216,19 +224,22 @@ impl ApplierKind for KustomizationController {
         resolve::stale(dependency, object, revision)
     }
 
-    fn validate(object: &Kustomization, _: &Settings) -> Result<Timeouts, Outcome> {
+    fn validate(
+        object: &Kustomization,
+        _: &OperatorSettings,
+    ) -> Result<KustomizationTimeouts, RunOutcome> {
         validated_spec::check(&object.spec)
     }
 
-    fn pace(timeouts: &Timeouts) -> Pace {
-        Pace { interval: timeouts.interval, retry: timeouts.retry }
+    fn pace(timeouts: &KustomizationTimeouts) -> ReconcileIntervals {
+        ReconcileIntervals { interval: timeouts.interval, retry: timeouts.retry }
     }
 
     fn observation(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Kustomization,
-    ) -> Option<Observation> {
-        if Session(session).verify(object) == Verify::Everything {
+    ) -> Option<WaitObservation> {
+        if KustomizationSession(session).verify(object) == VerificationScope::Everything {
             return None;
         }
         let memory = session.memory();
@@ -246,18 +257,21 @@ impl ApplierKind for KustomizationController {
 
     /// A waiting attempt is audited when its object is suspended. It continues when a window closes.
     async fn is_under_way(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<Kustomization>,
     ) -> Result<bool, ClusterError> {
-        let is_suspended = hold::is_suspended(&**object, session.began);
+        let is_suspended = object_hold::is_suspended(&**object, session.began);
         Ok(is_suspended && session.memory().attempts.has_open())
     }
 
-    async fn pending(session: &applier::Session<Self>, object: &Arc<Kustomization>) -> Pending {
-        let pending = Session(session).pending(object).await;
+    async fn pending(
+        session: &applier::ApplierSession<Self>,
+        object: &Arc<Kustomization>,
+    ) -> PendingChanges {
+        let pending = KustomizationSession(session).pending(object).await;
         // Something else is next, and no window is open for it.
-        if matches!(pending, Pending::Change(_)) {
-            Session(session)
+        if matches!(pending, PendingChanges::Change(_)) {
+            KustomizationSession(session)
                 .audit_stopped(object, |_| false, "another revision or spec waits for a window")
                 .await;
         }
@@ -265,50 +279,52 @@ impl ApplierKind for KustomizationController {
     }
 
     async fn stop(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<Kustomization>,
     ) -> Result<Option<Duration>, ClusterError> {
-        Session(session).audit_stopped(object, |_| false, "the Kustomization is suspended").await;
+        KustomizationSession(session)
+            .audit_stopped(object, |_| false, "the Kustomization is suspended")
+            .await;
         session.finish_suspended(object).await
     }
 
     fn where_stopped(object: &Kustomization) -> String {
-        pause::where_stopped(object)
+        paused_run::where_stopped(object)
     }
 
     async fn read(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Kustomization,
-        references: &mut References,
-    ) -> Result<Inputs, Outcome> {
-        Inputs::read(&session.context.settings, object, references).await
+        references: &mut ReadReferences,
+    ) -> Result<KustomizationInputs, RunOutcome> {
+        KustomizationInputs::read(&session.context.settings, object, references).await
     }
 
     async fn reconcile(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<Kustomization>,
-        facts: Facts,
-        timeouts: Timeouts,
+        facts: RunGateFacts,
+        timeouts: KustomizationTimeouts,
     ) -> Result<Option<KustomizationRunReport>, ClusterError> {
-        Ok(Some(Session(session).reconcile(object, facts, timeouts).await))
+        Ok(Some(KustomizationSession(session).reconcile(object, facts, timeouts).await))
     }
 
     async fn finalize(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         object: &Arc<Kustomization>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
-        Session(session).finalize(object).await
+        KustomizationSession(session).finalize(object).await
     }
 
-    fn left_behind(object: &Kustomization, subject: &str) -> Event {
+    fn left_behind(object: &Kustomization, subject: &str) -> ObjectEvent {
         report::left_behind(object, subject)
     }
 
     fn report(
-        session: &applier::Session<Self>,
+        session: &applier::ApplierSession<Self>,
         ended: KustomizationRunReport,
-        end: &End,
-    ) -> applier::Report<Self> {
+        end: &ApplierRunEnd,
+    ) -> applier::ApplierReport<Self> {
         // What was said of the run's phases is part of the status by now.
         let object = session.latest.begun(&ended.object);
         let KustomizationRunDetails {
@@ -333,8 +349,8 @@ impl ApplierKind for KustomizationController {
         };
         let report = report::report(&object, &run);
         report.log(&object, &run);
-        let report::Report { before, after, events } = report;
-        applier::Report { object, before, after, events }
+        let report::KustomizationReport { before, after, events } = report;
+        applier::ApplierReport { object, before, after, events }
     }
 
     fn next_look(own: &KustomizationState) -> Option<Duration> {
@@ -343,16 +359,17 @@ impl ApplierKind for KustomizationController {
 }
 
 /// Whether a build is applied completely and healthy. An object that another manager keeps changing does not count.
-fn is_at_end(outcome: &Outcome) -> bool {
-    outcome.is_settled() || matches!(outcome, Outcome::Failed(why, ..) if *why == reason::CONTESTED)
+fn is_at_end(outcome: &RunOutcome) -> bool {
+    outcome.is_settled()
+        || matches!(outcome, RunOutcome::Failed(why, ..) if *why == reason::CONTESTED)
 }
 
-impl Session<'_> {
+impl KustomizationSession<'_> {
     async fn reconcile(
         &self,
         object: &Arc<Kustomization>,
-        facts: Facts,
-        timeouts: Timeouts,
+        facts: RunGateFacts,
+        timeouts: KustomizationTimeouts,
     ) -> KustomizationRunReport {
         let requeue = self.context.settings.requeue_dependency;
         let own = &self.node.namespace;
@@ -363,7 +380,7 @@ impl Session<'_> {
             Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
         let mut ended = self.follow(object, facts, timeouts, &artifact).await;
-        artifact::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
+        artifact_files::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
         ended
     }
 
@@ -371,8 +388,8 @@ impl Session<'_> {
     async fn follow(
         &self,
         object: &Arc<Kustomization>,
-        facts: Facts,
-        timeouts: Timeouts,
+        facts: RunGateFacts,
+        timeouts: KustomizationTimeouts,
         artifact: &Artifact,
     ) -> KustomizationRunReport {
         let revision = &artifact.revision;
@@ -406,24 +423,25 @@ impl Session<'_> {
 
     /// Which objects this run compares. After the interval, at a scheduled time, or on request, these are more than
     /// those that drifted.
-    fn verify(&self, object: &Kustomization) -> Verify {
+    fn verify(&self, object: &Kustomization) -> VerificationScope {
         if hold_conditions::is_asked(object) {
-            return Verify::Everything;
+            return VerificationScope::Everything;
         }
         let (verify_at, verified) = {
             let memory = self.memory();
             (memory.verify_at, memory.verified)
         };
         let came_round = verify_at.is_none_or(|at| Instant::now() >= at)
-            || verified
-                .is_some_and(|since| window::schedule_time_passed(object, since, self.began));
-        if came_round { Verify::Moved } else { Verify::Drifted }
+            || verified.is_some_and(|since| {
+                change_window::schedule_time_passed(object, since, self.began)
+            });
+        if came_round { VerificationScope::Moved } else { VerificationScope::Drifted }
     }
 
     async fn apply(
         &self,
         object: &Arc<Kustomization>,
-        timeouts: Timeouts,
+        timeouts: KustomizationTimeouts,
         artifact: &Artifact,
         desired_kustomization: &Arc<DesiredKustomization>,
         target: &Arc<ClusterTarget>,
@@ -452,7 +470,8 @@ impl Session<'_> {
             }
             let healthy = memory.healthy.take();
             let healthy = healthy.filter(|(of, _)| of.is_same_build(&judged));
-            let healthy = healthy.filter(|_| verify == Verify::Drifted).map(|(_, ids)| ids);
+            let healthy =
+                healthy.filter(|_| verify == VerificationScope::Drifted).map(|(_, ids)| ids);
             (healthy, memory.contests.clone(), memory.unanswered.clone())
         };
         let apply_settings = ApplySettings {
@@ -474,7 +493,7 @@ impl Session<'_> {
         let (mut ended, done) = self
             .drive(&passed, object, desired_kustomization.desired.clone(), apply_settings, target)
             .await;
-        if let Outcome::Settled(_, text) = &mut ended.outcome {
+        if let RunOutcome::Settled(_, text) = &mut ended.outcome {
             *text = validated_spec::with_warnings(
                 std::mem::take(text),
                 &desired_kustomization.warnings,
@@ -500,7 +519,7 @@ impl Session<'_> {
             // Once the status reports the end, nothing waits for its events.
             self.context.work_queue.wake(&self.node, WakeReason::Waiting);
         }
-        let about = About {
+        let about = AttemptAuditDetails {
             judged: &judged,
             is_correction,
             secrets: &desired_kustomization.secrets,
@@ -518,7 +537,7 @@ impl Session<'_> {
     fn remember(
         &self,
         judged: BuildIdentity,
-        outcome: &Outcome,
+        outcome: &RunOutcome,
         desired_kustomization: &Arc<DesiredKustomization>,
         artifact: &Artifact,
         healthy: BTreeMap<ObjectId, u64>,
@@ -528,7 +547,7 @@ impl Session<'_> {
         let mut memory = self.memory();
         let before = memory.waiting.take().filter(|it| it.generation == generation);
         match outcome {
-            Outcome::Settled(..) => {
+            RunOutcome::Settled(..) => {
                 let trace = desired_kustomization.trace.clone();
                 let is_remote = desired_kustomization.is_remote;
                 let inputs = desired_kustomization.inputs.clone();
@@ -543,20 +562,22 @@ impl Session<'_> {
                 });
                 memory.applied.end(judged);
             }
-            outcome if matches!(outcome, Outcome::Running(..)) || memory.failed_wait.is_some() => {
+            outcome
+                if matches!(outcome, RunOutcome::Running(..)) || memory.failed_wait.is_some() =>
+            {
                 memory.healthy = Some((judged, healthy));
                 let artifact = artifact.digest.clone();
                 let desired_kustomization = desired_kustomization.clone();
                 let before = before.filter(|it| it.artifact == artifact).map(|it| it.observation);
-                let observation = Observation::again(before);
+                let observation = WaitObservation::again(before);
                 memory.waiting =
-                    Some(Waiting { generation, artifact, desired_kustomization, observation });
+                    Some(WaitUnderWay { generation, artifact, desired_kustomization, observation });
             }
-            Outcome::Failed(why, ..) if *why == reason::CONTESTED => memory.applied.end(judged),
-            Outcome::Running(..)
-            | Outcome::Blocked(..)
-            | Outcome::Failed(..)
-            | Outcome::Stalled(..) => {}
+            RunOutcome::Failed(why, ..) if *why == reason::CONTESTED => memory.applied.end(judged),
+            RunOutcome::Running(..)
+            | RunOutcome::Blocked(..)
+            | RunOutcome::Failed(..)
+            | RunOutcome::Stalled(..) => {}
         }
     }
 
@@ -564,12 +585,12 @@ impl Session<'_> {
     fn remember_comparison(
         &self,
         object: &Kustomization,
-        outcome: &Outcome,
-        timeouts: Timeouts,
-        verify: Verify,
+        outcome: &RunOutcome,
+        timeouts: KustomizationTimeouts,
+        verify: VerificationScope,
     ) {
-        if verify != Verify::Drifted
-            && (is_at_end(outcome) || matches!(outcome, Outcome::Running(..)))
+        if verify != VerificationScope::Drifted
+            && (is_at_end(outcome) || matches!(outcome, RunOutcome::Running(..)))
         {
             let interval = self.interval(object, &timeouts);
             let mut memory = self.memory();
@@ -592,7 +613,7 @@ impl Session<'_> {
         HeldAttempt { outcome, answers }: HeldAttempt,
     ) -> KustomizationRunReport {
         let is_reported = object.condition(READY).is_some_and(|it| it.message == outcome.text());
-        if matches!(outcome, Outcome::Failed(..)) && !answers.is_empty() && !is_reported {
+        if matches!(outcome, RunOutcome::Failed(..)) && !answers.is_empty() && !is_reported {
             self.audit_refused(object, judged, &outcome, answers).await;
         }
         early(object, &judged.revision, outcome)
@@ -606,8 +627,11 @@ impl Session<'_> {
         apply_settings: ApplySettings,
         target: &Arc<ClusterTarget>,
     ) -> (KustomizationRunReport, KustomizationRunResults) {
-        let priority =
-            if self.memory().waiting.is_some() { Priority::Resume } else { Priority::New };
+        let priority = if self.memory().waiting.is_some() {
+            PermitPriority::Resume
+        } else {
+            PermitPriority::New
+        };
         let permit = target.applying().run_permit_in(priority, &self.node.namespace).await;
         let revision = desired.revision.clone();
         let watcher = target.watcher().clone();
@@ -625,9 +649,9 @@ impl Session<'_> {
                 return (early(object, &revision, outcome), KustomizationRunResults::default());
             }
         };
-        let (_, outcome) = reconcile::drive::<Apply>(&desired, &executor).await;
+        let (_, outcome) = reconcile::drive::<KustomizationApplyPlan>(&desired, &executor).await;
         let outcome = executor.sooner(outcome);
-        self.context.work_queue.set_edges(&self.node, Edge::Waits, executor.missing());
+        self.context.work_queue.set_edges(&self.node, DependencyEdge::Waits, executor.missing());
         let awaited = match outcome.wake() {
             Some(wake) => executor.awaited(wake).await,
             None => Vec::new(),
@@ -656,14 +680,18 @@ impl Session<'_> {
         object: &Arc<Kustomization>,
         phase: &str,
         revision: &str,
-        timeouts: Timeouts,
+        timeouts: KustomizationTimeouts,
         work: impl Future<Output = T>,
     ) -> T {
         if !report::is_new(object, revision) {
             return work.await;
         }
         let text = report::phase(phase, revision, timeouts.timeout);
-        progress::telling(work, progress::tell(&self.context, &self.latest, object, &text)).await
+        progress_status::telling(
+            work,
+            progress_status::tell(&self.context, &self.latest, object, &text),
+        )
+        .await
     }
 }
 

@@ -9,8 +9,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::provider::tend;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::ControllerKind;
+use windlass_runtime::controller_kind::ControllerKind;
+use windlass_runtime::run_context::RunContext;
 
 /// Runs Alerts.
 pub struct AlertController;
@@ -23,7 +23,7 @@ impl ControllerKind for AlertController {
         String::new()
     }
 
-    fn run(object: Arc<Alert>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+    fn run(object: Arc<Alert>, context: Arc<RunContext>) -> BoxFuture<'static, Option<Duration>> {
         async move { tend(&object, &context).await }.boxed()
     }
 }

@@ -1,30 +1,31 @@
 //! Delivery: from events to what services are sent, by Alerts and Providers.
 //!
 //! Here: its parts, and how they are put together. In the folder, in the order of the way:
-//! * An event is received (`dispatch`) unless it is a repetition (`repeated_events`), and matched with Alerts in a queue for each
-//!   namespace (`matcher`, `alert_router`).
-//! * Each Alert that selects it makes a notification, which waits for an incident (`suppression`) or at once
-//!   (`notification_queue`) in a file (`spool`) and for its Provider (`provider_queues`).
-//! * The Provider has attempts and pauses (`provider_queue`); an attempt (`attempt`) sends requests (`transport`, `nats`), and how
-//!   the last one ended is known (`last_deliveries`).
+//! * An event is received (`event_dispatch`) unless it is a repetition (`repeated_events`), and matched with Alerts in
+//!   a queue for each namespace (`alert_matcher`, `alert_router`).
+//! * Each Alert that selects it makes a notification, which waits for an incident (`incident_suppression`) or at once
+//!   (`notification_queue`) in a file (`notification_spool`) and for its Provider (`provider_queues`).
+//! * The Provider has attempts and pauses (`provider_queue`); an attempt (`delivery_attempt`) sends requests
+//!   (`transport`, `nats`), and how the last one ended is known (`last_deliveries`).
 //!
-//! Beside that: notifications about incidents (`incidents`), warnings on Alerts (`alert_warnings`). Elsewhere: the decisions
-//! (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`windlass_runtime::http_request`).
+//! Beside that: notifications about incidents (`incident_notifications`), warnings on Alerts (`alert_warnings`).
+//! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests
+//! (`windlass_runtime::http_request`).
 
+mod alert_matcher;
 mod alert_router;
 mod alert_warnings;
-pub mod attempt;
-mod dispatch;
-pub mod incidents;
+pub mod delivery_attempt;
+mod event_dispatch;
+pub mod incident_notifications;
+pub(crate) mod incident_suppression;
 mod last_deliveries;
-mod matcher;
 mod nats;
 mod notification_queue;
+mod notification_spool;
 mod provider_queue;
 mod provider_queues;
 mod repeated_events;
-mod spool;
-pub(crate) mod suppression;
 pub mod transport;
 
 use std::sync::Arc;
@@ -38,11 +39,11 @@ pub(crate) use self::provider_queues::{ProviderKey, ProviderQueues};
 
 use self::alert_router::AlertRouter;
 use self::alert_warnings::AlertWarnings;
-use self::dispatch::Dispatcher;
-use self::incidents::IncidentNotifications;
+use self::event_dispatch::EventDispatcher;
+use self::incident_notifications::IncidentNotifications;
+use self::incident_suppression::{AlertTopic, NotificationSuppression};
 use self::notification_queue::NotificationQueue;
-use self::suppression::{Suppression, Topic};
-use windlass_runtime::context::Context;
+use windlass_runtime::run_context::RunContext;
 
 /// The name under which Flux reports what is done here.
 pub(crate) const CONTROLLER: &str = Provider::CONTROLLER;
@@ -56,7 +57,7 @@ pub(crate) fn logged(text: &str) -> &str {
 }
 
 /// Returns once Alerts and Providers were listed; false if their watch ended before.
-pub(crate) async fn wait_for_alerts(context: &Context) -> bool {
+pub(crate) async fn wait_for_alerts(context: &RunContext) -> bool {
     let alerts = context.kept.listed::<Alert>();
     let providers = context.kept.listed::<Provider>();
     alerts.await && providers.await
@@ -65,24 +66,25 @@ pub(crate) async fn wait_for_alerts(context: &Context) -> bool {
 /// The delivery of events to notification services, as Alerts and Providers define it.
 ///
 /// The way has one direction: the router makes notifications of an event, and the queue sends them.
-pub struct Delivery {
-    context: Arc<Context>,
+pub struct NotificationDelivery {
+    context: Arc<RunContext>,
     router: Arc<AlertRouter>,
     queue: Arc<NotificationQueue>,
     pub(crate) incidents: Arc<IncidentNotifications>,
-    pub(crate) suppression: Suppression,
+    pub(crate) suppression: NotificationSuppression,
 }
 
-impl Delivery {
-    /// Receives events from now on. What waits in the spool is read, and nothing is sent before [`Delivery::run`].
-    pub async fn open(context: Arc<Context>, stop: CancellationToken) -> Arc<Self> {
+impl NotificationDelivery {
+    /// Receives events from now on. What waits in the spool is read, and nothing is sent before
+    /// [`NotificationDelivery::run`].
+    pub async fn open(context: Arc<RunContext>, stop: CancellationToken) -> Arc<Self> {
         let warnings = Arc::new(AlertWarnings::new(context.clone()));
         let router = Arc::new(AlertRouter::new(context.clone(), warnings.clone()));
         let queue = NotificationQueue::open(context.clone(), warnings, stop).await;
         let incidents = Arc::new(IncidentNotifications::new(router.clone(), queue.clone()));
-        let suppression = Suppression::default();
+        let suppression = NotificationSuppression::default();
         let delivery = Arc::new(Self { context, router, queue, incidents, suppression });
-        delivery.context.events.add(Dispatcher::new(delivery.clone()));
+        delivery.context.events.add(EventDispatcher::new(delivery.clone()));
         delivery
     }
 
@@ -92,7 +94,7 @@ impl Delivery {
     }
 
     /// Has a notification sent after all that no incident replaces.
-    pub(crate) async fn send_suppressed(&self, topic: &Topic) {
+    pub(crate) async fn send_suppressed(&self, topic: &AlertTopic) {
         if let Some(notification) = self.suppression.take(topic) {
             self.queue.put(notification).await;
         }

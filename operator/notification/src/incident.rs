@@ -6,29 +6,32 @@
 //! about it.
 //!
 //! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed_objects`), Providers whose
-//! services accept nothing (`deliveries`), the objects that keep incidents (`incident_store`), when writes pause
-//! (`backoff`) and whose turn it is (`namespace_order`), who is sent what about them (`alerts_of_incident`, `notifier`,
-//! `event_text`), and notifications that are sent after all (`suppression`). Elsewhere: which failures are one incident
-//! (`cause::incident`), Alerts and sending (`delivery`).
+//! services accept nothing (`provider_incidents`), the objects that keep incidents (`incident_store`), when writes
+//! pause (`write_backoff`) and whose turn it is (`namespace_order`), who is sent what about them (`alerts_of_incident`,
+//! `incident_notifier`, `event_text`), and notifications that are sent after all (`notification_suppression`).
+//! Elsewhere: which failures are one incident (`cause::incident`), Alerts and sending (`delivery`).
 
 mod alerts_of_incident;
-mod backoff;
-mod deliveries;
 mod event_text;
+mod incident_notifier;
 mod incident_store;
 mod namespace_order;
-mod notifier;
+mod notification_suppression;
 mod observed_objects;
-mod suppression;
+mod provider_incidents;
 #[cfg(test)]
 mod testing;
+mod write_backoff;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cause::Problem;
-use cause::incident::{self as failures, IncidentIdentity, ObjectVerdict, Own, Reach, is_over};
+use cause::CauseKind;
+use cause::incident::{
+    self as failures, IncidentIdentity, ObjectVerdict, ReportedObjectState, RootFailureSearchScope,
+    is_over,
+};
 use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::{Alert, Provider};
 use kube_core::ResourceExt as _;
@@ -37,18 +40,20 @@ use objects::ObjectId;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use self::alerts_of_incident::Audience;
-use self::incident_store::Book;
-use self::namespace_order::Turns;
-use self::notifier::{IncidentNotifier, Notice};
-pub use self::observed_objects::Row;
+use self::alerts_of_incident::IncidentAudience;
+use self::incident_notifier::{IncidentNotifier, OpenIncidentNotice};
+use self::incident_store::IncidentWriter;
+use self::namespace_order::NamespaceRoundRobin;
+use self::notification_suppression::{SuppressionDecision, decision};
+pub use self::observed_objects::ObservedKind;
 use self::observed_objects::{ListedKinds, ObservedObjects};
-use self::suppression::{Decision, decision};
-use super::delivery::incidents::Subscriber;
-use super::delivery::suppression::{Beginning, Topic};
-use super::delivery::{Delivery, LastDeliveries, LastDelivery, ProviderKey, wait_for_alerts};
-use windlass_runtime::context::Context;
-use windlass_runtime::lifecycle::table::{self, TableChange};
+use super::delivery::incident_notifications::IncidentSubscriber;
+use super::delivery::incident_suppression::{AlertTopic, WaitBeginning};
+use super::delivery::{
+    LastDeliveries, LastDelivery, NotificationDelivery, ProviderKey, wait_for_alerts,
+};
+use windlass_runtime::lifecycle::object_table::{self, TableChange};
+use windlass_runtime::run_context::RunContext;
 
 /// How often conditions are compared. What changes in between is one pass.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
@@ -76,15 +81,15 @@ const MIN_FAILURE_AGE: Duration = Duration::from_secs(3);
 const SETTLED_WAITING: Duration = Duration::from_secs(300);
 
 /// Follows Incidents until `stop`.
-pub async fn follow(context: Arc<Context>, stop: CancellationToken) {
+pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     let gone = context.shared::<DeletedIncidents>();
-    let changed = |_: &Context, it: TableChange<Incident>| gone.note(it);
-    stop.run_until_cancelled(table::follow::<Incident>(context, changed)).await;
+    let changed = |_: &RunContext, it: TableChange<Incident>| gone.note(it);
+    stop.run_until_cancelled(object_table::follow::<Incident>(context, changed)).await;
 }
 
 /// Incidents that another client deleted while they were open, such as with their namespace.
 #[derive(Default)]
-struct DeletedIncidents(Mutex<GoneIncidents>);
+struct DeletedIncidents(Mutex<DeletedIncidentEnds>);
 
 impl DeletedIncidents {
     fn note(&self, changed: TableChange<Incident>) {
@@ -99,7 +104,7 @@ impl DeletedIncidents {
         self.0.lock().add(before);
     }
 
-    fn take(&self) -> GoneIncidents {
+    fn take(&self) -> DeletedIncidentEnds {
         std::mem::take(&mut *self.0.lock())
     }
 }
@@ -112,14 +117,14 @@ fn has_sent_beginning(incident: &Incident) -> bool {
 
 /// Deleted Incidents whose ends are to be sent.
 #[derive(Default)]
-struct GoneIncidents {
+struct DeletedIncidentEnds {
     by_namespace: BTreeMap<String, Vec<Arc<Incident>>>,
     count: usize,
     /// How many there were beyond the bounds.
     dropped: usize,
 }
 
-impl GoneIncidents {
+impl DeletedIncidentEnds {
     fn add(&mut self, incident: Arc<Incident>) {
         let namespace = incident.namespace().unwrap_or_default();
         let own = self.by_namespace.get(&namespace).map_or(0, Vec::len);
@@ -148,9 +153,9 @@ impl GoneIncidents {
 
 /// Opens and resolves incidents until `stop`. `rows` are the kinds whose objects are observed.
 pub async fn run(
-    context: Arc<Context>,
-    delivery: Arc<Delivery>,
-    rows: Vec<Row>,
+    context: Arc<RunContext>,
+    delivery: Arc<NotificationDelivery>,
+    rows: Vec<ObservedKind>,
     stop: CancellationToken,
 ) {
     let work = async {
@@ -163,7 +168,7 @@ pub async fn run(
         drop(gone.take());
         let mut run = IncidentRun {
             gone,
-            book: Book::new(context.clone()),
+            book: IncidentWriter::new(context.clone()),
             notifier: IncidentNotifier::new(context.clone(), delivery.incidents.clone()),
             deliveries: context.shared::<LastDeliveries>(),
             delivered: BTreeMap::new(),
@@ -174,7 +179,7 @@ pub async fn run(
             judged: IncidentAssessment::default(),
             next: None,
             since: BTreeMap::new(),
-            turns: Turns::default(),
+            turns: NamespaceRoundRobin::default(),
         };
         loop {
             run.pass().await;
@@ -217,9 +222,9 @@ impl IncidentAssessment {
 }
 
 struct IncidentRun {
-    context: Arc<Context>,
-    delivery: Arc<Delivery>,
-    rows: Vec<Row>,
+    context: Arc<RunContext>,
+    delivery: Arc<NotificationDelivery>,
+    rows: Vec<ObservedKind>,
     observed: ObservedObjects,
     deliveries: Arc<LastDeliveries>,
     /// The same when objects were judged last.
@@ -228,15 +233,15 @@ struct IncidentRun {
     /// When conditions are compared next.
     next: Option<Instant>,
     gone: Arc<DeletedIncidents>,
-    book: Book,
+    book: IncidentWriter,
     notifier: IncidentNotifier,
     /// Since when this process knows of a failure.
     since: BTreeMap<IncidentIdentity, Instant>,
-    turns: Turns,
+    turns: NamespaceRoundRobin,
 }
 
 /// A write that an incident needs.
-enum Need {
+enum IncidentWrite {
     /// It has ended.
     Resolve(Arc<Incident>),
     Open(IncidentIdentity),
@@ -266,7 +271,7 @@ impl IncidentRun {
         let now = jiff::Timestamp::now();
         self.deliveries.retain(|key| {
             let provider = self.context.seen::<Provider>(&key.namespace, &key.name);
-            deliveries::judged_uid(provider.as_deref(), now)
+            provider_incidents::judged_uid(provider.as_deref(), now)
         });
         let is_failing = self.deliveries.has_failures();
         let is_kept = self.book.is_kept(self.delivery.incidents.are_wanted(), is_failing).await;
@@ -287,7 +292,7 @@ impl IncidentRun {
         let subscribers = if is_kept { self.delivery.incidents.subscribers() } else { Vec::new() };
         let listed = ListedKinds::of(&self.rows, &self.context);
         let is_at_rest = |incident: &Incident| {
-            deliveries::is_at_rest(incident, now, |namespace, name| {
+            provider_incidents::is_at_rest(incident, now, |namespace, name| {
                 self.context.seen::<Provider>(namespace, name)
             })
         };
@@ -304,7 +309,8 @@ impl IncidentRun {
             return;
         }
         self.judge(&listed).await;
-        let audience = Audience::new(&subscribers, self.context.settings.no_cross_namespace_refs);
+        let audience =
+            IncidentAudience::new(&subscribers, self.context.settings.no_cross_namespace_refs);
         self.write(&listed, &audience).await;
         self.tell(&subscribers, &audience).await;
         self.send_suppressed(&listed).await;
@@ -345,10 +351,14 @@ impl IncidentRun {
                 return (observed, None, begun.elapsed());
             }
             let is_confined = context.settings.no_cross_namespace_refs;
-            let reach = if is_confined { Reach::OwnNamespace } else { Reach::All };
+            let reach = if is_confined {
+                RootFailureSearchScope::OwnNamespace
+            } else {
+                RootFailureSearchScope::All
+            };
             let mut verdicts = observed.judge(&listed, reach, jiff::Timestamp::now());
             failures::join_cycles(&mut verdicts, reach);
-            deliveries::judge(&mut verdicts, &delivered);
+            provider_incidents::judge(&mut verdicts, &delivered);
             let found = failures::incidents(&verdicts);
             (observed, Some(IncidentAssessment::new(verdicts, found)), begun.elapsed())
         });
@@ -366,7 +376,7 @@ impl IncidentRun {
     }
 
     /// Writes what incidents need: namespaces take turns, and in each what has ended comes first.
-    async fn write(&mut self, listed: &ListedKinds, audience: &Audience) {
+    async fn write(&mut self, listed: &ListedKinds, audience: &IncidentAudience) {
         let mut needs = self.ended(listed).await;
         needs.extend(self.begun(audience).await);
         for (namespace, need) in self.turns.order(needs) {
@@ -375,13 +385,13 @@ impl IncidentRun {
             }
             self.turns.served(&namespace);
             match need {
-                Need::Resolve(incident) => self.book.resolve(&incident).await,
-                Need::Open(identity) => {
+                IncidentWrite::Resolve(incident) => self.book.resolve(&incident).await,
+                IncidentWrite::Open(identity) => {
                     let Some(incident) = self.judged.found.get(&identity) else { continue };
                     let subject = self.observed.reference(&incident.failure.subject);
                     self.book.open(&identity, incident, &subject).await;
                 }
-                Need::Update(known, identity) => {
+                IncidentWrite::Update(known, identity) => {
                     let Some(incident) = self.judged.found.get(&identity) else { continue };
                     self.book.update(&known, incident).await;
                 }
@@ -390,7 +400,7 @@ impl IncidentRun {
     }
 
     /// Incidents that are to be opened, and then those that are open.
-    async fn begun(&self, audience: &Audience) -> Vec<(String, Need)> {
+    async fn begun(&self, audience: &IncidentAudience) -> Vec<(String, IncidentWrite)> {
         let mut opened = Vec::new();
         let mut updated = Vec::new();
         for (step, (identity, incident)) in self.judged.found.iter().enumerate() {
@@ -400,7 +410,7 @@ impl IncidentRun {
             if let Some(known) =
                 known.filter(|it| incident_store::state(it) == Some(IncidentState::Open))
             {
-                updated.push((namespace, Need::Update(known, identity.clone())));
+                updated.push((namespace, IncidentWrite::Update(known, identity.clone())));
                 continue;
             }
             let known = self.since.get(identity).map(Instant::elapsed).unwrap_or_default();
@@ -412,9 +422,9 @@ impl IncidentRun {
             };
             // No Alert has to select a Provider for this incident.
             if lasts(known, failing, incident.failure.is_waiting)
-                && (identity.1 == Problem::Delivery || is_of_audience())
+                && (identity.1 == CauseKind::Delivery || is_of_audience())
             {
-                opened.push((namespace, Need::Open(identity.clone())));
+                opened.push((namespace, IncidentWrite::Open(identity.clone())));
             }
         }
         opened.extend(updated);
@@ -427,7 +437,7 @@ impl IncidentRun {
     }
 
     /// Incidents that have ended.
-    async fn ended(&self, listed: &ListedKinds) -> Vec<(String, Need)> {
+    async fn ended(&self, listed: &ListedKinds) -> Vec<(String, IncidentWrite)> {
         let mut ended = Vec::new();
         // Before anything was judged all would look deleted.
         if self.judged.at.is_none() {
@@ -443,19 +453,19 @@ impl IncidentRun {
             let affected = incident_store::affected(&object);
             let (subject, problem) = &identity;
             if is_over(subject, problem, &affected, &self.judged.verdicts) {
-                ended.push((identity.0.namespace.clone(), Need::Resolve(object)));
+                ended.push((identity.0.namespace.clone(), IncidentWrite::Resolve(object)));
             }
         }
         ended
     }
 
     /// Sends what is due.
-    async fn tell(&mut self, subscribers: &[Subscriber], audience: &Audience) {
+    async fn tell(&mut self, subscribers: &[IncidentSubscriber], audience: &IncidentAudience) {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
             let Some(identity) = incident_store::identity(&object) else { continue };
             // What is sent about deliveries that fail would not be delivered either.
-            if identity.1 == Problem::Delivery.to_string() {
+            if identity.1 == CauseKind::Delivery.to_string() {
                 continue;
             }
             let subject = &identity.0;
@@ -465,7 +475,12 @@ impl IncidentRun {
                 None => audience.of(std::iter::once(subject)),
             };
             let own = self.judged.verdicts.get(subject).map(|it| it.own);
-            let due = self.notifier.due(&object, subscribers, named, own == Some(Own::Paused));
+            let due = self.notifier.due(
+                &object,
+                subscribers,
+                named,
+                own == Some(ReportedObjectState::Paused),
+            );
             if due.is_empty() {
                 continue;
             }
@@ -494,25 +509,30 @@ impl IncidentRun {
         {
             pause(step).await;
             match self.decision(&topic, beginning, listed) {
-                Decision::Wait => {}
-                Decision::Forget => self.delivery.suppression.forget(&topic),
-                Decision::Send => self.delivery.send_suppressed(&topic).await,
+                SuppressionDecision::Wait => {}
+                SuppressionDecision::Forget => self.delivery.suppression.forget(&topic),
+                SuppressionDecision::Send => self.delivery.send_suppressed(&topic).await,
             }
         }
     }
 
     /// What becomes of a notification that an incident may replace.
-    fn decision(&self, topic: &Topic, beginning: Beginning, listed: &ListedKinds) -> Decision {
+    fn decision(
+        &self,
+        topic: &AlertTopic,
+        beginning: WaitBeginning,
+        listed: &ListedKinds,
+    ) -> SuppressionDecision {
         let alert = self.context.seen::<Alert>(&topic.namespace, &topic.alert);
         // A deleted or suspended Alert wants nothing.
         let Some(alert) = alert.filter(|alert| self.delivery.incidents.is_sending(alert)) else {
-            return Decision::Forget;
+            return SuppressionDecision::Forget;
         };
         if !self.delivery.incidents.has_incidents(&alert) {
-            return Decision::Send;
+            return SuppressionDecision::Send;
         }
         let judged_after = self.judged.at.and_then(|at| at.checked_duration_since(beginning.since));
-        let absent = ObjectVerdict { own: Own::Absent, since: None, failure: None };
+        let absent = ObjectVerdict { own: ReportedObjectState::Absent, since: None, failure: None };
         let verdict = self.judged.verdicts.get(&topic.object);
         let verdict = verdict.or_else(|| listed.has(&topic.object).then_some(&absent));
         let failure = verdict.and_then(|it| it.failure.as_ref());
@@ -522,13 +542,14 @@ impl IncidentRun {
     }
 
     /// What an Alert is sent about the incident of a failure; none if no incident is open.
-    fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> Option<Notice> {
+    fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> Option<OpenIncidentNotice> {
         let own = self.book.of(identity);
         if let Some(own) = own.filter(|it| incident_store::state(it) == Some(IncidentState::Open)) {
             return Some(self.notifier.notice(&own, alert));
         }
         let other = self.book.of_other_shard(identity)?;
-        Some(self.notifier.notice(&other, alert)).filter(|notice| *notice == Notice::Sent)
+        Some(self.notifier.notice(&other, alert))
+            .filter(|notice| *notice == OpenIncidentNotice::Sent)
     }
 
     /// Sends that an incident has ended.

@@ -11,11 +11,11 @@ use futures::future::BoxFuture;
 use kube_core::ResourceExt as _;
 
 use super::delivery::ProviderQueues;
-use windlass_cluster::kind::OurKind;
-use windlass_runtime::context::Context;
-use windlass_runtime::hold;
-use windlass_runtime::kind::ControllerKind;
-use windlass_runtime::record::Latest;
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::controller_kind::ControllerKind;
+use windlass_runtime::object_hold;
+use windlass_runtime::object_status::LatestWrittenObject;
+use windlass_runtime::run_context::RunContext;
 
 /// Runs Providers.
 pub struct ProviderController;
@@ -36,7 +36,10 @@ impl ControllerKind for ProviderController {
         String::new()
     }
 
-    fn run(object: Arc<Provider>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+    fn run(
+        object: Arc<Provider>,
+        context: Arc<RunContext>,
+    ) -> BoxFuture<'static, Option<Duration>> {
         async move {
             let namespace = object.namespace().unwrap_or_default();
             let name = object.name_any();
@@ -52,14 +55,14 @@ const REJECTED_WRITE_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Does for an object what there is to do for one that has no runs: a suspension that has expired is ended, and the finalizer
 /// is removed that Flux's notification-controller put on an object which is being deleted. None is added here.
-pub(crate) async fn tend<K: OurKind + ReconciledObject>(
+pub(crate) async fn tend<K: WindlassKind + ReconciledObject>(
     object: &Arc<K>,
-    context: &Context,
+    context: &RunContext,
 ) -> Option<Duration> {
-    let latest = Latest::default();
+    let latest = LatestWrittenObject::default();
     let done = match object.meta().deletion_timestamp {
         Some(_) => latest.set_finalizer(context, object, false).await,
-        None => hold::lift(context, &latest, object.clone(), jiff::Timestamp::now()).await,
+        None => object_hold::lift(context, &latest, object.clone(), jiff::Timestamp::now()).await,
     };
     match done {
         Ok(_) => None,

@@ -1,13 +1,13 @@
 //! Receiver: a webhook by which another service asks for reconciliations.
 //!
-//! Here: its run, which finds the path, and its report. In the folder: requests that come in (`hooks`), objects that they
-//! name (`resources`), asking for reconciliations (`reconcile_requests`). Elsewhere: what a spec has to be and which
-//! requests count (`notify::receivers`).
+//! Here: its run, which finds the path, and its report. In the folder: requests that come in (`webhook_requests`),
+//! objects that they name (`receiver_resources`), asking for reconciliations (`reconcile_requests`). Elsewhere: what a
+//! spec has to be and which requests count (`notify::receivers`).
 
-pub mod hooks;
+mod receiver_resources;
 mod reconcile_requests;
 mod request_body;
-mod resources;
+pub mod webhook_requests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,28 +17,33 @@ use crds::notification::{Receiver, ReceiverStatus};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
-use notify::receivers::{Misfit, check};
+use notify::receivers::{ReceiverSpecError, check};
 use parking_lot::Mutex;
-use reconcile::{Condition, Conditions, ObjectKey, Outcome, Reason, Time, Wake, reason};
+use reconcile::{
+    ConditionReason, ObjectKey, RunOutcome, StatusCondition, StatusConditions, Time, WakeTrigger,
+    reason,
+};
 
 use super::delivery::CONTROLLER;
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::{Event, Severity};
-use windlass_runtime::context::Context;
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_runtime::controller_kind::{
+    ControllerKind, REQUESTED_AT, jittered, log_failed_request, node_of,
+};
 use windlass_runtime::expressions::on_thread;
-use windlass_runtime::kind::{ControllerKind, REQUESTED_AT, jittered, log_failed_request, node_of};
+use windlass_runtime::object_status::{LatestWrittenObject, conditions_of, listed, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::own_kinds::{RESOURCES, named};
-use windlass_runtime::record::{Latest, conditions_of, listed, status_of};
-use windlass_runtime::reference::References;
+use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
-use windlass_runtime::{hold, hold_conditions};
+use windlass_runtime::spec_references::ReadReferences;
+use windlass_runtime::{hold_conditions, object_hold};
 
 /// The Secret with the token, or the token in it, is missing. Parity(flux).
-const TOKEN_NOT_FOUND: Reason = Reason::new("TokenNotFound");
+const TOKEN_NOT_FOUND: ConditionReason = ConditionReason::new("TokenNotFound");
 
 /// The spec contradicts itself. Parity(flux).
-const VALIDATION_FAILED: Reason = Reason::new("ValidationFailed");
+const VALIDATION_FAILED: ConditionReason = ConditionReason::new("ValidationFailed");
 
 /// The interval of a Receiver that says none.
 const INTERVAL: &str = "10m";
@@ -46,7 +51,7 @@ const INTERVAL: &str = "10m";
 /// What a Receiver remembers between runs.
 #[derive(Default)]
 pub struct ReceiverState {
-    latest: Arc<Latest<Receiver>>,
+    latest: Arc<LatestWrittenObject<Receiver>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
 }
@@ -65,13 +70,16 @@ impl ControllerKind for ReceiverController {
         object.status.as_ref().and_then(|it| it.webhook_path.clone()).unwrap_or_default()
     }
 
-    fn run(object: Arc<Receiver>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+    fn run(
+        object: Arc<Receiver>,
+        context: Arc<RunContext>,
+    ) -> BoxFuture<'static, Option<Duration>> {
         async move { run(object, &context).await }.boxed()
     }
 }
 
 /// One run; returns when to run again.
-async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
+async fn run(seen: Arc<Receiver>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ReceiverState>>().of(&node);
     let latest = memory.lock().latest.clone();
@@ -87,7 +95,7 @@ async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
     })
 }
 
-fn retry_after(context: &Context, memory: &Mutex<ReceiverState>) -> Duration {
+fn retry_after(context: &RunContext, memory: &Mutex<ReceiverState>) -> Duration {
     let mut memory = memory.lock();
     memory.failures = memory.failures.saturating_add(1);
     let settings = &context.settings;
@@ -95,16 +103,16 @@ fn retry_after(context: &Context, memory: &Mutex<ReceiverState>) -> Duration {
 }
 
 async fn attempt(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     node: &ObjectKey,
     memory: &Mutex<ReceiverState>,
-    latest: &Latest<Receiver>,
+    latest: &LatestWrittenObject<Receiver>,
     object: &Arc<Receiver>,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
-    let lifted = hold::lift(context, latest, object.clone(), now).await?;
+    let lifted = object_hold::lift(context, latest, object.clone(), now).await?;
     let Some(object) = lifted else { return Ok(None) };
-    if hold::is_suspended(&*object, now) {
+    if object_hold::is_suspended(&*object, now) {
         let text = "suspended during a reconciliation, which continues on resume";
         hold_conditions::show_suspended(context, latest, &object, now, &[], text).await?;
         return Ok(None);
@@ -112,22 +120,22 @@ async fn attempt(
     let (path, outcome) = match checked(context, node, &object).await {
         Ok(path) => {
             let text = format!("Receiver initialized for path: {path}");
-            (Some(path), Outcome::Settled(reason::SUCCEEDED, text))
+            (Some(path), RunOutcome::Settled(reason::SUCCEEDED, text))
         }
         Err(error) => (None, error.outcome()?),
     };
     let again = match &outcome {
-        Outcome::Settled(..) => {
+        RunOutcome::Settled(..) => {
             memory.lock().failures = 0;
             let interval = object.spec.interval.as_ref().map_or(INTERVAL, |it| it.as_str());
             Some(jittered(context, &*object, interval))
         }
-        Outcome::Stalled(..) => None,
-        Outcome::Running(..) | Outcome::Blocked(..) | Outcome::Failed(..) => {
+        RunOutcome::Stalled(..) => None,
+        RunOutcome::Running(..) | RunOutcome::Blocked(..) | RunOutcome::Failed(..) => {
             Some(retry_after(context, memory))
         }
     };
-    let Report { before, after, event } = report(&object, path, &outcome, now);
+    let ReceiverReport { before, after, event } = report(&object, path, &outcome, now);
     latest.write_status(context, &object, &before, &after).await?;
     if let Some(event) = event {
         context.events.announce(&*object, CONTROLLER, event);
@@ -140,37 +148,39 @@ async fn attempt(
 /// # Errors
 /// What is wrong with it, or that the API server could not be asked.
 async fn checked(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     node: &ObjectKey,
     object: &Arc<Receiver>,
 ) -> Result<String, RunError> {
-    let mut references = References::new(&context.watcher);
+    let mut references = ReadReferences::new(&context.watcher);
     let secret = match &object.spec.secret_ref {
         Some(reference) => {
             let data = references.secret(&node.namespace, &reference.name).await?;
             let name = format!("{}/{}", node.namespace, reference.name);
-            data.map(|data| notify::Secret { name, data })
+            data.map(|data| notify::SecretData { name, data })
         }
         None => None,
     };
     references.watch(node);
     let receiver = match read(object) {
         Ok(receiver) => receiver,
-        Err(error) => return Err(Outcome::Stalled(VALIDATION_FAILED, error).into()),
+        Err(error) => return Err(RunOutcome::Stalled(VALIDATION_FAILED, error).into()),
     };
     let found = on_thread(&node.namespace, move || check(&receiver, secret.as_ref())).await;
     let outcome = match found {
         Ok(Ok(path)) => return Ok(path),
-        Ok(Err(Misfit::TokenNotFound(text))) => {
-            Outcome::Failed(TOKEN_NOT_FOUND, text, Wake::default())
+        Ok(Err(ReceiverSpecError::TokenNotFound(text))) => {
+            RunOutcome::Failed(TOKEN_NOT_FOUND, text, WakeTrigger::default())
         }
-        Ok(Err(Misfit::Terminal(why, text))) => {
+        Ok(Err(ReceiverSpecError::Terminal(why, text))) => {
             let is_expression = why == reason::INVALID_CEL_EXPRESSION.as_str();
             let why =
                 if is_expression { reason::INVALID_CEL_EXPRESSION } else { VALIDATION_FAILED };
-            Outcome::Stalled(why, text)
+            RunOutcome::Stalled(why, text)
         }
-        Err(broken) => Outcome::Failed(reason::FAILED, broken.to_string(), Wake::default()),
+        Err(broken) => {
+            RunOutcome::Failed(reason::FAILED, broken.to_string(), WakeTrigger::default())
+        }
     };
     Err(outcome.into())
 }
@@ -184,22 +194,27 @@ fn read(object: &Receiver) -> Result<notify::receivers::Receiver, String> {
     let mut receiver =
         notify::receivers::Receiver::new(&value).map_err(|error| error.to_string())?;
     receiver.spec.resources.extend(named(object, RESOURCES)?);
-    receiver.spec.suspend = hold::is_suspended(object, jiff::Timestamp::now());
+    receiver.spec.suspend = object_hold::is_suspended(object, jiff::Timestamp::now());
     Ok(receiver)
 }
 
 /// The status to write and the events to announce.
-struct Report {
+struct ReceiverReport {
     before: ReceiverStatus,
     after: ReceiverStatus,
-    event: Option<Event>,
+    event: Option<ObjectEvent>,
 }
 
-fn report(object: &Receiver, path: Option<String>, outcome: &Outcome, now: Time) -> Report {
+fn report(
+    object: &Receiver,
+    path: Option<String>,
+    outcome: &RunOutcome,
+    now: Time,
+) -> ReceiverReport {
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = Conditions::since(&had, generation, now, &[])
+    let conditions = StatusConditions::since(&had, generation, now, &[])
         .marked(&hold_conditions::of(object, now))
         .finish(outcome);
     let mut after = before.clone();
@@ -207,22 +222,22 @@ fn report(object: &Receiver, path: Option<String>, outcome: &Outcome, now: Time)
     if path.is_some() {
         after.webhook_path = path;
     }
-    if matches!(outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
+    if matches!(outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
         after.set_last_handled_reconcile_at(requested);
     }
-    let is_known = Condition::find(&had, reconcile::READY).is_some_and(|ready| {
+    let is_known = StatusCondition::find(&had, reconcile::READY).is_some_and(|ready| {
         ready.reason == outcome.reason().as_str() && ready.message == outcome.text()
     });
-    let event = (!is_known).then(|| Event {
-        severity: if outcome.is_settled() { Severity::Info } else { Severity::Error },
+    let event = (!is_known).then(|| ObjectEvent {
+        severity: if outcome.is_settled() { EventSeverity::Info } else { EventSeverity::Error },
         reason: outcome.reason().to_string(),
         message: outcome.text().to_owned(),
         metadata: std::collections::BTreeMap::new(),
     });
-    Report { before, after, event }
+    ReceiverReport { before, after, event }
 }
 
 #[cfg(test)]
@@ -246,12 +261,12 @@ mod tests {
     fn a_path_is_shown_and_reported_once() {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let text = "Receiver initialized for path: /hook/1".to_owned();
-        let outcome = Outcome::Settled(reason::SUCCEEDED, text);
+        let outcome = RunOutcome::Settled(reason::SUCCEEDED, text);
         let first = report(&receiver(&json!({})), Some("/hook/1".to_owned()), &outcome, now);
         assert_eq!(first.after.webhook_path.as_deref(), Some("/hook/1"));
         assert_eq!(first.after.observed_generation, Some(2));
         assert_eq!(first.after.last_handled_reconcile_at.as_deref(), Some("now"));
-        assert_eq!(first.event.map(|event| event.severity), Some(Severity::Info));
+        assert_eq!(first.event.map(|event| event.severity), Some(EventSeverity::Info));
         let again = receiver(&json!(first.after));
         let second = report(&again, Some("/hook/1".to_owned()), &outcome, now);
         assert_eq!((second.after == second.before, second.event), (true, None));
@@ -261,7 +276,8 @@ mod tests {
     fn a_missing_token_is_awaited_and_a_wrong_spec_is_not() {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let object = receiver(&json!({"observedGeneration": 1, "webhookPath": "/hook/1"}));
-        let missing = Outcome::Failed(TOKEN_NOT_FOUND, "no Secret".to_owned(), Wake::default());
+        let missing =
+            RunOutcome::Failed(TOKEN_NOT_FOUND, "no Secret".to_owned(), WakeTrigger::default());
         let missing_report = report(&object, None, &missing, now);
         assert_eq!(missing_report.after.observed_generation, Some(1));
         assert_eq!(missing_report.after.webhook_path.as_deref(), Some("/hook/1"));
@@ -272,13 +288,13 @@ mod tests {
             is(&missing_report.after, "Ready", "False")
                 && is(&missing_report.after, "Reconciling", "True")
         );
-        let wrong = Outcome::Stalled(VALIDATION_FAILED, "no name".to_owned());
+        let wrong = RunOutcome::Stalled(VALIDATION_FAILED, "no name".to_owned());
         let missing_report = report(&object, None, &wrong, now);
         assert_eq!(missing_report.after.observed_generation, Some(2));
         assert!(
             is(&missing_report.after, "Ready", "False")
                 && is(&missing_report.after, "Stalled", "True")
         );
-        assert_eq!(missing_report.event.map(|event| event.severity), Some(Severity::Error));
+        assert_eq!(missing_report.event.map(|event| event.severity), Some(EventSeverity::Error));
     }
 }

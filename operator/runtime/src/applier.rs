@@ -1,14 +1,14 @@
 //! Appliers: what keeps objects in a cluster as something else says. Everything that their kinds have in common.
 //!
 //! Here: what a kind has to say about itself ([`ApplierKind`]), and the run that is the same for all of them: gate, edges,
-//! target, memory, report. In the folder: an object that may not go on now (`pause`), how often a
-//! wait is observed (`observation`), an object that is deleted (`finalize`).
+//! target, memory, report. In the folder: an object that may not go on now (`paused_run`), how often a
+//! wait is observed (`wait_observation`), an object that is deleted (`finalize`).
 //! Elsewhere: the kinds (crates of their own), decisions (engines `apply`, `release`).
 
 pub mod finalize;
-mod observation;
-mod pause;
+mod paused_run;
 mod suspensions;
+mod wait_observation;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,32 +21,32 @@ use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::depends_on::ObjectDependency;
 use reconcile::{
-    DependencyState, Edge, Facts, Gate, ObjectKey, Outcome, Rollback, SHORTEST_INTERVAL, Time,
-    after_resolve, before_resolve,
+    DependencyEdge, DependencyState, ObjectKey, ReleaseRollback, RunGate, RunGateFacts, RunOutcome,
+    SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
 };
 
-pub use observation::Observation;
 use suspensions::AuditSpacing;
+pub use wait_observation::WaitObservation;
 
-use crate::context::Context;
-use crate::dependencies::depends_on;
-use crate::expressions::{ExpressionCache, Expressions};
-use crate::kind::{ControllerKind, log_failed_request, node_named, node_of};
-use crate::namespaces::{self, Namespaces};
+use crate::cluster_target::{ClusterTarget, TargetSpec};
+use crate::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
+use crate::depends_on::depends_on;
+use crate::expressions::{ExpressionCache, RunExpressions};
+use crate::namespace_policies::{self, NamespacePolicies};
+use crate::object_status::LatestWrittenObject;
 use crate::object_store::StateCache;
-use crate::record::Latest;
-use crate::reference::References;
-use crate::target::{ClusterTarget, TargetSpec};
-use crate::{gate, hold, hold_conditions, lifecycle, window};
+use crate::run_context::RunContext;
+use crate::spec_references::ReadReferences;
+use crate::{change_window, dependency_gate, hold_conditions, lifecycle, object_hold};
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::Event;
-use windlass_cluster::kind::OurKind;
-use windlass_serve::settings::Settings;
+use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_serve::settings::OperatorSettings;
 
 /// What the run of an object needs from its kind, if the kind applies objects.
 pub trait ApplierKind: Sized + 'static {
     /// The kind.
-    type Object: OurKind + Applier;
+    type Object: WindlassKind + Applier;
 
     /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
     const ANNOTATIONS: &'static [&'static str];
@@ -87,15 +87,20 @@ pub trait ApplierKind: Sized + 'static {
     fn announcement(object: &Self::Object) -> String;
 
     /// Reads the spec and checks the fields that need neither a cluster nor the evaluation of an expression.
-    fn validate(object: &Self::Object, settings: &Settings)
-    -> Result<Self::ValidatedSpec, Outcome>;
+    fn validate(
+        object: &Self::Object,
+        settings: &OperatorSettings,
+    ) -> Result<Self::ValidatedSpec, RunOutcome>;
 
     /// Interval and retry interval.
-    fn pace(spec: &Self::ValidatedSpec) -> Pace;
+    fn pace(spec: &Self::ValidatedSpec) -> ReconcileIntervals;
 
     /// The last observation of the wait that is in progress; `None` if the next run must do more than observe this
     /// wait.
-    fn observation(session: &Session<Self>, object: &Self::Object) -> Option<Observation>;
+    fn observation(
+        session: &ApplierSession<Self>,
+        object: &Self::Object,
+    ) -> Option<WaitObservation>;
 
     /// The object is now applied to another cluster or as another user: forgets what was remembered about applied
     /// objects.
@@ -104,7 +109,7 @@ pub trait ApplierKind: Sized + 'static {
     /// Whether an operation is in progress that must not be interrupted at its current step. A run calls this only
     /// while the object is suspended or its windows are closed.
     fn is_under_way(
-        _session: &Session<Self>,
+        _session: &ApplierSession<Self>,
         _object: &Arc<Self::Object>,
     ) -> impl Future<Output = Result<bool, ClusterError>> + Send {
         std::future::ready(Ok(false))
@@ -112,20 +117,20 @@ pub trait ApplierKind: Sized + 'static {
 
     /// What a run would do if the windows were open.
     fn pending(
-        session: &Session<Self>,
+        session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
-    ) -> impl Future<Output = Pending> + Send;
+    ) -> impl Future<Output = PendingChanges> + Send;
 
     /// Continues the operation of a suspended object until a step at which it can be interrupted.
     fn stop(
-        session: &Session<Self>,
+        session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
     ) -> impl Future<Output = Result<Option<Duration>, ClusterError>> + Send {
         session.finish_suspended(object)
     }
 
     /// The rollback that a user requested of the object and that waits or is done; none for a kind that has no rollbacks.
-    fn rollback(_object: &Self::Object) -> Option<Rollback> {
+    fn rollback(_object: &Self::Object) -> Option<ReleaseRollback> {
         None
     }
 
@@ -137,23 +142,23 @@ pub trait ApplierKind: Sized + 'static {
 
     /// Reads what the spec names besides a cluster and an account.
     fn read(
-        session: &Session<Self>,
+        session: &ApplierSession<Self>,
         object: &Self::Object,
-        references: &mut References,
-    ) -> impl Future<Output = Result<Self::SpecInputs, Outcome>> + Send;
+        references: &mut ReadReferences,
+    ) -> impl Future<Output = Result<Self::SpecInputs, RunOutcome>> + Send;
 
     /// Reconciles an object after the gate opened. `None` means that something changed meanwhile and that the next run
     /// must begin at once.
     fn reconcile(
-        session: &Session<Self>,
+        session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
-        facts: Facts,
+        facts: RunGateFacts,
         spec: Self::ValidatedSpec,
-    ) -> impl Future<Output = Result<Option<RunReport<Self>>, ClusterError>> + Send;
+    ) -> impl Future<Output = Result<Option<ApplierRunReport<Self>>, ClusterError>> + Send;
 
     /// Removes the applied objects, because their owner is being deleted.
     fn finalize(
-        session: &Session<Self>,
+        session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
     ) -> impl Future<Output = Result<FinalizeOutcome<Self>, ClusterError>> + Send;
 
@@ -161,10 +166,14 @@ pub trait ApplierKind: Sized + 'static {
     const STAYS_WITHOUT_KUBECONFIG: bool;
 
     /// The event for an object whose applied objects cannot be removed any more, because `subject` is gone.
-    fn left_behind(object: &Self::Object, subject: &str) -> Event;
+    fn left_behind(object: &Self::Object, subject: &str) -> ObjectEvent;
 
     /// Status and events of the end of a run; log lines are written here.
-    fn report(session: &Session<Self>, ended: RunReport<Self>, end: &End) -> Report<Self>;
+    fn report(
+        session: &ApplierSession<Self>,
+        ended: ApplierRunReport<Self>,
+        end: &ApplierRunEnd,
+    ) -> ApplierReport<Self>;
 
     /// The time until the next check of an object that is as it should be; `None` stands for the interval.
     fn next_look(_own: &Self::Own) -> Option<Duration> {
@@ -174,7 +183,7 @@ pub trait ApplierKind: Sized + 'static {
 
 /// How often a spec wants something done.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct ReconcileIntervals {
     /// The time from a run that ended without a failure to the next run.
     pub interval: Duration,
     /// The time from a failed run to the next run.
@@ -182,7 +191,7 @@ pub struct Pace {
 }
 
 /// What a run would do if the windows were open.
-pub enum Pending {
+pub enum PendingChanges {
     /// Nothing: the object is ready, of this spec and at this revision.
     Nothing,
     /// It would observe what was applied, which changes nothing.
@@ -192,11 +201,11 @@ pub enum Pending {
 }
 
 /// The result of a run.
-pub struct RunReport<K: ApplierKind> {
+pub struct ApplierRunReport<K: ApplierKind> {
     /// The object as the last write left it.
     pub object: Arc<K::Object>,
     /// How the run ended.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// The details that the kind reports in addition.
     pub came: K::RunDetails,
     /// If set, the status is not written now, because the cause of the outcome will probably be gone after this time.
@@ -204,9 +213,9 @@ pub struct RunReport<K: ApplierKind> {
     pub unsaid_for: Option<Duration>,
 }
 
-impl<K: ApplierKind> RunReport<K> {
+impl<K: ApplierKind> ApplierRunReport<K> {
     /// A run that has nothing but its outcome.
-    pub fn early(object: &Arc<K::Object>, outcome: Outcome) -> Self {
+    pub fn early(object: &Arc<K::Object>, outcome: RunOutcome) -> Self {
         Self { object: object.clone(), outcome, came: K::RunDetails::default(), unsaid_for: None }
     }
 }
@@ -216,15 +225,15 @@ pub enum FinalizeOutcome<K: ApplierKind> {
     /// No applied object is left to remove, so the finalizer can be removed.
     Done(Arc<K::Object>),
     /// A later run continues the removal.
-    Later(Box<RunReport<K>>, Option<K::ValidatedSpec>),
+    Later(Box<ApplierRunReport<K>>, Option<K::ValidatedSpec>),
     /// Something changed meanwhile. The next run begins at once and decides again.
     Anew,
 }
 
 /// The end of a run, as it is reported.
-pub struct End {
+pub struct ApplierRunEnd {
     /// The outcome, with the time of the next run.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// When the run began.
     pub began: Time,
     /// When it ended.
@@ -234,7 +243,7 @@ pub struct End {
 }
 
 /// The status to write and the events to announce.
-pub struct Report<K: ApplierKind> {
+pub struct ApplierReport<K: ApplierKind> {
     /// The object.
     pub object: Arc<K::Object>,
     /// Its status as it is in the cluster.
@@ -242,12 +251,12 @@ pub struct Report<K: ApplierKind> {
     /// Its status as it is to be.
     pub after: <K::Object as ReconciledObject>::Status,
     /// The events that are sent with the write.
-    pub events: Vec<Event>,
+    pub events: Vec<ObjectEvent>,
 }
 
 /// What an applier remembers between runs.
 pub struct ApplierState<K: ApplierKind> {
-    latest: Arc<Latest<K::Object>>,
+    latest: Arc<LatestWrittenObject<K::Object>>,
     expressions: ExpressionCache,
     /// The cluster and the user with which it was applied last.
     target: Option<Arc<ClusterTarget>>,
@@ -290,11 +299,14 @@ impl<K: ApplierKind> ControllerKind for K {
         <K as ApplierKind>::announcement(object)
     }
 
-    fn run(object: Arc<K::Object>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+    fn run(
+        object: Arc<K::Object>,
+        context: Arc<RunContext>,
+    ) -> BoxFuture<'static, Option<Duration>> {
         run::<K>(object, context).boxed()
     }
 
-    fn forget(node: &ObjectKey, context: &Context) {
+    fn forget(node: &ObjectKey, context: &RunContext) {
         forget::<K>(node, context);
     }
 }
@@ -303,15 +315,15 @@ impl<K: ApplierKind> ControllerKind for K {
 pub const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// The object, the shared context and the state that one run uses.
-pub struct Session<K: ApplierKind> {
+pub struct ApplierSession<K: ApplierKind> {
     /// What every run may use.
-    pub context: Arc<Context>,
+    pub context: Arc<RunContext>,
     /// The object that is run.
     pub node: ObjectKey,
     /// The object as our last write left it.
-    pub latest: Arc<Latest<K::Object>>,
+    pub latest: Arc<LatestWrittenObject<K::Object>>,
     /// The expressions of its spec.
-    pub expressions: Arc<Expressions>,
+    pub expressions: Arc<RunExpressions>,
     /// When the run began.
     pub began: Time,
     memory: Arc<Mutex<ApplierState<K>>>,
@@ -320,7 +332,10 @@ pub struct Session<K: ApplierKind> {
 
 /// The state that dependents read: whether the object is ready, whether its status is of the newest spec, and its
 /// revision.
-pub fn announcement<O: OurKind + ReconciledObject>(object: &O, revision: Option<&str>) -> String {
+pub fn announcement<O: WindlassKind + ReconciledObject>(
+    object: &O,
+    revision: Option<&str>,
+) -> String {
     let generation = object.meta().generation.unwrap_or_default();
     let ready = object.condition("Ready").map_or("", |it| it.status.as_str());
     let current = object.observed_generation() == Some(generation);
@@ -328,7 +343,7 @@ pub fn announcement<O: OurKind + ReconciledObject>(object: &O, revision: Option<
 }
 
 /// Drops the watches and the memory of an object that is gone.
-fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
+fn forget<K: ApplierKind>(node: &ObjectKey, context: &RunContext) {
     let memories = context.shared::<StateCache<ApplierState<K>>>();
     let memory = memories.of(node);
     let target = memory.lock().target.take();
@@ -339,11 +354,11 @@ fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
 }
 
 /// One run; returns when to run again.
-async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<Context>) -> Option<Duration> {
+async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> Option<Duration> {
     // After a start sources and dependencies may only seem to be missing; nothing means that the process ends.
     context.sources.listed().await?;
     context.kept.listed::<K::Object>().await.then_some(())?;
-    context.shared::<Namespaces>().known().await;
+    context.shared::<NamespacePolicies>().known().await;
     lifecycle::known(&context).await;
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ApplierState<K>>>().of(&node);
@@ -352,9 +367,9 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<Context>) -> Opt
         (memory.latest.clone(), memory.expressions.clone(), memory.own.clone())
     };
     let object = latest.or_seen(seen);
-    let expressions = Arc::new(Expressions::new(&node.namespace, kept));
+    let expressions = Arc::new(RunExpressions::new(&node.namespace, kept));
     let began = jiff::Timestamp::now();
-    let session = Session { context, node, latest, expressions, began, memory, own };
+    let session = ApplierSession { context, node, latest, expressions, began, memory, own };
     let outcome = match object.meta().deletion_timestamp {
         Some(_) => session.delete(object).await,
         None => session.attempt(object).await,
@@ -367,13 +382,17 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<Context>) -> Opt
 }
 
 /// The time until the next run of an object that is as it should be: its interval with its own jitter.
-pub fn interval<O: OurKind>(object: &O, pace: Pace, settings: &Settings) -> Duration {
+pub fn interval<O: WindlassKind>(
+    object: &O,
+    pace: ReconcileIntervals,
+    settings: &OperatorSettings,
+) -> Duration {
     let seed = reconcile::seed(&object.uid().unwrap_or_default());
     let interval = pace.interval.max(SHORTEST_INTERVAL);
     reconcile::jittered(interval, settings.interval_jitter_percentage, seed)
 }
 
-impl<K: ApplierKind> Session<K> {
+impl<K: ApplierKind> ApplierSession<K> {
     /// What the object remembers between runs.
     pub fn memory(&self) -> MutexGuard<'_, K::Own> {
         self.own.lock()
@@ -393,8 +412,8 @@ impl<K: ApplierKind> Session<K> {
         if let Some(pause) = self.pause(&object) {
             return Ok(Some(pause));
         }
-        let is_expired = hold::of(&*object).is_some_and(|hold| hold.is_expired(self.began));
-        let lifted = hold::lift(&self.context, &self.latest, object, self.began).await?;
+        let is_expired = object_hold::of(&*object).is_some_and(|hold| hold.is_expired(self.began));
+        let lifted = object_hold::lift(&self.context, &self.latest, object, self.began).await?;
         let Some(object) = lifted else { return Ok(None) };
         self.audit_suspension(&object, is_expired).await;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
@@ -403,33 +422,35 @@ impl<K: ApplierKind> Session<K> {
         let is_under_way = self.is_shut(&object) && K::is_under_way(self, &object).await?;
         let facts = self.facts(&object, is_under_way).await;
         match before_resolve(&facts) {
-            Gate::Suspended if is_under_way => return K::stop(self, &object).await,
-            Gate::Suspended => return self.finish_suspended(&object).await,
-            Gate::Closed => return self.finish_closed(&object).await,
-            Gate::Outcome(outcome) => {
-                return self.finish(RunReport::early(&object, outcome), None).await;
+            RunGate::Suspended if is_under_way => return K::stop(self, &object).await,
+            RunGate::Suspended => return self.finish_suspended(&object).await,
+            RunGate::Closed => return self.finish_closed(&object).await,
+            RunGate::Outcome(outcome) => {
+                return self.finish(ApplierRunReport::early(&object, outcome), None).await;
             }
-            Gate::Open => {}
+            RunGate::Open => {}
         }
         let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
             return Ok(None);
         };
         if let Err(outcome) = needed {
-            return self.finish(RunReport::early(&object, outcome), None).await;
+            return self.finish(ApplierRunReport::early(&object, outcome), None).await;
         }
         let spec = match K::validate(&object, &self.context.settings) {
             Ok(spec) => spec,
-            Err(outcome) => return self.finish(RunReport::early(&object, outcome), None).await,
+            Err(outcome) => {
+                return self.finish(ApplierRunReport::early(&object, outcome), None).await;
+            }
         };
         let health = object.health_check_exprs();
         let depends_on = object.depends_on();
         if let Err(outcome) = self.expressions.read(object.meta(), health, depends_on).await {
-            return self.finish(RunReport::early(&object, outcome), None).await;
+            return self.finish(ApplierRunReport::early(&object, outcome), None).await;
         }
         match K::reconcile(self, &object, facts, spec.clone()).await? {
             // Something changed meanwhile: the next run decides anew.
             None => Ok(Some(Duration::ZERO)),
-            Some(RunReport { unsaid_for: Some(time), .. }) => Ok(Some(time)),
+            Some(ApplierRunReport { unsaid_for: Some(time), .. }) => Ok(Some(time)),
             Some(ended) => self.finish(ended, Some(spec)).await,
         }
     }
@@ -439,16 +460,20 @@ impl<K: ApplierKind> Session<K> {
         let mut dependencies: BTreeSet<ObjectKey> = depends_on(object)
             .iter()
             .map(|dependency| {
-                let (namespace, name) = gate::named(dependency, &self.node.namespace);
+                let (namespace, name) = dependency_gate::named(dependency, &self.node.namespace);
                 node_named::<K::Object>(namespace, name)
             })
             .collect();
         dependencies.extend(needed.iter().flat_map(|it| self.context.dependencies.nodes(it)));
-        self.context.work_queue.set_edges(&self.node, Edge::DependsOn, dependencies);
+        self.context.work_queue.set_edges(&self.node, DependencyEdge::DependsOn, dependencies);
         let source = K::source(object).into_iter().collect();
-        self.context.work_queue.set_edges(&self.node, Edge::Source, source);
-        let namespace = namespaces::node_of(&self.node.namespace);
-        self.context.work_queue.set_edges(&self.node, Edge::Reference, BTreeSet::from([namespace]));
+        self.context.work_queue.set_edges(&self.node, DependencyEdge::Source, source);
+        let namespace = namespace_policies::node_of(&self.node.namespace);
+        self.context.work_queue.set_edges(
+            &self.node,
+            DependencyEdge::Reference,
+            BTreeSet::from([namespace]),
+        );
     }
 
     /// The outcome with which the dependencies end a run; `None` if the run may continue. The caller has already
@@ -456,14 +481,20 @@ impl<K: ApplierKind> Session<K> {
     pub async fn gate(
         &self,
         object: &Arc<K::Object>,
-        facts: Facts,
+        facts: RunGateFacts,
         revision: &str,
-    ) -> Option<Outcome> {
+    ) -> Option<RunOutcome> {
         let context = &self.context;
         let store = &self.context.store::<K::Object>();
         let stale = |other: &K::Object| K::stale(other, object, revision);
-        let dependencies =
-            gate::named_by(context, store, object, object.depends_on(), &self.expressions, stale);
+        let dependencies = dependency_gate::named_by(
+            context,
+            store,
+            object,
+            object.depends_on(),
+            &self.expressions,
+            stale,
+        );
         let mut dependencies = dependencies.await;
         let is_blocked = context.settings.no_cross_namespace_refs;
         let needed = match context.dependencies.named_by(&**object, is_blocked) {
@@ -471,10 +502,10 @@ impl<K: ApplierKind> Session<K> {
             Err(outcome) => return Some(outcome),
         };
         dependencies.extend(needed.iter().map(|it| context.dependencies.state(it)));
-        let facts = Facts { dependencies, suspended: false, ..facts };
+        let facts = RunGateFacts { dependencies, suspended: false, ..facts };
         match after_resolve(&facts, self.in_future(context.settings.requeue_dependency)) {
-            Gate::Outcome(outcome) => Some(outcome),
-            Gate::Open | Gate::Suspended | Gate::Closed => None,
+            RunGate::Outcome(outcome) => Some(outcome),
+            RunGate::Open | RunGate::Suspended | RunGate::Closed => None,
         }
     }
 
@@ -487,7 +518,7 @@ impl<K: ApplierKind> Session<K> {
 
     /// Whether only verified artifacts may be applied; true if the policy is not known.
     pub fn is_verified_only(&self) -> bool {
-        let policies = self.context.shared::<Namespaces>();
+        let policies = self.context.shared::<NamespacePolicies>();
         policies.is_verified_only(&self.node.namespace).unwrap_or(true)
     }
 
@@ -495,8 +526,8 @@ impl<K: ApplierKind> Session<K> {
     ///
     /// # Errors
     /// The outcome of a run that has no target.
-    pub async fn target(&self, object: &K::Object) -> Result<Arc<ClusterTarget>, Outcome> {
-        let mut references = References::new(&self.context.watcher);
+    pub async fn target(&self, object: &K::Object) -> Result<Arc<ClusterTarget>, RunOutcome> {
+        let mut references = ReadReferences::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
         references.watch(&self.node);
         target
@@ -510,9 +541,9 @@ impl<K: ApplierKind> Session<K> {
     pub async fn named(
         &self,
         object: &K::Object,
-    ) -> Result<(Arc<ClusterTarget>, K::SpecInputs), Outcome> {
+    ) -> Result<(Arc<ClusterTarget>, K::SpecInputs), RunOutcome> {
         // All references are watched before a missing one ends the run.
-        let mut references = References::new(&self.context.watcher);
+        let mut references = ReadReferences::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
         let named = K::read(self, object, &mut references).await;
         references.watch(&self.node);
@@ -545,27 +576,27 @@ impl<K: ApplierKind> Session<K> {
     /// The API server did not record it.
     pub async fn finish(
         &self,
-        ended: RunReport<K>,
+        ended: ApplierRunReport<K>,
         spec: Option<K::ValidatedSpec>,
     ) -> Result<Option<Duration>, ClusterError> {
         let now = jiff::Timestamp::now();
-        let none = Pace { interval: AFTER_REFUSAL, retry: AFTER_REFUSAL };
+        let none = ReconcileIntervals { interval: AFTER_REFUSAL, retry: AFTER_REFUSAL };
         let pace = spec.as_ref().map_or(none, K::pace);
         let again = spec.map_or(AFTER_REFUSAL, |spec| self.interval(&ended.object, &spec));
         let outcome =
             ended.outcome.clone().or_wake(now.saturating_add(pace.retry).unwrap_or(Time::MAX));
-        let end = End { outcome, began: self.began, now, interval: pace.interval };
-        let Report { object, before, after, events } = K::report(self, ended, &end);
+        let end = ApplierRunEnd { outcome, began: self.began, now, interval: pace.interval };
+        let ApplierReport { object, before, after, events } = K::report(self, ended, &end);
         self.latest.write_status(&self.context, &object, &before, &after).await?;
         for event in events {
             self.context.events.announce(&*object, K::Object::CONTROLLER, event);
         }
         Ok(match &end.outcome {
-            Outcome::Settled(..) => Some(K::next_look(&self.memory()).unwrap_or(again)),
-            Outcome::Stalled(..) => None,
-            Outcome::Running(_, _, wake)
-            | Outcome::Blocked(_, _, wake)
-            | Outcome::Failed(_, _, wake) => {
+            RunOutcome::Settled(..) => Some(K::next_look(&self.memory()).unwrap_or(again)),
+            RunOutcome::Stalled(..) => None,
+            RunOutcome::Running(_, _, wake)
+            | RunOutcome::Blocked(_, _, wake)
+            | RunOutcome::Failed(_, _, wake) => {
                 let at = wake.earliest().unwrap_or(now);
                 Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
             }

@@ -5,7 +5,8 @@
 //! before, so an existing audit is read: it has to be about this operation.
 //!
 //! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`), and where they are kept then (`archive`).
-//! Elsewhere: what an audit says (`release_runner::audit`, `kustomization::audit`; engines `release::audit`, `apply::changes`).
+//! Elsewhere: what an audit says (`release_runner::audit`, `kustomization::audit`; engines `release::audit`,
+//! `apply::object_changes`).
 
 pub(crate) mod archive;
 pub mod retention;
@@ -13,7 +14,7 @@ pub mod retention;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use apply::changes::{Listing, ObjectChange, What, list};
+use apply::object_changes::{ObjectChange, ObjectChangeKind, ObjectChangeList, list};
 use crds::Time as When;
 use crds::release::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
@@ -21,16 +22,16 @@ use crds::release::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube_core::Resource as _;
-use objects::{Gvk, Masking, Object};
+use objects::{Gvk, Object, SecretMasking};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, Time};
-use release::origin::ManualRequest;
+use release::operation_origin::AnnotationRequest;
 use sha2::{Digest as _, Sha256};
 
-use super::context::Context;
+use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::metrics::AuditOutcome;
 use windlass_cluster::object_pages::ObjectQuery;
 
@@ -68,8 +69,8 @@ const PENDING_AUDIT_RETRY_DELAY: Duration = Duration::from_secs(3);
 const CORRECTION_SECONDS: i64 = 600;
 
 /// Where audits are served. They are asked for without discovery, whose answer may be older than their CRD.
-pub fn resource() -> Resource {
-    Resource {
+pub fn resource() -> ApiResourceLocation {
+    ApiResourceLocation {
         gvk: Gvk::new(&ReleaseAudit::api_version(&()), &ReleaseAudit::kind(&())),
         plural: ReleaseAudit::plural(&()).into_owned(),
         namespaced: true,
@@ -100,7 +101,7 @@ fn name(subject: &str, operation: AuditOperation, uid: &str, key: &str) -> Strin
 }
 
 /// How the creation of an audit ended.
-struct Creation {
+struct AuditCreationOutcome {
     outcome: AuditOutcome,
     /// Why it was not written.
     text: String,
@@ -110,7 +111,7 @@ struct Creation {
     is_owed: bool,
 }
 
-impl Creation {
+impl AuditCreationOutcome {
     fn plain(outcome: AuditOutcome, text: String) -> Self {
         Self { outcome, text, is_displaced: false, is_owed: false }
     }
@@ -134,16 +135,19 @@ fn is_same(one: &Object, other: &Object) -> bool {
 }
 
 /// Creates an audit. If one of its name exists, it is read and compared.
-async fn create(context: &Context, audit: &Object) -> Creation {
+async fn create(context: &RunContext, audit: &Object) -> AuditCreationOutcome {
     let resource = resource();
     let cluster = &context.cluster;
     let Err(error) = cluster.create_object(&resource, audit, MANAGER, false).await else {
-        return Creation::plain(AuditOutcome::Written, String::new());
+        return AuditCreationOutcome::plain(AuditOutcome::Written, String::new());
     };
     let outcome = classified(&error);
     if outcome != AuditOutcome::Exists {
         let is_owed = outcome == AuditOutcome::Failed && error.is_of_server();
-        return Creation { is_owed, ..Creation::plain(outcome, error.to_string()) };
+        return AuditCreationOutcome {
+            is_owed,
+            ..AuditCreationOutcome::plain(outcome, error.to_string())
+        };
     }
     let named = format!("metadata.name={}", audit.name());
     let query = ObjectQuery {
@@ -154,18 +158,23 @@ async fn create(context: &Context, audit: &Object) -> Creation {
     match cluster.list_part(query, None).await {
         Ok(part) => match part.objects.first() {
             Some(found) if is_same(audit, found) => {
-                Creation::plain(AuditOutcome::Exists, String::new())
+                AuditCreationOutcome::plain(AuditOutcome::Exists, String::new())
             }
-            Some(_) => Creation::displaced(
+            Some(_) => AuditCreationOutcome::displaced(
                 "a ReleaseAudit of this name exists that is not about this operation; find out who created \
                  it, and delete it",
             ),
-            None => Creation::displaced("a ReleaseAudit of this name existed and was deleted"),
+            None => AuditCreationOutcome::displaced(
+                "a ReleaseAudit of this name existed and was deleted",
+            ),
         },
         Err(error) => {
             let text = format!("a ReleaseAudit of this name exists and cannot be read: {error}");
             let is_owed = error.is_of_server();
-            Creation { is_owed, ..Creation::plain(AuditOutcome::Failed, text) }
+            AuditCreationOutcome {
+                is_owed,
+                ..AuditCreationOutcome::plain(AuditOutcome::Failed, text)
+            }
         }
     }
 }
@@ -191,13 +200,13 @@ impl AuditRetryQueue {
 }
 
 /// Creates audits that the API server has not taken before, for ever.
-async fn repay(context: &Context) {
+async fn repay(context: &RunContext) {
     let owed = context.shared::<AuditRetryQueue>();
     loop {
         tokio::time::sleep(PENDING_AUDIT_RETRY_DELAY).await;
         loop {
             let Some(audit) = owed.all().pop_front() else { break };
-            let Creation { outcome, text, is_owed, .. } = create(context, &audit).await;
+            let AuditCreationOutcome { outcome, text, is_owed, .. } = create(context, &audit).await;
             if is_owed {
                 // The others come first: it may be this one that is not taken.
                 owed.all().push_back(audit);
@@ -216,25 +225,27 @@ async fn repay(context: &Context) {
 /// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation goes on also if
 /// that fails; the answer is the event to announce on the subject.
 pub async fn write(
-    context: &Context,
+    context: &RunContext,
     namespace: &str,
     key: &str,
     spec: ReleaseAuditSpec,
-) -> Option<Event> {
+) -> Option<ObjectEvent> {
     if !context.settings.release_audits {
         return None;
     }
     let name = name(&spec.subject.name, spec.operation, &spec.subject.uid, key);
-    let Creation { outcome, text, is_displaced, .. } = match object(namespace, &name, fitted(spec))
-    {
-        Ok(object) => match create(context, &object).await {
-            Creation { is_owed: true, .. } if context.shared::<AuditRetryQueue>().put(object) => {
-                return None;
-            }
-            created => created,
-        },
-        Err(text) => Creation::plain(AuditOutcome::Failed, text),
-    };
+    let AuditCreationOutcome { outcome, text, is_displaced, .. } =
+        match object(namespace, &name, fitted(spec)) {
+            Ok(object) => match create(context, &object).await {
+                AuditCreationOutcome { is_owed: true, .. }
+                    if context.shared::<AuditRetryQueue>().put(object) =>
+                {
+                    return None;
+                }
+                created => created,
+            },
+            Err(text) => AuditCreationOutcome::plain(AuditOutcome::Failed, text),
+        };
     let last_error = context.shared::<LastAuditError>();
     context.metrics.audited(outcome);
     match outcome {
@@ -265,8 +276,8 @@ pub async fn write(
                 error = text,
                 "failed to write a ReleaseAudit; operations continue without"
             );
-            Some(Event {
-                severity: Severity::Error,
+            Some(ObjectEvent {
+                severity: EventSeverity::Error,
                 reason: "AuditFailed".to_owned(),
                 message: format!(
                     "failed to write ReleaseAudit {namespace}/{name}, the operation continues without: {text}"
@@ -379,13 +390,13 @@ pub fn took(started: Time, ended: Time) -> Option<String> {
 }
 
 /// Changes as an audit lists them, without what came from Secrets.
-pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &Masking) -> AuditChanges {
-    let Listing { added, changed, removed, digest, listed, omitted } = list(changes);
+pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &SecretMasking) -> AuditChanges {
+    let ObjectChangeList { added, changed, removed, digest, listed, omitted } = list(changes);
     let object = |change: ObjectChange| AuditChange {
         change: match change.what {
-            What::Added => AuditChangeKind::Added,
-            What::Changed => AuditChangeKind::Changed,
-            What::Removed => AuditChangeKind::Removed,
+            ObjectChangeKind::Added => AuditChangeKind::Added,
+            ObjectChangeKind::Changed => AuditChangeKind::Changed,
+            ObjectChangeKind::Removed => AuditChangeKind::Removed,
         },
         group: change.id.group,
         kind: change.id.kind,
@@ -405,8 +416,8 @@ pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &Masking) -> A
 }
 
 /// The answer of a lifecycle.
-pub fn answer(of: lifecycle::EventAnswer) -> AuditLifecycle {
-    let approval = |it: lifecycle::Approval| AuditApproval {
+pub fn answer(of: lifecycle::LifecycleEventAnswer) -> AuditLifecycle {
+    let approval = |it: lifecycle::LifecycleApproval| AuditApproval {
         user: cut(&it.user, 240),
         at: it.at.and_then(when),
         comment: text(cut(&it.comment, 500)),
@@ -436,14 +447,14 @@ pub fn correction_key(stretch: i64, changes: &[ObjectChange]) -> String {
 
 /// The request that a user made by the annotation `key`; `None` without the annotation. Another annotation names the
 /// user. It counts only if the same field manager wrote both.
-pub fn request(meta: &ObjectMeta, key: &str) -> Option<ManualRequest> {
+pub fn request(meta: &ObjectMeta, key: &str) -> Option<AnnotationRequest> {
     let at = meta.annotations.as_ref()?.get(key)?;
     let manager = manager_of_annotation(meta, key);
     // A rollback comes after a suspension, which has the reason.
     let of_hold = || claim(meta, &manager, SUSPENDED_BY, SUSPENDED_REASON);
     let asked = (key == ROLLBACK).then(of_hold).flatten();
     let asked = asked.or_else(|| claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON));
-    Some(ManualRequest { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
+    Some(AnnotationRequest { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
 }
 
 /// The user and the reason of a request, from two annotations; they count only if `manager` wrote them.
@@ -452,7 +463,7 @@ pub fn claim(
     manager: &str,
     user_annotation: &str,
     reason_annotation: &str,
-) -> Option<ManualRequest> {
+) -> Option<AnnotationRequest> {
     let annotation = |key: &str| {
         let text = meta.annotations.as_ref()?.get(key)?;
         let is_its = !manager.is_empty() && manager_of_annotation(meta, key) == manager;
@@ -460,11 +471,11 @@ pub fn claim(
     };
     let user = annotation(user_annotation)?;
     let reason = annotation(reason_annotation).unwrap_or_default();
-    Some(ManualRequest { user, reason, ..ManualRequest::default() })
+    Some(AnnotationRequest { user, reason, ..AnnotationRequest::default() })
 }
 
 /// A request as a reason for an operation.
-pub fn requested(of: ManualRequest) -> AuditCause {
+pub fn requested(of: AnnotationRequest) -> AuditCause {
     AuditCause {
         type_: AuditCauseKind::Request,
         object: None,

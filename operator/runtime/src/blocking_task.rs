@@ -1,19 +1,20 @@
 //! Work that blocks, off the threads on which runs are polled.
 //!
-//! Elsewhere: how many runs may do so at a time (`permit`).
+//! Elsewhere: how many runs may do so at a time (`run_permits`).
 
-use reconcile::{Outcome, Reason, Wake};
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
 
 /// Does something that blocks on a thread of its own; `why` and `what` describe one that panicked.
 ///
 /// # Errors
 /// What the work returned, or that its thread panicked.
 pub async fn blocking<T: Send + 'static>(
-    why: Reason,
+    why: ConditionReason,
     what: &str,
-    work: impl FnOnce() -> Result<T, Outcome> + Send + 'static,
-) -> Result<T, Outcome> {
-    let broken =
-        |_| Outcome::Failed(why, format!("{what} was interrupted, retrying"), Wake::default());
+    work: impl FnOnce() -> Result<T, RunOutcome> + Send + 'static,
+) -> Result<T, RunOutcome> {
+    let broken = |_| {
+        RunOutcome::Failed(why, format!("{what} was interrupted, retrying"), WakeTrigger::default())
+    };
     tokio::task::spawn_blocking(work).await.map_err(broken)?
 }

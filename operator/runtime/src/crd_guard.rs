@@ -1,40 +1,40 @@
 //! The guard of CustomResourceDefinitions: every write and every removal of one is judged by the objects that exist.
 //!
-//! Here: what may be done with a definition ([`Guard`]). In the folder: what a manifest says about it (`policy`), who
-//! else has a definition (`claims`), reading the objects (`object_check`), moving them out of
+//! Here: what may be done with a definition ([`CrdGuardian`]). In the folder: what a manifest says about it
+//! (`guard_policy`), who else has a definition (`crd_owners`), reading the objects (`object_check`), moving them out of
 //! versions that go (`migrate`), exporting them (`export`) before their definition is deleted (`removal`). Elsewhere: what breaks (engine `crdguard`), what
 //! follows (each applier).
 //!
 //! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
 //! named only if the applying identity may list them.
 
-pub mod claims;
+pub mod crd_owners;
 pub mod error;
 pub mod export;
+mod guard_policy;
 mod migrate;
 pub mod object_check;
-mod policy;
 mod removal;
 
 use std::borrow::Cow;
 
-use apply::ignore::Rules;
+use apply::ignore::IgnoreRules;
 use crdguard::ChangeVerdict;
 use objects::{Gvk, Object};
 use reconcile::RemovalPermit;
 use serde_json::Value;
 
-use self::claims::Mark;
-use self::error::GuardError;
+use self::crd_owners::OwnerMark;
+use self::error::CrdGuardError;
+use self::guard_policy::{CrdRemovalPolicy, POLICY};
 use self::migrate::StopCheck;
-use self::policy::{POLICY, Policy};
-use self::removal::Removing;
-use crate::context::Context;
-use crate::target::ClusterTarget;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::objects::Mode;
-use windlass_cluster::{Cluster, ClusterError};
-use windlass_serve::settings::CrdGuard;
+use self::removal::CrdRemoval;
+use crate::cluster_target::ClusterTarget;
+use crate::run_context::RunContext;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_serve::settings::CrdGuardMode;
 
 /// The most attempts to write a definition that other clients write at the same time.
 const UNMARK_ATTEMPTS: u32 = 4;
@@ -49,7 +49,7 @@ pub fn is_definition(object: &Object) -> bool {
 pub enum ManifestPermission {
     /// It may be written.
     Allowed,
-    /// It may be written after [`Guard::migrate`]; before, the API server refuses it.
+    /// It may be written after [`CrdGuardian::migrate`]; before, the API server refuses it.
     Migrates,
     /// Its author does not want it to be written.
     Skipped,
@@ -59,7 +59,7 @@ pub enum ManifestPermission {
 
 /// The result of removing a live definition that the manifests no longer contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Removal {
+pub enum CrdRemovalOutcome {
     /// It was deleted, and had no objects.
     Deleted,
     /// It was deleted with its objects, which are exported; the text says how to restore them.
@@ -69,34 +69,36 @@ pub enum Removal {
 }
 
 /// Judges definitions at a target.
-pub struct Guard<'a> {
-    context: &'a Context,
+pub struct CrdGuardian<'a> {
+    context: &'a RunContext,
     target: &'a ClusterTarget,
     /// Where the object is that applies there.
     namespace: &'a str,
     /// Which fields of manifests others may change, if there are such rules.
-    ignore: Option<&'a Rules>,
+    ignore: Option<&'a IgnoreRules>,
 }
 
-impl<'a> Guard<'a> {
+impl<'a> CrdGuardian<'a> {
     /// The guard at a target, for an object in `namespace` that applies definitions there.
-    pub fn new(context: &'a Context, target: &'a ClusterTarget, namespace: &'a str) -> Self {
+    pub fn new(context: &'a RunContext, target: &'a ClusterTarget, namespace: &'a str) -> Self {
         Self { context, target, namespace, ignore: None }
     }
 
     /// The same for manifests that are written by rules about fields which others may change.
     #[must_use]
-    pub fn ignoring(self, rules: &'a Rules) -> Self {
+    pub fn ignoring(self, rules: &'a IgnoreRules) -> Self {
         Self { ignore: Some(rules), ..self }
     }
 
     fn is_off(&self) -> bool {
-        self.context.settings.crd_guard == CrdGuard::Off
+        self.context.settings.crd_guard == CrdGuardMode::Off
     }
 
     /// Whether a manifest is a definition that is never written, by its policy annotation.
     pub fn skips(&self, manifest: &Object) -> bool {
-        !self.is_off() && is_definition(manifest) && Policy::of(manifest) == Ok(Policy::Skip)
+        !self.is_off()
+            && is_definition(manifest)
+            && CrdRemovalPolicy::of(manifest) == Ok(CrdRemovalPolicy::Skip)
     }
 
     /// Whether the annotations count that permit what the guard would refuse.
@@ -133,8 +135,8 @@ impl<'a> Guard<'a> {
         manager: &str,
     ) -> Result<ManifestPermission, ClusterError> {
         let name = manifest.name();
-        let policy = match Policy::of(manifest) {
-            Ok(Policy::Skip) => return Ok(ManifestPermission::Skipped),
+        let policy = match CrdRemovalPolicy::of(manifest) {
+            Ok(CrdRemovalPolicy::Skip) => return Ok(ManifestPermission::Skipped),
             Ok(policy) => policy,
             Err(text) => {
                 let text = format!("CustomResourceDefinition {name}: {text}");
@@ -149,13 +151,13 @@ impl<'a> Guard<'a> {
         if self.is_trusted() && policy.forces(&live) {
             return Ok(ManifestPermission::Allowed);
         }
-        let none = Rules::default();
+        let none = IgnoreRules::default();
         let rules = self.ignore.unwrap_or(&none);
         let payload = match rules.leave_alone(manifest) {
             true => Cow::Borrowed(manifest),
             false => Cow::Owned(rules.payload(manifest, &live, manager)),
         };
-        let dry = self.target.cluster.apply(&resource, &payload, manager, Mode::DryRun).await;
+        let dry = self.target.cluster.apply(&resource, &payload, manager, DryRunMode::DryRun).await;
         let overrides = &self.context.settings.override_manager;
         let new = match dry {
             // Which fields are taken over is decided by the manifest, and what they become by what is written.
@@ -210,15 +212,15 @@ impl<'a> Guard<'a> {
         manifest: &Object,
         manager: &str,
         is_stopped: StopCheck<'_>,
-    ) -> Result<(), GuardError> {
+    ) -> Result<(), CrdGuardError> {
         if self.is_off() || !is_definition(manifest) {
             return Ok(());
         }
         self.migrated(manifest, manager, is_stopped).await.map_err(|error| match error {
-            GuardError::Cluster(error) if error.is_of_server() => GuardError::Cluster(error),
+            CrdGuardError::Cluster(error) if error.is_of_server() => CrdGuardError::Cluster(error),
             refused => {
                 let name = manifest.name();
-                GuardError::Refused(format!("CustomResourceDefinition {name}: {refused}"))
+                CrdGuardError::Refused(format!("CustomResourceDefinition {name}: {refused}"))
             }
         })
     }
@@ -228,7 +230,7 @@ impl<'a> Guard<'a> {
         manifest: &Object,
         manager: &str,
         is_stopped: StopCheck<'_>,
-    ) -> Result<(), GuardError> {
+    ) -> Result<(), CrdGuardError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&manifest.gvk()).await?;
         let Some(live) = cluster.get(&resource, "", manifest.name()).await? else {
@@ -249,16 +251,16 @@ impl<'a> Guard<'a> {
         permit: RemovalPermit,
         live: &Object,
         manager: &str,
-        mine: &[Mark],
+        mine: &[OwnerMark],
         propagation: &str,
-    ) -> Result<Removal, ClusterError> {
+    ) -> Result<CrdRemovalOutcome, ClusterError> {
         let theirs = &self.target.cluster;
         if self.is_off() || !is_definition(live) {
             let resource = theirs.resource(&live.gvk()).await?;
             theirs.delete_managed(permit, &resource, live, propagation).await?;
-            return Ok(Removal::Deleted);
+            return Ok(CrdRemovalOutcome::Deleted);
         }
-        let site = export::Site {
+        let site = export::CrdExportDestination {
             namespace: self.context.settings.runtime_namespace.as_str(),
             place: self.target.place(),
             owner: self.namespace,
@@ -267,7 +269,7 @@ impl<'a> Guard<'a> {
         let ours = self.target.as_ourselves();
         let is_trusted = self.is_trusted();
         let removing =
-            Removing { ours, theirs, live, manager, mine, propagation, is_trusted, permit, site };
+            CrdRemoval { ours, theirs, live, manager, mine, propagation, is_trusted, permit, site };
         removing.run().await
     }
 
@@ -279,14 +281,14 @@ impl<'a> Guard<'a> {
         &self,
         live: &Object,
         manager: &str,
-        mine: &[Mark],
+        mine: &[OwnerMark],
     ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&live.gvk()).await?;
         let uid = live.uid().to_owned();
         let mut live = live.clone();
         for attempt in 1.. {
-            let patch = claims::without(&live, &uid, None, mine);
+            let patch = crd_owners::without(&live, &uid, None, mine);
             match cluster.merge_patch(&resource, "", live.name(), &patch, manager).await {
                 Err(error) if error.is_conflict() && attempt < UNMARK_ATTEMPTS => {}
                 written => return written.map(drop),
@@ -301,7 +303,7 @@ impl<'a> Guard<'a> {
 
 /// A dry-run does not know of fields of other tools that are taken over before the write, and are removed by it if the
 /// manifest lacks them. Those that others may change by the rules are not taken over.
-fn without_what_goes(mut dry: Object, manifest: &Object, rules: &Rules) -> Object {
+fn without_what_goes(mut dry: Object, manifest: &Object, rules: &IgnoreRules) -> Object {
     let has = |field: &str| manifest.get("spec").is_some_and(|it| !it[field].is_null());
     let stays = |field: &str| has(field) || rules.ignores(manifest, &["spec", field]);
     let spec = dry.fields_mut().get_mut("spec").and_then(Value::as_object_mut);
@@ -314,14 +316,14 @@ fn without_what_goes(mut dry: Object, manifest: &Object, rules: &Rules) -> Objec
 }
 
 /// The resource of definitions.
-pub(crate) fn definitions() -> Resource {
+pub(crate) fn definitions() -> ApiResourceLocation {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let plural = "customresourcedefinitions".to_owned();
-    Resource { gvk, plural, namespaced: false, watchable: true }
+    ApiResourceLocation { gvk, plural, namespaced: false, watchable: true }
 }
 
 /// Whether an identity may list the objects of a definition.
-async fn may_list(cluster: &Cluster, live: &Object) -> bool {
+async fn may_list(cluster: &ClusterConnection, live: &Object) -> bool {
     let spec = live.get("spec");
     let text = |path: &str| spec.and_then(|it| it.pointer(path)).and_then(Value::as_str);
     let (Some(group), Some(plural)) = (text("/group"), text("/names/plural")) else {
@@ -371,7 +373,7 @@ mod tests {
             "preserveUnknownFields": true}));
         let left = |paths: &[&str]| {
             let paths: Vec<String> = paths.iter().map(|it| (*it).to_owned()).collect();
-            let rules = Rules::new(&[(IgnoreTarget::default(), paths)]).unwrap();
+            let rules = IgnoreRules::new(&[(IgnoreTarget::default(), paths)]).unwrap();
             let left = without_what_goes(dry.clone(), &manifest, &rules);
             let spec = left.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
             spec.keys().cloned().collect::<Vec<_>>().join(" ")

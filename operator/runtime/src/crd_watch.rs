@@ -10,10 +10,10 @@ use objects::Gvk;
 use reconcile::ObjectKey;
 
 use super::work_queue::WorkQueue;
-use windlass_cluster::Cluster;
-use windlass_cluster::decode::{MetadataOnly, Wire as _};
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::watch::{Selection, WatcherEvent};
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_decode::{MetadataOnly, ObjectForm as _};
+use windlass_cluster::watch::{WatchSelection, WatcherEvent};
 
 /// How long after the change of a CRD the objects that miss a kind are woken once more.
 const SERVED_AFTER: Duration = Duration::from_secs(2);
@@ -24,16 +24,16 @@ pub fn kinds_of(group: &str) -> ObjectKey {
 }
 
 /// Follows CRDs: forgets where their kinds are served, and wakes objects that wait for a kind.
-pub async fn follow_crds(cluster: Cluster, work_queue: Arc<WorkQueue>) {
+pub async fn follow_crds(cluster: ClusterConnection, work_queue: Arc<WorkQueue>) {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-    let resource = Resource {
+    let resource = ApiResourceLocation {
         gvk,
         plural: "customresourcedefinitions".to_owned(),
         namespaced: false,
         watchable: true,
     };
-    let mut events = pin!(cluster.watch_metadata(&resource, &Selection::All));
-    let mut known = KnownCrds::default();
+    let mut events = pin!(cluster.watch_metadata(&resource, &WatchSelection::All));
+    let mut known = WatchedCrdVersions::default();
     while let Some(event) = events.next().await {
         let Ok(event) = event else { continue };
         for group in known.changed_by(event) {
@@ -52,13 +52,13 @@ pub async fn follow_crds(cluster: Cluster, work_queue: Arc<WorkQueue>) {
 
 /// The CRDs that a watch saw, by name: their versions.
 #[derive(Default)]
-struct KnownCrds {
+struct WatchedCrdVersions {
     /// None before the first list has ended: it says nothing new.
     known: Option<BTreeMap<String, String>>,
     listing: BTreeMap<String, String>,
 }
 
-impl KnownCrds {
+impl WatchedCrdVersions {
     /// Groups whose CRDs came, changed or went, in a gap of the watch as well.
     fn changed_by(&mut self, event: WatcherEvent<MetadataOnly>) -> BTreeSet<String> {
         let group = |name: &str| name.split_once('.').map(|(_, group)| group.to_owned());
@@ -98,7 +98,7 @@ mod tests {
         MetadataOnly::read(object.as_bytes()).unwrap()
     }
 
-    fn listed(known: &mut KnownCrds, all: &[(&str, &str)]) -> Vec<String> {
+    fn listed(known: &mut WatchedCrdVersions, all: &[(&str, &str)]) -> Vec<String> {
         let mut changed = known.changed_by(WatcherEvent::Listing);
         for (name, version) in all {
             changed.extend(known.changed_by(WatcherEvent::Listed(crd(name, version))));
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn crds_that_come_change_or_go_in_a_gap_of_the_watch_are_noticed() {
-        let mut known = KnownCrds::default();
+        let mut known = WatchedCrdVersions::default();
         let first = [("as.one.io", "1"), ("bs.two.io", "2"), ("cs.three.io", "3")];
         assert!(listed(&mut known, &first).is_empty(), "nobody missed a kind before");
         assert!(listed(&mut known, &first).is_empty());

@@ -2,19 +2,19 @@
 //!
 //! Here: `healthCheckExprs` and every `readyExpr` read from the spec, and asked about objects, within what one run may
 //! use up. Below: the threads on which that is done (`threads`). Elsewhere: the language (engine `gocel`), whose health
-//! is waited for (each kind's `validated_spec`), what follows from a `readyExpr` (`gate`).
+//! is waited for (each kind's `validated_spec`), what follows from a `readyExpr` (`dependency_gate`).
 
 mod threads;
 
 use std::sync::Arc;
 
-use apply::{Health, Report};
+use apply::{HealthReport, HealthStatus};
 use crds::{CustomHealthCheck, DependencyReference};
-use gocel::{Expression, HealthCheck, HealthChecks, Judgement, READING};
-use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
+use gocel::{CelExpression, HealthJudgement, KindHealthCheck, READING, SpecHealthChecks};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkLimitExceeded, WorkMeter};
 use objects::Object;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{Outcome, Wake, reason};
+use reconcile::{RunOutcome, WakeTrigger, reason};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -22,10 +22,10 @@ pub use threads::{EvaluationError, run as on_thread};
 
 /// The work that all expressions of one run may cost together, without reading them: about half a second of a
 /// processor.
-const EVALUATING: Allowance = Allowance { steps: 5_000_000, bytes: 256 << 20 };
+const EVALUATING: WorkAllowance = WorkAllowance { steps: 5_000_000, bytes: 256 << 20 };
 
 /// The expressions of a spec, or the outcome if one is invalid; with the uid and the generation of their object.
-type CompileResult = (String, i64, Result<Arc<CompiledExpressions>, Outcome>);
+type CompileResult = (String, i64, Result<Arc<CompiledExpressions>, RunOutcome>);
 
 /// The expressions of an object's spec, kept from run to run.
 #[derive(Default, Clone)]
@@ -34,30 +34,30 @@ pub struct ExpressionCache(Arc<Mutex<Option<CompileResult>>>);
 /// The compiled expressions of a spec.
 #[derive(Debug, Default)]
 struct CompiledExpressions {
-    checks: HealthChecks,
+    checks: SpecHealthChecks,
     /// One for each entry of `dependsOn`.
-    ready: Vec<Option<Expression>>,
+    ready: Vec<Option<CelExpression>>,
 }
 
 /// The expressions that one run evaluates, and the work that remains for them.
-pub struct Expressions {
+pub struct RunExpressions {
     namespace: String,
     kept: ExpressionCache,
     compiled: Mutex<Arc<CompiledExpressions>>,
-    used: Mutex<Meter>,
+    used: Mutex<WorkMeter>,
 }
 
 /// The result of a `readyExpr`; `None` without an expression, or without the object that it is about.
-pub(crate) type Readiness = Option<Result<bool, String>>;
+pub(crate) type ReadinessResult = Option<Result<bool, String>>;
 
-impl Expressions {
+impl RunExpressions {
     /// The expressions of a run of an object in a namespace. [`Self::read`] compiles them.
     pub fn new(namespace: &str, kept: ExpressionCache) -> Self {
         Self {
             namespace: namespace.to_owned(),
             kept,
             compiled: Mutex::default(),
-            used: Mutex::new(Meter::new(EVALUATING, Stop::default())),
+            used: Mutex::new(WorkMeter::new(EVALUATING, StopSignal::default())),
         }
     }
 
@@ -65,7 +65,7 @@ impl Expressions {
         self.compiled.lock().clone()
     }
 
-    fn used(&self) -> MutexGuard<'_, Meter> {
+    fn used(&self) -> MutexGuard<'_, WorkMeter> {
         self.used.lock()
     }
 
@@ -78,7 +78,7 @@ impl Expressions {
         meta: &kube_core::ObjectMeta,
         exprs: &[CustomHealthCheck],
         depends_on: &[DependencyReference],
-    ) -> Result<(), Outcome> {
+    ) -> Result<(), RunOutcome> {
         if exprs.is_empty() && depends_on.iter().all(|it| ready_expr(it).is_none()) {
             return Ok(());
         }
@@ -93,10 +93,10 @@ impl Expressions {
                 let depends_on = depends_on.to_vec();
                 let read = move || CompiledExpressions::read(&exprs, &depends_on).map(Arc::new);
                 let outcome = threads::run(&self.namespace, read).await.map_err(|broken| {
-                    Outcome::Failed(
+                    RunOutcome::Failed(
                         reason::INVALID_CEL_EXPRESSION,
                         broken.to_string(),
-                        Wake::default(),
+                        WakeTrigger::default(),
                     )
                 })?;
                 *kept() = Some((uid, generation, outcome.clone()));
@@ -116,7 +116,7 @@ impl Expressions {
     /// The health of an object according to the expressions for its kind; `None` if there are none.
     ///
     /// Parity(flux): an expression without a value makes the health unknown, and the wait goes on.
-    pub async fn report(&self, live: &Object) -> Option<Report> {
+    pub async fn report(&self, live: &Object) -> Option<HealthReport> {
         if !self.judges(live) {
             return None;
         }
@@ -136,12 +136,12 @@ impl Expressions {
             Err(broken) => Err(broken.to_string()),
         };
         let status = match judged {
-            Ok(Judgement::Current) => Health::Current,
-            Ok(Judgement::InProgress) => Health::InProgress,
-            Ok(Judgement::Failed) => Health::Failed,
-            Err(error) => Health::Unknown(error),
+            Ok(HealthJudgement::Current) => HealthStatus::Current,
+            Ok(HealthJudgement::InProgress) => HealthStatus::InProgress,
+            Ok(HealthJudgement::Failed) => HealthStatus::Failed,
+            Err(error) => HealthStatus::Unknown(error),
         };
-        Some(Report { status, message: String::new(), conditions: Vec::new() })
+        Some(HealthReport { status, message: String::new(), conditions: Vec::new() })
     }
 
     /// The result of every `readyExpr` for its dependency, in the order of `dependsOn`.
@@ -149,7 +149,7 @@ impl Expressions {
         &self,
         own: &Arc<K>,
         dependencies: &[Option<Arc<K>>],
-    ) -> Vec<Readiness> {
+    ) -> Vec<ReadinessResult> {
         let compiled = self.compiled();
         if compiled.ready.iter().all(Option::is_none) {
             return vec![None; dependencies.len()];
@@ -182,11 +182,11 @@ impl CompiledExpressions {
     fn read(
         exprs: &[CustomHealthCheck],
         depends_on: &[DependencyReference],
-    ) -> Result<Self, Outcome> {
-        let run = &mut Meter::new(READING, Stop::default());
-        let checks: Vec<HealthCheck<'_>> = exprs
+    ) -> Result<Self, RunOutcome> {
+        let run = &mut WorkMeter::new(READING, StopSignal::default());
+        let checks: Vec<KindHealthCheck<'_>> = exprs
             .iter()
-            .map(|check| HealthCheck {
+            .map(|check| KindHealthCheck {
                 api_version: &check.api_version,
                 kind: check.kind.as_deref().unwrap_or_default(),
                 current: &check.current,
@@ -195,14 +195,14 @@ impl CompiledExpressions {
             })
             .collect();
         let checks =
-            HealthChecks::new(&checks, run).map_err(|error| refused(&error.to_string()))?;
+            SpecHealthChecks::new(&checks, run).map_err(|error| refused(&error.to_string()))?;
         let mut ready = Vec::with_capacity(depends_on.len());
         for dependency in depends_on {
             let Some(text) = ready_expr(dependency) else {
                 ready.push(None);
                 continue;
             };
-            let read = Expression::compile_within(text, &["self", "dep"], run);
+            let read = CelExpression::compile_within(text, &["self", "dep"], run);
             ready.push(Some(read.map_err(|error| {
                 let name = &dependency.name;
                 refused(&format!("terminal error: failed to evaluate dependency {name}: {error}"))
@@ -215,8 +215,8 @@ impl CompiledExpressions {
         &self,
         own: &K,
         dependencies: &[Option<Arc<K>>],
-        run: &mut Meter,
-    ) -> Vec<Readiness> {
+        run: &mut WorkMeter,
+    ) -> Vec<ReadinessResult> {
         let own = data(own, run);
         let mut said = Vec::with_capacity(dependencies.len());
         for (index, dependency) in dependencies.iter().enumerate() {
@@ -234,7 +234,7 @@ impl CompiledExpressions {
 }
 
 /// An object as JSON for expressions. Its size counts as work of the run.
-fn data<K: Serialize>(object: &K, run: &mut Meter) -> Result<Value, String> {
+fn data<K: Serialize>(object: &K, run: &mut WorkMeter) -> Result<Value, String> {
     let too_much = |_: WorkLimitExceeded| {
         "the objects that readyExpr reads are too large in total; use fewer dependencies with readyExpr"
             .to_owned()
@@ -269,9 +269,9 @@ fn size(value: &Value) -> (u64, u64) {
 }
 
 /// Parity(flux): only a change of the spec helps, and the text says so.
-fn refused(error: &str) -> Outcome {
+fn refused(error: &str) -> RunOutcome {
     let text = format!("Reconciliation failed terminally due to configuration error: {error}");
-    Outcome::Stalled(reason::INVALID_CEL_EXPRESSION, text)
+    RunOutcome::Stalled(reason::INVALID_CEL_EXPRESSION, text)
 }
 
 #[cfg(test)]

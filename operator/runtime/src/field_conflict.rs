@@ -3,27 +3,27 @@
 //! The owner of a contested object is not Ready until the contest has ended, also where the object is as it should be for a
 //! moment: what follows from conditions, such as incidents, would end and begin with each correction.
 //!
-//! Elsewhere: the buckets (`reconcile::Corrections`), who the rival is (`apply::field_conflict`), how an object
+//! Elsewhere: the buckets (`reconcile::CorrectionBudget`), who the rival is (`apply::field_conflict`), how an object
 //! meanwhile stops waking its owner (`ObjectWatcher::hush`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use apply::changes::ObjectChange;
+use apply::object_changes::ObjectChange;
 use objects::ObjectId;
-use reconcile::{Corrections, Time};
+use reconcile::{CorrectionBudget, Time};
 
 /// The corrections of one owner, with the objects that another field manager keeps changing.
 #[derive(Default)]
-pub struct Contests {
-    corrections: Corrections<ObjectId>,
+pub struct FieldContests {
+    corrections: CorrectionBudget<ObjectId>,
     /// The messages about objects that are contested, or were contested at their last correction.
     strings: BTreeMap<ObjectId, String>,
     /// The objects whose correction was audited, each with the stretch of time of its audit.
     audited: BTreeMap<ObjectId, i64>,
 }
 
-impl Contests {
+impl FieldContests {
     /// Whether an object that drifted from the manifest with this digest may be corrected now. `text` makes the message
     /// that is kept while the object is contested.
     pub fn allows(
@@ -88,10 +88,10 @@ mod tests {
     fn a_correction_is_audited_once_in_a_stretch_of_time() {
         let change = |name: &str| ObjectChange {
             id: ObjectId::new("shop", name, "", "ConfigMap"),
-            what: apply::changes::What::Changed,
+            what: apply::object_changes::ObjectChangeKind::Changed,
             fields: Vec::new(),
         };
-        let mut contests = Contests::default();
+        let mut contests = FieldContests::default();
         assert_eq!(contests.unaudited(1, vec![change("a")]), [change("a")]);
         assert_eq!(contests.unaudited(1, vec![change("a"), change("b")]), [change("b")]);
         assert_eq!(contests.unaudited(2, vec![change("a")]), [change("a")]);
@@ -103,8 +103,8 @@ mod tests {
         let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
         let pause = Duration::from_secs(60);
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
-        let mut contests = Contests::default();
-        let allows = |contests: &mut Contests, second: i64| {
+        let mut contests = FieldContests::default();
+        let allows = |contests: &mut FieldContests, second: i64| {
             contests.allows(&id, "d", at(second), pause, || "by a rival".to_owned())
         };
         for second in 0..10 {
@@ -124,8 +124,8 @@ mod tests {
         let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
         let pause = Duration::from_secs(60);
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
-        let mut contests = Contests::default();
-        let allows = |contests: &mut Contests, digest: &str, second: i64| {
+        let mut contests = FieldContests::default();
+        let allows = |contests: &mut FieldContests, digest: &str, second: i64| {
             contests.allows(&id, digest, at(second), pause, || "by a rival".to_owned())
         };
         while allows(&mut contests, "d", 0) {}
@@ -147,8 +147,8 @@ mod tests {
         let now = Time::from_second(1_800_000_000).unwrap();
         let pause = Duration::from_secs(60);
         let [a, b] = ["a", "b"].map(|name| ObjectId::new("shop", name, "", "ConfigMap"));
-        let mut contests = Contests::default();
-        let allows = |contests: &mut Contests, id: &ObjectId| {
+        let mut contests = FieldContests::default();
+        let allows = |contests: &mut FieldContests, id: &ObjectId| {
             contests.allows(id, "d", now, pause, || "by a rival".to_owned())
         };
         while allows(&mut contests, &a) {}
@@ -169,7 +169,7 @@ mod tests {
         let now = Time::from_second(1_800_000_000).unwrap();
         let pause = Duration::from_secs(60);
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
-        let mut contests = Contests::default();
+        let mut contests = FieldContests::default();
         let mut allows = || {
             let is_allowed = contests.allows(&id, "d", now, pause, String::new);
             contests.end(&id);

@@ -9,17 +9,21 @@ use std::time::Duration;
 use crds::LocalObjectReference;
 use crds::source::{GitProvider, GitRepository, GitRepositoryRef, GitRepositorySpec};
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, Wake, reason};
-use sources::git::{Credentials, Error, GitLimits, Reference, Remote, RemoteUrl, Scheme};
-use sources::http::Proxy;
-use sources::reason::{AUTHENTICATION_FAILED, GIT_OPERATION_FAILED, INVALID_DURATION, URL_INVALID};
+use reconcile::{RunOutcome, WakeTrigger, reason};
+use sources::git::{
+    Error, GitCredentials, GitLimits, GitReference, GitRemote, RemoteScheme, RemoteUrl,
+};
+use sources::http::HttpProxy;
+use sources::source_reasons::{
+    AUTHENTICATION_FAILED, GIT_OPERATION_FAILED, INVALID_DURATION, URL_INVALID,
+};
 use tokio_util::sync::CancellationToken;
 use windlass_cluster::error::chain;
 
-use super::context::Context;
-use super::reference::References;
+use super::run_context::RunContext;
+use super::spec_references::ReadReferences;
 use super::time_limit::LONGEST_TIMEOUT;
-use super::unsupported::unsupported_text;
+use super::unsupported_fields::unsupported_text;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -68,8 +72,8 @@ impl GitRemoteSecrets {
     /// One is missing or cannot be read.
     pub async fn read(
         object: &GitRepository,
-        references: &mut References,
-    ) -> Result<Self, Outcome> {
+        references: &mut ReadReferences,
+    ) -> Result<Self, RunOutcome> {
         let spec = &object.spec;
         let credentials =
             SecretField { field: "spec.secretRef", what: "", reference: &spec.secret_ref };
@@ -86,37 +90,39 @@ impl GitRemoteSecrets {
     ///
     /// # Errors
     /// The spec has a field without support, or something in it or in a Secret cannot be used.
-    pub fn remote(&self, spec: &GitRepositorySpec) -> Result<Remote, Outcome> {
+    pub fn remote(&self, spec: &GitRepositorySpec) -> Result<GitRemote, RunOutcome> {
         let fields = unsupported(spec);
         if !fields.is_empty() {
-            return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+            return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
         }
         let url = RemoteUrl::parse(&spec.url)
-            .map_err(|error| Outcome::Stalled(URL_INVALID, error.to_string()))?;
+            .map_err(|error| RunOutcome::Stalled(URL_INVALID, error.to_string()))?;
         let proxy = self.proxy(&url)?;
-        let credentials = Credentials::from_secret(&self.secret, &url).map_err(|error| {
-            Outcome::Failed(AUTHENTICATION_FAILED, error.to_string(), Wake::default())
+        let credentials = GitCredentials::from_secret(&self.secret, &url).map_err(|error| {
+            RunOutcome::Failed(AUTHENTICATION_FAILED, error.to_string(), WakeTrigger::default())
         })?;
         let timeout = spec.timeout.as_ref().map(|it| reconcile::parse_duration(it.as_str()));
         let timeout = timeout
             .transpose()
-            .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+            .map_err(|error| {
+                RunOutcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}"))
+            })?
             .unwrap_or(DEFAULT_TIMEOUT)
             .min(LONGEST_TIMEOUT);
-        Ok(Remote { url, credentials, proxy, timeout, limits: GitLimits::default() })
+        Ok(GitRemote { url, credentials, proxy, timeout, limits: GitLimits::default() })
     }
 
     /// The proxy that the spec asks for.
-    fn proxy(&self, url: &RemoteUrl) -> Result<Option<Proxy>, Outcome> {
+    fn proxy(&self, url: &RemoteUrl) -> Result<Option<HttpProxy>, RunOutcome> {
         let Some(data) = &self.proxy else { return Ok(None) };
-        if url.scheme() == Scheme::Ssh {
+        if url.scheme() == RemoteScheme::Ssh {
             let text = "spec.proxySecretRef is not supported for ssh URLs, only for http and https; remove it or \
                         change spec.url";
-            return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
+            return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
         }
-        Proxy::from_secret(data).map(Some).map_err(|error| {
+        HttpProxy::from_secret(data).map(Some).map_err(|error| {
             let text = format!("failed to configure proxy options: {error}");
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
         })
     }
 }
@@ -133,14 +139,14 @@ impl SecretField<'_> {
     async fn read(
         &self,
         object: &GitRepository,
-        references: &mut References,
-    ) -> Result<Option<GitSecretData>, Outcome> {
+        references: &mut ReadReferences,
+    ) -> Result<Option<GitSecretData>, RunOutcome> {
         let Some(reference) = self.reference else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
         let name = &reference.name;
         let failed = |why: String| {
             let text = format!("{}failed to get secret '{namespace}/{name}': {why}", self.what);
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
         };
         let secret = references.secret(&namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;
@@ -155,44 +161,44 @@ impl SecretField<'_> {
 ///
 /// # Errors
 /// The range of versions is none.
-pub fn reference(given: Option<&GitRepositoryRef>) -> Result<Reference, Outcome> {
+pub fn reference(given: Option<&GitRepositoryRef>) -> Result<GitReference, RunOutcome> {
     Ok(match given.cloned().unwrap_or_default() {
         GitRepositoryRef { commit: Some(sha), branch, name, .. } => {
-            Reference::Commit { sha, branch, name }
+            GitReference::Commit { sha, branch, name }
         }
-        GitRepositoryRef { name: Some(name), .. } => Reference::Name(name),
-        GitRepositoryRef { tag: Some(tag), .. } => Reference::Tag(tag),
+        GitRepositoryRef { name: Some(name), .. } => GitReference::Name(name),
+        GitRepositoryRef { tag: Some(tag), .. } => GitReference::Tag(tag),
         GitRepositoryRef { semver: Some(range), .. } => {
-            Reference::semver(&range).map_err(|error| classify(&error))?
+            GitReference::semver(&range).map_err(|error| classify(&error))?
         }
-        GitRepositoryRef { branch: Some(branch), .. } => Reference::Branch(branch),
-        GitRepositoryRef { branch: None, .. } => Reference::default(),
+        GitRepositoryRef { branch: Some(branch), .. } => GitReference::Branch(branch),
+        GitRepositoryRef { branch: None, .. } => GitReference::default(),
     })
 }
 
 /// What a failed request to a Git remote means for an object.
-pub fn classify(error: &Error) -> Outcome {
+pub fn classify(error: &Error) -> RunOutcome {
     let text = chain(error);
     match error {
-        Error::InvalidUrl { .. } => Outcome::Stalled(URL_INVALID, text),
+        Error::InvalidUrl { .. } => RunOutcome::Stalled(URL_INVALID, text),
         Error::Busy { busy, .. } => {
-            Outcome::Failed(GIT_OPERATION_FAILED, text, Wake::at(busy.until))
+            RunOutcome::Failed(GIT_OPERATION_FAILED, text, WakeTrigger::at(busy.until))
         }
-        Error::InvalidReference { .. } => Outcome::Stalled(GIT_OPERATION_FAILED, text),
+        Error::InvalidReference { .. } => RunOutcome::Stalled(GIT_OPERATION_FAILED, text),
         Error::InvalidSparse { .. } => {
-            Outcome::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))
+            RunOutcome::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))
         }
         Error::BadSecret(_) | Error::AuthenticationFailed { .. } | Error::ProxyRefused { .. } => {
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
         }
         // A branch or a server may change without the spec, so the rest is tried once more.
-        _ => Outcome::Failed(GIT_OPERATION_FAILED, text, Wake::default()),
+        _ => RunOutcome::Failed(GIT_OPERATION_FAILED, text, WakeTrigger::default()),
     }
 }
 
 /// The context of Git operations; their own time limit ends them, so no token cancels them. Call it from within the runtime.
-pub fn operation_context(context: &Context) -> sources::git::Context {
-    sources::git::Context {
+pub fn operation_context(context: &RunContext) -> sources::git::GitOperationContext {
+    sources::git::GitOperationContext {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
         scratch: context.artifacts.scratch(),

@@ -1,41 +1,41 @@
 //! Conditions of our own that say what a user asked for beside the spec: windows, holds, moments.
 //!
-//! Elsewhere: what they say (`window.rs`, `hold.rs`), the conditions of a run (each kind's `report`).
+//! Elsewhere: what they say (`change_window.rs`, `object_hold.rs`), the conditions of a run (each kind's `report`).
 
 use std::sync::Arc;
 
 use crds::{ObjectStatus as _, ReconciledObject};
 use kube_core::ResourceExt as _;
-use reconcile::{Conditions, Mark, Time};
+use reconcile::{RequestedCondition, StatusConditions, Time};
 
-use super::context::Context;
-use super::kind::REQUESTED_AT;
-use super::record::{Latest, conditions_of, listed, status_of};
-use super::{hold, window};
+use super::controller_kind::REQUESTED_AT;
+use super::object_status::{LatestWrittenObject, conditions_of, listed, status_of};
+use super::run_context::RunContext;
+use super::{change_window, object_hold};
 use windlass_cluster::ClusterError;
-use windlass_cluster::kind::OurKind;
+use windlass_cluster::windlass_kind::WindlassKind;
 
 /// Annotations that change what the runs of an object of any kind do.
 pub(super) const ANNOTATIONS: [&str; 6] = [
-    window::WINDOW,
-    window::BREAK_GLASS,
-    window::SCHEDULE_ANNOTATION,
-    hold::BY,
-    hold::REASON,
-    hold::UNTIL,
+    change_window::WINDOW,
+    change_window::BREAK_GLASS,
+    change_window::SCHEDULE_ANNOTATION,
+    object_hold::BY,
+    object_hold::REASON,
+    object_hold::UNTIL,
 ];
 
 /// The conditions that an object should have now.
-pub fn of<K: OurKind + ReconciledObject>(object: &K, now: Time) -> Vec<Mark> {
-    let window = window::state(object, now).map(|state| state.mark());
-    [window, hold::mark(object, now), window::invalid_schedule(object)]
+pub fn of<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Vec<RequestedCondition> {
+    let window = change_window::state(object, now).map(|state| state.mark());
+    [window, object_hold::mark(object, now), change_window::invalid_schedule(object)]
         .into_iter()
         .flatten()
         .collect()
 }
 
 /// Whether a reconciliation of an object was requested and is not handled yet.
-pub fn is_asked<K: OurKind + ReconciledObject>(object: &K) -> bool {
+pub fn is_asked<K: WindlassKind + ReconciledObject>(object: &K) -> bool {
     let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
     requested.is_some() && requested != object.last_handled_reconcile_at()
 }
@@ -47,9 +47,9 @@ pub fn is_asked<K: OurKind + ReconciledObject>(object: &K) -> bool {
 ///
 /// # Errors
 /// The server's refusal.
-pub async fn show<K: OurKind + ReconciledObject>(
-    context: &Context,
-    latest: &Latest<K>,
+pub async fn show<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
     now: Time,
     answered: bool,
@@ -67,9 +67,9 @@ pub async fn show<K: OurKind + ReconciledObject>(
 ///
 /// # Errors
 /// The server's refusal.
-pub async fn show_suspended<K: OurKind + ReconciledObject>(
-    context: &Context,
-    latest: &Latest<K>,
+pub async fn show_suspended<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
     now: Time,
     owned: &[&str],
@@ -82,7 +82,7 @@ pub async fn show_suspended<K: OurKind + ReconciledObject>(
 }
 
 /// The status before and after; `None` if there is nothing to write.
-fn suspension<K: OurKind + ReconciledObject>(
+fn suspension<K: WindlassKind + ReconciledObject>(
     object: &K,
     now: Time,
     owned: &[&str],
@@ -91,7 +91,7 @@ fn suspension<K: OurKind + ReconciledObject>(
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = Conditions::since(&had, generation, now, owned)
+    let conditions = StatusConditions::since(&had, generation, now, owned)
         .marked(&of(object, now))
         .finish_suspended(text)?;
     let mut after = before.clone();
@@ -100,7 +100,7 @@ fn suspension<K: OurKind + ReconciledObject>(
 }
 
 /// The status before and after; `None` if there is nothing to write.
-fn change<K: OurKind + ReconciledObject>(
+fn change<K: WindlassKind + ReconciledObject>(
     object: &K,
     now: Time,
     answered: bool,
@@ -109,8 +109,9 @@ fn change<K: OurKind + ReconciledObject>(
     let mut after = before.clone();
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions =
-        Conditions::since(&had, generation, now, &[]).marked(&of(object, now)).finish_as_before();
+    let conditions = StatusConditions::since(&had, generation, now, &[])
+        .marked(&of(object, now))
+        .finish_as_before();
     if let Some(conditions) = conditions {
         after.set_conditions(listed(conditions));
     }
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_written_once_and_taken_away() {
-        let annotations = json!({hold::BY: "alice", window::WINDOW: "0 22 * * * 4h"});
+        let annotations = json!({object_hold::BY: "alice", change_window::WINDOW: "0 22 * * * 4h"});
         let held = kustomization(true, &annotations, &foreign());
         let (_, after) = change(&held, time(), false).unwrap();
         let expected = ["Ready", "acme.io/Audited", "windlass.dev/Hold", "windlass.dev/Window"];

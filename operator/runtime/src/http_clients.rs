@@ -1,19 +1,19 @@
 //! Servers that specs may name: clients, and what was learned about the servers, for all kinds.
 //!
-//! Elsewhere: which addresses may be asked (`egress.rs`), the protocols (`sources`).
+//! Elsewhere: which addresses may be asked (`egress_policy.rs`), the protocols (`sources`).
 
 use std::sync::Arc;
 
-use sources::charts::repository::Reach;
-use sources::http::{Budgets, Clients, Egress, Rules};
+use sources::charts::repository::RepositoryAccess;
+use sources::http::{EgressDenyList, EgressRules, HostBudgets, HttpClients};
 use sources::{bucket, git, oci};
 
 /// The clients of the servers that specs name, and what they learned about these servers, shared by all kinds.
-pub struct Remotes {
+pub struct RemoteClients {
     /// How much is asked of each host.
-    pub budgets: Arc<Budgets>,
+    pub budgets: Arc<HostBudgets>,
     /// Connections to web servers.
-    pub http: Arc<Clients>,
+    pub http: Arc<HttpClients>,
     /// Clients of object stores.
     pub buckets: Arc<bucket::BucketClientCache>,
     /// What was learned about Git servers.
@@ -23,36 +23,36 @@ pub struct Remotes {
     /// What was learned about OCI registries.
     pub oci: Arc<oci::RegistryCache>,
     /// Chart repositories and registries for those who may ask servers with public addresses only.
-    pub public_charts: Reach,
+    pub public_charts: RepositoryAccess,
     /// Registries for them.
     pub public_oci: Arc<oci::RegistryCache>,
     /// Where artifacts of other processes may be.
-    pub(crate) artifacts: Egress,
+    pub(crate) artifacts: EgressRules,
 }
 
-impl Remotes {
+impl RemoteClients {
     /// Nothing was asked yet.
-    pub fn within(rules: &Arc<Rules>) -> Self {
-        let egress = Egress::Named(rules.clone());
-        let budgets = Arc::new(Budgets::within(egress.clone()));
+    pub fn within(rules: &Arc<EgressDenyList>) -> Self {
+        let egress = EgressRules::Named(rules.clone());
+        let budgets = Arc::new(HostBudgets::within(egress.clone()));
         let git = git::GitServerCache::within(egress.clone()).sharing(budgets.clone());
-        let public = Egress::Public(rules.clone());
+        let public = EgressRules::Public(rules.clone());
         let public_git = git::GitServerCache::within(public.clone()).sharing(budgets.clone());
         let public_budgets = Arc::new(budgets.for_servers(public.clone()));
-        let public_charts = Reach {
+        let public_charts = RepositoryAccess {
             budgets: public_budgets.clone(),
-            clients: Arc::new(Clients::within(public)),
+            clients: Arc::new(HttpClients::within(public)),
             buckets: Arc::new(bucket::BucketClientCache::default().sharing(public_budgets.clone())),
         };
         Self {
-            http: Arc::new(Clients::within(egress)),
+            http: Arc::new(HttpClients::within(egress)),
             buckets: Arc::new(bucket::BucketClientCache::default().sharing(budgets.clone())),
             git: Arc::new(git),
             public_git: Arc::new(public_git),
             oci: Arc::new(oci::RegistryCache::default().sharing(budgets.clone())),
             public_charts,
             public_oci: Arc::new(oci::RegistryCache::default().sharing(public_budgets)),
-            artifacts: Egress::Provided(rules.clone()),
+            artifacts: EgressRules::Provided(rules.clone()),
             budgets,
         }
     }
@@ -62,19 +62,19 @@ impl Remotes {
 mod tests {
     use std::time::Duration;
 
-    use sources::charts::{ChartRepository, Credentials};
-    use sources::oci::{Auth, RegistryLimits, Remote, chart};
+    use sources::charts::{ChartRepository, ChartRepositoryCredentials};
+    use sources::oci::{RegistryAuth, RegistryLimits, RemoteOciRepository, chart};
 
     use super::*;
 
     #[tokio::test]
     async fn charts_of_public_servers_come_from_no_others() {
-        let remotes = Remotes::within(&Arc::new(Rules::default().with_loopback()));
+        let remotes = RemoteClients::within(&Arc::new(EgressDenyList::default().with_loopback()));
         let limit = Duration::from_secs(5);
         for url in ["http://10.0.0.1/charts", "https://127.0.0.1:1", "http://[fd00::1]/x"] {
             let opened = ChartRepository::new(
                 url,
-                Credentials::default(),
+                ChartRepositoryCredentials::default(),
                 false,
                 limit,
                 &remotes.public_charts,
@@ -82,11 +82,11 @@ mod tests {
             let error = opened.unwrap().index(None).await.err().unwrap();
             assert!(error.to_string().contains("does not resolve to a public address"), "{error}");
         }
-        let remote = Remote {
+        let remote = RemoteOciRepository {
             repository: sources::oci::OciRepositoryName::parse("oci://127.0.0.1:1/charts/app")
                 .unwrap(),
-            auth: Auth::Anonymous,
-            tls: sources::http::Tls::default(),
+            auth: RegistryAuth::Anonymous,
+            tls: sources::http::TlsConfig::default(),
             proxy: None,
             insecure: true,
             timeout: limit,

@@ -1,16 +1,16 @@
 //! Requests that an engine wrote for servers that specs name, sent as they are written.
 //!
 //! Elsewhere: what is sent and what follows from an answer (`engines/notify`), which servers may be asked
-//! (`egress.rs`), time limits and repetitions (the caller).
+//! (`egress_policy.rs`), time limits and repetitions (the caller).
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use notify::{DeliveryResult, MAX_ANSWER, ProviderRequest, Response};
+use notify::{DeliveryResult, HttpResponse, MAX_ANSWER, ProviderRequest};
 use objects::RedactedValue;
-use sources::http::{ClientIdentity, Clients, Proxy, Tls, refusal};
+use sources::http::{ClientIdentity, HttpClients, HttpProxy, TlsConfig, refusal};
 use url::Url;
 
 use windlass_cluster::error::chain;
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 ///
 /// Errors leave out the URL, which may be a secret. The error for a server that may not be asked says that a repetition
 /// is useless.
-pub async fn exchange(clients: &Clients, request: &ProviderRequest) -> DeliveryResult {
+pub async fn exchange(clients: &HttpClients, request: &ProviderRequest) -> DeliveryResult {
     let never = |text: String| (text, false);
     let url = Url::parse(&request.url).map_err(|error| never(format!("invalid URL: {error}")))?;
     let tls = request.tls.as_deref().map(tls).unwrap_or_default();
@@ -45,9 +45,9 @@ pub(crate) struct HttpMessage {
 /// Sends a request and reads the answer, of which no more than so many bytes count; errors are as those of
 /// [`exchange`].
 pub(crate) async fn send(
-    clients: &Clients,
-    tls: &Tls,
-    proxy: Option<&Proxy>,
+    clients: &HttpClients,
+    tls: &TlsConfig,
+    proxy: Option<&HttpProxy>,
     HttpMessage { method, url, headers, body }: HttpMessage,
     most: usize,
 ) -> DeliveryResult {
@@ -60,8 +60,11 @@ pub(crate) async fn send(
     let headers = headers.map(|(name, value)| {
         (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     });
-    let mut read =
-        Response { status: answer.status().as_u16(), headers: headers.collect(), body: Vec::new() };
+    let mut read = HttpResponse {
+        status: answer.status().as_u16(),
+        headers: headers.collect(),
+        body: Vec::new(),
+    };
     while let Some(piece) = answer.chunk().await.map_err(|error| failed(&error.without_url()))? {
         let room = most - read.body.len();
         read.body.extend_from_slice(piece.get(..room).unwrap_or(&piece));
@@ -80,17 +83,17 @@ fn failed(error: &(dyn Error + 'static)) -> (String, bool) {
     }
 }
 
-fn tls(of: &notify::Tls) -> Tls {
+fn tls(of: &notify::TlsSettings) -> TlsConfig {
     let identity = of.identity.as_ref().map(|(certificate, key)| ClientIdentity {
         certificate: certificate.clone(),
         key: RedactedValue::new(key.clone()),
     });
-    Tls { ca: of.authorities.clone(), identity }
+    TlsConfig { ca: of.authorities.clone(), identity }
 }
 
-fn proxy(address: &str) -> Result<Proxy, String> {
+fn proxy(address: &str) -> Result<HttpProxy, String> {
     let data = BTreeMap::from([("address".to_owned(), address.as_bytes().to_vec())]);
-    Proxy::from_secret(&data).map_err(|error| error.to_string())
+    HttpProxy::from_secret(&data).map_err(|error| error.to_string())
 }
 
 fn headers(request: &ProviderRequest) -> Result<HeaderMap, String> {
@@ -110,7 +113,7 @@ fn headers(request: &ProviderRequest) -> Result<HeaderMap, String> {
 }
 
 /// How long a server asks not to be asked, in seconds or until a date.
-pub fn retry_after(answer: &Response, now: jiff::Timestamp) -> Option<Duration> {
+pub fn retry_after(answer: &HttpResponse, now: jiff::Timestamp) -> Option<Duration> {
     let mut headers = answer.headers.iter();
     let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case("retry-after"))?;
     let value = value.trim();
@@ -130,9 +133,9 @@ mod tests {
     use axum::http::StatusCode;
     use axum::http::header::LOCATION;
     use axum::routing::{get, post};
-    use notify::{Alert, DeliveryMessage, Dispatch, Event, HttpStep, Provider};
+    use notify::{Alert, DeliveryMessage, EventDispatch, FluxEvent, HttpStep, Provider};
     use serde_json::json;
-    use sources::http::{Egress, Rules};
+    use sources::http::{EgressDenyList, EgressRules};
 
     use super::*;
 
@@ -142,8 +145,8 @@ mod tests {
             json!({"metadata": {"name": "p"}, "spec": {"type": "generic", "address": address}});
         let provider = Provider::new(provider).unwrap();
         let alert = Alert::new(json!({})).unwrap();
-        let event = Event { message: "hello".to_owned(), ..Event::default() };
-        let mut dispatch = Dispatch::new(event, &provider, &alert, 0, &|_, _| None);
+        let event = FluxEvent { message: "hello".to_owned(), ..FluxEvent::default() };
+        let mut dispatch = EventDispatch::new(event, &provider, &alert, 0, &|_, _| None);
         match dispatch.delivery.start() {
             HttpStep::Send(_, DeliveryMessage::Http(request)) => *request,
             other => panic!("{other:?}"),
@@ -167,7 +170,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_sent_as_it_is_written_and_the_answer_is_handed_back() {
         let address = server().await;
-        let clients = Clients::within(Egress::with_loopback());
+        let clients = HttpClients::within(EgressRules::with_loopback());
         let answer = exchange(&clients, &request(&format!("{address}/echo"))).await.unwrap();
         assert_eq!(answer.status, 202);
         assert!(answer.headers.contains(&("x-seen".to_owned(), "yes".to_owned())));
@@ -182,7 +185,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_gone_may_be_back_and_its_url_is_not_shown() {
-        let clients = Clients::within(Egress::with_loopback());
+        let clients = HttpClients::within(EgressRules::with_loopback());
         let request = request("http://127.0.0.1:1/services/hunter2");
         let (text, may_help) = exchange(&clients, &request).await.unwrap_err();
         assert!(may_help && !text.contains("hunter2"), "{text}");
@@ -191,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_no_spec_may_name_is_not_asked_again() {
         let address = server().await;
-        let clients = Clients::within(Egress::Named(Rules::default().into()));
+        let clients = HttpClients::within(EgressRules::Named(EgressDenyList::default().into()));
         let by_name = address.replace("127.0.0.1", "localhost");
         for address in [address, by_name, "http://169.254.169.254/latest".to_owned()] {
             let refused = exchange(&clients, &request(&format!("{address}/echo"))).await;
@@ -205,13 +208,13 @@ mod tests {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let asked = |value: &str| {
             let headers = vec![("Retry-After".to_owned(), value.to_owned())];
-            retry_after(&Response { status: 503, headers, body: Vec::new() }, now)
+            retry_after(&HttpResponse { status: 503, headers, body: Vec::new() }, now)
         };
         assert_eq!(asked("7"), Some(Duration::from_secs(7)));
         assert_eq!(asked("Tue, 24 Nov 2026 10:00:30 GMT"), Some(Duration::from_secs(30)));
         assert_eq!(asked("Tue, 24 Nov 2026 09:00:00 GMT"), Some(Duration::ZERO));
         assert_eq!(asked("99999999"), Some(LONGEST_PAUSE));
         assert_eq!(asked("soon"), None);
-        assert_eq!(retry_after(&Response::default(), now), None);
+        assert_eq!(retry_after(&HttpResponse::default(), now), None);
     }
 }

@@ -1,11 +1,11 @@
 //! Fields of objects that others may change: `ignore` of specs.
 
-use apply::ignore::{IgnoreTarget, Rules};
+use apply::ignore::{IgnoreRules, IgnoreTarget};
 use crds::IgnoreRule;
-use reconcile::{Outcome, reason};
+use reconcile::{RunOutcome, reason};
 
 /// The fields that others may change; `field` names where the rules stand.
-pub fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Outcome> {
+pub fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<IgnoreRules, RunOutcome> {
     let given: Vec<(IgnoreTarget, Vec<String>)> = rules
         .iter()
         .map(|rule| {
@@ -22,7 +22,7 @@ pub fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Outcome> {
             (target, rule.paths.clone())
         })
         .collect();
-    Rules::new(&given).map_err(|error| {
-        Outcome::Stalled(reason::RECONCILIATION_FAILED, format!("{field}: {error}"))
+    IgnoreRules::new(&given).map_err(|error| {
+        RunOutcome::Stalled(reason::RECONCILIATION_FAILED, format!("{field}: {error}"))
     })
 }

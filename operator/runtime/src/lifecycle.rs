@@ -3,14 +3,14 @@
 //! Lifecycles, LifecycleBindings and LifecycleEvents are watched, so that what is not held costs no request. What windlass
 //! writes itself is in the cache at once; the cache is never behind what a run did.
 //!
-//! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`table`), objects
-//! without a journal (`attempt`), what windlass itself answers (`handlers`). Elsewhere: which lifecycle holds what and
-//! what an answer means (engine `lifecycle`), when operations wait (engine `release`), which objects wait
-//! (`release_runner`, `kustomization::lifecycle_holds`).
+//! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`object_table`), objects
+//! without a journal (`lifecycle_attempt`), what windlass itself answers (`event_handlers`). Elsewhere: which lifecycle
+//! holds what and what an answer means (engine `lifecycle`), when operations wait (engine `release`), which objects
+//! wait (`release_runner`, `kustomization::lifecycle_holds`).
 
-pub mod attempt;
-pub(crate) mod handlers;
-pub mod table;
+pub(crate) mod event_handlers;
+pub mod lifecycle_attempt;
+pub mod object_table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,18 +24,19 @@ use crds::lifecycle::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube_core::{Resource, ResourceExt as _};
 use lifecycle::{
-    Approval, Ask, Binding, DismissedEvent, Event, HoldSubject, OnTimeout, Phase, Requirement,
-    Revision, Selector, State, SubjectSelector,
+    DismissedLifecycleEvent, EventRevision, HoldSubject, LabelRequirement, LifecycleApproval,
+    LifecycleEventRequest, LifecycleEventState, LifecycleTimeoutPolicy, ObservedLifecycleBinding,
+    ObservedLifecycleEvent, Phase, SubjectLabelSelector, SubjectSelector,
 };
 use reconcile::{BREAK_GLASS, ObjectKey, Time};
-use release::hold::Lifecycles;
+use release::lifecycle_hold::ReleaseLifecycles;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use self::handlers::Handlers;
-use self::table::{Table, TableChange, resource};
-use super::context::Context;
-use super::namespaces::Namespaces;
+use self::event_handlers::LifecycleHandlers;
+use self::object_table::{KindTable, TableChange, resource};
+use super::namespace_policies::NamespacePolicies;
+use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::object_pages::ObjectQuery;
@@ -47,29 +48,29 @@ const MANAGER: &str = "windlass";
 const DEFAULT_EVENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Follows Lifecycles until `stop`.
-pub async fn follow_lifecycles(context: Arc<Context>, stop: CancellationToken) {
-    let changed = |context: &Context, changed: TableChange<Lifecycle>| {
+pub async fn follow_lifecycles(context: Arc<RunContext>, stop: CancellationToken) {
+    let changed = |context: &RunContext, changed: TableChange<Lifecycle>| {
         let object = changed.after.or(changed.before);
         let name = object.map(|object| object.name_any()).unwrap_or_default();
         wake(context, &|event| event.spec.lifecycle == name);
-        context.shared::<Handlers>().lifecycle_changed(&name);
+        context.shared::<LifecycleHandlers>().lifecycle_changed(&name);
     };
-    stop.run_until_cancelled(table::follow(context, changed)).await;
+    stop.run_until_cancelled(object_table::follow(context, changed)).await;
 }
 
 /// Follows LifecycleBindings until `stop`.
-pub async fn follow_bindings(context: Arc<Context>, stop: CancellationToken) {
-    let changed = |context: &Context, changed: TableChange<LifecycleBinding>| {
+pub async fn follow_bindings(context: Arc<RunContext>, stop: CancellationToken) {
+    let changed = |context: &RunContext, changed: TableChange<LifecycleBinding>| {
         let object = changed.after.or(changed.before);
         let namespace = object.and_then(|object| object.namespace());
         wake(context, &|event| event.metadata.namespace == namespace);
     };
-    stop.run_until_cancelled(table::follow(context, changed)).await;
+    stop.run_until_cancelled(object_table::follow(context, changed)).await;
 }
 
 /// Follows LifecycleEvents until `stop`: an answer wakes the object that waits for it, and progress does not.
-pub async fn follow_events(context: Arc<Context>, stop: CancellationToken) {
-    let changed = |context: &Context,
+pub async fn follow_events(context: Arc<RunContext>, stop: CancellationToken) {
+    let changed = |context: &RunContext,
                    TableChange { before, after }: TableChange<LifecycleEvent>| {
         let said = |event: &Arc<LifecycleEvent>| {
             let status = event.status.clone().unwrap_or_default();
@@ -80,16 +81,18 @@ pub async fn follow_events(context: Arc<Context>, stop: CancellationToken) {
         {
             context.work_queue.wake(&waiting(event), WakeReason::Waiting);
         }
-        context.shared::<Handlers>().event_changed(before.as_deref(), after.as_ref());
+        context.shared::<LifecycleHandlers>().event_changed(before.as_deref(), after.as_ref());
     };
-    let handled = handlers::run(context.clone());
-    stop.run_until_cancelled(async { tokio::join!(table::follow(context, changed), handled) })
-        .await;
+    let handled = event_handlers::run(context.clone());
+    stop.run_until_cancelled(async {
+        tokio::join!(object_table::follow(context, changed), handled)
+    })
+    .await;
 }
 
 /// Wakes the objects that wait for some events.
-fn wake(context: &Context, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
-    for event in context.shared::<Table<LifecycleEvent>>().all() {
+fn wake(context: &RunContext, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
+    for event in context.shared::<KindTable<LifecycleEvent>>().all() {
         if is_meant(&event) {
             context.work_queue.wake(&waiting(&event), WakeReason::Waiting);
         }
@@ -103,35 +106,38 @@ fn waiting(event: &LifecycleEvent) -> ObjectKey {
 }
 
 /// Returns once it is known which Lifecycles, bindings and events there are, or that this cannot be found out.
-pub async fn known(context: &Context) {
-    context.shared::<Table<Lifecycle>>().known().await;
-    context.shared::<Table<LifecycleBinding>>().known().await;
-    context.shared::<Table<LifecycleEvent>>().known().await;
+pub async fn known(context: &RunContext) {
+    context.shared::<KindTable<Lifecycle>>().known().await;
+    context.shared::<KindTable<LifecycleBinding>>().known().await;
+    context.shared::<KindTable<LifecycleEvent>>().known().await;
 }
 
 /// What holds an object at its phases.
-pub fn holding<K: Resource<DynamicType = ()>>(context: &Context, object: &K) -> Lifecycles {
+pub fn holding<K: Resource<DynamicType = ()>>(
+    context: &RunContext,
+    object: &K,
+) -> ReleaseLifecycles {
     let glass = object.annotations().get(BREAK_GLASS).and_then(|text| text.trim().parse().ok());
     let glass = glass.is_some_and(|until: Time| jiff::Timestamp::now() < until);
     match holds(context, object) {
-        Ok(holds) => Lifecycles { holds, glass, unknown: None },
-        Err(why) => Lifecycles { holds: Vec::new(), glass, unknown: Some(why) },
+        Ok(holds) => ReleaseLifecycles { holds, glass, unknown: None },
+        Err(why) => ReleaseLifecycles { holds: Vec::new(), glass, unknown: Some(why) },
     }
 }
 
 fn holds<K: Resource<DynamicType = ()>>(
-    context: &Context,
+    context: &RunContext,
     object: &K,
-) -> Result<Vec<lifecycle::Hold>, String> {
+) -> Result<Vec<lifecycle::HoldingLifecycle>, String> {
     let namespace = object.namespace().unwrap_or_default();
-    let lifecycles = context.shared::<Table<Lifecycle>>().listed("")?;
-    let bindings = context.shared::<Table<LifecycleBinding>>().listed(&namespace)?;
+    let lifecycles = context.shared::<KindTable<Lifecycle>>().listed("")?;
+    let bindings = context.shared::<KindTable<LifecycleBinding>>().listed(&namespace)?;
     if lifecycles.is_empty() && bindings.is_empty() {
         return Ok(Vec::new());
     }
     let lifecycles: Vec<_> = lifecycles.iter().map(|it| definition(it)).collect();
-    let bindings: Vec<Binding> = bindings.iter().map(|it| binding(it)).collect();
-    let facts = context.shared::<Namespaces>().facts(&namespace);
+    let bindings: Vec<ObservedLifecycleBinding> = bindings.iter().map(|it| binding(it)).collect();
+    let facts = context.shared::<NamespacePolicies>().facts(&namespace);
     let is_required = lifecycles.iter().any(|it| it.required.is_some());
     let facts = match facts {
         Some(facts) => facts,
@@ -155,13 +161,13 @@ fn holds<K: Resource<DynamicType = ()>>(
     }
     if !holds.is_empty() {
         // What was asked before has to be found again.
-        context.shared::<Table<LifecycleEvent>>().ready()?;
+        context.shared::<KindTable<LifecycleEvent>>().ready()?;
     }
     Ok(holds)
 }
 
 /// In a namespace that goes nothing can be created, and so nothing can be asked before a release goes with it.
-fn skip_removal(holds: &mut Vec<lifecycle::Hold>, namespace: &str, name: &str) {
+fn skip_removal(holds: &mut Vec<lifecycle::HoldingLifecycle>, namespace: &str, name: &str) {
     let is_of_removal = |phase: &Phase| matches!(phase, Phase::PreDelete | Phase::PostDelete);
     for hold in holds.iter_mut().filter(|it| it.phases.iter().any(is_of_removal)) {
         tracing::info!(
@@ -203,17 +209,17 @@ fn spelled(of: Phase) -> LifecyclePhase {
     }
 }
 
-fn selector(of: &LabelSelector) -> Selector {
+fn selector(of: &LabelSelector) -> SubjectLabelSelector {
     let expressions = of.match_expressions.iter().flatten();
     let requirement =
         |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement| {
-            Requirement {
+            LabelRequirement {
                 key: it.key.clone(),
                 operator: it.operator.clone(),
                 values: it.values.clone().unwrap_or_default(),
             }
         };
-    Selector {
+    SubjectLabelSelector {
         labels: of.match_labels.clone().unwrap_or_default(),
         expressions: expressions.map(requirement).collect(),
     }
@@ -231,9 +237,9 @@ fn definition(object: &Lifecycle) -> lifecycle::Lifecycle {
         phases: spec.phases.iter().copied().map(phase).collect(),
         timeout: timeout.unwrap_or(DEFAULT_EVENT_TIMEOUT),
         on_timeout: match spec.on_timeout.unwrap_or_default() {
-            crds::lifecycle::OnTimeout::Fail => OnTimeout::Fail,
-            crds::lifecycle::OnTimeout::Continue => OnTimeout::Continue,
-            crds::lifecycle::OnTimeout::Hold => OnTimeout::Hold,
+            crds::lifecycle::OnTimeout::Fail => LifecycleTimeoutPolicy::Fail,
+            crds::lifecycle::OnTimeout::Continue => LifecycleTimeoutPolicy::Continue,
+            crds::lifecycle::OnTimeout::Hold => LifecycleTimeoutPolicy::Hold,
         },
         approvals: approvals.unwrap_or_default(),
         required: spec.required.as_ref().map(|it| selector(&it.namespace_selector)),
@@ -250,19 +256,19 @@ fn timeout(object: &Lifecycle) -> Result<Duration, String> {
 fn approvals(object: &Lifecycle) -> Result<u16, String> {
     let Some(handler) = &object.spec.handler else { return Ok(0) };
     let Some(approval) = &handler.approval else {
-        return handlers::Handler::of(handler).map(|_| 0);
+        return event_handlers::LifecycleEventHandler::of(handler).map(|_| 0);
     };
     Ok(u16::try_from(approval.count.unwrap_or(1)).unwrap_or(u16::MAX).max(1))
 }
 
-fn binding(object: &LifecycleBinding) -> Binding {
+fn binding(object: &LifecycleBinding) -> ObservedLifecycleBinding {
     let spec = &object.spec;
     let subject = |it: &crds::lifecycle::LifecycleSubject| SubjectSelector {
         kind: it.kind.as_str().to_owned(),
         name: it.name.clone(),
         labels: it.labels.clone(),
     };
-    Binding {
+    ObservedLifecycleBinding {
         name: object.name_any(),
         lifecycle: spec.lifecycle.clone(),
         subjects: spec.subjects.iter().map(subject).collect(),
@@ -273,55 +279,58 @@ fn binding(object: &LifecycleBinding) -> Binding {
 }
 
 /// A release of an object that may have several: name, namespace, `kubeContext`.
-pub type Release<'a> = (&'a str, &'a str, &'a str);
+pub type ReleaseNameAndContext<'a> = (&'a str, &'a str, &'a str);
 
 /// The events about an object, or about one of its releases.
 pub fn events_of(
-    context: &Context,
+    context: &RunContext,
     namespace: &str,
     uid: &str,
-    release: Option<Release<'_>>,
-) -> Vec<Event> {
+    release: Option<ReleaseNameAndContext<'_>>,
+) -> Vec<ObservedLifecycleEvent> {
     let is_its = |event: &&Arc<LifecycleEvent>| {
         let subject = &event.spec.subject;
         let of = subject.release.as_ref();
         let of = of.map(|it| (it.name.as_str(), it.namespace.as_str(), it.kube_context.as_str()));
         subject.uid == uid && (release.is_none() || release == of)
     };
-    let of = context.shared::<Table<LifecycleEvent>>().of(namespace);
+    let of = context.shared::<KindTable<LifecycleEvent>>().of(namespace);
     of.iter().filter(is_its).map(|it| event(it)).collect()
 }
 
 /// Cancels and deletes all events about a release that is given up.
-pub async fn dismiss_all(context: &Context, namespace: &str, uid: &str, of: Release<'_>) {
+pub async fn dismiss_all(
+    context: &RunContext,
+    namespace: &str,
+    uid: &str,
+    of: ReleaseNameAndContext<'_>,
+) {
     let over = events_of(context, namespace, uid, Some(of)).into_iter();
-    let over = over.map(|Event { name, uid, state, .. }| DismissedEvent {
-        name,
-        uid,
-        is_open: state.is_open(),
+    let over = over.map(|ObservedLifecycleEvent { name, uid, state, .. }| {
+        DismissedLifecycleEvent { name, uid, is_open: state.is_open() }
     });
     dismiss(context, namespace, &over.collect::<Vec<_>>()).await;
 }
 
-fn event(object: &LifecycleEvent) -> Event {
+fn event(object: &LifecycleEvent) -> ObservedLifecycleEvent {
     let status = object.status.clone().unwrap_or_default();
-    let approval = |it: crds::lifecycle::LifecycleApproval| Approval {
+    let approval = |it: crds::lifecycle::LifecycleApproval| LifecycleApproval {
         user: it.user,
         at: it.at.map(|at| at.0),
         comment: it.comment.unwrap_or_default(),
     };
-    Event {
+    ObservedLifecycleEvent {
         name: object.name_any(),
         uid: object.uid().unwrap_or_default(),
         lifecycle: object.spec.lifecycle.clone(),
         phase: Some(phase(object.spec.phase)),
         operation: object.spec.operation.clone(),
         state: match status.phase.unwrap_or_default() {
-            LifecycleState::Pending => State::Pending,
-            LifecycleState::Running => State::Running,
-            LifecycleState::Succeeded => State::Succeeded,
-            LifecycleState::Failed => State::Failed,
-            LifecycleState::Cancelled => State::Cancelled,
+            LifecycleState::Pending => LifecycleEventState::Pending,
+            LifecycleState::Running => LifecycleEventState::Running,
+            LifecycleState::Succeeded => LifecycleEventState::Succeeded,
+            LifecycleState::Failed => LifecycleEventState::Failed,
+            LifecycleState::Cancelled => LifecycleEventState::Cancelled,
         },
         answered_by: status.answered_by.unwrap_or_default(),
         message: status.message.unwrap_or_default(),
@@ -332,25 +341,25 @@ fn event(object: &LifecycleEvent) -> Event {
 }
 
 /// The object that asks lifecycles.
-pub struct Asking<'a> {
+pub struct LifecycleSubject<'a> {
     /// The object that asks.
     pub node: &'a ObjectKey,
     /// The uid of that object.
     pub uid: &'a str,
     /// The release that waits; `None` if the object does not own releases.
-    pub release: Option<Release<'a>>,
+    pub release: Option<ReleaseNameAndContext<'a>>,
     /// The owner reference with which events are deleted together with the object.
     pub owner: Option<OwnerReference>,
 }
 
-fn asked(asking: &Asking<'_>, ask: &Ask) -> LifecycleEvent {
+fn asked(asking: &LifecycleSubject<'_>, ask: &LifecycleEventRequest) -> LifecycleEvent {
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    let revision = |of: &Revision| LifecycleRevision {
+    let revision = |of: &EventRevision| LifecycleRevision {
         revision: of.revision.clone(),
         chart: text(&of.chart_name),
         chart_version: text(&of.chart_version),
     };
-    let release = |(name, namespace, kube_context): Release<'_>| LifecycleRelease {
+    let release = |(name, namespace, kube_context): ReleaseNameAndContext<'_>| LifecycleRelease {
         name: name.to_owned(),
         namespace: namespace.to_owned(),
         kube_context: kube_context.to_owned(),
@@ -399,9 +408,9 @@ fn is_same(one: &LifecycleEventSpec, other: &LifecycleEventSpec) -> bool {
 /// # Errors
 /// Every other refusal, and no answer.
 pub async fn ask(
-    context: &Context,
-    asking: &Asking<'_>,
-    ask: &Ask,
+    context: &RunContext,
+    asking: &LifecycleSubject<'_>,
+    ask: &LifecycleEventRequest,
 ) -> Result<Option<String>, ClusterError> {
     let event = asked(asking, ask);
     let error = match context.cluster.create(&event, MANAGER).await {
@@ -437,18 +446,18 @@ pub async fn ask(
 }
 
 /// Notes an event that exists now: the watch reports it later, or has reported it already.
-fn asked_now(context: &Context, event: LifecycleEvent) {
-    if let Some(event) = context.shared::<Table<LifecycleEvent>>().insert(event) {
-        context.shared::<Handlers>().event_changed(None, Some(&event));
+fn asked_now(context: &RunContext, event: LifecycleEvent) {
+    if let Some(event) = context.shared::<KindTable<LifecycleEvent>>().insert(event) {
+        context.shared::<LifecycleHandlers>().event_changed(None, Some(&event));
     }
 }
 
 /// Cancels events that are open, and deletes them. What fails is logged and repeated with a later run; the operation does not
 /// depend on it.
-pub async fn dismiss(context: &Context, namespace: &str, over: &[DismissedEvent]) {
+pub async fn dismiss(context: &RunContext, namespace: &str, over: &[DismissedLifecycleEvent]) {
     let events = resource::<LifecycleEvent>();
-    let table = context.shared::<Table<LifecycleEvent>>();
-    for DismissedEvent { name, uid, is_open } in over {
+    let table = context.shared::<KindTable<LifecycleEvent>>();
+    for DismissedLifecycleEvent { name, uid, is_open } in over {
         if *is_open {
             let status =
                 json!({"phase": "Cancelled", "message": "the operation does not wait any more"});
@@ -464,7 +473,7 @@ pub async fn dismiss(context: &Context, namespace: &str, over: &[DismissedEvent]
         match context.cluster.delete_unmanaged(&events, namespace, name, uid).await {
             Ok(()) => {
                 let gone = table.remove(namespace, name, uid);
-                context.shared::<Handlers>().event_changed(gone.as_deref(), None);
+                context.shared::<LifecycleHandlers>().event_changed(gone.as_deref(), None);
             }
             Err(error) => {
                 tracing::error!(namespace, name, error = %error, "failed to delete a LifecycleEvent, retrying later");

@@ -9,9 +9,9 @@ use parking_lot::{Mutex, RwLock};
 use reconcile::ObjectKey;
 use tokio::sync::watch;
 
-use windlass_cluster::kind::OurKind;
 use windlass_cluster::kube_runtime::reflector::store::Writer;
 use windlass_cluster::kube_runtime::reflector::{self, ObjectRef, Store};
+use windlass_cluster::windlass_kind::WindlassKind;
 
 /// A value of each type that was asked for.
 #[derive(Default)]
@@ -31,17 +31,17 @@ impl TypeMap {
     }
 
     /// The objects of a kind, as last seen.
-    pub(crate) fn store<K: OurKind>(&self) -> Store<K> {
+    pub(crate) fn store<K: WindlassKind>(&self) -> Store<K> {
         self.get::<ObjectStore<K>>().store.clone()
     }
 
     /// An object of a kind, as last seen.
-    pub fn seen<K: OurKind>(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+    pub fn seen<K: WindlassKind>(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.store::<K>().get(&ObjectRef::new(name).within(namespace))
     }
 
     /// Returns once the objects of a kind were listed; false if its watch ended before.
-    pub fn listed<K: OurKind>(&self) -> impl Future<Output = bool> + Send + use<K> {
+    pub fn listed<K: WindlassKind>(&self) -> impl Future<Output = bool> + Send + use<K> {
         let mut listed = self.get::<ObjectStore<K>>().listed.clone();
         async move { listed.wait_for(|listed| *listed).await.is_ok() }
     }
@@ -51,26 +51,26 @@ impl TypeMap {
 ///
 /// Many wait for the list at once, each in its own task. The store itself (kube 5.0) wakes only the one of them that asked last,
 /// so its `wait_until_ready` is for kube's controller alone.
-pub(crate) struct ObjectStore<K: OurKind> {
+pub(crate) struct ObjectStore<K: WindlassKind> {
     store: Store<K>,
     listed: watch::Receiver<bool>,
     store_writer: Mutex<Option<StoreWriter<K>>>,
 }
 
 /// What fills a store.
-pub(crate) struct StoreWriter<K: OurKind> {
+pub(crate) struct StoreWriter<K: WindlassKind> {
     pub(crate) writer: Writer<K>,
     listed: watch::Sender<bool>,
 }
 
-impl<K: OurKind> StoreWriter<K> {
+impl<K: WindlassKind> StoreWriter<K> {
     /// All objects were listed.
     pub(crate) fn is_listed(&self) {
         self.listed.send_replace(true);
     }
 }
 
-impl<K: OurKind> Default for ObjectStore<K> {
+impl<K: WindlassKind> Default for ObjectStore<K> {
     fn default() -> Self {
         let (store, writer) = reflector::store();
         let (sender, listed) = watch::channel(false);
@@ -79,7 +79,7 @@ impl<K: OurKind> Default for ObjectStore<K> {
     }
 }
 
-impl<K: OurKind> ObjectStore<K> {
+impl<K: WindlassKind> ObjectStore<K> {
     /// What fills the store; it is given away once.
     pub(crate) fn store_writer(&self) -> Option<StoreWriter<K>> {
         self.store_writer.lock().take()

@@ -5,9 +5,9 @@
 //! Nothing here survives a restart: each node verifies its objects once after a start.
 
 mod references;
-mod state;
-mod task;
 mod wake_interval;
+mod watch_task;
+mod watcher_state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -19,20 +19,20 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::ObjectKey;
 use serde_json::Value;
 
-pub(crate) use self::references::ReferenceRead;
-pub use self::state::{Knowledge, Moment};
-use self::state::{Sighting, State, TrackedObject, WatchKey};
-use self::wake_interval::{Call, Pace};
+pub(crate) use self::references::RunReferenceRead;
+use self::wake_interval::{WakeDecision, WakeIntervals};
+pub use self::watcher_state::{LiveObjectKnowledge, WatchMoment};
+use self::watcher_state::{LiveObjectSighting, ObjectWatcherState, TrackedObject, WatchKey};
 use super::work_queue::WorkQueue;
-use windlass_cluster::discovery::Resource;
+use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::metrics::WakeReason;
-use windlass_cluster::version::{is_later, of_metadata};
-use windlass_cluster::watch::Selection;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::resource_version::{is_later, of_metadata};
+use windlass_cluster::watch::WatchSelection;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The marks on the objects that a kind applies.
 #[derive(Debug, Clone, Copy)]
-pub struct Ownership {
+pub struct OwnershipMarks {
     /// Label with the owner's name, by which they are watched.
     pub name: &'static str,
     /// Label with the owner's namespace.
@@ -42,18 +42,18 @@ pub struct Ownership {
 }
 
 /// The marks by group and kind.
-type Owners = BTreeMap<[String; 2], Ownership>;
+type OwnershipByKind = BTreeMap<[String; 2], OwnershipMarks>;
 
 /// The marks of all kinds.
 #[derive(Debug, Default)]
-struct Marks {
-    all: Owners,
+struct KindOwnershipMarks {
+    all: OwnershipByKind,
     managers: Vec<&'static str>,
     labels: Vec<&'static str>,
 }
 
-impl Marks {
-    fn new(all: Owners) -> Self {
+impl KindOwnershipMarks {
+    fn new(all: OwnershipByKind) -> Self {
         let managers = all.values().map(|it| it.manager).collect();
         let labels = all.values().flat_map(|it| [it.name, it.namespace]).collect();
         Self { all, managers, labels }
@@ -66,8 +66,8 @@ impl Marks {
     }
 
     /// The version and the fingerprint of an object, from its live metadata.
-    fn sighting_of(&self, metadata: &Value) -> Sighting {
-        Sighting {
+    fn sighting_of(&self, metadata: &Value) -> LiveObjectSighting {
+        LiveObjectSighting {
             version: of_metadata(metadata),
             fingerprint: fingerprint(metadata, &self.managers, &self.labels),
         }
@@ -77,11 +77,11 @@ impl Marks {
 /// A watcher of managed and referenced objects, which wakes their users when an object drifts or changes.
 /// It keeps nothing across a restart.
 pub struct ObjectWatcher {
-    cluster: Cluster,
+    cluster: ClusterConnection,
     work_queue: Arc<WorkQueue>,
-    marks: Arc<Marks>,
-    state: Mutex<State>,
-    pace: Pace,
+    marks: Arc<KindOwnershipMarks>,
+    state: Mutex<ObjectWatcherState>,
+    pace: WakeIntervals,
     myself: Weak<Self>,
 }
 
@@ -95,44 +95,48 @@ impl Drop for ObjectWatcher {
 
 impl ObjectWatcher {
     /// Watches nothing yet.
-    pub fn new(cluster: Cluster, work_queue: Arc<WorkQueue>, owners: Owners) -> Arc<Self> {
-        let marks = Arc::new(Marks::new(owners));
+    pub fn new(
+        cluster: ClusterConnection,
+        work_queue: Arc<WorkQueue>,
+        owners: OwnershipByKind,
+    ) -> Arc<Self> {
+        let marks = Arc::new(KindOwnershipMarks::new(owners));
         Arc::new_cyclic(|myself| Self {
             cluster,
             work_queue,
-            state: Mutex::new(State::of(marks.clone())),
-            pace: Pace::default(),
+            state: Mutex::new(ObjectWatcherState::of(marks.clone())),
+            pace: WakeIntervals::default(),
             marks,
             myself: myself.clone(),
         })
     }
 
     /// A new watcher with the same marks, for another cluster.
-    pub(crate) fn of_another(&self, cluster: Cluster) -> Arc<Self> {
+    pub(crate) fn of_another(&self, cluster: ClusterConnection) -> Arc<Self> {
         Self::new(cluster, self.work_queue.clone(), self.marks.all.clone())
     }
 
     /// The cluster that is watched.
-    pub(crate) fn cluster(&self) -> &Cluster {
+    pub(crate) fn cluster(&self) -> &ClusterConnection {
         &self.cluster
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ObjectWatcherState> {
         self.state.lock()
     }
 
     /// What is known about a live object without a request.
-    pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> Knowledge {
+    pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> LiveObjectKnowledge {
         let state = self.state();
-        let Some(tracked) = state.tracked.get(id) else { return Knowledge::None };
+        let Some(tracked) = state.tracked.get(id) else { return LiveObjectKnowledge::None };
         let steady = tracked.owner == *owner && !tracked.dirty && !tracked.writing;
         if !steady || !state.is_watched(tracked) {
-            return Knowledge::None;
+            return LiveObjectKnowledge::None;
         }
         match tracked.digest == digest {
-            true if state.is_unmoved(id, tracked) => Knowledge::Unmoved,
-            true => Knowledge::Applied,
-            false => Knowledge::Other,
+            true if state.is_unmoved(id, tracked) => LiveObjectKnowledge::Unmoved,
+            true => LiveObjectKnowledge::Applied,
+            false => LiveObjectKnowledge::Other,
         }
     }
 
@@ -159,7 +163,7 @@ impl ObjectWatcher {
     }
 
     /// The current moment. Take it before a run or a write, for [`Self::applied`].
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> WatchMoment {
         self.state().losses.now()
     }
 
@@ -174,7 +178,7 @@ impl ObjectWatcher {
                     owner: owner.clone(),
                     watch: None,
                     digest: String::new(),
-                    applied: Sighting::default(),
+                    applied: LiveObjectSighting::default(),
                     writing: true,
                     dirty: false,
                 };
@@ -188,10 +192,10 @@ impl ObjectWatcher {
     pub fn applied(
         &self,
         owner: &ObjectKey,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         digest: String,
         live: &Object,
-        since: Moment,
+        since: WatchMoment,
     ) {
         let metadata = live.get("metadata").cloned().unwrap_or_default();
         let applied = self.marks.sighting_of(&metadata);
@@ -207,7 +211,7 @@ impl ObjectWatcher {
         let tracked =
             TrackedObject { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
         state.track(id, tracked);
-        self.ensure(&mut state, owner, resource, Selection::Labelled(label));
+        self.ensure(&mut state, owner, resource, WatchSelection::Labelled(label));
         drop(state);
         if dirty {
             self.work_queue.wake(owner, WakeReason::Drift);
@@ -248,7 +252,7 @@ impl ObjectWatcher {
         let mut state = self.state();
         state.untrack_all(owner);
         state.stop_waiting(owner, |_| true);
-        state.release(owner, |key| matches!(key.selection, Selection::Labelled(_)));
+        state.release(owner, |key| matches!(key.selection, WatchSelection::Labelled(_)));
         state.release_unused(owner);
     }
 
@@ -276,8 +280,8 @@ impl ObjectWatcher {
             moved |= seen.is_some_and(|seen| is_later(seen.version, *version));
             moved |= *version > 0 && state.losses.since(id, *since);
             let selection = match labelled {
-                OwnerLabel::Yes => Selection::Labelled(self.marks.label_of(owner)),
-                OwnerLabel::No => Selection::Named(id.namespace.clone(), id.name.clone()),
+                OwnerLabel::Yes => WatchSelection::Labelled(self.marks.label_of(owner)),
+                OwnerLabel::No => WatchSelection::Named(id.namespace.clone(), id.name.clone()),
             };
             self.ensure(&mut state, owner, resource, selection);
         }
@@ -298,13 +302,13 @@ impl ObjectWatcher {
     }
 
     /// The current moment. Take it before an object is read that a spec names, for [`Self::refer_to`].
-    pub(crate) fn before_reading(&self) -> Moment {
+    pub(crate) fn before_reading(&self) -> WatchMoment {
         self.state().references.now()
     }
 
     /// Replaces the objects that the spec of a node names, with the versions that its run read. A change of one wakes
     /// the node, also a change since it was read.
-    pub(crate) fn refer_to(&self, owner: &ObjectKey, referred: &[ReferenceRead]) {
+    pub(crate) fn refer_to(&self, owner: &ObjectKey, referred: &[RunReferenceRead]) {
         let mut state = self.state();
         state.references.forget(owner);
         let mut moved = false;
@@ -323,7 +327,7 @@ impl ObjectWatcher {
 
     /// Begins the watches for the objects that the specs of these nodes name, and stops watches that no node needs any
     /// more.
-    fn watch_references(&self, state: &mut State, users: &BTreeSet<ObjectKey>) {
+    fn watch_references(&self, state: &mut ObjectWatcherState, users: &BTreeSet<ObjectKey>) {
         for user in users {
             for (resource, id) in state.references.of(user) {
                 if let Some(key) = state.references.key_of(&id) {
@@ -352,10 +356,10 @@ impl ObjectWatcher {
 
     fn ensure(
         &self,
-        state: &mut State,
+        state: &mut ObjectWatcherState,
         owner: &ObjectKey,
-        resource: &Resource,
-        selection: Selection,
+        resource: &ApiResourceLocation,
+        selection: WatchSelection,
     ) {
         if !resource.watchable {
             return;
@@ -363,7 +367,8 @@ impl ObjectWatcher {
         let key = WatchKey::new(resource, selection);
         state.need(owner, key.clone(), || {
             let stream = self.cluster.watch_metadata(resource, &key.selection);
-            let task = task::follow(self.myself.clone(), key.clone(), resource.clone(), stream);
+            let task =
+                watch_task::follow(self.myself.clone(), key.clone(), resource.clone(), stream);
             tokio::spawn(task).abort_handle()
         });
     }
@@ -379,7 +384,7 @@ impl ObjectWatcher {
         let seen = self.marks.sighting_of(metadata);
         let mut state = self.state();
         let mut drifted = None;
-        if let Selection::Labelled(label) = key.selection {
+        if let WatchSelection::Labelled(label) = key.selection {
             state.sight(label, id, seen);
         }
         if let Some(tracked) = state.tracked.get_mut(id)
@@ -399,7 +404,7 @@ impl ObjectWatcher {
     /// A watch saw how an object is that specs may refer to; none: it is gone.
     fn saw_reference(&self, key: &WatchKey, id: &ObjectId, now: Option<u64>) {
         // One by a label does not know whether what it no longer sees is gone.
-        if matches!(key.selection, Selection::Labelled(_)) {
+        if matches!(key.selection, WatchSelection::Labelled(_)) {
             return;
         }
         let referring = self.state().references.note(id, now);
@@ -412,7 +417,7 @@ impl ObjectWatcher {
     fn lost(&self, key: &WatchKey, id: &ObjectId) {
         let mut state = self.state();
         let mut drifted = None;
-        if let Selection::Labelled(label) = key.selection {
+        if let WatchSelection::Labelled(label) = key.selection {
             state.unsight(label, id);
         }
         state.losses.add(id, None);
@@ -442,9 +447,9 @@ impl ObjectWatcher {
     /// Wakes a node for which something moved that it waits for.
     fn wake_waiting(&self, node: &ObjectKey) {
         let pause = match self.pace.call(node, Instant::now()) {
-            Call::Now => return self.work_queue.wake(node, WakeReason::Waiting),
-            Call::After(pause) => pause,
-            Call::Joined => return,
+            WakeDecision::Now => return self.work_queue.wake(node, WakeReason::Waiting),
+            WakeDecision::After(pause) => pause,
+            WakeDecision::Joined => return,
         };
         let myself = self.myself.clone();
         let node = node.clone();
@@ -463,9 +468,11 @@ impl ObjectWatcher {
             let state = self.state();
             let named = key.named_object();
             let expected = match &key.selection {
-                Selection::Labelled(label) => state.expected(key, label),
-                Selection::InNamespace(_) | Selection::All => state.references.expected(key),
-                Selection::Named(..) => named.iter().collect(),
+                WatchSelection::Labelled(label) => state.expected(key, label),
+                WatchSelection::InNamespace(_) | WatchSelection::All => {
+                    state.references.expected(key)
+                }
+                WatchSelection::Named(..) => named.iter().collect(),
             };
             expected.into_iter().filter(|id| !seen.contains(*id)).cloned().collect()
         };
@@ -482,7 +489,7 @@ impl ObjectWatcher {
 /// An object that a node waits for.
 pub struct AwaitedObject {
     /// Its kind.
-    pub resource: Resource,
+    pub resource: ApiResourceLocation,
     /// Its id.
     pub id: ObjectId,
     /// Which watch sees it.
@@ -490,7 +497,7 @@ pub struct AwaitedObject {
     /// The resourceVersion in which the node saw it; 0 when it was not there.
     pub version: u64,
     /// The moment before that run.
-    pub since: Moment,
+    pub since: WatchMoment,
 }
 
 /// Whether an object carries the owner label.

@@ -1,11 +1,12 @@
 //! What the Secrets of a Provider hold is not repeated by messages, which may have an answer of its service in them.
 //!
-//! Elsewhere: the forms in which a value may be quoted (`objects::Masking`), which Secrets these are (the callers).
+//! Elsewhere: the forms in which a value may be quoted (`objects::SecretMasking`), which Secrets these are (the
+//! callers).
 
 use std::collections::BTreeMap;
 
-use notify::Secret;
-use objects::Masking;
+use notify::SecretData;
+use objects::SecretMasking;
 use url::Url;
 
 /// How much work masking may be: bytes of a message for every string that the Secrets may hold. That is some tenths of a
@@ -17,7 +18,7 @@ pub const NOT_MASKED: &str =
     "the reason is not shown, because the Secrets of the Provider are too large to mask them in it";
 
 /// Everything in the Secrets, and what of an address may stand alone in a text.
-pub fn masking(secrets: &BTreeMap<String, Secret>) -> Masking {
+pub fn masking(secrets: &BTreeMap<String, SecretData>) -> SecretMasking {
     let values = secrets.values().flat_map(|secret| secret.data.iter());
     let values = values.flat_map(|(key, value)| {
         let address = (key == "address").then(|| String::from_utf8_lossy(value));
@@ -25,12 +26,12 @@ pub fn masking(secrets: &BTreeMap<String, Secret>) -> Masking {
         let path = url.map(|url| url.path().to_owned()).filter(|path| path.len() > 1);
         std::iter::once(value.clone()).chain(path.map(String::into_bytes))
     });
-    Masking::new(values)
+    SecretMasking::new(values)
 }
 
 /// A text without what the Secrets hold; `None` where they hold too much to look for all of it. It may take some tenths of
 /// a second.
-pub fn masked_text(secrets: &BTreeMap<String, Secret>, text: &str) -> Option<String> {
+pub fn masked_text(secrets: &BTreeMap<String, SecretData>, text: &str) -> Option<String> {
     let values = secrets.values().flat_map(|secret| secret.data.values());
     if strings(values).saturating_mul(text.len()) > MAX_MASKING_WORK_BYTES {
         return None;

@@ -1,8 +1,8 @@
 //! One pull request for a pushed branch, at the forge of a Provider.
 //!
 //! Here: reading the Provider and its Secrets, and sending what the engine says. Elsewhere: what is sent and what follows
-//! from an answer (`notify::PullRequestConversation`), which servers may be asked (`egress.rs`), when another attempt is
-//! made (the caller).
+//! from an answer (`notify::PullRequestConversation`), which servers may be asked (`egress_policy.rs`), when another
+//! attempt is made (the caller).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use crds::notification::Provider;
 use notify::{
     DeliveryResult, Proposal, PullRequest, PullRequestConversation, PullRequestError,
-    PullRequestStep, Secret,
+    PullRequestStep, SecretData,
 };
-use sources::http::Clients;
+use sources::http::HttpClients;
 use windlass_cluster::ClusterError;
 
-use super::context::Context;
 use super::expressions::{EvaluationError, on_thread};
-use super::hold::is_suspended;
 use super::http_request::exchange;
-use super::permit::Permits;
+use super::object_hold::is_suspended;
 use super::provider_secrets::{NOT_MASKED, masked_text};
-use super::reference::References;
+use super::run_context::RunContext;
+use super::run_permits::RunPermits;
+use super::spec_references::ReadReferences;
 
 /// Longest time for one request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
@@ -38,14 +38,14 @@ const MAX_INLINE_RESPONSE_BYTES: usize = 64 << 10;
 ///
 /// The Provider is of the given namespace, which is that of the object that asks; its Secrets are among the references
 /// then, so that a new token wakes the object. Requests go where Providers of the namespace may send events.
-/// Each request takes a permit of [`Context::asking`]; the caller holds none meanwhile.
+/// Each request takes a permit of [`RunContext::asking`]; the caller holds none meanwhile.
 ///
 /// # Errors
 /// Why there is no such pull request, without what the Secrets hold. [`PullRequestError::may_help`] is false until the
 /// Provider, its Secrets, the repository or the spec is changed.
 pub async fn propose_pull_request(
-    context: &Context,
-    references: &mut References,
+    context: &RunContext,
+    references: &mut ReadReferences,
     namespace: &str,
     provider: &str,
     proposal: Proposal,
@@ -88,7 +88,7 @@ fn unread(kind: &str, namespace: &str, name: &str, error: &ClusterError) -> Pull
 }
 
 async fn read_provider(
-    context: &Context,
+    context: &RunContext,
     namespace: &str,
     name: &str,
 ) -> Result<Arc<Provider>, PullRequestError> {
@@ -111,10 +111,10 @@ async fn read_provider(
 
 /// The Secrets that a Provider names, by name; the engine says of one that is missing.
 async fn read_secrets(
-    references: &mut References,
+    references: &mut ReadReferences,
     namespace: &str,
     provider: &Provider,
-) -> Result<BTreeMap<String, Secret>, PullRequestError> {
+) -> Result<BTreeMap<String, SecretData>, PullRequestError> {
     let spec = &provider.spec;
     let mut secrets = BTreeMap::new();
     for reference in
@@ -124,7 +124,7 @@ async fn read_secrets(
         let read = references.secret(namespace, name).await;
         let data = read.map_err(|error| unread("Secret", namespace, name, &error))?;
         if let Some(data) = data {
-            let secret = Secret { name: format!("{namespace}/{name}"), data };
+            let secret = SecretData { name: format!("{namespace}/{name}"), data };
             secrets.insert(name.clone(), secret);
         }
     }
@@ -133,8 +133,8 @@ async fn read_secrets(
 
 /// Sends what the engine says until the conversation ends, or its time is over.
 async fn converse(
-    clients: &Clients,
-    permits: &Permits,
+    clients: &HttpClients,
+    permits: &RunPermits,
     namespace: &str,
     mut conversation: PullRequestConversation,
 ) -> Result<PullRequest, PullRequestError> {

@@ -11,9 +11,9 @@ use objects::Gvk;
 use reconcile::ObjectKey;
 
 use super::work_queue::WorkQueue;
-use windlass_cluster::Cluster;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::watch::{Selection, WatcherEvent};
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::watch::{WatchSelection, WatcherEvent};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -42,11 +42,12 @@ pub fn rights(place: &str, namespace: &str) -> ObjectKey {
 
 /// Follows roles and bindings of a cluster. Forbidden objects are retried after the first list, too: it may have what they
 /// lacked.
-pub async fn follow_rights(cluster: Cluster, work_queue: Arc<WorkQueue>, place: String) {
+pub async fn follow_rights(cluster: ClusterConnection, work_queue: Arc<WorkQueue>, place: String) {
     let watches = KINDS.map(|(kind, plural, namespaced)| {
         let gvk = Gvk::new(&format!("{GROUP}/v1"), kind);
-        let resource = Resource { gvk, plural: plural.to_owned(), namespaced, watchable: true };
-        let events = cluster.watch_metadata(&resource, &Selection::All);
+        let resource =
+            ApiResourceLocation { gvk, plural: plural.to_owned(), namespaced, watchable: true };
+        let events = cluster.watch_metadata(&resource, &WatchSelection::All);
         Box::pin(events.filter_map(|event| {
             let namespace = match event {
                 Ok(WatcherEvent::Applied(it) | WatcherEvent::Deleted(it)) => Some(it.namespace),
@@ -58,7 +59,7 @@ pub async fn follow_rights(cluster: Cluster, work_queue: Arc<WorkQueue>, place: 
         }))
     });
     let mut changes = stream::select_all(watches);
-    let mut pending = Pending::default();
+    let mut pending = PendingRightsChanges::default();
     loop {
         let due = pending.next().map(tokio::time::Instant::from_std);
         let wait = async {
@@ -81,7 +82,7 @@ pub async fn follow_rights(cluster: Cluster, work_queue: Arc<WorkQueue>, place: 
 
 /// Namespaces in which rights changed, and when that is reported.
 #[derive(Default)]
-struct Pending(BTreeMap<String, RightsChange>);
+struct PendingRightsChanges(BTreeMap<String, RightsChange>);
 
 struct RightsChange {
     /// When the change is reported; none if it was.
@@ -92,7 +93,7 @@ struct RightsChange {
     pause: Duration,
 }
 
-impl Pending {
+impl PendingRightsChanges {
     fn add(&mut self, namespace: String, now: Instant) {
         let is_over = |it: &RightsChange| {
             it.due.is_none()
@@ -135,7 +136,7 @@ mod tests {
     /// When changes are reported that come in one namespace each second, in seconds.
     fn reports_within(
         namespace: &str,
-        pending: &mut Pending,
+        pending: &mut PendingRightsChanges,
         begin: Instant,
         seconds: u64,
     ) -> Vec<u64> {
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn who_keeps_changing_roles_is_listened_to_less_and_less_often() {
-        let mut pending = Pending::default();
+        let mut pending = PendingRightsChanges::default();
         let begin = Instant::now();
         let often = reports_within("shop", &mut pending, begin, 3600);
         assert_eq!(often[..4], [5, 15, 35, 75]);

@@ -1,13 +1,13 @@
 //! Why a run ends before it has a result.
 
-use reconcile::Outcome;
+use reconcile::RunOutcome;
 use windlass_cluster::ClusterError;
 
 /// Why a run ends before it has a result.
 #[derive(Debug)]
 pub enum RunError {
     /// It has an outcome, and its status says why.
-    Outcome(Outcome),
+    Outcome(RunOutcome),
     /// The API server could not be asked: the run is repeated.
     Cluster(ClusterError),
 }
@@ -17,7 +17,7 @@ impl RunError {
     ///
     /// # Errors
     /// The API server could not be asked.
-    pub fn outcome(self) -> Result<Outcome, ClusterError> {
+    pub fn outcome(self) -> Result<RunOutcome, ClusterError> {
         match self {
             Self::Outcome(outcome) => Ok(outcome),
             Self::Cluster(error) => Err(error),
@@ -25,8 +25,8 @@ impl RunError {
     }
 }
 
-impl From<Outcome> for RunError {
-    fn from(outcome: Outcome) -> Self {
+impl From<RunOutcome> for RunError {
+    fn from(outcome: RunOutcome) -> Self {
         Self::Outcome(outcome)
     }
 }

@@ -1,13 +1,13 @@
 //! The source that an applier of files names, and its artifact.
 //!
-//! Elsewhere: the files of an artifact (`artifact`), which kinds are sources (`catalog`).
+//! Elsewhere: the files of an artifact (`artifact_files`), which kinds are sources (`source_catalog`).
 
 use crds::Artifact;
 use crds::kustomize::CrossNamespaceSourceReference;
-use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
+use reconcile::{ObjectKey, RunOutcome, Time, WakeTrigger, reason};
 
-use crate::catalog::{SOURCES, SourceSnapshot};
-use crate::context::Context;
+use crate::run_context::RunContext;
+use crate::source_catalog::{SOURCES, SourceSnapshot};
 
 /// The node of the source that an object of a namespace names.
 pub fn source_node(own: &str, source: &CrossNamespaceSourceReference) -> ObjectKey {
@@ -20,21 +20,25 @@ pub fn source_node(own: &str, source: &CrossNamespaceSourceReference) -> ObjectK
 /// # Errors
 /// The source may not be named, is not there, or has no artifact yet.
 pub fn artifact(
-    context: &Context,
+    context: &RunContext,
     own: &str,
     source: &CrossNamespaceSourceReference,
     retry_at: Time,
-) -> Result<Artifact, Outcome> {
+) -> Result<Artifact, RunOutcome> {
     let node = source_node(own, source);
     if context.settings.no_cross_namespace_refs && node.namespace != own {
         let text = format!(
             "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
              source in namespace {own}"
         );
-        return Err(Outcome::Stalled(reason::ACCESS_DENIED, text));
+        return Err(RunOutcome::Stalled(reason::ACCESS_DENIED, text));
     }
     let blocked = |text: String| {
-        Outcome::Blocked(reason::ARTIFACT_FAILED, text, Wake::on([node.clone()]).and_at(retry_at))
+        RunOutcome::Blocked(
+            reason::ARTIFACT_FAILED,
+            text,
+            WakeTrigger::on([node.clone()]).and_at(retry_at),
+        )
     };
     let Some(source) = context.sources.find(&node, &context.settings) else {
         return Err(blocked(format!(
@@ -48,7 +52,11 @@ pub fn artifact(
 }
 
 /// Whether the source belongs to another shard, so that its artifact is in another process' store.
-pub fn is_elsewhere(context: &Context, own: &str, source: &CrossNamespaceSourceReference) -> bool {
+pub fn is_elsewhere(
+    context: &RunContext,
+    own: &str,
+    source: &CrossNamespaceSourceReference,
+) -> bool {
     let node = source_node(own, source);
     context.sources.find(&node, &context.settings).is_some_and(|source| source.is_elsewhere)
 }

@@ -1,12 +1,12 @@
 //! A time limit for work on text from sources: renders and builds, which cannot see a clock themselves; and how long requests
 //! to remotes may take.
 //!
-//! Elsewhere: what such work checks ([`golang::meter::Stop`]), and how much memory it may take (its meter).
+//! Elsewhere: what such work checks ([`golang::work_meter::StopSignal`]), and how much memory it may take (its meter).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use golang::meter::Stop;
+use golang::work_meter::StopSignal;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How long a render or a build may take, not counting what it waits for.
@@ -17,7 +17,7 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// A fetch holds one of a few permits for that time. Differs(flux): it has no limit.
 pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Sets a [`Stop`] when the time is over, unless the limit is dropped before.
+/// Sets a [`StopSignal`] when the time is over, unless the limit is dropped before.
 #[derive(Debug)]
 pub struct TimeLimit {
     shared: Option<Arc<TimeLimitState>>,
@@ -25,12 +25,12 @@ pub struct TimeLimit {
 
 #[derive(Debug)]
 struct TimeLimitState {
-    clock: Mutex<Clock>,
+    clock: Mutex<TimeLimitClock>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Clock {
+struct TimeLimitClock {
     left: Duration,
     /// Since when it runs; nothing while it stands still.
     since: Option<Instant>,
@@ -38,17 +38,17 @@ struct Clock {
 }
 
 impl TimeLimitState {
-    fn clock(&self) -> MutexGuard<'_, Clock> {
+    fn clock(&self) -> MutexGuard<'_, TimeLimitClock> {
         self.clock.lock()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Clock)) {
+    fn change(&self, change: impl FnOnce(&mut TimeLimitClock)) {
         change(&mut self.clock());
         self.changed.notify_all();
     }
 
     /// Waits until the time is over or the limit is dropped.
-    fn watch(&self, stop: &Stop) {
+    fn watch(&self, stop: &StopSignal) {
         let mut clock = self.clock();
         while !clock.is_over {
             let Some(since) = clock.since else {
@@ -69,11 +69,11 @@ impl TimeLimit {
     /// Begins to count; no time at all stands for no limit.
     ///
     /// Without a thread for the clock, the work is stopped at once, because nothing would stop it later.
-    pub fn start(limit: Duration, stop: &Stop) -> Self {
+    pub fn start(limit: Duration, stop: &StopSignal) -> Self {
         if limit.is_zero() {
             return Self { shared: None };
         }
-        let clock = Clock { left: limit, since: Some(Instant::now()), is_over: false };
+        let clock = TimeLimitClock { left: limit, since: Some(Instant::now()), is_over: false };
         let shared = Arc::new(TimeLimitState { clock: Mutex::new(clock), changed: Condvar::new() });
         let watched = shared.clone();
         let watching = stop.clone();
@@ -110,7 +110,7 @@ impl Drop for TimeLimit {
 mod tests {
     use super::*;
 
-    fn await_stop(stop: &Stop) {
+    fn await_stop(stop: &StopSignal) {
         while !stop.is_set() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_time_ends_but_not_during_a_wait() {
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let limit = TimeLimit::start(Duration::from_millis(200), &stop);
         limit.pause(|| {
             std::thread::sleep(Duration::from_millis(400));
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn who_is_done_in_time_is_not_stopped_and_no_limit_is_none() {
-        let stop = Stop::default();
-        let none = Stop::default();
+        let stop = StopSignal::default();
+        let none = StopSignal::default();
         drop(TimeLimit::start(Duration::from_millis(20), &stop));
         let _none = TimeLimit::start(Duration::ZERO, &none);
         std::thread::sleep(Duration::from_millis(60));

@@ -3,26 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{Edge, Graph, ObjectKey};
+use reconcile::{DependencyEdge, DependencyGraph, ObjectKey};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use windlass_cluster::metrics::{Metrics, WakeReason};
+use windlass_cluster::metrics::{MetricsRegistry, WakeReason};
 
 /// Wakes nodes, and knows which of them depend on which.
 pub struct WorkQueue {
-    graph: Mutex<Graph>,
+    graph: Mutex<DependencyGraph>,
     /// The queues by group and kind, because two groups may have kinds of the same name.
     queues: Mutex<BTreeMap<[String; 2], UnboundedSender<ObjectKey>>>,
     /// The nodes that were woken and do not run yet.
     queued: Mutex<BTreeSet<ObjectKey>>,
     /// The parts of nodes that were woken since the last [`Self::woken_parts`].
     parts: Mutex<BTreeSet<ObjectKey>>,
-    metrics: std::sync::Arc<Metrics>,
+    metrics: std::sync::Arc<MetricsRegistry>,
 }
 
 impl WorkQueue {
     /// A work queue without queues of kinds.
-    pub fn new(metrics: std::sync::Arc<Metrics>) -> Self {
+    pub fn new(metrics: std::sync::Arc<MetricsRegistry>) -> Self {
         let graph = Mutex::default();
         let queues = Mutex::default();
         let queued = Mutex::default();
@@ -37,7 +37,7 @@ impl WorkQueue {
         woken
     }
 
-    fn graph(&self) -> MutexGuard<'_, Graph> {
+    fn graph(&self) -> MutexGuard<'_, DependencyGraph> {
         self.graph.lock()
     }
 
@@ -87,17 +87,17 @@ impl WorkQueue {
         dependents.extend(self.graph().changed(&node.any_of_namespace()));
         for (dependent, edge) in dependents {
             let why = match edge {
-                Edge::DependsOn => WakeReason::Dependency,
-                Edge::Source => WakeReason::Source,
-                Edge::Reference => WakeReason::Reference,
-                Edge::Waits => WakeReason::Waiting,
+                DependencyEdge::DependsOn => WakeReason::Dependency,
+                DependencyEdge::Source => WakeReason::Source,
+                DependencyEdge::Reference => WakeReason::Reference,
+                DependencyEdge::Waits => WakeReason::Waiting,
             };
             self.wake(&dependent, why);
         }
     }
 
     /// Replaces one sort of edges of a node.
-    pub fn set_edges(&self, from: &ObjectKey, edge: Edge, to: BTreeSet<ObjectKey>) {
+    pub fn set_edges(&self, from: &ObjectKey, edge: DependencyEdge, to: BTreeSet<ObjectKey>) {
         self.graph().set_edges_of(from, edge, to);
     }
 
@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     fn what_depends_on_any_object_of_a_kind_is_woken_by_each_of_its_namespace() {
-        let work_queue = WorkQueue::new(Metrics::new());
+        let work_queue = WorkQueue::new(MetricsRegistry::new());
         let mut woken = work_queue.open(["g", "Dependent"]);
         let dependent = ObjectKey::new("g", "Dependent", "a", "x");
         let policy = |namespace: &str, name: &str| ObjectKey::new("g", "Policy", namespace, name);
         let any = policy("a", "first").any_of_namespace();
-        work_queue.set_edges(&dependent, Edge::Source, BTreeSet::from([any]));
+        work_queue.set_edges(&dependent, DependencyEdge::Source, BTreeSet::from([any]));
         for (changed, expected) in [
             (policy("a", "first"), true),
             (policy("a", "second"), true),

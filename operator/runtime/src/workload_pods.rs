@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use objects::{Gvk, Object};
 
-use windlass_cluster::Cluster;
-use windlass_cluster::discovery::Resource;
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// How many Pods of a workload are read.
@@ -17,15 +17,15 @@ const MOST_PODS: usize = 6_400;
 const MOST_REPLACED: usize = 8;
 
 /// A namespaced kind of Kubernetes itself.
-pub fn resource(version: &str, kind: &str, plural: &str) -> Resource {
+pub fn resource(version: &str, kind: &str, plural: &str) -> ApiResourceLocation {
     let gvk = Gvk::new(version, kind);
     let plural = plural.to_owned();
-    Resource { gvk, plural, namespaced: true, watchable: true }
+    ApiResourceLocation { gvk, plural, namespaced: true, watchable: true }
 }
 
 /// The Pods of a workload. The ReplicaSets, which show which Pods are being replaced, are read once.
 pub struct WorkloadPods<'c> {
-    cluster: &'c Cluster,
+    cluster: &'c ClusterConnection,
     workload: &'c Object,
     /// The live Deployment, because the manifest of a release has no revision. `None` for another kind, or if the
     /// Deployment cannot be read.
@@ -36,7 +36,7 @@ pub struct WorkloadPods<'c> {
 
 impl<'c> WorkloadPods<'c> {
     /// The Pods of a workload of any kind.
-    pub async fn of(cluster: &'c Cluster, workload: &'c Object) -> Self {
+    pub async fn of(cluster: &'c ClusterConnection, workload: &'c Object) -> Self {
         let mut deployment = None;
         if (workload.api_version(), workload.kind()) == ("apps/v1", "Deployment") {
             let kind = resource("apps/v1", "Deployment", "deployments");

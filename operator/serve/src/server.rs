@@ -1,9 +1,9 @@
 //! HTTP: artifacts and events, health, metrics, each on the address that Flux uses for it.
 
 mod artifacts;
-pub mod bodies;
 mod connections;
-mod events;
+mod event_posts;
+pub mod request_bodies;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -20,20 +20,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::connections::ConnectionLimits;
-use windlass_cluster::metrics::Metrics;
+use windlass_cluster::metrics::MetricsRegistry;
 
 /// Whether the caches are filled and runs have begun.
 #[derive(Clone, Default)]
-pub struct Readiness(Arc<State>);
+pub struct ServerReadiness(Arc<ServerState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ServerState {
     is_up: AtomicBool,
     /// What else works on the same objects.
     excluded: Mutex<Option<String>>,
 }
 
-impl Readiness {
+impl ServerReadiness {
     /// From now on `/readyz` says yes.
     pub fn ready(&self) {
         self.0.is_up.store(true, Ordering::Release);
@@ -63,14 +63,14 @@ const ADDRESS_IN_USE_TIMEOUT: Duration = Duration::from_secs(10);
 const BIND_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A bound listener and what it serves; binding comes first so that a port in use ends the start.
-pub struct Listener {
+pub struct HttpListener {
     name: &'static str,
     socket: TcpListener,
     /// Where it listens, with the port that was chosen.
     pub address: SocketAddr,
 }
 
-impl Listener {
+impl HttpListener {
     /// Listens on an address, as soon as the process that has it releases it.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ async fn bound(address: SocketAddr, limit: Duration) -> std::io::Result<TcpListe
 }
 
 /// `/healthz`: the process answers. `/readyz`: it also does its work, or would if it led.
-pub fn health(readiness: Readiness) -> Router {
+pub fn health(readiness: ServerReadiness) -> Router {
     let ready = move || {
         let answer = readiness.answer();
         async move { answer }
@@ -118,7 +118,7 @@ pub fn health(readiness: Readiness) -> Router {
 }
 
 /// `/metrics` in the OpenMetrics text format.
-pub fn metrics(metrics: Arc<Metrics>) -> Router {
+pub fn metrics(metrics: Arc<MetricsRegistry>) -> Router {
     let text = move || {
         let text = metrics.text();
         async move {
@@ -129,7 +129,7 @@ pub fn metrics(metrics: Arc<Metrics>) -> Router {
 }
 
 pub use artifacts::artifacts;
-pub use events::events;
+pub use event_posts::events;
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,15 @@
 //! Every flag of `windlass serve` and the environment variables behind them, once.
 //!
-//! Here: flags that do something. Elsewhere: those of the election ([`leader`]), those that Flux's controllers take and
-//! that mean nothing here or are refused ([`compatibility_flags`]), feature gates ([`gates`]).
+//! Here: flags that do something. Elsewhere: those of the election ([`leader_election`]), those that Flux's controllers
+//! take and that mean nothing here or are refused ([`compatibility_flags`]), feature gates ([`feature_gates`]).
 //!
 //! Modules receive values; nothing else reads the environment.
 //! Names and defaults are Flux's where Flux has the flag (source: Flux 2.9, `--help` of its controllers), except the default of
 //! `--concurrent-ssa`.
 
 mod compatibility_flags;
-mod gates;
-mod leader;
+mod feature_gates;
+mod leader_election;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,14 +21,14 @@ use ipnet::IpNet;
 
 use compatibility_flags::CompatibilityFlags;
 pub use compatibility_flags::is_without_effect;
-use gates::Gates;
-pub use leader::{LeaderElection, lease_name};
+use feature_gates::FeatureGateFlag;
+pub use leader_election::{LeaderElection, lease_name};
 use objects::LabelSelector;
 use url::Url;
 
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub struct OperatorSettings {
     /// Path to a kubeconfig; by default `$KUBECONFIG`, `~/.kube/config` or the ServiceAccount of the Pod
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -213,7 +213,7 @@ pub struct Settings {
 
     /// Whether CustomResourceDefinitions are written and deleted only if the objects that exist stay as they are
     #[arg(long, default_value = "on")]
-    pub crd_guard: CrdGuard,
+    pub crd_guard: CrdGuardMode,
 
     /// Let the annotations that loosen the guard of CustomResourceDefinitions count also for objects that are applied as
     /// a ServiceAccount
@@ -244,8 +244,8 @@ pub struct Settings {
     pub insecure_kubeconfig_tls: bool,
 
     /// Feature gates as a comma-separated list of `Name=true`
-    #[arg(long, value_name = "GATES", value_parser = Gates::parse)]
-    feature_gates: Vec<Gates>,
+    #[arg(long, value_name = "GATES", value_parser = FeatureGateFlag::parse)]
+    feature_gates: Vec<FeatureGateFlag>,
 
     /// Log level: trace, debug, info or error
     #[arg(long, default_value = "info", env = "LOG_LEVEL")]
@@ -266,7 +266,7 @@ pub struct Settings {
 
 /// Whether CustomResourceDefinitions are guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CrdGuard {
+pub enum CrdGuardMode {
     /// They are.
     On,
     /// They are written and deleted as Flux does it.
@@ -305,7 +305,7 @@ const DEFAULT_CONCURRENT_APPLIERS: u16 = 4;
 const NO_WORKERS: &str =
     "a release holds a permit only while it renders or writes, not while it waits";
 
-impl Settings {
+impl OperatorSettings {
     /// How many sources and charts of one namespace are fetched at once.
     pub fn sources_at_once(&self) -> u16 {
         self.concurrent_source.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_SOURCES)
@@ -338,37 +338,37 @@ impl Settings {
 
     /// Whether a dependency has to pass the usual check as well where a `readyExpr` asks about it.
     pub fn ready_expr_is_additive(&self) -> bool {
-        self.gate(gates::ADDITIVE_CEL).unwrap_or(false)
+        self.gate(feature_gates::ADDITIVE_CEL).unwrap_or(false)
     }
 
     /// Whether releases whose actions name no strategy are retried instead of remediated.
     pub fn retries_on_failure(&self) -> bool {
-        self.gate(gates::RETRY_ON_FAILURE).unwrap_or(false)
+        self.gate(feature_gates::RETRY_ON_FAILURE).unwrap_or(false)
     }
 
     /// Whether templates of releases may ask for addresses of hosts.
     pub fn allows_dns_lookups(&self) -> bool {
-        self.gate(gates::DNS_LOOKUPS).unwrap_or(false)
+        self.gate(feature_gates::DNS_LOOKUPS).unwrap_or(false)
     }
 
     /// Whether a Kustomization's wait for health ends as soon as one object has failed for good.
     pub fn fails_fast(&self) -> bool {
-        !self.gate(gates::NO_FAIL_FAST).unwrap_or(false)
+        !self.gate(feature_gates::NO_FAIL_FAST).unwrap_or(false)
     }
 
     /// Whether the version of a chart contains the digest of its artifact.
     pub fn tracks_chart_digests(&self) -> bool {
-        !self.gate(gates::NO_CHART_DIGEST).unwrap_or(false)
+        !self.gate(feature_gates::NO_CHART_DIGEST).unwrap_or(false)
     }
 
     /// Whether releases that do not say otherwise are made as Helm 3 makes them.
     pub fn has_helm3_defaults(&self) -> bool {
-        self.gate(gates::HELM3_DEFAULTS).unwrap_or(false)
+        self.gate(feature_gates::HELM3_DEFAULTS).unwrap_or(false)
     }
 
     /// Flags and gates that were set to something and change nothing, each with the reason.
     pub fn without_meaning(&self) -> Vec<(String, &'static str)> {
-        let gates = self.feature_gates.iter().flat_map(Gates::notes);
+        let gates = self.feature_gates.iter().flat_map(FeatureGateFlag::notes);
         let flags = self.accepted.notes().map(|(flag, why)| (flag.to_owned(), why));
         let helm =
             self.concurrent_helm.map(|number| (format!("--concurrent-helm={number}"), NO_WORKERS));

@@ -44,26 +44,26 @@ pub fn start(level: LogLevel, encoding: LogEncoding) -> anyhow::Result<()> {
     let builder =
         layer().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
     let started = match encoding {
-        LogEncoding::Json => builder.event_format(FluxJson).try_init(),
+        LogEncoding::Json => builder.event_format(FluxJsonFormat).try_init(),
         LogEncoding::Console => builder.try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
 }
 
 /// One flat JSON object a line.
-struct FluxJson;
+struct FluxJsonFormat;
 
 /// The fields of an event, in the order in which they were given.
 #[derive(Default)]
-struct Fields(Vec<(String, Value)>);
+struct LogEventFields(Vec<(String, Value)>);
 
-impl Fields {
+impl LogEventFields {
     fn add(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.push((key(field), value.into()));
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogEventFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.add(field, value);
     }
@@ -102,7 +102,7 @@ fn key(field: &Field) -> String {
     }
 }
 
-impl<S, N> FormatEvent<S, N> for FluxJson
+impl<S, N> FormatEvent<S, N> for FluxJsonFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -120,7 +120,7 @@ where
             Level::DEBUG => "debug",
             Level::TRACE => "trace",
         };
-        let mut fields = Fields::default();
+        let mut fields = LogEventFields::default();
         event.record(&mut fields);
         fields.0.sort_by_key(|(key, _)| rank(key));
         fields.0.push(("logger".to_owned(), event.metadata().target().into()));
@@ -141,9 +141,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Buffer(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Buffer {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().write(bytes)
         }
@@ -155,12 +155,15 @@ mod tests {
 
     /// What is written while something logs, in either encoding.
     fn logged(encoding: LogEncoding, log: impl FnOnce()) -> String {
-        let buffer = Buffer::default();
+        let buffer = LogBuffer::default();
         let writer = buffer.clone();
         let builder = layer().with_writer(move || writer.clone()).with_ansi(false);
         match encoding {
             LogEncoding::Json => {
-                tracing::subscriber::with_default(builder.event_format(FluxJson).finish(), log);
+                tracing::subscriber::with_default(
+                    builder.event_format(FluxJsonFormat).finish(),
+                    log,
+                );
             }
             LogEncoding::Console => tracing::subscriber::with_default(builder.finish(), log),
         }

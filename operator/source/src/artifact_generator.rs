@@ -26,20 +26,20 @@ use futures::future::BoxFuture;
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{
-    ObjectKey, Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason,
+    ObjectKey, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, RunOutcome, Time, reason,
 };
 
 use self::executor::ArtifactMaker;
-use self::external_artifact::{Offer, remove};
+use self::external_artifact::{ArtifactOffer, remove};
 use self::report::GeneratedArtifacts;
 use crate::source::{AFTER_REFUSAL, SourceState, next_run, retry_after};
 use windlass_cluster::ClusterError;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::{ControllerKind, jittered, log_failed_request, node_of};
+use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
+use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_store::StateCache;
-use windlass_runtime::record::Latest;
-use windlass_runtime::{hold_conditions, progress, window};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::{change_window, hold_conditions, progress_status};
 
 /// How often an ArtifactGenerator is compared with what exists. Parity(flux): it has no interval of its own.
 const INTERVAL: &str = "1h";
@@ -64,14 +64,14 @@ impl ControllerKind for ArtifactGeneratorController {
 
     fn run(
         object: Arc<ArtifactGenerator>,
-        context: Arc<Context>,
+        context: Arc<RunContext>,
     ) -> BoxFuture<'static, Option<Duration>> {
         async move { run(object, &context).await }.boxed()
     }
 }
 
 /// One run; returns when to run again.
-async fn run(seen: Arc<ArtifactGenerator>, context: &Arc<Context>) -> Option<Duration> {
+async fn run(seen: Arc<ArtifactGenerator>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<SourceState<ArtifactGenerator>>>().of(&node);
     let latest = memory.lock().latest.clone();
@@ -99,7 +99,7 @@ fn permit_removal(
         cause,
         is_owner_suspended: object.is_suspended(),
         is_suspended: false,
-        closes: window::closes(object, now),
+        closes: change_window::closes(object, now),
     };
     gate.permit(now)
 }
@@ -108,8 +108,8 @@ fn permit_removal(
 ///
 /// Differs(flux): what a generator made that is disabled stays, as what a Kustomization applied that is suspended.
 async fn delete(
-    context: &Arc<Context>,
-    latest: &Latest<ArtifactGenerator>,
+    context: &Arc<RunContext>,
+    latest: &LatestWrittenObject<ArtifactGenerator>,
     object: &Arc<ArtifactGenerator>,
 ) -> Result<Option<Duration>, ClusterError> {
     // Before, those that are in no inventory may only seem to be missing. The process ends otherwise.
@@ -127,17 +127,17 @@ async fn delete(
 
 /// The names of what a generator made, as its status and the labels of ExternalArtifacts say it: a run that failed has
 /// made some that are in no status.
-fn made_names(context: &Context, object: &ArtifactGenerator) -> BTreeSet<String> {
+fn made_names(context: &RunContext, object: &ArtifactGenerator) -> BTreeSet<String> {
     let recorded = report::inventory(object).into_iter().map(|entry| entry.name);
     let labelled = external_artifact::labelled(context, object).into_iter();
     recorded.chain(labelled.map(|external| external.name_any())).collect()
 }
 
 async fn attempt(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     node: &ObjectKey,
     memory: &Mutex<SourceState<ArtifactGenerator>>,
-    latest: &Latest<ArtifactGenerator>,
+    latest: &LatestWrittenObject<ArtifactGenerator>,
     object: &Arc<ArtifactGenerator>,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
@@ -165,7 +165,7 @@ async fn attempt(
         Ok(generated) => {
             let known = || report::inventory(object).len();
             let count = generated.as_ref().map_or_else(known, |it| it.inventory.len());
-            Outcome::Settled(reason::SUCCEEDED, succeeded_message(count))
+            RunOutcome::Settled(reason::SUCCEEDED, succeeded_message(count))
         }
         Err(outcome) => outcome.clone(),
     };
@@ -184,9 +184,9 @@ async fn attempt(
 
 /// One run of a generator.
 struct GeneratorRun<'r> {
-    context: &'r Arc<Context>,
+    context: &'r Arc<RunContext>,
     node: &'r ObjectKey,
-    latest: &'r Latest<ArtifactGenerator>,
+    latest: &'r LatestWrittenObject<ArtifactGenerator>,
     object: Arc<ArtifactGenerator>,
     spec: GeneratorSpec,
     began: Time,
@@ -194,7 +194,7 @@ struct GeneratorRun<'r> {
 
 impl GeneratorRun<'_> {
     /// Makes all artifacts, if anything is not as it was made; `None` if all is.
-    async fn reconcile(&self) -> Result<Option<GeneratedArtifacts>, Outcome> {
+    async fn reconcile(&self) -> Result<Option<GeneratedArtifacts>, RunOutcome> {
         let Self { context, node, object, spec, .. } = self;
         let inventory = report::inventory(object);
         let named = spec.artifacts.iter().filter(|_| spec.path_pattern.is_empty());
@@ -216,11 +216,11 @@ impl GeneratorRun<'_> {
         // Until the last artifact is made: the trees of generators that wait would take as much memory as there are of them.
         let permit = context.fetching.acquire(&node.namespace).await;
         let loading = executor::load(context, &sources, self.retry_at());
-        let trees = progress::telling(loading, self.tell()).await?;
+        let trees = progress_status::telling(loading, self.tell()).await?;
         let store = context.artifacts.clone();
         let maker = ArtifactMaker::new(store, object, trees, observed);
         let making = self.make_all(Arc::new(Mutex::new(maker)));
-        let inventory = progress::telling(making, self.tell()).await?;
+        let inventory = progress_status::telling(making, self.tell()).await?;
         drop(permit);
         let names = inventory.iter().map(|entry| entry.name.as_str());
         resolve::edges(context, node, spec, names);
@@ -231,8 +231,8 @@ impl GeneratorRun<'_> {
     }
 
     async fn tell(&self) {
-        if !progress::is_decided(&*self.object) {
-            progress::tell(self.context, self.latest, &self.object, PROGRESS).await;
+        if !progress_status::is_decided(&*self.object) {
+            progress_status::tell(self.context, self.latest, &self.object, PROGRESS).await;
         }
     }
 
@@ -243,7 +243,7 @@ impl GeneratorRun<'_> {
     }
 
     /// Whether spec, sources, files and ExternalArtifacts are as after the last run.
-    async fn is_as_made(&self, sources_digest: &str) -> Result<bool, Outcome> {
+    async fn is_as_made(&self, sources_digest: &str) -> Result<bool, RunOutcome> {
         // After a start, all files of all generators are hashed.
         let _permit = self.context.building.acquire(&self.node.namespace).await;
         let store = self.context.artifacts.clone();
@@ -270,7 +270,7 @@ impl GeneratorRun<'_> {
     async fn make_all(
         &self,
         maker: Arc<Mutex<ArtifactMaker>>,
-    ) -> Result<Vec<InventoryEntry>, Outcome> {
+    ) -> Result<Vec<InventoryEntry>, RunOutcome> {
         let Self { context, object, spec, .. } = self;
         let requests: Vec<ArtifactRequest> = {
             let maker = maker.clone();
@@ -295,7 +295,7 @@ impl GeneratorRun<'_> {
                 blocking(reason::BUILD_FAILED, what, move || maker.lock().make(&request)).await?
             };
             let common = spec.common_metadata.as_ref();
-            let offer = Offer { generator: object, common, request: &request, is_spec_new };
+            let offer = ArtifactOffer { generator: object, common, request: &request, is_spec_new };
             external_artifact::offer(&context.cluster, &offer, external.as_deref(), &made).await?;
             inventory.push(made.entry);
         }
@@ -303,7 +303,7 @@ impl GeneratorRun<'_> {
     }
 
     /// Removes what was made before and is not made any more.
-    async fn prune(&self, inventory: &[InventoryEntry]) -> Result<(), Outcome> {
+    async fn prune(&self, inventory: &[InventoryEntry]) -> Result<(), RunOutcome> {
         let Self { context, object, .. } = self;
         let now = jiff::Timestamp::now();
         let mut orphans = made_names(context, object);

@@ -11,20 +11,20 @@ use std::sync::Arc;
 
 use crds::source::Bucket;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, Reason, reason};
-use sources::plan::{ArtifactInputs, KeptArtifact};
-use sources::reason::ARCHIVE_OPERATION_FAILED;
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
+use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
+use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
-use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
 use super::source::{LATEST_ARCHIVE, SourceKind, SourceSpec, latest_url};
-use windlass_runtime::context::Context;
+use windlass_runtime::run_context::RunContext;
 
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
 const BUNDLE: &str = "windlass.dev/bundle";
 
 /// The condition that reports a failure, beside `Ready`.
-fn failure(why: Reason) -> &'static str {
+fn failure(why: ConditionReason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
         _ => FETCH_FAILED,
@@ -39,7 +39,7 @@ fn bundle(object: &Bucket) -> Option<&str> {
 impl SourceKind for Bucket {
     const FOLDER: &'static str = "bucket";
     const ANNOTATIONS: &'static [&'static str] = &[BUNDLE];
-    const CONDITIONS: Conditions = Conditions {
+    const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
         of_failure: failure,
     };
@@ -56,10 +56,10 @@ impl SourceKind for Bucket {
     }
 
     async fn desired(
-        context: &Arc<Context>,
+        context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
         let resolved = resolve::resolve(context, node, object).await?;
         validated_spec::desired(object, resolved)
     }
@@ -67,14 +67,14 @@ impl SourceKind for Bucket {
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Self::LookupResult>, Outcome> {
+    ) -> Result<RemoteRevision<Self::LookupResult>, RunOutcome> {
         executor::ask(run).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
+    ) -> Result<StoredArtifact<Self::Status>, RunOutcome> {
         executor::fetch(run, found).await
     }
 
@@ -83,7 +83,7 @@ impl SourceKind for Bucket {
         Some(ArtifactInputs::default().with("ignore", status.observed_ignore.clone()))
     }
 
-    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
         (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
     }
 

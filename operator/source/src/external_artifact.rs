@@ -13,11 +13,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
 
-use windlass_runtime::catalog::Provider;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::ControllerKind;
+use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::object_store::TypeMap;
-use windlass_serve::settings::Settings;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SourceProvider;
+use windlass_serve::settings::OperatorSettings;
 
 /// Runs ExternalArtifacts, and has others find them.
 pub struct ExternalArtifactController;
@@ -36,26 +36,30 @@ impl ControllerKind for ExternalArtifactController {
 
     fn run(
         _object: Arc<ExternalArtifact>,
-        _context: Arc<Context>,
+        _context: Arc<RunContext>,
     ) -> BoxFuture<'static, Option<Duration>> {
         std::future::ready(None).boxed()
     }
 }
 
-impl Provider for ExternalArtifactController {
+impl SourceProvider for ExternalArtifactController {
     type Object = ExternalArtifact;
 
     const IS_RUN: bool = false;
 
     /// Parity(flux): its files are with the controller that wrote it. Those of an HTTPArchive and an ArtifactGenerator of
     /// this process are here.
-    fn is_elsewhere(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap) -> bool {
+    fn is_elsewhere(
+        object: &ExternalArtifact,
+        settings: &OperatorSettings,
+        kept: &TypeMap,
+    ) -> bool {
         !is_of_archive(object, settings, kept) && !is_of_generator(object, settings, kept)
     }
 }
 
 /// Whether an HTTPArchive of this process offers its artifact by an ExternalArtifact.
-fn is_of_archive(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap) -> bool {
+fn is_of_archive(object: &ExternalArtifact, settings: &OperatorSettings, kept: &TypeMap) -> bool {
     let namespace = object.namespace().unwrap_or_default();
     let found = kept.seen::<HTTPArchive>(&namespace, &object.name_any());
     let place = |artifact: &Artifact| (artifact.path.clone(), artifact.digest.clone());
@@ -68,7 +72,7 @@ fn is_of_archive(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap)
 
 /// Whether an ArtifactGenerator of this process makes the artifact of an ExternalArtifact, which lies in the place of the
 /// latter.
-fn is_of_generator(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap) -> bool {
+fn is_of_generator(object: &ExternalArtifact, settings: &OperatorSettings, kept: &TypeMap) -> bool {
     let namespace = object.namespace().unwrap_or_default();
     let place = format!("externalartifact/{namespace}/{}/", object.name_any());
     let Some(source) = &object.spec.source_ref else { return false };

@@ -12,24 +12,26 @@ mod verify;
 use std::sync::Arc;
 
 use crds::source::GitRepository;
-use reconcile::{ObjectKey, Outcome, Reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome};
+use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
 use sources::git::revision;
-use sources::plan::{ArtifactInputs, KeptArtifact};
-use sources::reason::{
+use sources::source_reasons::{
     ARCHIVE_OPERATION_FAILED, COPY_FAILURE, ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND,
     VERIFICATION_ERROR, is_refused_signature,
 };
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
-use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::{SourceKind, SourceSpec, verification};
-use windlass_runtime::context::Context;
+use super::source::report::{
+    FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
+};
+use super::source::{SourceKind, SourceSpec, artifact_verification};
 use windlass_runtime::git_remote;
+use windlass_runtime::run_context::RunContext;
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 
 /// The condition that reports a failure, beside `Ready`.
-fn failure(why: Reason) -> &'static str {
+fn failure(why: ConditionReason) -> &'static str {
     match why {
         NOT_FOUND | NO_ARTIFACT | INCLUDE_CYCLE => INCLUDE_UNAVAILABLE,
         ARCHIVE_OPERATION_FAILED | COPY_FAILURE | ILLEGAL_PATH => STORAGE_OPERATION_FAILED,
@@ -41,7 +43,7 @@ fn failure(why: Reason) -> &'static str {
 
 impl SourceKind for GitRepository {
     const FOLDER: &'static str = "gitrepository";
-    const CONDITIONS: Conditions = Conditions {
+    const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[
             FETCH_FAILED,
             "ArtifactOutdated",
@@ -66,10 +68,10 @@ impl SourceKind for GitRepository {
     }
 
     async fn desired(
-        context: &Arc<Context>,
+        context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
         let resolved = resolve::resolve(context, node, object).await?;
         validated_spec::desired(object, resolved)
     }
@@ -77,7 +79,7 @@ impl SourceKind for GitRepository {
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<()>, Outcome> {
+    ) -> Result<RemoteRevision<()>, RunOutcome> {
         let revision = executor::ask(run).await?;
         Ok(RemoteRevision { revision, found: () })
     }
@@ -85,7 +87,7 @@ impl SourceKind for GitRepository {
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         (): (),
-    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
+    ) -> Result<StoredArtifact<Self::Status>, RunOutcome> {
         executor::fetch(run).await
     }
 
@@ -122,7 +124,7 @@ impl SourceKind for GitRepository {
 
     fn unverified(&self) -> Option<String> {
         match self.spec.include.is_empty() {
-            true => verification::unverified(self),
+            true => artifact_verification::unverified(self),
             // What is included has signatures of its own, which are not part of this one.
             false => Some("it includes other repositories".to_owned()),
         }

@@ -4,10 +4,10 @@
 //! of them (`sources::charts`), indexes as artifacts (`helm_repository`).
 
 mod artifact_metadata;
+mod chart_package;
 mod dependencies;
 mod executor;
 mod oci_registry;
-mod package;
 mod provenance;
 mod resolve;
 mod signed_name;
@@ -16,19 +16,21 @@ mod validated_spec;
 use std::sync::Arc;
 
 use crds::source::HelmChart;
-use reconcile::{ObjectKey, Outcome, Reason};
-use sources::plan::{ArtifactInputs, KeptArtifact};
-use sources::reason::{
+use reconcile::{ConditionReason, ObjectKey, RunOutcome};
+use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
+use sources::source_reasons::{
     ARCHIVE_OPERATION_FAILED, CHART_PACKAGE_ERROR, CHART_VERIFICATION_ERROR,
     DEPENDENCY_BUILD_ERROR, METADATA_PATCH_ERROR, VALUES_FILES_ERROR, VERIFICATION_ERROR,
 };
 
 use super::image_trust::SignaturePolicy;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
-use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::{SourceController, SourceKind, SourceSpec, verification};
-use windlass_runtime::catalog::currency;
-use windlass_runtime::context::Context;
+use super::source::report::{
+    FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
+};
+use super::source::{SourceController, SourceKind, SourceSpec, artifact_verification};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::currency;
 
 const BUILD_FAILED: &str = "BuildFailed";
 
@@ -36,7 +38,7 @@ const BUILD_FAILED: &str = "BuildFailed";
 const LATEST: &str = super::source::LATEST_ARCHIVE;
 
 /// The condition that reports a failure, beside `Ready`.
-fn failure(why: Reason) -> &'static str {
+fn failure(why: ConditionReason) -> &'static str {
     match why {
         METADATA_PATCH_ERROR
         | VALUES_FILES_ERROR
@@ -55,7 +57,7 @@ fn shape(generation: Option<i64>) -> ArtifactInputs {
 
 impl SourceKind for HelmChart {
     const FOLDER: &'static str = "helmchart";
-    const CONDITIONS: Conditions = Conditions {
+    const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[
             FETCH_FAILED,
             BUILD_FAILED,
@@ -76,10 +78,10 @@ impl SourceKind for HelmChart {
     }
 
     async fn desired(
-        context: &Arc<Context>,
+        context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
         resolve::edges(context, node, object);
         validated_spec::check(object)?;
         let (from, keyring) = resolve::resolve(context, node, object).await?;
@@ -93,20 +95,20 @@ impl SourceKind for HelmChart {
     fn unverified(&self) -> Option<String> {
         let verify = self.spec.verify.as_ref();
         let anyone = verify.and_then(|it| SignaturePolicy::of_chart(it).accepts_anyone());
-        anyone.or_else(|| verification::unverified(self))
+        anyone.or_else(|| artifact_verification::unverified(self))
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Self::LookupResult>, Outcome> {
+    ) -> Result<RemoteRevision<Self::LookupResult>, RunOutcome> {
         executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
+    ) -> Result<StoredArtifact<Self::Status>, RunOutcome> {
         executor::fetch(run, found).await
     }
 
@@ -120,12 +122,12 @@ impl SourceKind for HelmChart {
         Some(shape(self.status.as_ref()?.observed_generation))
     }
 
-    fn settled(run: &SourceRun<Self>, _revision: &str) -> (Reason, String) {
+    fn settled(run: &SourceRun<Self>, _revision: &str) -> (ConditionReason, String) {
         let built = run.work.built();
         (built.reason(), built.summary())
     }
 
-    fn event_reason(settled: Reason) -> &'static str {
+    fn event_reason(settled: ConditionReason) -> &'static str {
         settled.as_str()
     }
 

@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use crds::source::{HelmRepository, HelmRepositoryType};
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, Reason, reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
 use sources::charts::repository::normalized;
-use sources::plan::{ArtifactInputs, KeptArtifact};
-use sources::reason::ARCHIVE_OPERATION_FAILED;
+use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
+use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
-use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
 use super::source::{SourceKind, SourceSpec};
-use windlass_runtime::context::Context;
+use windlass_runtime::run_context::RunContext;
 
 pub use oci_registry::registry;
 pub use resolve::secrets;
@@ -34,7 +34,7 @@ const DEFAULT_INTERVAL: &str = "1m";
 const LATEST: &str = "index.yaml";
 
 /// The condition that reports a failure, beside `Ready`.
-fn failure(why: Reason) -> &'static str {
+fn failure(why: ConditionReason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
         _ => FETCH_FAILED,
@@ -49,7 +49,11 @@ pub fn is_registry(object: &HelmRepository) -> bool {
 /// The first HelmRepository of a namespace, by name, that has the address of a chart repository or a registry.
 ///
 /// Parity(flux): it configures the access to every chart or dependency that a file names by that address.
-pub fn with_address(context: &Context, namespace: &str, url: &str) -> Option<Arc<HelmRepository>> {
+pub fn with_address(
+    context: &RunContext,
+    namespace: &str,
+    url: &str,
+) -> Option<Arc<HelmRepository>> {
     let all = context.store::<HelmRepository>().state();
     let found = all.into_iter().filter(|object| {
         object.namespace().as_deref() == Some(namespace) && is_address_of(object, url)
@@ -70,7 +74,7 @@ fn is_address_of(object: &HelmRepository, url: &str) -> bool {
 
 impl SourceKind for HelmRepository {
     const FOLDER: &'static str = "helmrepository";
-    const CONDITIONS: Conditions = Conditions {
+    const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
         of_failure: failure,
     };
@@ -92,10 +96,10 @@ impl SourceKind for HelmRepository {
     }
 
     async fn desired(
-        context: &Arc<Context>,
+        context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
         validated_spec::check(object)?;
         let secrets = resolve::resolve(context, node, object).await?;
         validated_spec::desired(object, &secrets, context)
@@ -104,14 +108,14 @@ impl SourceKind for HelmRepository {
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Option<File>>, Outcome> {
+    ) -> Result<RemoteRevision<Option<File>>, RunOutcome> {
         executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         index: Option<File>,
-    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
+    ) -> Result<StoredArtifact<Self::Status>, RunOutcome> {
         executor::fetch(run, index).await
     }
 
@@ -119,7 +123,7 @@ impl SourceKind for HelmRepository {
         Some(ArtifactInputs::default())
     }
 
-    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
         (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
     }
 

@@ -12,27 +12,27 @@ use std::sync::Arc;
 
 use crds::Artifact;
 use crds::windlass::HTTPArchive;
-use reconcile::{ObjectKey, Outcome, Reason, reason};
-use sources::http_archive::Validators;
-use sources::plan::{ArtifactInputs, KeptArtifact};
-use sources::reason::{ARCHIVE_OPERATION_FAILED, EXTERNAL_ARTIFACT_FAILED};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
+use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
+use sources::http_archive::HttpValidators;
+use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, EXTERNAL_ARTIFACT_FAILED};
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
-use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
 use super::source::{SourceKind, SourceSpec};
 use windlass_cluster::ClusterError;
-use windlass_runtime::context::Context;
+use windlass_runtime::run_context::RunContext;
 
 /// What was learned since the status was written: the validators of a file that came again with the same contents.
 #[derive(Debug, Default)]
 pub(crate) struct RevalidatedArchive {
     /// The revision of those contents, and where they are.
     of: (String, String),
-    validators: Validators,
+    validators: HttpValidators,
 }
 
 /// The condition that reports a failure, beside `Ready`.
-fn failure(why: Reason) -> &'static str {
+fn failure(why: ConditionReason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED | EXTERNAL_ARTIFACT_FAILED => STORAGE_OPERATION_FAILED,
         _ => FETCH_FAILED,
@@ -41,7 +41,7 @@ fn failure(why: Reason) -> &'static str {
 
 impl SourceKind for HTTPArchive {
     const FOLDER: &'static str = "httparchive";
-    const CONDITIONS: Conditions = Conditions {
+    const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
         of_failure: failure,
     };
@@ -54,10 +54,10 @@ impl SourceKind for HTTPArchive {
     }
 
     async fn desired(
-        context: &Arc<Context>,
+        context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
         let resolved = resolve::resolve(context, node, object).await?;
         validated_spec::desired(object, &resolved)
     }
@@ -65,14 +65,14 @@ impl SourceKind for HTTPArchive {
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Self::LookupResult>, Outcome> {
+    ) -> Result<RemoteRevision<Self::LookupResult>, RunOutcome> {
         executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
+    ) -> Result<StoredArtifact<Self::Status>, RunOutcome> {
         executor::fetch(run, found).await
     }
 
@@ -86,7 +86,7 @@ impl SourceKind for HTTPArchive {
         )
     }
 
-    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
         (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 
@@ -98,18 +98,18 @@ impl SourceKind for HTTPArchive {
     }
 
     async fn offer(
-        context: &Context,
+        context: &RunContext,
         object: &Arc<Self>,
         artifact: Option<&Artifact>,
-    ) -> Result<(), Outcome> {
+    ) -> Result<(), RunOutcome> {
         external_artifact::offer(context, object, artifact).await
     }
 
-    async fn unoffer(context: &Context, object: &Arc<Self>) -> Result<(), ClusterError> {
+    async fn unoffer(context: &RunContext, object: &Arc<Self>) -> Result<(), ClusterError> {
         external_artifact::unoffer(context, object).await
     }
 
-    async fn withdraw(context: &Context, object: &Arc<Self>) -> Result<(), ClusterError> {
+    async fn withdraw(context: &RunContext, object: &Arc<Self>) -> Result<(), ClusterError> {
         external_artifact::withdraw(context, object).await
     }
 }

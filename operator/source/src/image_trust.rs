@@ -1,7 +1,7 @@
 //! Which signatures the artifacts of a registry need, and verifying these before a pull.
 //!
 //! Elsewhere: signatures themselves (the engine `signatures`), requests to registries (`sources::oci`), what becomes of it
-//! (each kind), how it is remembered (`source::verification`).
+//! (each kind), how it is remembered (`source::artifact_verification`).
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crds::source::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use signatures::image::{ImageVerification, SignatureSecretData, Trust, refusal};
+use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSecretData, refusal};
 use signatures::sigstore::CertificateIdentity;
-use sources::oci::{Digest, Error, Session};
+use sources::oci::{Error, OciDigest, RegistrySession};
 
-use windlass_runtime::reference::References;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// The signatures that a spec requires.
 pub(crate) struct SignaturePolicy {
@@ -25,9 +25,9 @@ pub(crate) struct SignaturePolicy {
 }
 
 /// The required signatures, with the keys or identities that count.
-pub(crate) struct Verification {
+pub(crate) struct ImageVerificationPolicy {
     provider: &'static str,
-    trust: Arc<Trust>,
+    trust: Arc<ImageTrust>,
     how: Value,
 }
 
@@ -85,8 +85,8 @@ impl SignaturePolicy {
         self,
         repository: &str,
         namespace: &str,
-        references: &mut References,
-    ) -> Result<Verification, String> {
+        references: &mut ReadReferences,
+    ) -> Result<ImageVerificationPolicy, String> {
         let provider = self.provider();
         let data = async {
             let name = match provider {
@@ -118,7 +118,7 @@ impl SignaturePolicy {
         self,
         repository: &str,
         secret: Option<(String, SignatureSecretData)>,
-    ) -> Result<Verification, String> {
+    ) -> Result<ImageVerificationPolicy, String> {
         let provider = self.provider();
         let secret = secret.as_ref().map(|(place, data)| (place.as_str(), data));
         let how = json!({
@@ -129,18 +129,20 @@ impl SignaturePolicy {
         });
         let trust = match (self.provider, secret) {
             (SignatureProvider::Cosign, Some((_, data))) if self.secret.is_some() => {
-                Trust::Keys(data.clone())
+                ImageTrust::Keys(data.clone())
             }
             (SignatureProvider::Cosign, Some((place, data))) => {
-                Trust::identities(place, data, self.identities)?
+                ImageTrust::identities(place, data, self.identities)?
             }
-            (SignatureProvider::Cosign, None) => Trust::public(self.identities)?,
-            (SignatureProvider::Notation, Some((place, data))) => Trust::notation(place, data)?,
+            (SignatureProvider::Cosign, None) => ImageTrust::public(self.identities)?,
+            (SignatureProvider::Notation, Some((place, data))) => {
+                ImageTrust::notation(place, data)?
+            }
             (SignatureProvider::Notation, None) => {
                 return Err("verification secret cannot be nil for provider: 'notation'".to_owned());
             }
         };
-        Ok(Verification { provider, trust: Arc::new(trust), how })
+        Ok(ImageVerificationPolicy { provider, trust: Arc::new(trust), how })
     }
 }
 
@@ -173,7 +175,7 @@ fn fingerprint(data: &SignatureSecretData) -> String {
 }
 
 #[cfg(test)]
-impl Verification {
+impl ImageVerificationPolicy {
     /// What an OCIRepository asks for, with the data of its Secret.
     pub(crate) fn for_tests(
         object: &crds::source::OCIRepository,
@@ -188,7 +190,7 @@ impl Verification {
     }
 }
 
-impl Verification {
+impl ImageVerificationPolicy {
     /// As the plan compares it: other keys or identities have everything verified anew.
     pub(crate) fn how(&self) -> Value {
         self.how.clone()
@@ -197,8 +199,8 @@ impl Verification {
     /// Verifies what has a digest; gives who signed it, or that the trust policy demands no signature.
     pub(crate) async fn verify(
         &self,
-        session: &Session<'_>,
-        digest: &Digest,
+        session: &RegistrySession<'_>,
+        digest: &OciDigest,
     ) -> Result<ImageVerification, ImageTrustError> {
         let search = session.gather(self.trust.search(&digest.to_string())).await;
         let search = search.map_err(ImageTrustError::Registry)?;
@@ -255,7 +257,7 @@ mod tests {
                     "verify": {"provider": "cosign", "secretRef": {"name": "keys"}}},
             }))
             .unwrap();
-            Verification::for_tests(&object, SignatureSecretData::new()).how()
+            ImageVerificationPolicy::for_tests(&object, SignatureSecretData::new()).how()
         };
         assert_eq!(of("oci://r.io/dev"), of("oci://r.io/dev"));
         assert_ne!(of("oci://r.io/dev"), of("oci://r.io/prod"));

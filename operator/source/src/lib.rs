@@ -3,7 +3,7 @@
 //! Here: the run that all of them share ([`source`]), a folder for each kind with the same files (`resolve`: what the
 //! spec references, `validated_spec`: what should be, `executor`: observe and act), artifacts made of others
 //! ([`artifact_generator`]), artifacts of others ([`external_artifact`]), whose signatures count (`image_trust`),
-//! logins to registries of clouds (`login`).
+//! logins to registries of clouds (`registry_login`).
 //! Elsewhere: how any kind is run (crate `windlass-runtime`), protocols, the store and the decision whether to fetch
 //! (crate `sources`), the list of kinds (crate `windlass-kinds`).
 
@@ -15,8 +15,8 @@ mod helm_chart;
 pub mod helm_repository;
 mod http_archive;
 mod image_trust;
-mod login;
 mod oci_repository;
+mod registry_login;
 pub mod source;
 #[cfg(test)]
 mod temporary_store;

@@ -12,23 +12,25 @@ mod validated_spec;
 use std::sync::Arc;
 
 use crds::source::OCIRepository;
-use reconcile::{ObjectKey, Outcome, Reason, reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
 use serde_json::json;
-use sources::plan::{ArtifactInputs, KeptArtifact};
-use sources::reason::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
+use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
+use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::image_trust::SignaturePolicy;
-use super::login::login;
+use super::registry_login::login;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
-use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::{
-    LATEST_ARCHIVE, SourceController, SourceKind, SourceSpec, latest_url, verification,
+use super::source::report::{
+    FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
 };
-use windlass_runtime::catalog::currency;
-use windlass_runtime::context::Context;
+use super::source::{
+    LATEST_ARCHIVE, SourceController, SourceKind, SourceSpec, artifact_verification, latest_url,
+};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::currency;
 
 /// The condition that reports a failure, beside `Ready`.
-fn failure(why: Reason) -> &'static str {
+fn failure(why: ConditionReason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
         VERIFICATION_ERROR => SOURCE_VERIFIED,
@@ -38,7 +40,7 @@ fn failure(why: Reason) -> &'static str {
 
 impl SourceKind for OCIRepository {
     const FOLDER: &'static str = "ocirepository";
-    const CONDITIONS: Conditions = Conditions {
+    const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[
             FETCH_FAILED,
             "ArtifactOutdated",
@@ -61,10 +63,10 @@ impl SourceKind for OCIRepository {
     }
 
     async fn desired(
-        context: &Arc<Context>,
+        context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
         // What is refused is refused before anything is asked for.
         validated_spec::check(&object.spec)?;
         let resolved = resolve::resolve(context, node, object).await?;
@@ -77,14 +79,14 @@ impl SourceKind for OCIRepository {
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Self::LookupResult>, Outcome> {
+    ) -> Result<RemoteRevision<Self::LookupResult>, RunOutcome> {
         executor::ask(run).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
+    ) -> Result<StoredArtifact<Self::Status>, RunOutcome> {
         executor::fetch(run, found).await
     }
 
@@ -107,10 +109,10 @@ impl SourceKind for OCIRepository {
     fn unverified(&self) -> Option<String> {
         let verify = self.spec.verify.as_ref();
         let anyone = verify.and_then(|it| SignaturePolicy::of_repository(it).accepts_anyone());
-        anyone.or_else(|| verification::unverified(self))
+        anyone.or_else(|| artifact_verification::unverified(self))
     }
 
-    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
         (reason::SUCCEEDED, format!("stored artifact for digest '{revision}'"))
     }
 

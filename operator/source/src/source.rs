@@ -2,14 +2,14 @@
 //!
 //! Here: what a kind has to say about itself (`SourceKind`) and the run that is the same for all of them.
 //! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts
-//! that are not where they should be (`lost_artifact`), how they were verified (`verification`). Elsewhere: every
-//! source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the decision whether
-//! to fetch (`sources`).
+//! that are not where they should be (`lost_artifact`), how they were verified (`artifact_verification`). Elsewhere:
+//! every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the decision
+//! whether to fetch (`sources`).
 
+pub(crate) mod artifact_verification;
 pub(crate) mod executor;
 mod lost_artifact;
 pub(crate) mod report;
-pub(crate) mod verification;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -20,30 +20,33 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
-use reconcile::{Facts, Gate, ObjectKey, Outcome, Reason, Wake, before_resolve, reason};
-use sources::http::Busy;
-use sources::plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
-use sources::store::Store;
+use reconcile::{
+    ConditionReason, ObjectKey, RunGate, RunGateFacts, RunOutcome, WakeTrigger, before_resolve,
+    reason,
+};
+use sources::fetch_plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
+use sources::http::HostBusyError;
+use sources::store::ArtifactStore;
 
 use executor::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
-use report::Conditions;
+use report::FailureConditions;
 use windlass_cluster::ClusterError;
-use windlass_cluster::kind::OurKind;
-use windlass_runtime::catalog::Provider;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::{ControllerKind, jittered, log_failed_request, node_of};
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
+use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
-use windlass_runtime::record::{Latest, status_of};
-use windlass_runtime::{hold, hold_conditions};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SourceProvider;
+use windlass_runtime::{hold_conditions, object_hold};
 
 pub(crate) use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
 /// A kind that yields artifacts, as the run needs it.
-pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
+pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
     /// The first part of the path of its artifacts.
     const FOLDER: &'static str;
     /// The conditions that report its failures.
-    const CONDITIONS: Conditions;
+    const CONDITIONS: FailureConditions;
     /// Annotations that change what runs of this kind alone do.
     const ANNOTATIONS: &'static [&'static str] = &[];
 
@@ -62,22 +65,22 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
 
     /// Reads what the spec names, has the object woken when that changes, and checks the spec.
     fn desired(
-        context: &Arc<Context>,
+        context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> impl Future<Output = Result<SourceSpec<Self::FetchSpec>, Outcome>> + Send;
+    ) -> impl Future<Output = Result<SourceSpec<Self::FetchSpec>, RunOutcome>> + Send;
 
     /// Asks the remote which revision it has, as cheaply as its protocol can.
     fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
-    ) -> impl Future<Output = Result<RemoteRevision<Self::LookupResult>, Outcome>> + Send;
+    ) -> impl Future<Output = Result<RemoteRevision<Self::LookupResult>, RunOutcome>> + Send;
 
     /// Fetches the remote as it is now, packs it and keeps it.
     fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> impl Future<Output = Result<StoredArtifact<Self::Status>, Outcome>> + Send;
+    ) -> impl Future<Output = Result<StoredArtifact<Self::Status>, RunOutcome>> + Send;
 
     /// What the artifact of the status was made with; `None` if that does not say.
     fn shape(&self) -> Option<ArtifactInputs>;
@@ -89,7 +92,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
 
     /// Why the artifact of the status does not count as verified; nothing if it does.
     fn unverified(&self) -> Option<String> {
-        verification::unverified(self)
+        artifact_verification::unverified(self)
     }
 
     /// The revision of the status' artifact as the remote would say it today.
@@ -98,7 +101,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
     }
 
     /// What is said when the artifact of a revision is there.
-    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
         (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 
@@ -107,16 +110,16 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
 
     /// Offers the artifact in other ways than by the status, after a run that left one.
     fn offer(
-        _context: &Context,
+        _context: &RunContext,
         _object: &Arc<Self>,
         _artifact: Option<&Artifact>,
-    ) -> impl Future<Output = Result<(), Outcome>> + Send {
+    ) -> impl Future<Output = Result<(), RunOutcome>> + Send {
         std::future::ready(Ok(()))
     }
 
     /// The artifact is lost: nothing may be offered until it is there again.
     fn unoffer(
-        _context: &Context,
+        _context: &RunContext,
         _object: &Arc<Self>,
     ) -> impl Future<Output = Result<(), ClusterError>> + Send {
         std::future::ready(Ok(()))
@@ -124,7 +127,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
 
     /// The object goes: takes back what was offered.
     fn withdraw(
-        _context: &Context,
+        _context: &RunContext,
         _object: &Arc<Self>,
     ) -> impl Future<Output = Result<(), ClusterError>> + Send {
         std::future::ready(Ok(()))
@@ -134,7 +137,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
     fn always(_run: &SourceRun<Self>, _is_new: bool, _status: &mut Self::Status) {}
 
     /// The reason of the event about a new artifact, by that of `Ready`.
-    fn event_reason(_settled: Reason) -> &'static str {
+    fn event_reason(_settled: ConditionReason) -> &'static str {
         "NewArtifact"
     }
 
@@ -154,7 +157,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
 /// Blocks.
 ///
 /// It is a convenience: where the disk refuses it the artifact is there nevertheless.
-pub(crate) fn linked(store: &Store, artifact: &Artifact, name: &str) -> Option<String> {
+pub(crate) fn linked(store: &ArtifactStore, artifact: &Artifact, name: &str) -> Option<String> {
     store.link(&artifact.path, name).ok()
 }
 
@@ -179,7 +182,7 @@ pub(crate) struct SourceSpec<W> {
 
 /// What a source remembers between runs.
 pub struct SourceState<K> {
-    pub(crate) latest: Arc<Latest<K>>,
+    pub(crate) latest: Arc<LatestWrittenObject<K>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
 }
@@ -193,7 +196,7 @@ impl<K> Default for SourceState<K> {
 /// Runs the sources of a kind, and has others find them.
 pub struct SourceController<K>(PhantomData<K>);
 
-impl<K: SourceKind> Provider for SourceController<K> {
+impl<K: SourceKind> SourceProvider for SourceController<K> {
     type Object = K;
 
     fn unverified(object: &K) -> Option<String> {
@@ -224,7 +227,7 @@ impl<K: SourceKind> ControllerKind for SourceController<K> {
         all.collect::<Vec<_>>().join(" ")
     }
 
-    fn run(object: Arc<K>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+    fn run(object: Arc<K>, context: Arc<RunContext>) -> BoxFuture<'static, Option<Duration>> {
         async move { run(object, &context).await }.boxed()
     }
 }
@@ -233,7 +236,7 @@ impl<K: SourceKind> ControllerKind for SourceController<K> {
 pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 
 /// One run; returns when to run again.
-async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
+async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<SourceState<K>>>().of(&node);
     let latest = memory.lock().latest.clone();
@@ -253,7 +256,7 @@ async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Dura
 }
 
 /// The growing delay after runs in a row that failed.
-pub(crate) fn retry_after<K>(context: &Context, memory: &Mutex<SourceState<K>>) -> Duration {
+pub(crate) fn retry_after<K>(context: &RunContext, memory: &Mutex<SourceState<K>>) -> Duration {
     let mut memory = memory.lock();
     memory.failures = memory.failures.saturating_add(1);
     let settings = &context.settings;
@@ -262,8 +265,8 @@ pub(crate) fn retry_after<K>(context: &Context, memory: &Mutex<SourceState<K>>) 
 
 /// Removes the artifacts of a deleted object, then our finalizer.
 async fn delete<K: SourceKind>(
-    context: &Context,
-    latest: &Latest<K>,
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
 ) -> Result<Option<Duration>, ClusterError> {
     remove_artifacts(context, object).await;
@@ -274,11 +277,11 @@ async fn delete<K: SourceKind>(
 
 /// Removes the artifacts, the finalizer and the status of an object for which nothing is done any more.
 async fn retire<K: SourceKind>(
-    context: &Context,
-    latest: &Latest<K>,
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
 ) -> Result<Option<Duration>, ClusterError> {
-    let lifted = hold::lift(context, latest, object.clone(), jiff::Timestamp::now()).await?;
+    let lifted = object_hold::lift(context, latest, object.clone(), jiff::Timestamp::now()).await?;
     let Some(object) = &lifted else { return Ok(None) };
     let before = status_of(&**object);
     // A status without conditions was never written, or was cleared already.
@@ -294,7 +297,7 @@ async fn retire<K: SourceKind>(
     Ok(None)
 }
 
-async fn remove_artifacts<K: SourceKind>(context: &Context, object: &Arc<K>) {
+async fn remove_artifacts<K: SourceKind>(context: &RunContext, object: &Arc<K>) {
     let store = context.artifacts.clone();
     let slot = executor::slot(&**object);
     let removed =
@@ -305,17 +308,17 @@ async fn remove_artifacts<K: SourceKind>(context: &Context, object: &Arc<K>) {
 }
 
 /// What a paused host means for an object: it is reconciled again then, and no earlier.
-pub(crate) fn busy(why: Reason, said: &Busy) -> Outcome {
-    Outcome::Failed(why, said.to_string(), Wake::at(said.until))
+pub(crate) fn busy(why: ConditionReason, said: &HostBusyError) -> RunOutcome {
+    RunOutcome::Failed(why, said.to_string(), WakeTrigger::at(said.until))
 }
 
 /// Has others know of the artifact, where the kind offers it to them.
 async fn offered<K: SourceKind>(
-    context: &Context,
+    context: &RunContext,
     object: &Arc<K>,
     stored: Option<&StoredArtifact<K::Status>>,
-    outcome: Outcome,
-) -> Outcome {
+    outcome: RunOutcome,
+) -> RunOutcome {
     if !outcome.is_settled() {
         return outcome;
     }
@@ -328,25 +331,28 @@ async fn offered<K: SourceKind>(
 }
 
 async fn attempt<K: SourceKind>(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     node: &ObjectKey,
     memory: &Mutex<SourceState<K>>,
-    latest: &Latest<K>,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
-    let lifted = hold::lift(context, latest, object.clone(), now).await?;
+    let lifted = object_hold::lift(context, latest, object.clone(), now).await?;
     let Some(object) = lifted else { return Ok(None) };
-    let facts = Facts { suspended: hold::is_suspended(&*object, now), ..Facts::default() };
+    let facts = RunGateFacts {
+        suspended: object_hold::is_suspended(&*object, now),
+        ..RunGateFacts::default()
+    };
     match before_resolve(&facts) {
-        Gate::Suspended | Gate::Closed => {
+        RunGate::Suspended | RunGate::Closed => {
             let text = "suspended during a reconciliation, which continues on resume";
             let owned = K::CONDITIONS.owned;
             hold_conditions::show_suspended(context, latest, &object, now, owned, text).await?;
             return Ok(None);
         }
-        Gate::Open => {}
-        Gate::Outcome(outcome) => {
+        RunGate::Open => {}
+        RunGate::Outcome(outcome) => {
             return finish(context, memory, latest, &object, SourceRunDetails::default(), outcome)
                 .await;
         }
@@ -367,11 +373,12 @@ async fn attempt<K: SourceKind>(
     let executor = SourceExecutor::new(run.clone(), latest);
     let desired = ArtifactDesiredState { shape };
     let (_, outcome) = reconcile::drive(&desired, &executor).await;
-    let kept = verification::withhold(context, latest, &object, &desired.shape, &outcome).await?;
+    let kept =
+        artifact_verification::withhold(context, latest, &object, &desired.shape, &outcome).await?;
     let Some(object) = kept else { return Ok(None) };
     if outcome.is_settled() && executor.stored().is_none() {
         // Before the status says so, which wakes those that may only apply what is verified.
-        verification::confirm(context, &*object, &desired.shape).await;
+        artifact_verification::confirm(context, &*object, &desired.shape).await;
     }
     let outcome = offered(context, &object, executor.stored().as_ref(), outcome).await;
     let came = SourceRunDetails { stored: executor.stored(), run: Some(run) };
@@ -393,12 +400,12 @@ impl<K: SourceKind> Default for SourceRunDetails<K> {
 
 /// Says how the run ended, and when the next one is due.
 async fn finish<K: SourceKind>(
-    context: &Context,
+    context: &RunContext,
     memory: &Mutex<SourceState<K>>,
-    latest: &Latest<K>,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
     came: SourceRunDetails<K>,
-    outcome: Outcome,
+    outcome: RunOutcome,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
     let interval = object.interval().map(|interval| jittered(context, &**object, interval));
@@ -425,19 +432,19 @@ async fn finish<K: SourceKind>(
 
 /// When the next run is due: after the interval, or by the growing delay of failures, unless the outcome asks for a time.
 pub(crate) fn next_run<K>(
-    context: &Context,
+    context: &RunContext,
     memory: &Mutex<SourceState<K>>,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     interval: Option<Duration>,
     now: jiff::Timestamp,
 ) -> Option<Duration> {
     match outcome {
-        Outcome::Settled(..) => {
+        RunOutcome::Settled(..) => {
             memory.lock().failures = 0;
             interval
         }
-        Outcome::Stalled(..) => None,
-        Outcome::Running(..) | Outcome::Blocked(..) | Outcome::Failed(..) => {
+        RunOutcome::Stalled(..) => None,
+        RunOutcome::Running(..) | RunOutcome::Blocked(..) | RunOutcome::Failed(..) => {
             Some(asked_for(outcome, now).unwrap_or_else(|| retry_after(context, memory)))
         }
     }
@@ -446,8 +453,8 @@ pub(crate) fn next_run<K>(
 /// The delay that the outcome itself asks for: a server may say when it wants to be asked again.
 ///
 /// The usual delays do not grow meanwhile, so that the source does not wait longer than the server asked for.
-fn asked_for(outcome: &Outcome, now: jiff::Timestamp) -> Option<Duration> {
-    let at = outcome.wake().and_then(Wake::earliest)?;
+fn asked_for(outcome: &RunOutcome, now: jiff::Timestamp) -> Option<Duration> {
+    let at = outcome.wake().and_then(WakeTrigger::earliest)?;
     let asked = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     Some(asked.max(MIN_REQUESTED_DELAY))
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sources::store::{Options, Store};
+use sources::store::{ArtifactStore, StoreOptions};
 
 /// A store that is empty in the beginning.
 pub(crate) struct TemporaryStore {
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Arc<ArtifactStore>,
     pub(crate) folder: PathBuf,
 }
 
@@ -19,7 +19,7 @@ impl TemporaryStore {
         let name = format!("windlass-store-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).unwrap();
-        let store = Store::open(&folder, Options::default()).unwrap();
+        let store = ArtifactStore::open(&folder, StoreOptions::default()).unwrap();
         Self { store: Arc::new(store), folder }
     }
 }

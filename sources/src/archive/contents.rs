@@ -1,20 +1,20 @@
 //! What goes into an archive, put into the order of a walk.
 //!
 //! Here: collecting paths in any order, leaving out what is ignored, writing the rest.
-//! Elsewhere: the bytes of an entry ([`super::Writer`]).
+//! Elsewhere: the bytes of an entry ([`super::TarballWriter`]).
 
 use std::{collections::BTreeMap, error::Error as StdError, io::Write};
 
 use tree::RelPath;
 
-use super::{Error, Writer};
-use crate::ignore::Matcher;
+use super::{Error, TarballWriter};
+use crate::ignore::IgnoreMatcher;
 
 /// The files and folders of an archive that will be written. Each file has the source of its body.
 ///
 /// `T` identifies the body when the archive is written: an object id, a path on disk, the bytes themselves.
 #[derive(Debug, Clone)]
-pub struct Contents<T> {
+pub struct ArchiveContents<T> {
     entries: BTreeMap<RelPath, ArchiveItem<T>>,
 }
 
@@ -24,13 +24,13 @@ enum ArchiveItem<T> {
     File { executable: bool, source: T },
 }
 
-impl<T> Default for Contents<T> {
+impl<T> Default for ArchiveContents<T> {
     fn default() -> Self {
         Self { entries: BTreeMap::new() }
     }
 }
 
-impl<T> Contents<T> {
+impl<T> ArchiveContents<T> {
     /// Only the root.
     #[must_use]
     pub fn new() -> Self {
@@ -81,7 +81,7 @@ impl<T> Contents<T> {
     /// Takes out what is ignored.
     ///
     /// Each path is judged alone: a file may stay while its folder goes, and the other way round.
-    pub fn leave_out(&mut self, ignored: &Matcher) {
+    pub fn leave_out(&mut self, ignored: &IgnoreMatcher) {
         self.entries
             .retain(|path, item| !ignored.is_ignored(path, matches!(item, ArchiveItem::Dir)));
     }
@@ -120,7 +120,7 @@ impl<T> Contents<T> {
 /// A body cannot be loaded, or `out` refuses what is written.
 pub fn write<T, W, B, E>(
     out: W,
-    contents: &Contents<T>,
+    contents: &ArchiveContents<T>,
     mut load: impl FnMut(&RelPath, &T) -> Result<B, E>,
 ) -> Result<W, Error>
 where
@@ -128,7 +128,7 @@ where
     B: AsRef<[u8]>,
     E: Into<Box<dyn StdError + Send + Sync>>,
 {
-    let mut writer = Writer::new(out);
+    let mut writer = TarballWriter::new(out);
     writer.dir(&RelPath::root())?;
     for (path, item) in &contents.entries {
         match item {

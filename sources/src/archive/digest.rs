@@ -18,13 +18,13 @@ pub struct ArchiveDigest {
 
 /// A writer that hashes and counts what passes through it.
 #[derive(Debug)]
-pub struct Digesting<W> {
+pub struct DigestingWriter<W> {
     out: W,
     hash: Sha256,
     size: u64,
 }
 
-impl<W: Write> Digesting<W> {
+impl<W: Write> DigestingWriter<W> {
     /// Begins with nothing written.
     pub fn new(out: W) -> Self {
         Self { out, hash: Sha256::new(), size: 0 }
@@ -37,7 +37,7 @@ impl<W: Write> Digesting<W> {
     }
 }
 
-impl<W: Write> Write for Digesting<W> {
+impl<W: Write> Write for DigestingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.hash.update(&bytes[..written]);

@@ -1,7 +1,7 @@
 //! Reads an untrusted archive into a tree.
 //!
 //! Here: what is accepted, skipped and refused, and the limits.
-//! Elsewhere: reading headers ([`super::reader`]), keeping files ([`super::sink`]).
+//! Elsewhere: reading headers ([`super::reader`]), keeping files ([`super::extraction_sink`]).
 
 use std::{
     io::{self, Read},
@@ -9,11 +9,11 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
-use tree::{BuildError, MemoryTree, RelPath, TreeLimits};
+use tree::{MemoryTree, RelPath, TreeBuildError, TreeLimits};
 
 use super::{
+    extraction_sink::{ArchiveSink, ExtractionFolder},
     reader::{ArchiveEntry, TarReader},
-    sink::{Directory, Sink},
 };
 
 /// Decompressed bytes that need no justification by their ratio.
@@ -21,7 +21,7 @@ pub(super) const RATIO_FLOOR: u64 = 16 << 20;
 
 /// What happens to symbolic links; they are never made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Symlinks {
+pub enum SymlinkPolicy {
     /// They are left out, as Flux does with what it fetched.
     Skip,
     /// They are an error.
@@ -32,7 +32,7 @@ pub enum Symlinks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtractOptions {
     /// What happens to symbolic links.
-    pub symlinks: Symlinks,
+    pub symlinks: SymlinkPolicy,
     /// The most bytes in all entries together, as their headers claim; Flux's `WithMaxUntarSize`.
     pub max_size: Option<u64>,
     /// What a tree may hold, and the most entries that are read.
@@ -45,7 +45,7 @@ impl Default for ExtractOptions {
     /// For a fetched artifact: links skipped, the default limits of a tree, at most 250 times its compressed size.
     fn default() -> Self {
         Self {
-            symlinks: Symlinks::Skip,
+            symlinks: SymlinkPolicy::Skip,
             max_size: None,
             limits: TreeLimits::default(),
             max_ratio: 250,
@@ -108,7 +108,7 @@ pub enum ExtractError {
     NotDirectory(String),
     /// A limit of the tree is reached.
     #[error(transparent)]
-    Limit(BuildError),
+    Limit(TreeBuildError),
     /// It grows too much.
     #[error(
         "the archive expands to more than {0} times its size and is rejected as a decompression bomb"
@@ -129,16 +129,16 @@ pub enum ExtractError {
     },
 }
 
-impl From<BuildError> for ExtractError {
-    fn from(error: BuildError) -> Self {
+impl From<TreeBuildError> for ExtractError {
+    fn from(error: TreeBuildError) -> Self {
         match error {
-            BuildError::IsDirectory(path) => Self::IsDirectory(path.to_string()),
-            BuildError::NotDirectory(path) => Self::NotDirectory(path.to_string()),
-            BuildError::Path(_)
-            | BuildError::FileTooLarge { .. }
-            | BuildError::TooLarge { .. }
-            | BuildError::TooMany { .. }
-            | BuildError::TooDeep { .. } => Self::Limit(error),
+            TreeBuildError::IsDirectory(path) => Self::IsDirectory(path.to_string()),
+            TreeBuildError::NotDirectory(path) => Self::NotDirectory(path.to_string()),
+            TreeBuildError::Path(_)
+            | TreeBuildError::FileTooLarge { .. }
+            | TreeBuildError::TooLarge { .. }
+            | TreeBuildError::TooMany { .. }
+            | TreeBuildError::TooDeep { .. } => Self::Limit(error),
         }
     }
 }
@@ -146,7 +146,7 @@ impl From<BuildError> for ExtractError {
 impl From<io::Error> for ExtractError {
     fn from(error: io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-            Some(TooDense(ratio)) => Self::Bomb(*ratio),
+            Some(CompressionRatioError(ratio)) => Self::Bomb(*ratio),
             None => Self::Read(error),
         }
     }
@@ -177,20 +177,21 @@ pub fn extract_to_dir(
     options: &ExtractOptions,
     dir: &Path,
 ) -> Result<(), ExtractError> {
-    run(archive, options, &mut Directory::new(dir)?)
+    run(archive, options, &mut ExtractionFolder::new(dir)?)
 }
 
 fn run(
     mut archive: impl Read,
     options: &ExtractOptions,
-    sink: &mut dyn Sink,
+    sink: &mut dyn ArchiveSink,
 ) -> Result<(), ExtractError> {
     let mut magic = Vec::new();
     archive.by_ref().take(2).read_to_end(&mut magic).map_err(ExtractError::Read)?;
     if magic != [0x1f, 0x8b] {
         return Err(ExtractError::NotGzip);
     }
-    let mut entries = TarReader::new(Meter::new(magic.chain(archive), options.max_ratio));
+    let mut entries =
+        TarReader::new(RatioLimitedReader::new(magic.chain(archive), options.max_ratio));
     let mut seen = 0;
     let mut claimed: u64 = 0;
     while let Some(entry) = entries.next()? {
@@ -204,16 +205,16 @@ fn run(
         is_within(&path, entry.size, seen, claimed, &options.limits)?;
         let mode = u32::try_from(entry.mode & 0o777).unwrap_or_default();
         match sort(&entry) {
-            Sort::File => {
+            ArchiveEntryKind::File => {
                 // Parity(go): a hard link is an empty file, so one with a size is short of all its bytes.
                 sink.file(&path, mode, entry.size, &mut entries)?;
             }
-            Sort::Dir => sink.dir(&path, mode)?,
-            Sort::Symlink => match options.symlinks {
-                Symlinks::Skip => {}
-                Symlinks::Refuse => return Err(ExtractError::Symlink(name)),
+            ArchiveEntryKind::Dir => sink.dir(&path, mode)?,
+            ArchiveEntryKind::Symlink => match options.symlinks {
+                SymlinkPolicy::Skip => {}
+                SymlinkPolicy::Refuse => return Err(ExtractError::Symlink(name)),
             },
-            Sort::Other(mode) => return Err(ExtractError::Unsupported { name, mode }),
+            ArchiveEntryKind::Other(mode) => return Err(ExtractError::Unsupported { name, mode }),
         }
     }
     Ok(())
@@ -241,13 +242,13 @@ pub(super) fn is_within(
     let path = || path.clone();
     let TreeLimits { total_bytes, file_bytes, entries, depth } = *limits;
     let broken = if seen > entries {
-        BuildError::TooMany { path: path(), max: entries }
+        TreeBuildError::TooMany { path: path(), max: entries }
     } else if size > file_bytes {
-        BuildError::FileTooLarge { path: path(), len: size, max: file_bytes }
+        TreeBuildError::FileTooLarge { path: path(), len: size, max: file_bytes }
     } else if claimed > total_bytes {
-        BuildError::TooLarge { path: path(), max: total_bytes }
+        TreeBuildError::TooLarge { path: path(), max: total_bytes }
     } else if path().depth() > depth {
-        BuildError::TooDeep { path: path(), max: depth }
+        TreeBuildError::TooDeep { path: path(), max: depth }
     } else {
         return Ok(());
     };
@@ -255,7 +256,7 @@ pub(super) fn is_within(
 }
 
 /// What an entry is.
-enum Sort {
+enum ArchiveEntryKind {
     File,
     Dir,
     Symlink,
@@ -264,7 +265,7 @@ enum Sort {
 }
 
 /// Parity(go): the type comes from the type flag and, in old archives, from the mode as well.
-fn sort(entry: &ArchiveEntry) -> Sort {
+fn sort(entry: &ArchiveEntry) -> ArchiveEntryKind {
     let by_flag = match entry.flag {
         b'0' | b'1' | b'7' | b'g' => "",
         b'2' => "L",
@@ -272,7 +273,9 @@ fn sort(entry: &ArchiveEntry) -> Sort {
         b'4' => "D",
         b'5' => "d",
         b'6' => "p",
-        other => return Sort::Other(format!("`{}`", char::from(other).escape_default())),
+        other => {
+            return ArchiveEntryKind::Other(format!("`{}`", char::from(other).escape_default()));
+        }
     };
     let by_mode = match entry.mode & !0o7777 {
         0o040_000 => "d",
@@ -285,13 +288,13 @@ fn sort(entry: &ArchiveEntry) -> Sort {
     };
     let letters = [by_flag, by_mode].concat();
     if letters.is_empty() {
-        Sort::File
+        ArchiveEntryKind::File
     } else if letters.contains('d') {
-        Sort::Dir
+        ArchiveEntryKind::Dir
     } else if letters.contains('L') {
-        Sort::Symlink
+        ArchiveEntryKind::Symlink
     } else {
-        Sort::Other(mode_in_words(&letters, entry.mode))
+        ArchiveEntryKind::Other(mode_in_words(&letters, entry.mode))
     }
 }
 
@@ -315,10 +318,10 @@ fn mode_in_words(letters: &str, mode: u64) -> String {
 /// More came out of the decompressor than the ratio allows.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {0} times the compressed size")]
-struct TooDense(u64);
+struct CompressionRatioError(u64);
 
 /// Decompresses while watching the ratio of output to input.
-struct Meter<R> {
+struct RatioLimitedReader<R> {
     gzip: MultiGzDecoder<CountingReader<R>>,
     out: u64,
     max_ratio: u64,
@@ -337,19 +340,19 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
-impl<R: Read> Meter<R> {
+impl<R: Read> RatioLimitedReader<R> {
     fn new(input: R, max_ratio: u64) -> Self {
         Self { gzip: MultiGzDecoder::new(CountingReader { input, count: 0 }), out: 0, max_ratio }
     }
 }
 
-impl<R: Read> Read for Meter<R> {
+impl<R: Read> Read for RatioLimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.gzip.read(buffer)?;
         self.out += read as u64;
         let allowed = self.gzip.get_ref().count.saturating_mul(self.max_ratio).max(RATIO_FLOOR);
         if self.out > allowed {
-            return Err(io::Error::other(TooDense(self.max_ratio)));
+            return Err(io::Error::other(CompressionRatioError(self.max_ratio)));
         }
         Ok(read)
     }

@@ -16,7 +16,7 @@ const MAX_PREFIX_BYTES: usize = 155;
 
 /// An entry to be written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Description {
+pub(super) struct TarEntryDescription {
     /// `0`: a regular file, `5`: a folder.
     pub(super) flag: u8,
     /// The permission bits.
@@ -26,7 +26,7 @@ pub(super) struct Description {
 }
 
 /// The blocks before the body of an entry: one in USTAR, three or more where its name needs PAX.
-pub(super) fn blocks(path: &RelPath, entry: Description) -> Vec<u8> {
+pub(super) fn blocks(path: &RelPath, entry: TarEntryDescription) -> Vec<u8> {
     let name = match path.as_str() {
         "" => ".",
         name => name,
@@ -40,7 +40,7 @@ pub(super) fn blocks(path: &RelPath, entry: Description) -> Vec<u8> {
     let record = pax_record("path", name);
     let file = name.rfind('/').map_or(0, |slash| slash + 1);
     let header_name = ascii(&format!("{}PaxHeaders.0/{}", &name[..file], &name[file..]));
-    let pax = Description { flag: b'x', mode: 0, size: record.len() as u64 };
+    let pax = TarEntryDescription { flag: b'x', mode: 0, size: record.len() as u64 };
     let mut blocks = block(header_name.trim_end_matches('/'), "", pax).to_vec();
     blocks.extend_from_slice(record.as_bytes());
     blocks.resize(blocks.len().next_multiple_of(TAR_BLOCK_BYTES), 0);
@@ -49,7 +49,7 @@ pub(super) fn blocks(path: &RelPath, entry: Description) -> Vec<u8> {
 }
 
 /// One header; a name that does not fit is cut, because a PAX record holds it in full.
-fn block(name: &str, prefix: &str, entry: Description) -> [u8; TAR_BLOCK_BYTES] {
+fn block(name: &str, prefix: &str, entry: TarEntryDescription) -> [u8; TAR_BLOCK_BYTES] {
     let mut block = [0; TAR_BLOCK_BYTES];
     let mut put = |at: usize, text: &str| {
         block[at..at + text.len()].copy_from_slice(text.as_bytes());

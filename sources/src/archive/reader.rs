@@ -37,7 +37,7 @@ pub(super) struct TarReader<R> {
 
 /// What earlier headers say about the next entry.
 #[derive(Debug, Default)]
-struct Overrides {
+struct TarHeaderOverrides {
     path: Option<Vec<u8>>,
     size: Option<u64>,
 }
@@ -51,7 +51,7 @@ impl<R: Read> TarReader<R> {
     ///
     /// Differs(go): sparse files are refused instead of being expanded, because nothing that Flux reads has them.
     pub(super) fn next(&mut self) -> Result<Option<ArchiveEntry>, ExtractError> {
-        let mut pax = Overrides::default();
+        let mut pax = TarHeaderOverrides::default();
         let mut long_name = None;
         loop {
             if !self.skip_body()? {
@@ -173,9 +173,9 @@ fn parse(block: &[u8; TAR_BLOCK_BYTES]) -> Result<ArchiveEntry, ExtractError> {
 }
 
 /// Reads the records of a PAX header, each of which begins with its own length.
-fn parse_pax(mut records: &[u8]) -> Result<Overrides, ExtractError> {
+fn parse_pax(mut records: &[u8]) -> Result<TarHeaderOverrides, ExtractError> {
     let wrong = || ExtractError::Tar("an extended header is malformed");
-    let mut found = Overrides::default();
+    let mut found = TarHeaderOverrides::default();
     while !records.is_empty() {
         let space = records.iter().take(20).position(|byte| *byte == b' ').ok_or_else(wrong)?;
         let digits = str::from_utf8(&records[..space]).ok();

@@ -4,11 +4,11 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use tree::{BuildError, MemoryTree};
+use tree::{MemoryTree, TreeBuildError};
 use zip::ZipArchive;
 
-use super::extract::{ExtractError, ExtractOptions, RATIO_FLOOR, Symlinks, is_within, place};
-use super::sink::Sink;
+use super::extract::{ExtractError, ExtractOptions, RATIO_FLOOR, SymlinkPolicy, is_within, place};
+use super::extraction_sink::ArchiveSink;
 
 /// The record at the end of an archive, without its comment.
 const END_RECORD_BYTES: usize = 22;
@@ -59,8 +59,8 @@ pub fn unzip(
         match mode & 0o170_000 {
             0 | 0o100_000 | 0o040_000 => {}
             0o120_000 => match options.symlinks {
-                Symlinks::Skip => continue,
-                Symlinks::Refuse => return Err(ExtractError::Symlink(name)),
+                SymlinkPolicy::Skip => continue,
+                SymlinkPolicy::Refuse => return Err(ExtractError::Symlink(name)),
             },
             kind => {
                 let mode = format!("`{kind:o}`");
@@ -68,14 +68,14 @@ pub fn unzip(
             }
         }
         if entry.is_dir() {
-            Sink::dir(&mut tree, &path, mode)?;
+            ArchiveSink::dir(&mut tree, &path, mode)?;
             continue;
         }
-        Sink::file(&mut tree, &path, mode & 0o777, size, &mut entry)?;
+        ArchiveSink::file(&mut tree, &path, mode & 0o777, size, &mut entry)?;
         // Reading on to the end has the checksum compared.
         let mut more = [0];
         if entry.read(&mut more).map_err(ExtractError::Read)? != 0 {
-            return Err(ExtractError::Limit(BuildError::FileTooLarge {
+            return Err(ExtractError::Limit(TreeBuildError::FileTooLarge {
                 path,
                 len: size.saturating_add(1),
                 max: size,

@@ -1,7 +1,7 @@
 //! Writes a canonical archive entry by entry.
 //!
 //! Here: order, bodies, padding, compression.
-//! Elsewhere: the header blocks ([`super::header`]), putting entries in order ([`super::Contents`]).
+//! Elsewhere: the header blocks ([`super::header`]), putting entries in order ([`super::ArchiveContents`]).
 
 use std::io::{self, Read, Write};
 
@@ -10,7 +10,7 @@ use tree::RelPath;
 
 use super::{
     Error,
-    header::{Description, MAX_SIZE, TAR_BLOCK_BYTES, blocks},
+    header::{MAX_SIZE, TAR_BLOCK_BYTES, TarEntryDescription, blocks},
 };
 
 /// The modes that entries have in every archive; those of the source are dropped.
@@ -28,12 +28,12 @@ const UNKNOWN_SYSTEM: u8 = 255;
 /// What is inside gzip is, byte for byte, what Go's `archive/tar` writes for Flux;
 /// the compressed bytes differ, since every compressor has its own.
 #[derive(Debug)]
-pub struct Writer<W: Write> {
+pub struct TarballWriter<W: Write> {
     out: GzEncoder<W>,
     last: Option<RelPath>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> TarballWriter<W> {
     /// Begins an archive.
     pub fn new(out: W) -> Self {
         let gzip = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);
@@ -45,7 +45,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// It belongs before an entry that is written already, or the writer below fails.
     pub fn dir(&mut self, path: &RelPath) -> Result<(), Error> {
-        self.header(path, Description { flag: b'5', mode: DIR_MODE, size: 0 })
+        self.header(path, TarEntryDescription { flag: b'5', mode: DIR_MODE, size: 0 })
     }
 
     /// Adds a file of exactly `len` bytes.
@@ -64,7 +64,7 @@ impl<W: Write> Writer<W> {
             return Err(Error::TooLarge { path: path.clone(), len });
         }
         let mode = if executable { EXECUTABLE_MODE } else { FILE_MODE };
-        self.header(path, Description { flag: b'0', mode, size: len })?;
+        self.header(path, TarEntryDescription { flag: b'0', mode, size: len })?;
         let mut found = 0;
         let mut buffer = [0; 16 * 1024];
         // One byte more than announced shows that there is too much.
@@ -101,7 +101,7 @@ impl<W: Write> Writer<W> {
         self.out.finish().map_err(Error::Write)
     }
 
-    fn header(&mut self, path: &RelPath, entry: Description) -> Result<(), Error> {
+    fn header(&mut self, path: &RelPath, entry: TarEntryDescription) -> Result<(), Error> {
         if let Some(after) = self.last.replace(path.clone())
             && after >= *path
         {

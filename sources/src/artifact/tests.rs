@@ -9,7 +9,7 @@ use std::{
 use tree::{FileTree as _, RelPath};
 
 use super::*;
-use crate::archive::{Contents, write};
+use crate::archive::{ArchiveContents, write};
 
 /// Answers every connection with the same bytes, and leaves it open for a while when they are too few.
 fn serve(answer: Vec<u8>) -> SocketAddr {
@@ -35,10 +35,10 @@ fn answer(status: &str, body: &[u8]) -> Vec<u8> {
 }
 
 fn archive() -> (Vec<u8>, String) {
-    let mut contents = Contents::new();
+    let mut contents = ArchiveContents::new();
     contents.file(RelPath::parse("a.yaml").unwrap(), false, b"a: 1\n".to_vec()).unwrap();
     let load = |_: &RelPath, body: &Vec<u8>| Ok::<_, std::convert::Infallible>(body.clone());
-    let mut out = Digesting::new(Vec::new());
+    let mut out = DigestingWriter::new(Vec::new());
     write(&mut out, &contents, load).unwrap();
     let (bytes, sealed) = out.finish();
     (bytes, sealed.digest)
@@ -50,10 +50,10 @@ fn fetched(
     limits: &FetchLimits,
 ) -> Result<Arc<MemoryTree>, Error> {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), store::Options::default()).unwrap();
+    let store = ArtifactStore::open(folder.path(), store::StoreOptions::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let url = format!("http://{address}/gitrepository/apps/app/1.tar.gz");
-    let remote = Remote { url, digest: digest.to_owned(), egress: Egress::Anywhere };
+    let remote = RemoteArtifact { url, digest: digest.to_owned(), egress: EgressRules::Anywhere };
     load(&store, &remote, &ExtractOptions::default(), limits, runtime.handle())
 }
 

@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 /// What an artifact was made of. Only ever saves requests: without it everything is fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
+pub struct BucketArtifactNote {
     /// The digest of the artifact.
     pub artifact: String,
     /// Entity tags, by key.
     pub objects: BTreeMap<String, String>,
     /// The patterns at the root of the bucket.
-    pub ignore: Option<IgnoreFile>,
+    pub ignore: Option<IgnoreFileNote>,
 }
 
 /// A `.sourceignore`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IgnoreFile {
+pub struct IgnoreFileNote {
     /// Its entity tag.
     pub etag: String,
     /// Its text.
     pub text: String,
 }
 
-impl Note {
+impl BucketArtifactNote {
     /// Reads a note; one that cannot be read counts as empty.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {

@@ -15,12 +15,15 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::credential_requests::Waiting;
-use super::http_request::{Exchange, is_relative, path, segment};
-use super::login::{self, Login, NoLogin, retries};
+use super::cloud_login::{self, NoLoginError, TokenHttpClient, retries};
+use super::credential_requests::CredentialWait;
+use super::http_request::{BucketHttpExchange, is_relative, path, segment};
 use super::request_context::{BucketRequestContext, printable};
-use super::{Error, Object, ObjectDownload, Page, Remote, Server, unquoted};
-use crate::http::{Budgets, Egress};
+use super::{
+    BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
+    unquoted,
+};
+use crate::http::{EgressRules, HostBudgets};
 
 /// The version of the interface.
 const VERSION: (HeaderName, HeaderValue) =
@@ -70,15 +73,15 @@ pub enum AzureIdentity {
 
 /// One server and one user.
 #[derive(Debug)]
-pub(crate) struct Client {
-    exchange: Exchange,
-    credentials: Credentials,
-    waiting: Waiting,
+pub(crate) struct AzureBlobClient {
+    exchange: BucketHttpExchange,
+    credentials: AzureCredentials,
+    waiting: CredentialWait,
 }
 
 /// What is added to requests.
 #[derive(Debug)]
-enum Credentials {
+enum AzureCredentials {
     Anonymous,
     Key {
         account: String,
@@ -93,28 +96,28 @@ enum Credentials {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Listing {
-    blobs: Blobs,
+struct AzureBlobListing {
+    blobs: AzureBlobs,
     /// Empty after the last page, and always there: what ends without it is not known to be complete.
     next_marker: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Blobs {
+struct AzureBlobs {
     #[serde(default)]
-    blob: Vec<Blob>,
+    blob: Vec<AzureBlob>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Blob {
-    name: Name,
-    properties: Properties,
+struct AzureBlob {
+    name: AzureBlobName,
+    properties: AzureBlobProperties,
 }
 
 #[derive(Deserialize)]
-struct Name {
+struct AzureBlobName {
     /// It has characters that XML has not.
     #[serde(rename = "@Encoded", default)]
     is_encoded: bool,
@@ -124,7 +127,7 @@ struct Name {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Properties {
+struct AzureBlobProperties {
     #[serde(rename = "Content-Length", default)]
     length: u64,
     #[serde(default)]
@@ -140,9 +143,9 @@ struct AzureErrorBody {
     message: String,
 }
 
-impl Blob {
+impl AzureBlob {
     /// Differs(flux): Flux fetches a directory of an account with hierarchical namespaces as a file.
-    fn object(self) -> Option<Object> {
+    fn object(self) -> Option<ListedBucketObject> {
         let Self { name, properties } = self;
         let is_file = properties.resource_type.is_none_or(|it| it != "directory");
         let key = match name.is_encoded {
@@ -151,7 +154,7 @@ impl Blob {
         };
         let etag = tag(&properties.etag);
         let size = properties.length;
-        is_file.then_some(Object { key, etag, size, generation: None })
+        is_file.then_some(ListedBucketObject { key, etag, size, generation: None })
     }
 }
 
@@ -165,12 +168,12 @@ fn tag(etag: &str) -> String {
     }
 }
 
-impl Credentials {
+impl AzureCredentials {
     fn new(
-        server: &Server,
+        server: &BucketServerAddress,
         identity: &AzureIdentity,
-        egress: &Egress,
-        waiting: &Waiting,
+        egress: &EgressRules,
+        waiting: &CredentialWait,
     ) -> Result<Self, Error> {
         let secret = match identity {
             AzureIdentity::Anonymous => return Ok(Self::Anonymous),
@@ -189,11 +192,11 @@ impl Credentials {
             AzureIdentity::Environment { .. } => None,
         };
         let provider = provider(identity, None, egress, waiting).map_err(|why| match why {
-            NoLogin::Secret(why) => Error::BadSecret(why),
-            NoLogin::Environment(why) => {
+            NoLoginError::Secret(why) => Error::BadSecret(why),
+            NoLoginError::Environment(why) => {
                 Error::NoCredentials { endpoint: server.endpoint.to_string(), why }
             }
-            NoLogin::Client(error) => error.into(),
+            NoLoginError::Client(error) => error.into(),
         })?;
         Ok(Self::Tokens { provider, secret })
     }
@@ -203,17 +206,17 @@ impl Credentials {
 pub(crate) fn provider(
     identity: &AzureIdentity,
     audience: Option<&'static str>,
-    egress: &Egress,
-    waiting: &Waiting,
-) -> Result<RedactedValue<AzureCredentialProvider>, NoLogin> {
+    egress: &EgressRules,
+    waiting: &CredentialWait,
+) -> Result<RedactedValue<AzureCredentialProvider>, NoLoginError> {
     // The library wants names, and uses them for requests of its own only.
     let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
     let builder = builder.with_retry(retries());
     let builder = match identity {
         AzureIdentity::Application { tenant, client, secret, authority } => {
-            let bad = |key: &str, why: &str| NoLogin::Secret(format!("`{key}` {why}"));
+            let bad = |key: &str, why: &str| NoLoginError::Secret(format!("`{key}` {why}"));
             let tenant = checked_tenant(tenant).map_err(|why| bad("tenantId", why))?;
-            let login = Login::of_secret(egress, waiting)?.for_audience(audience);
+            let login = TokenHttpClient::of_secret(egress, waiting)?.for_audience(audience);
             let builder = builder
                 .with_tenant_id(tenant)
                 .with_client_id(client)
@@ -229,15 +232,16 @@ pub(crate) fn provider(
             }
         }
         AzureIdentity::Environment { client } => {
-            let login = Login::of_machine(waiting)?.for_audience(audience);
+            let login = TokenHttpClient::of_machine(waiting)?.for_audience(audience);
             let builder = builder.with_http_connector(login);
-            of_environment(builder, client.as_deref()).map_err(NoLogin::Environment)?
+            of_environment(builder, client.as_deref()).map_err(NoLoginError::Environment)?
         }
         AzureIdentity::Anonymous | AzureIdentity::Key { .. } | AzureIdentity::Signature(_) => {
-            return Err(NoLogin::Secret("it has no credentials that give tokens".to_owned()));
+            return Err(NoLoginError::Secret("it has no credentials that give tokens".to_owned()));
         }
     };
-    let store = builder.build().map_err(|error| NoLogin::Environment(login::why(&error)))?;
+    let store =
+        builder.build().map_err(|error| NoLoginError::Environment(cloud_login::why(&error)))?;
     Ok(RedactedValue::new(store.credentials().clone()))
 }
 
@@ -304,15 +308,15 @@ fn checked_authority(url: &str) -> Result<String, &'static str> {
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-impl Client {
+impl AzureBlobClient {
     pub(super) fn new(
-        server: &Server,
+        server: &BucketServerAddress,
         identity: &AzureIdentity,
-        budgets: &Arc<Budgets>,
+        budgets: &Arc<HostBudgets>,
     ) -> Result<Self, Error> {
-        let waiting = Waiting::default();
-        let credentials = Credentials::new(server, identity, budgets.egress(), &waiting)?;
-        Ok(Self { exchange: Exchange::new(server, budgets)?, credentials, waiting })
+        let waiting = CredentialWait::default();
+        let credentials = AzureCredentials::new(server, identity, budgets.egress(), &waiting)?;
+        Ok(Self { exchange: BucketHttpExchange::new(server, budgets)?, credentials, waiting })
     }
 
     /// The service that was asked for a token and has not answered yet.
@@ -320,7 +324,11 @@ impl Client {
         self.waiting.on()
     }
 
-    pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
+    pub(super) async fn page(
+        &self,
+        remote: &RemoteBucket,
+        next: Option<String>,
+    ) -> Result<BucketObjectPage, Error> {
         let asked = BucketRequestContext::listing(remote);
         let mut url = self.url(&asked)?;
         {
@@ -338,11 +346,15 @@ impl Client {
         let Some(answer) = answer else {
             return Err(asked.unreadable("unexpected HTTP status 304".to_owned()));
         };
-        let text = Exchange::whole(&asked, answer).await?;
+        let text = BucketHttpExchange::whole(&asked, answer).await?;
         page(&text).map_err(|why| asked.unreadable(printable(&why)))
     }
 
-    pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
+    pub(super) async fn head(
+        &self,
+        remote: &RemoteBucket,
+        key: &str,
+    ) -> Result<ListedBucketObject, Error> {
         let asked = BucketRequestContext::object(remote, key, "HEAD");
         let answer = self.ask(&asked, Method::HEAD, self.url(&asked)?, None).await?;
         let Some(answer) = answer else {
@@ -350,12 +362,17 @@ impl Client {
         };
         let size = answer.headers().get("content-length").and_then(|it| it.to_str().ok());
         let size = size.and_then(|size| size.parse().ok()).unwrap_or_default();
-        Ok(Object { key: key.to_owned(), etag: tag_of(&answer), size, generation: None })
+        Ok(ListedBucketObject {
+            key: key.to_owned(),
+            etag: tag_of(&answer),
+            size,
+            generation: None,
+        })
     }
 
     pub(super) async fn get(
         &self,
-        remote: &Remote,
+        remote: &RemoteBucket,
         key: &str,
         unless: Option<&str>,
     ) -> Result<Option<ObjectDownload>, Error> {
@@ -363,7 +380,7 @@ impl Client {
         let answer = self.ask(&asked, Method::GET, self.url(&asked)?, unless).await?;
         Ok(answer.map(|answer| ObjectDownload {
             etag: tag_of(&answer),
-            body: Exchange::body(&asked, answer),
+            body: BucketHttpExchange::body(&asked, answer),
         }))
     }
 
@@ -411,7 +428,7 @@ impl Client {
             }
             (_, 404) => asked.missing(),
             _ => {
-                let text = Exchange::error(answer).await;
+                let text = BucketHttpExchange::error(answer).await;
                 let text = quick_xml::de::from_reader::<_, AzureErrorBody>(text_of(&text));
                 let text = text.map(|failure| failure.message).unwrap_or_default();
                 // The lines below the first are other ones each time.
@@ -429,11 +446,11 @@ impl Client {
         headers: &mut HeaderMap,
     ) -> Result<(), Error> {
         match &self.credentials {
-            Credentials::Anonymous => {}
-            Credentials::Signature(pairs) => {
+            AzureCredentials::Anonymous => {}
+            AzureCredentials::Signature(pairs) => {
                 url.query_pairs_mut().extend_pairs(pairs.expose());
             }
-            Credentials::Key { account, key } => {
+            AzureCredentials::Key { account, key } => {
                 let request = ::http::Request::builder().method(method).uri(url.as_str());
                 let request = request.body(HttpRequestBody::empty());
                 let mut request: HttpRequest =
@@ -444,9 +461,9 @@ impl Client {
                 signed.map_err(|error| asked.no_credentials(&error))?;
                 *headers = std::mem::take(request.headers_mut());
             }
-            Credentials::Tokens { provider, secret } => {
+            AzureCredentials::Tokens { provider, secret } => {
                 let refused = |error: object_store::Error| {
-                    let why = login::why(&error);
+                    let why = cloud_login::why(&error);
                     let why = match secret {
                         Some(secret) if !secret.expose().is_empty() => {
                             why.replace(secret.expose(), "***")
@@ -478,11 +495,14 @@ fn text_of(text: &[u8]) -> &[u8] {
 }
 
 /// A listing.
-fn page(text: &[u8]) -> Result<Page, String> {
-    let listing: Listing =
+fn page(text: &[u8]) -> Result<BucketObjectPage, String> {
+    let listing: AzureBlobListing =
         quick_xml::de::from_reader(text_of(text)).map_err(|error| error.to_string())?;
-    let objects = listing.blobs.blob.into_iter().filter_map(Blob::object).collect();
-    Ok(Page { objects, next: Some(listing.next_marker).filter(|marker| !marker.is_empty()) })
+    let objects = listing.blobs.blob.into_iter().filter_map(AzureBlob::object).collect();
+    Ok(BucketObjectPage {
+        objects,
+        next: Some(listing.next_marker).filter(|marker| !marker.is_empty()),
+    })
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
 use super::fetch::collect;
-use super::index::Object;
-use super::{BucketClientCache, Error, Remote};
-use crate::archive::{Contents, ExtractOptions, extract, unzip};
+use super::object_index::ListedBucketObject;
+use super::{BucketClientCache, Error, RemoteBucket};
+use crate::archive::{ArchiveContents, ExtractOptions, extract, unzip};
 use crate::chain;
-use crate::ignore::{IGNORE_FILE, Matcher};
+use crate::ignore::{IGNORE_FILE, IgnoreMatcher};
 
 /// The largest bundle, in bytes as it is in the bucket.
 const MAX_BUNDLE_BYTES: u64 = 64 << 20;
@@ -46,9 +46,9 @@ pub fn check(key: &str) -> Result<(), Error> {
 
 /// The files of a bundle.
 #[derive(Debug)]
-pub struct Bundle {
-    /// Each file with its place in [`Bundle::load`].
-    pub contents: Contents<RelPath>,
+pub struct BucketBundle {
+    /// Each file with its place in [`BucketBundle::load`].
+    pub contents: ArchiveContents<RelPath>,
     /// As fetched.
     pub revision: String,
     /// How many files there are.
@@ -56,7 +56,7 @@ pub struct Bundle {
     files: MemoryTree,
 }
 
-impl Bundle {
+impl BucketBundle {
     /// The bytes of a file.
     ///
     /// # Errors
@@ -76,14 +76,22 @@ fn revision(key: &str, etag: &str) -> String {
 ///
 /// # Errors
 /// See [`Error`].
-pub async fn ask(remote: &Remote, key: &str, known: &BucketClientCache) -> Result<String, Error> {
+pub async fn ask(
+    remote: &RemoteBucket,
+    key: &str,
+    known: &BucketClientCache,
+) -> Result<String, Error> {
     check(key)?;
     let client = remote.client(known)?;
-    let Object { etag, size, .. } = remote
+    let ListedBucketObject { etag, size, .. } = remote
         .within(&client, "reading the metadata of the bundle in", client.head(remote, key))
         .await?;
     if size > MAX_BUNDLE_BYTES {
-        return Err(super::index::too_large(format!("bundle '{key}'"), size, MAX_BUNDLE_BYTES));
+        return Err(super::object_index::too_large(
+            format!("bundle '{key}'"),
+            size,
+            MAX_BUNDLE_BYTES,
+        ));
     }
     Ok(revision(key, &etag))
 }
@@ -95,11 +103,11 @@ pub async fn ask(remote: &Remote, key: &str, known: &BucketClientCache) -> Resul
 /// # Errors
 /// See [`Error`].
 pub async fn fetch(
-    remote: &Remote,
+    remote: &RemoteBucket,
     key: &str,
     ignore: Option<&str>,
     known: &BucketClientCache,
-) -> Result<Bundle, Error> {
+) -> Result<BucketBundle, Error> {
     let kind = kind(key)?;
     let client = remote.client(known)?;
     let work = async {
@@ -116,14 +124,17 @@ pub async fn fetch(
         .map_err(|_broken| failed("unpacking was interrupted".to_owned()))?
         .map_err(failed)?;
     let (contents, count) = contents(&files, ignore)?;
-    Ok(Bundle { contents, revision: revision(key, &etag), count, files })
+    Ok(BucketBundle { contents, revision: revision(key, &etag), count, files })
 }
 
-fn contents(files: &MemoryTree, ignore: Option<&str>) -> Result<(Contents<RelPath>, usize), Error> {
+fn contents(
+    files: &MemoryTree,
+    ignore: Option<&str>,
+) -> Result<(ArchiveContents<RelPath>, usize), Error> {
     let root = RelPath::parse(IGNORE_FILE).ok().and_then(|path| files.read(&path).ok());
     let text = root.map(|text| String::from_utf8_lossy(&text).into_owned());
-    let ignored = Matcher::without_defaults(text.as_deref(), ignore)?;
-    let mut contents = Contents::new();
+    let ignored = IgnoreMatcher::without_defaults(text.as_deref(), ignore)?;
+    let mut contents = ArchiveContents::new();
     for (path, entry) in files.walk() {
         match entry {
             FileMetadata::Dir => contents.dir(path.clone())?,

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use super::{BucketIdentity, Client, Error, Ldap, Server, azure, google};
-use crate::http::Budgets;
+use super::{
+    BucketClient, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, azure, google,
+};
+use crate::http::HostBudgets;
 use crate::http::clients::client_key;
 
 /// How long an unused client is kept.
@@ -18,23 +20,23 @@ const CLIENT_IDLE_TTL: Duration = Duration::from_secs(60 * 60);
 const MAX_CACHED_CLIENTS: usize = 256;
 
 /// Clients by what they were made of, with the time when each was used last.
-type Clients = BTreeMap<[u8; 32], (Instant, Arc<Client>)>;
+type BucketClients = BTreeMap<[u8; 32], (Instant, Arc<BucketClient>)>;
 
 /// Clients by their server and user; all requests to the same server as the same user share one.
 #[derive(Debug, Default)]
 pub struct BucketClientCache {
-    clients: Mutex<Clients>,
-    budgets: Arc<Budgets>,
+    clients: Mutex<BucketClients>,
+    budgets: Arc<HostBudgets>,
 }
 
 impl BucketClientCache {
     /// With budgets that others use too.
     #[must_use]
-    pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
+    pub fn sharing(self, budgets: Arc<HostBudgets>) -> Self {
         Self { budgets, ..self }
     }
 
-    pub(super) fn client(&self, server: &Server) -> Result<Arc<Client>, Error> {
+    pub(super) fn client(&self, server: &BucketServerAddress) -> Result<Arc<BucketClient>, Error> {
         let key = key(server);
         let now = Instant::now();
         let mut clients = self.clients.lock();
@@ -43,7 +45,7 @@ impl BucketClientCache {
             *used = now;
             return Ok(client.clone());
         }
-        let client = Arc::new(Client::new(server, &self.budgets)?);
+        let client = Arc::new(BucketClient::new(server, &self.budgets)?);
         if clients.len() >= MAX_CACHED_CLIENTS {
             let oldest = clients.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key);
             oldest.map(|key| clients.remove(&key));
@@ -54,9 +56,9 @@ impl BucketClientCache {
 }
 
 /// The key of a server and its user. It depends on secrets, which is why only a digest is kept.
-fn key(server: &Server) -> [u8; 32] {
+fn key(server: &BucketServerAddress) -> [u8; 32] {
     // No `..`: a field that is forgotten here would let one user act as another.
-    let Server { endpoint, region, identity, tls, proxy } = server;
+    let BucketServerAddress { endpoint, region, identity, tls, proxy } = server;
     let mut hash = Sha256::new();
     let mut put = |part: Option<&[u8]>| match part {
         // With its length no two lists of parts are the same bytes.
@@ -80,7 +82,7 @@ fn key(server: &Server) -> [u8; 32] {
             put(Some(b"environment"));
             put(sts.as_ref().map(|sts| sts.as_str().as_bytes()));
         }
-        BucketIdentity::Ldap(Ldap { endpoint, username, password, tls }) => {
+        BucketIdentity::Ldap(LdapUserLogin { endpoint, username, password, tls }) => {
             put(Some(b"ldap"));
             put(Some(endpoint.as_str().as_bytes()));
             put(Some(username.as_bytes()));

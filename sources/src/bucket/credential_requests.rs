@@ -8,18 +8,18 @@ use parking_lot::{Mutex, MutexGuard};
 /// A record of the credential service that a client is waiting for, so that a timeout of that service is not
 /// blamed on the object store. Clones share one record.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Waiting(Arc<Mutex<State>>);
+pub(crate) struct CredentialWait(Arc<Mutex<CredentialWaitState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CredentialWaitState {
     /// How many wait for credentials.
     waiting: usize,
     /// The service that was asked last.
     asked: Option<String>,
 }
 
-impl Waiting {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl CredentialWait {
+    fn state(&self) -> MutexGuard<'_, CredentialWaitState> {
         self.0.lock()
     }
 
@@ -37,7 +37,7 @@ impl Waiting {
 
     /// Waits for credentials where it can be seen.
     pub(crate) async fn during<T>(&self, asking: impl Future<Output = T>) -> T {
-        let _waits = Waits::begin(self);
+        let _waits = PendingCredentialRequest::begin(self);
         asking.await
     }
 
@@ -57,20 +57,20 @@ impl Waiting {
 #[derive(Debug)]
 struct WatchedCredentialsProvider {
     provider: SharedCredentialsProvider,
-    waiting: Waiting,
+    waiting: CredentialWait,
 }
 
 /// A request that waits for credentials, until it is dropped.
-struct Waits<'a>(&'a Waiting);
+struct PendingCredentialRequest<'a>(&'a CredentialWait);
 
-impl<'a> Waits<'a> {
-    fn begin(waiting: &'a Waiting) -> Self {
+impl<'a> PendingCredentialRequest<'a> {
+    fn begin(waiting: &'a CredentialWait) -> Self {
         waiting.state().waiting += 1;
         Self(waiting)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for PendingCredentialRequest<'_> {
     fn drop(&mut self) {
         self.0.state().waiting -= 1;
     }

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use url::Url;
 
 use crate::bucket::Error;
-use crate::http::Egress;
+use crate::http::EgressRules;
 
 /// A host with an optional port, reached over HTTP or HTTPS; for Azure also a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct BucketEndpoint {
     is_insecure: bool,
     host: String,
     /// With a colon before it; empty without one.
@@ -28,7 +28,7 @@ const AZURE: [&str; 5] = [
     ".blob.core.cloudapi.de",
 ];
 
-impl Endpoint {
+impl BucketEndpoint {
     /// Reads `spec.endpoint` of a store that is a host.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Endpoint {
         !self.is_insecure && self.host.ends_with(".googleapis.com")
     }
 
-    /// Whether this is Azure's own; see [`Endpoint::is_google`].
+    /// Whether this is Azure's own; see [`BucketEndpoint::is_google`].
     pub fn is_azure(&self) -> bool {
         !self.is_insecure && AZURE.iter().any(|name| self.host.ends_with(name))
     }
@@ -155,10 +155,10 @@ fn shown(text: &str) -> String {
 
 /// Addresses that hand out credentials to every client are not object stores.
 fn refuse_metadata(url: &Url) -> Result<(), ()> {
-    Egress::with_loopback().admits(url).map_err(drop)
+    EgressRules::with_loopback().admits(url).map_err(drop)
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for BucketEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{}", self.host, self.port, self.path)
     }
@@ -176,7 +176,7 @@ mod tests {
             ("127.0.0.1:9000/", "https://127.0.0.1:9000"),
             ("[::1]:9000", "https://[::1]:9000"),
         ] {
-            assert_eq!(Endpoint::parse(text, false).unwrap().url(None), url);
+            assert_eq!(BucketEndpoint::parse(text, false).unwrap().url(None), url);
         }
         for text in [
             "",
@@ -193,7 +193,7 @@ mod tests {
             "[::ffff:169.254.169.254]",
             "[fd00:ec2::254]",
         ] {
-            let error = Endpoint::parse(text, true).unwrap_err();
+            let error = BucketEndpoint::parse(text, true).unwrap_err();
             assert!(matches!(error, Error::Endpoint(_)), "{text}: {error:?}");
             assert!(!error.to_string().contains("password"), "{error}");
         }
@@ -210,7 +210,7 @@ mod tests {
             ("https://azurite:10000/dev/", "https://azurite:10000/dev", Some("dev")),
             ("https://store.example", "https://store.example", None),
         ] {
-            let endpoint = Endpoint::parse_account(text).unwrap();
+            let endpoint = BucketEndpoint::parse_account(text).unwrap();
             assert_eq!((endpoint.url(None).as_str(), endpoint.account()), (url, account), "{text}");
         }
         for text in [
@@ -222,7 +222,7 @@ mod tests {
             "https://a1.blob.core.windows.net#password",
             "http://169.254.169.254/metadata",
         ] {
-            let error = Endpoint::parse_account(text).unwrap_err();
+            let error = BucketEndpoint::parse_account(text).unwrap_err();
             assert!(matches!(error, Error::Account(_)), "{text}: {error:?}");
             assert!(!error.to_string().contains("password"), "{error}");
         }
@@ -230,12 +230,12 @@ mod tests {
 
     #[test]
     fn tokens_of_the_machine_are_for_the_clouds_own_hosts() {
-        let host = |text: &str, is_insecure| Endpoint::parse(text, is_insecure).unwrap();
+        let host = |text: &str, is_insecure| BucketEndpoint::parse(text, is_insecure).unwrap();
         assert!(host("storage.googleapis.com", false).is_google());
         assert!(!host("storage.googleapis.com", true).is_google());
         assert!(!host("storage.googleapis.com.evil.example", false).is_google());
         assert!(!host("evil-googleapis.com", false).is_google());
-        let account = |text: &str| Endpoint::parse_account(text).unwrap().is_azure();
+        let account = |text: &str| BucketEndpoint::parse_account(text).unwrap().is_azure();
         assert!(account("https://a.blob.core.windows.net"));
         assert!(account("https://a.z01.blob.storage.azure.net"));
         for text in [
@@ -260,11 +260,11 @@ mod tests {
             ("oss-cn-hangzhou.aliyuncs.com", false, None),
             ("s3.amazonaws.com.evil.example", true, None),
         ] {
-            let endpoint = Endpoint::parse(host, false).unwrap();
+            let endpoint = BucketEndpoint::parse(host, false).unwrap();
             assert_eq!(endpoint.is_path_style(), is_path_style, "{host}");
             assert_eq!(endpoint.region().as_deref(), region, "{host}");
         }
-        let aws = Endpoint::parse("s3.amazonaws.com", false).unwrap();
+        let aws = BucketEndpoint::parse("s3.amazonaws.com", false).unwrap();
         assert_eq!(aws.url(Some("eu-west-1")), "https://s3.eu-west-1.amazonaws.com");
     }
 }

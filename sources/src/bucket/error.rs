@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// Requests to the server are paused, as it asked for.
     #[error(transparent)]
-    Busy(#[from] http::Busy),
+    Busy(#[from] http::HostBusyError),
     /// The server shows a certificate that is not trusted.
     #[error(
         "the certificate of {endpoint} is not trusted: {why}; add its CA as `ca.crt` to the Secret of \

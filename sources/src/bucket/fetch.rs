@@ -9,11 +9,11 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Semaphore;
 use tree::{FileTree as _, MemoryTree, RelPath};
 
-use super::artifact_note::Note;
-use super::index::{BucketListing, Object, too_large};
-use super::spool::{Spool, SpoolRange};
-use super::{BucketClientCache, Client, Error, Remote};
-use crate::archive::Contents;
+use super::artifact_note::BucketArtifactNote;
+use super::download_spool::{DownloadSpool, DownloadSpoolRange};
+use super::object_index::{BucketListing, ListedBucketObject, too_large};
+use super::{BucketClient, BucketClientCache, Error, RemoteBucket};
+use crate::archive::ArchiveContents;
 use crate::ignore::IGNORE_FILE;
 
 /// Objects that are downloaded at the same time.
@@ -24,12 +24,12 @@ const MEMORY_KIB: u32 = 96 << 10;
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone)]
-pub struct Body(Inner);
+pub struct DownloadedBody(DownloadedBodyKind);
 
 #[derive(Debug, Clone)]
-enum Inner {
+enum DownloadedBodyKind {
     /// Just downloaded.
-    New(SpoolRange),
+    New(DownloadSpoolRange),
     /// In the artifact that was made before.
     Previous(RelPath),
     /// Known already.
@@ -38,27 +38,27 @@ enum Inner {
 
 /// The artifact that was made before, and what it was made of.
 #[derive(Debug, Default)]
-pub struct Previous {
+pub struct PreviousArtifact {
     /// Its files; without them everything is downloaded.
     pub files: Option<Arc<MemoryTree>>,
     /// What it was made of.
-    pub note: Note,
+    pub note: BucketArtifactNote,
 }
 
 /// Everything that goes into an artifact.
 #[derive(Debug)]
 pub struct BucketFetchResult {
     /// The files.
-    pub contents: Contents<Body>,
+    pub contents: ArchiveContents<DownloadedBody>,
     /// As fetched: an object may have changed or vanished since it was listed.
     pub revision: String,
     /// What to keep beside the artifact, whose digest is for the caller to put in.
-    pub note: Note,
+    pub note: BucketArtifactNote,
     /// Objects in the artifact.
     pub count: usize,
     /// Objects that were downloaded for it.
     pub downloaded: usize,
-    spool: Spool,
+    spool: DownloadSpool,
     previous: Option<Arc<MemoryTree>>,
 }
 
@@ -67,11 +67,11 @@ impl BucketFetchResult {
     ///
     /// # Errors
     /// The disk refuses.
-    pub fn load(&self, body: &Body) -> io::Result<Arc<[u8]>> {
+    pub fn load(&self, body: &DownloadedBody) -> io::Result<Arc<[u8]>> {
         match &body.0 {
-            Inner::New(place) => self.spool.read(*place).map(Arc::from),
-            Inner::Text(text) => Ok(text.clone()),
-            Inner::Previous(path) => {
+            DownloadedBodyKind::New(place) => self.spool.read(*place).map(Arc::from),
+            DownloadedBodyKind::Text(text) => Ok(text.clone()),
+            DownloadedBodyKind::Previous(path) => {
                 let files = self.previous.as_ref().ok_or(io::ErrorKind::NotFound)?;
                 files.read(path).map_err(io::Error::other)
             }
@@ -86,20 +86,24 @@ impl BucketFetchResult {
 /// # Errors
 /// See [`Error`].
 pub async fn fetch(
-    remote: &Remote,
+    remote: &RemoteBucket,
     listed: BucketListing,
-    previous: Previous,
+    previous: PreviousArtifact,
     known: &BucketClientCache,
 ) -> Result<BucketFetchResult, Error> {
     let client = remote.client(known)?;
-    let spool = Spool::new().map_err(Error::Disk)?;
+    let spool = DownloadSpool::new().map_err(Error::Disk)?;
     let BucketListing { objects, ignore } = listed;
     let mut now = BucketListing { ignore, ..BucketListing::default() };
-    let mut contents = Contents::new();
+    let mut contents = ArchiveContents::new();
     let mut changed = Vec::new();
     for (path, object) in objects {
         if has(&previous, &path, &object) {
-            contents.file(path.clone(), false, Body(Inner::Previous(path.clone())))?;
+            contents.file(
+                path.clone(),
+                false,
+                DownloadedBody(DownloadedBodyKind::Previous(path.clone())),
+            )?;
             now.add(path, object)?;
         } else {
             changed.push((path, object));
@@ -112,7 +116,7 @@ pub async fn fetch(
     let mut bytes: u64 = 0;
     for (path, object, place) in bodies {
         bytes = bytes.saturating_add(object.size);
-        contents.file(path.clone(), false, Body(Inner::New(place)))?;
+        contents.file(path.clone(), false, DownloadedBody(DownloadedBodyKind::New(place)))?;
         now.add(path, object)?;
     }
     if bytes > remote.limits.total_bytes {
@@ -121,14 +125,14 @@ pub async fn fetch(
     }
     // Parity(flux): the patterns are in the artifact, and not in its revision.
     if let Some(file) = &now.ignore {
-        let body = Body(Inner::Text(Arc::from(file.text.as_bytes())));
+        let body = DownloadedBody(DownloadedBodyKind::Text(Arc::from(file.text.as_bytes())));
         let path = RelPath::parse(IGNORE_FILE).map_err(io::Error::other).map_err(Error::Disk)?;
         contents.file(path, false, body)?;
     }
     let revision = now.revision();
     let count = now.len();
     let tags = now.objects.into_values().map(|object| (object.key, object.etag)).collect();
-    let note = Note { artifact: String::new(), objects: tags, ignore: now.ignore };
+    let note = BucketArtifactNote { artifact: String::new(), objects: tags, ignore: now.ignore };
     let spool = Arc::into_inner(spool).ok_or_else(|| Error::Disk(io::ErrorKind::Other.into()))?;
     Ok(BucketFetchResult {
         contents,
@@ -146,7 +150,7 @@ pub async fn fetch(
 /// # Errors
 /// See [`Error`].
 pub async fn object(
-    remote: &Remote,
+    remote: &RemoteBucket,
     key: &str,
     known: &BucketClientCache,
 ) -> Result<Vec<u8>, Error> {
@@ -163,20 +167,20 @@ pub async fn object(
 }
 
 /// Whether the previous artifact has an object as it is now.
-fn has(previous: &Previous, path: &RelPath, object: &Object) -> bool {
+fn has(previous: &PreviousArtifact, path: &RelPath, object: &ListedBucketObject) -> bool {
     let is_same = previous.note.objects.get(&object.key).is_some_and(|tag| *tag == object.etag);
     let is_there = || previous.files.as_ref().is_some_and(|files| files.read(path).is_ok());
     is_same && !object.etag.is_empty() && is_there()
 }
 
 async fn download(
-    remote: &Remote,
-    client: &Client,
-    objects: Vec<(RelPath, Object)>,
-    spool: &Arc<Spool>,
-) -> Result<Vec<(RelPath, Object, SpoolRange)>, Error> {
+    remote: &RemoteBucket,
+    client: &BucketClient,
+    objects: Vec<(RelPath, ListedBucketObject)>,
+    spool: &Arc<DownloadSpool>,
+) -> Result<Vec<(RelPath, ListedBucketObject, DownloadSpoolRange)>, Error> {
     let memory = Semaphore::new(MEMORY_KIB as usize);
-    let one = |(path, object): (RelPath, Object)| {
+    let one = |(path, object): (RelPath, ListedBucketObject)| {
         let memory = &memory;
         async move {
             // The size is that of the listing; an object that has grown since then fails by the limit and is listed
@@ -191,7 +195,7 @@ async fn download(
             let size = body.len() as u64;
             let place = tokio::task::spawn_blocking(move || spool.put(&body)).await;
             let place = place.map_err(io::Error::other).and_then(|it| it).map_err(Error::Disk)?;
-            Ok(Some((path, Object { etag, size, ..object }, place)))
+            Ok(Some((path, ListedBucketObject { etag, size, ..object }, place)))
         }
     };
     let bodies = stream::iter(objects).map(one).buffer_unordered(AT_ONCE);
@@ -200,9 +204,9 @@ async fn download(
 
 /// An object with its entity tag; none if it has vanished.
 async fn whole(
-    remote: &Remote,
-    client: &Client,
-    object: &Object,
+    remote: &RemoteBucket,
+    client: &BucketClient,
+    object: &ListedBucketObject,
 ) -> Result<Option<(String, Vec<u8>)>, Error> {
     let what = format!("object '{}'", object.key);
     let got = match client.listed(remote, object).await {

@@ -12,12 +12,14 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::Url;
 
-use super::credential_requests::Waiting;
-use super::http_request::{Exchange, is_relative, segment};
-use super::login::{self, Login, NoLogin, retries};
+use super::cloud_login::{self, NoLoginError, TokenHttpClient, retries};
+use super::credential_requests::CredentialWait;
+use super::http_request::{BucketHttpExchange, is_relative, segment};
 use super::request_context::{BucketRequestContext, printable};
-use super::{Error, Object, ObjectDownload, Page, Remote, Server};
-use crate::http::{Budgets, Egress};
+use super::{
+    BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
+};
+use crate::http::{EgressRules, HostBudgets};
 
 /// Objects of a page; the server does not allow more.
 const PAGE: &str = "1000";
@@ -43,17 +45,17 @@ pub enum GoogleIdentity {
 
 /// One server and one user.
 #[derive(Debug)]
-pub(crate) struct Client {
-    exchange: Exchange,
+pub(crate) struct GoogleStorageClient {
+    exchange: BucketHttpExchange,
     /// Without it requests are anonymous.
     tokens: Option<RedactedValue<GcpCredentialProvider>>,
-    waiting: Waiting,
+    waiting: CredentialWait,
 }
 
 /// An object in the server's JSON; numbers are strings.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Metadata {
+struct GoogleObjectMetadata {
     name: String,
     etag: String,
     size: String,
@@ -62,62 +64,64 @@ struct Metadata {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Listing {
+struct GoogleObjectListing {
     #[serde(default)]
-    items: Vec<Metadata>,
+    items: Vec<GoogleObjectMetadata>,
     next_page_token: Option<String>,
 }
 
 /// The message of an error.
 #[derive(Deserialize)]
 struct GoogleErrorBody {
-    error: Detail,
+    error: GoogleErrorDetail,
 }
 
 #[derive(Deserialize)]
-struct Detail {
+struct GoogleErrorDetail {
     message: String,
 }
 
-impl From<Metadata> for Object {
-    fn from(it: Metadata) -> Self {
+impl From<GoogleObjectMetadata> for ListedBucketObject {
+    fn from(it: GoogleObjectMetadata) -> Self {
         let size = it.size.parse().unwrap_or_default();
         Self { key: it.name, etag: it.etag, size, generation: it.generation }
     }
 }
 
 fn tokens(
-    server: &Server,
+    server: &BucketServerAddress,
     identity: &GoogleIdentity,
-    egress: &Egress,
-    waiting: &Waiting,
+    egress: &EgressRules,
+    waiting: &CredentialWait,
 ) -> Result<Option<RedactedValue<GcpCredentialProvider>>, Error> {
     provider(identity, egress, waiting).map_err(|why| match why {
-        NoLogin::Secret(why) => Error::BadSecret(format!("`serviceaccount` {why}")),
-        NoLogin::Environment(why) => {
+        NoLoginError::Secret(why) => Error::BadSecret(format!("`serviceaccount` {why}")),
+        NoLoginError::Environment(why) => {
             Error::NoCredentials { endpoint: server.endpoint.to_string(), why }
         }
-        NoLogin::Client(error) => error.into(),
+        NoLoginError::Client(error) => error.into(),
     })
 }
 
 /// The token provider for all services of Google; `None` for anonymous requests.
 pub(crate) fn provider(
     identity: &GoogleIdentity,
-    egress: &Egress,
-    waiting: &Waiting,
-) -> Result<Option<RedactedValue<GcpCredentialProvider>>, NoLogin> {
+    egress: &EgressRules,
+    waiting: &CredentialWait,
+) -> Result<Option<RedactedValue<GcpCredentialProvider>>, NoLoginError> {
     // The library wants the name of a bucket, and uses it for requests of its own only.
     let builder = GoogleCloudStorageBuilder::new().with_bucket_name("none").with_retry(retries());
     let store = match identity {
         GoogleIdentity::Anonymous => return Ok(None),
         GoogleIdentity::ServiceAccount(key) => {
-            check(key).map_err(NoLogin::Secret)?;
+            check(key).map_err(NoLoginError::Secret)?;
             let builder = builder.with_service_account_key(key.expose());
             // Its text may repeat what is wrong, which is a secret.
-            let built = builder.with_http_connector(Login::of_secret(egress, waiting)?).build();
-            built
-                .map_err(|_unread| NoLogin::Secret("has no RSA key in `private_key`".to_owned()))?
+            let built =
+                builder.with_http_connector(TokenHttpClient::of_secret(egress, waiting)?).build();
+            built.map_err(|_unread| {
+                NoLoginError::Secret("has no RSA key in `private_key`".to_owned())
+            })?
         }
         GoogleIdentity::Environment => {
             let file = env::var("GOOGLE_APPLICATION_CREDENTIALS").ok().filter(|it| !it.is_empty());
@@ -126,13 +130,16 @@ pub(crate) fn provider(
                 None => builder,
             };
             let unusable = |_unread| {
-                NoLogin::Environment(format!(
+                NoLoginError::Environment(format!(
                     "{} has neither a service account key nor the credentials of `gcloud auth application-default \
                      login`",
                     file.as_deref().unwrap_or("the application-default credentials file")
                 ))
             };
-            builder.with_http_connector(Login::of_machine(waiting)?).build().map_err(unusable)?
+            builder
+                .with_http_connector(TokenHttpClient::of_machine(waiting)?)
+                .build()
+                .map_err(unusable)?
         }
     };
     Ok(Some(RedactedValue::new(store.credentials().clone())))
@@ -143,13 +150,15 @@ pub(crate) fn provider(
 /// Differs(flux): other credentials than keys are refused, since they name servers that would be asked with them.
 fn check(key: &RedactedValue<String>) -> Result<(), String> {
     #[derive(Deserialize)]
-    struct Key {
+    struct GoogleServiceAccountKey {
         #[serde(rename = "type", default)]
         kind: String,
     }
-    match serde_json::from_str::<Key>(key.expose()) {
-        Ok(Key { kind }) if kind.is_empty() || kind == "service_account" => Ok(()),
-        Ok(Key { kind }) => Err(format!(
+    match serde_json::from_str::<GoogleServiceAccountKey>(key.expose()) {
+        Ok(GoogleServiceAccountKey { kind }) if kind.is_empty() || kind == "service_account" => {
+            Ok(())
+        }
+        Ok(GoogleServiceAccountKey { kind }) => Err(format!(
             "is of type `{}`; only service account keys are supported",
             printable(&kind)
         )),
@@ -157,15 +166,15 @@ fn check(key: &RedactedValue<String>) -> Result<(), String> {
     }
 }
 
-impl Client {
+impl GoogleStorageClient {
     pub(super) fn new(
-        server: &Server,
+        server: &BucketServerAddress,
         identity: &GoogleIdentity,
-        budgets: &Arc<Budgets>,
+        budgets: &Arc<HostBudgets>,
     ) -> Result<Self, Error> {
-        let waiting = Waiting::default();
+        let waiting = CredentialWait::default();
         let tokens = tokens(server, identity, budgets.egress(), &waiting)?;
-        Ok(Self { exchange: Exchange::new(server, budgets)?, tokens, waiting })
+        Ok(Self { exchange: BucketHttpExchange::new(server, budgets)?, tokens, waiting })
     }
 
     /// The service that was asked for a token and has not answered yet.
@@ -173,7 +182,11 @@ impl Client {
         self.waiting.on()
     }
 
-    pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
+    pub(super) async fn page(
+        &self,
+        remote: &RemoteBucket,
+        next: Option<String>,
+    ) -> Result<BucketObjectPage, Error> {
         let asked = BucketRequestContext::listing(remote);
         let mut url = self.url(&asked, "")?;
         {
@@ -187,22 +200,29 @@ impl Client {
                 query.append_pair("pageToken", &token);
             }
         }
-        let listing: Listing = self.read(&asked, url).await?;
-        let objects = listing.items.into_iter().map(Object::from).collect();
-        Ok(Page { objects, next: listing.next_page_token.filter(|token| !token.is_empty()) })
+        let listing: GoogleObjectListing = self.read(&asked, url).await?;
+        let objects = listing.items.into_iter().map(ListedBucketObject::from).collect();
+        Ok(BucketObjectPage {
+            objects,
+            next: listing.next_page_token.filter(|token| !token.is_empty()),
+        })
     }
 
-    pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
+    pub(super) async fn head(
+        &self,
+        remote: &RemoteBucket,
+        key: &str,
+    ) -> Result<ListedBucketObject, Error> {
         let asked = BucketRequestContext::object(remote, key, "GET of metadata");
         let mut url = self.url(&asked, key)?;
         url.query_pairs_mut().append_pair("fields", FIELDS);
-        self.read::<Metadata>(&asked, url).await.map(Object::from)
+        self.read::<GoogleObjectMetadata>(&asked, url).await.map(ListedBucketObject::from)
     }
 
     /// An object, of which only its metadata are asked for if it did not change.
     pub(super) async fn get(
         &self,
-        remote: &Remote,
+        remote: &RemoteBucket,
         key: &str,
         unless: Option<&str>,
     ) -> Result<Option<ObjectDownload>, Error> {
@@ -216,8 +236,8 @@ impl Client {
     /// An object as it was listed, and where that is gone as it is now.
     pub(super) async fn listed(
         &self,
-        remote: &Remote,
-        object: &Object,
+        remote: &RemoteBucket,
+        object: &ListedBucketObject,
     ) -> Result<Option<ObjectDownload>, Error> {
         match self.media(remote, object).await {
             Err(Error::NoObject { .. }) => self.get(remote, &object.key, None).await,
@@ -227,7 +247,11 @@ impl Client {
 
     /// The bytes of one generation, so that the known entity tag is that of the bytes: such responses have an `ETag` of
     /// another kind.
-    async fn media(&self, remote: &Remote, object: &Object) -> Result<ObjectDownload, Error> {
+    async fn media(
+        &self,
+        remote: &RemoteBucket,
+        object: &ListedBucketObject,
+    ) -> Result<ObjectDownload, Error> {
         let asked = BucketRequestContext::object(remote, &object.key, "GET");
         let mut url = self.url(&asked, &object.key)?;
         url.query_pairs_mut().append_pair("alt", "media");
@@ -235,7 +259,10 @@ impl Client {
             url.query_pairs_mut().append_pair("generation", generation);
         }
         let answer = self.ask(&asked, url).await?;
-        Ok(ObjectDownload { etag: object.etag.clone(), body: Exchange::body(&asked, answer) })
+        Ok(ObjectDownload {
+            etag: object.etag.clone(),
+            body: BucketHttpExchange::body(&asked, answer),
+        })
     }
 
     /// The URL of an object, or of all; a key is one path segment, even if it holds slashes.
@@ -260,7 +287,7 @@ impl Client {
         url: Url,
     ) -> Result<T, Error> {
         let answer = self.ask(asked, url).await?;
-        let text = Exchange::whole(asked, answer).await?;
+        let text = BucketHttpExchange::whole(asked, answer).await?;
         let unread = |error: serde_json::Error| asked.unreadable(printable(&error.to_string()));
         serde_json::from_slice(&text).map_err(unread)
     }
@@ -271,7 +298,7 @@ impl Client {
             let token = self.waiting.during(tokens.expose().get_credential()).await;
             let token = token.map_err(|error| Error::NoCredentials {
                 endpoint: asked.endpoint(),
-                why: login::why(&error),
+                why: cloud_login::why(&error),
             })?;
             // A key may disable tokens.
             if !token.bearer.is_empty() {
@@ -288,8 +315,9 @@ impl Client {
             403 => Err(asked.denied("403".to_owned())),
             404 => Err(asked.missing()),
             status => {
-                let text =
-                    serde_json::from_slice::<GoogleErrorBody>(&Exchange::error(answer).await);
+                let text = serde_json::from_slice::<GoogleErrorBody>(
+                    &BucketHttpExchange::error(answer).await,
+                );
                 let text = text.map(|failure| failure.error.message).unwrap_or_default();
                 Err(asked.answer(status, String::new(), &text))
             }
@@ -316,7 +344,8 @@ mod tests {
         ] {
             let identity = GoogleIdentity::ServiceAccount(RedactedValue::new(key.to_owned()));
             let error =
-                tokens(&server, &identity, &Egress::default(), &Waiting::default()).unwrap_err();
+                tokens(&server, &identity, &EgressRules::default(), &CredentialWait::default())
+                    .unwrap_err();
             assert!(matches!(error, Error::BadSecret(_)), "{error:?}");
             assert!(error.to_string().contains(says), "{error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");

@@ -14,9 +14,9 @@ use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
 
 use super::request_context::BucketRequestContext;
-use super::{Error, Server};
-use crate::http::budget::SendError;
-use crate::http::{self, Budgets};
+use super::{BucketServerAddress, Error};
+use crate::http::host_budget::SendError;
+use crate::http::{self, HostBudgets};
 
 /// How often something is asked that a server was too busy for, and how long to wait before the second time.
 const MAX_REQUEST_ATTEMPTS: u32 = 3;
@@ -49,14 +49,17 @@ pub(crate) fn is_relative(name: &str) -> bool {
 
 /// The HTTP of one server.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct BucketHttpExchange {
     client: reqwest::Client,
-    budgets: Arc<Budgets>,
+    budgets: Arc<HostBudgets>,
     base: String,
 }
 
-impl Exchange {
-    pub(super) fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
+impl BucketHttpExchange {
+    pub(super) fn new(
+        server: &BucketServerAddress,
+        budgets: &Arc<HostBudgets>,
+    ) -> Result<Self, Error> {
         let client = http::client_undecoded(&server.tls, server.proxy.as_ref(), budgets.egress())?;
         Ok(Self { client, budgets: budgets.clone(), base: server.endpoint.url(None) })
     }

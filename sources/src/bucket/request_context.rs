@@ -2,8 +2,8 @@
 
 use std::error::Error as StdError;
 
-use super::{Error, Remote};
-use crate::http::budget::SendError;
+use super::{Error, RemoteBucket};
+use crate::http::host_budget::SendError;
 use crate::http::{is_distrust, root_cause};
 
 /// The longest text of a server that is passed on.
@@ -11,7 +11,7 @@ const LONGEST_TEXT: usize = 300;
 
 /// The request: bucket, object and action.
 pub(super) struct BucketRequestContext<'a> {
-    pub(super) remote: &'a Remote,
+    pub(super) remote: &'a RemoteBucket,
     /// The object; none for the bucket itself.
     pub(super) key: Option<&'a str>,
     /// The action, as errors name it.
@@ -19,11 +19,11 @@ pub(super) struct BucketRequestContext<'a> {
 }
 
 impl<'a> BucketRequestContext<'a> {
-    pub(super) fn listing(remote: &'a Remote) -> Self {
+    pub(super) fn listing(remote: &'a RemoteBucket) -> Self {
         Self { remote, key: None, action: "a listing".to_owned() }
     }
 
-    pub(super) fn object(remote: &'a Remote, key: &'a str, method: &str) -> Self {
+    pub(super) fn object(remote: &'a RemoteBucket, key: &'a str, method: &str) -> Self {
         Self { remote, key: Some(key), action: format!("{method} for '{key}'") }
     }
 

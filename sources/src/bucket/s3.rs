@@ -1,13 +1,13 @@
 //! S3, and all services with the same protocol.
 //!
-//! Here: the requests. In the folder: HTTP (`transport`), the credentials (`credentials`, `ldap`), what its errors mean
-//! (`failure`).
+//! Here: the requests. In the folder: HTTP (`sdk_transport`), the credentials (`credentials`, `ldap`), what its errors
+//! mean (`s3_failure`).
 
-pub(crate) mod call;
+pub(crate) mod aws_call;
 pub(crate) mod credentials;
-mod failure;
 mod ldap;
-mod transport;
+mod s3_failure;
+mod sdk_transport;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,15 @@ use aws_smithy_types::timeout::TimeoutConfig;
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 
-use super::credential_requests::Waiting;
+use super::credential_requests::CredentialWait;
 use super::request_context::BucketRequestContext;
-use super::{Endpoint, Error, Object, ObjectDownload, Page, Remote, Server, unquoted};
-use crate::http::Budgets;
-use failure::failure;
-use transport::Transport;
+use super::{
+    BucketEndpoint, BucketObjectPage, BucketServerAddress, Error, ListedBucketObject,
+    ObjectDownload, RemoteBucket, unquoted,
+};
+use crate::http::HostBudgets;
+use s3_failure::failure;
+use sdk_transport::AwsSdkTransport;
 
 /// How long credentials may take. The caller has a limit on the whole, and reports then which service did not answer.
 const LONGEST_LOGIN: Duration = Duration::from_secs(600);
@@ -36,17 +39,24 @@ const MAX_REQUEST_ATTEMPTS: u32 = 3;
 
 /// One server and one user.
 #[derive(Debug)]
-pub(crate) struct Client {
-    endpoint: Endpoint,
+pub(crate) struct S3Client {
+    endpoint: BucketEndpoint,
     /// Changed once when the server reports that it is in another region.
     sdk: Mutex<(aws_sdk_s3::Client, bool)>,
-    waiting: Waiting,
+    waiting: CredentialWait,
 }
 
-impl Client {
-    pub(super) fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
-        let transport =
-            Transport::new(&server.tls, server.proxy.as_ref(), budgets.egress(), budgets.clone())?;
+impl S3Client {
+    pub(super) fn new(
+        server: &BucketServerAddress,
+        budgets: &Arc<HostBudgets>,
+    ) -> Result<Self, Error> {
+        let transport = AwsSdkTransport::new(
+            &server.tls,
+            server.proxy.as_ref(),
+            budgets.egress(),
+            budgets.clone(),
+        )?;
         let region = server.region.clone();
         let region = region.or_else(|| server.endpoint.region());
         let region = region.unwrap_or_else(|| "us-east-1".to_owned());
@@ -64,7 +74,7 @@ impl Client {
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
         let proxy = server.proxy.as_ref();
-        let waiting = Waiting::default();
+        let waiting = CredentialWait::default();
         let provider = credentials::provider(&server.identity, &region, proxy, budgets, &waiting)?;
         config = match provider {
             Some(credentials) => config.credentials_provider(credentials),
@@ -97,7 +107,11 @@ impl Client {
         true
     }
 
-    pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
+    pub(super) async fn page(
+        &self,
+        remote: &RemoteBucket,
+        next: Option<String>,
+    ) -> Result<BucketObjectPage, Error> {
         let list = || {
             let prefix = (!remote.prefix.is_empty()).then(|| remote.prefix.clone());
             let request = self.sdk().list_objects_v2().bucket(&remote.bucket).set_prefix(prefix);
@@ -106,38 +120,48 @@ impl Client {
         let asked = BucketRequestContext::listing(remote);
         let mut answer = list().await;
         if let Err(error) = &answer
-            && self.moved(failure::region(error))
+            && self.moved(s3_failure::region(error))
         {
             answer = list().await;
         }
         let answer = answer.map_err(|error| failure(&asked, &error))?;
         let next = following(answer.is_truncated, answer.next_continuation_token)
             .map_err(|why| asked.unreadable(why.to_owned()))?;
-        let objects = answer.contents.unwrap_or_default().into_iter().map(|object| Object {
-            key: object.key.unwrap_or_default(),
-            etag: unquoted(object.e_tag.as_deref()),
-            size: u64::try_from(object.size.unwrap_or_default()).unwrap_or_default(),
-            generation: None,
-        });
-        Ok(Page { objects: objects.collect(), next })
+        let objects =
+            answer.contents.unwrap_or_default().into_iter().map(|object| ListedBucketObject {
+                key: object.key.unwrap_or_default(),
+                etag: unquoted(object.e_tag.as_deref()),
+                size: u64::try_from(object.size.unwrap_or_default()).unwrap_or_default(),
+                generation: None,
+            });
+        Ok(BucketObjectPage { objects: objects.collect(), next })
     }
 
-    pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
+    pub(super) async fn head(
+        &self,
+        remote: &RemoteBucket,
+        key: &str,
+    ) -> Result<ListedBucketObject, Error> {
         let head = || self.sdk().head_object().bucket(&remote.bucket).key(key).send();
         let asked = BucketRequestContext::object(remote, key, "HEAD");
         let mut answer = head().await;
         if let Err(error) = &answer
-            && self.moved(failure::region(error))
+            && self.moved(s3_failure::region(error))
         {
             answer = head().await;
         }
         let answer = answer.map_err(|error| failure(&asked, &error))?;
         let size = u64::try_from(answer.content_length.unwrap_or_default()).unwrap_or_default();
         let etag = unquoted(answer.e_tag.as_deref());
-        Ok(Object { key: key.to_owned(), etag, size, generation: None })
+        Ok(ListedBucketObject { key: key.to_owned(), etag, size, generation: None })
     }
 
-    pub(super) async fn put(&self, remote: &Remote, key: &str, body: &[u8]) -> Result<(), Error> {
+    pub(super) async fn put(
+        &self,
+        remote: &RemoteBucket,
+        key: &str,
+        body: &[u8],
+    ) -> Result<(), Error> {
         let put = || {
             let request = self.sdk().put_object().bucket(&remote.bucket).key(key);
             request.content_type("application/json").body(body.to_vec().into()).send()
@@ -145,7 +169,7 @@ impl Client {
         let asked = BucketRequestContext::object(remote, key, "PUT");
         let mut answer = put().await;
         if let Err(error) = &answer
-            && self.moved(failure::region(error))
+            && self.moved(s3_failure::region(error))
         {
             answer = put().await;
         }
@@ -154,7 +178,7 @@ impl Client {
 
     pub(super) async fn get(
         &self,
-        remote: &Remote,
+        remote: &RemoteBucket,
         key: &str,
         unless: Option<&str>,
     ) -> Result<Option<ObjectDownload>, Error> {
@@ -166,14 +190,14 @@ impl Client {
         };
         let mut answer = get().await;
         if let Err(error) = &answer
-            && failure::status(error) != Some(304)
-            && self.moved(failure::region(error))
+            && s3_failure::status(error) != Some(304)
+            && self.moved(s3_failure::region(error))
         {
             answer = get().await;
         }
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) if failure::status(&error) == Some(304) => return Ok(None),
+            Err(error) if s3_failure::status(&error) == Some(304) => return Ok(None),
             Err(error) => return Err(failure(&asked, &error)),
         };
         let endpoint = self.endpoint.to_string();

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 
 use objects::RedactedValue;
 
-use crate::bucket::{BucketIdentity, Endpoint};
-use crate::http::{ClientIdentity, Tls};
+use crate::bucket::{BucketEndpoint, BucketIdentity};
+use crate::http::{ClientIdentity, TlsConfig};
 
 /// The credentials of a repository in Secrets.
 #[derive(Debug, Clone, Default)]
-pub struct Credentials {
+pub struct ChartRepositoryCredentials {
     /// User and password.
     pub basic: Option<(String, RedactedValue<String>)>,
     /// Authorities that are trusted besides the system's, and the client certificate.
-    pub tls: Tls,
+    pub tls: TlsConfig,
     /// Where a bucket is; without effect for a web server.
     pub bucket: BucketServer,
 }
@@ -26,7 +26,7 @@ pub struct Credentials {
 #[derive(Debug, Clone)]
 pub struct BucketServer {
     /// The server; AWS over HTTPS if there is none.
-    pub endpoint: Option<Endpoint>,
+    pub endpoint: Option<BucketEndpoint>,
     /// The region that requests are signed for.
     pub region: Option<String>,
     /// The credentials.
@@ -68,7 +68,7 @@ pub enum Error {
 
 type CredentialData = BTreeMap<String, Vec<u8>>;
 
-impl Credentials {
+impl ChartRepositoryCredentials {
     /// Reads `secret` (user and password, or in an older way TLS) and `certificates` (TLS), which come first.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Credentials {
         let tls = match (certificates, secret) {
             (Some(data), _) => tls(data)?.ok_or(Error::NoTls)?,
             (None, Some(data)) => tls(data)?.unwrap_or_default(),
-            (None, None) => Tls::default(),
+            (None, None) => TlsConfig::default(),
         };
         Ok(Self { basic, tls, bucket: BucketServer::default() })
     }
@@ -98,7 +98,7 @@ impl Credentials {
     ) -> Result<Self, Error> {
         let tls = match certificates {
             Some(data) => tls(data)?.ok_or(Error::NoTls)?,
-            None => Tls::default(),
+            None => TlsConfig::default(),
         };
         let bucket = secret.map(|data| bucket(data, insecure)).transpose()?;
         let bucket = bucket.unwrap_or_default();
@@ -115,7 +115,7 @@ fn text(data: &CredentialData, key: &'static str) -> Result<Option<String>, Erro
 fn bucket(data: &CredentialData, insecure: bool) -> Result<BucketServer, Error> {
     let some = |key| Ok::<_, Error>(text(data, key)?.filter(|value| !value.is_empty()));
     let endpoint = some("endpoint")?;
-    let endpoint = endpoint.map(|text| Endpoint::parse(&text, insecure)).transpose();
+    let endpoint = endpoint.map(|text| BucketEndpoint::parse(&text, insecure)).transpose();
     let identity = match (text(data, "accesskey")?, text(data, "secretkey")?) {
         (Some(access), Some(secret)) => match (access.is_empty(), secret.is_empty()) {
             (true, true) => BucketIdentity::Anonymous,
@@ -141,7 +141,7 @@ fn basic(data: &CredentialData) -> Result<Option<(String, RedactedValue<String>)
     }
 }
 
-fn tls(data: &CredentialData) -> Result<Option<Tls>, Error> {
+fn tls(data: &CredentialData) -> Result<Option<TlsConfig>, Error> {
     let either = |key: &str, old: &str| {
         let given = data.get(key).filter(|value| !value.is_empty());
         given.or_else(|| data.get(old)).filter(|value| !value.is_empty()).cloned()
@@ -155,7 +155,7 @@ fn tls(data: &CredentialData) -> Result<Option<Tls>, Error> {
         (Some(_), None) => return Err(Error::Half { given: "tls.crt", missing: "tls.key" }),
         (None, Some(_)) => return Err(Error::Half { given: "tls.key", missing: "tls.crt" }),
     };
-    Ok((ca.is_some() || identity.is_some()).then_some(Tls { ca, identity }))
+    Ok((ca.is_some() || identity.is_some()).then_some(TlsConfig { ca, identity }))
 }
 
 #[cfg(test)]
@@ -169,14 +169,15 @@ mod tests {
     #[test]
     fn user_and_password_and_tls_come_from_their_keys_old_and_new() {
         let secret = data(&[("username", "me"), ("password", "hunter2"), ("caFile", "old")]);
-        let found = Credentials::from_secrets(Some(&secret), None).unwrap();
+        let found = ChartRepositoryCredentials::from_secrets(Some(&secret), None).unwrap();
         assert_eq!(found.basic.as_ref().unwrap().0, "me");
         assert_eq!(found.tls.ca.as_deref(), Some(b"old".as_slice()));
         assert!(!format!("{found:?}").contains("hunter2"));
         let certificates = data(&[("ca.crt", "new")]);
-        let found = Credentials::from_secrets(Some(&secret), Some(&certificates)).unwrap();
+        let found =
+            ChartRepositoryCredentials::from_secrets(Some(&secret), Some(&certificates)).unwrap();
         assert_eq!(found.tls.ca.as_deref(), Some(b"new".as_slice()));
-        let nothing = Credentials::from_secrets(Some(&data(&[])), None).unwrap();
+        let nothing = ChartRepositoryCredentials::from_secrets(Some(&data(&[])), None).unwrap();
         assert!(nothing.basic.is_none() && nothing.tls.ca.is_none());
     }
 
@@ -190,7 +191,8 @@ mod tests {
         ] {
             let secret = data(&keys);
             let certificates = certificates.map(|keys| data(&keys));
-            let error = Credentials::from_secrets(Some(&secret), certificates.as_ref());
+            let error =
+                ChartRepositoryCredentials::from_secrets(Some(&secret), certificates.as_ref());
             assert_eq!(error.unwrap_err().to_string(), expected);
         }
     }
@@ -198,9 +200,10 @@ mod tests {
     #[test]
     fn the_secret_of_a_bucket_says_who_asks_and_where() {
         let read = |keys: &[(&str, &str)]| {
-            Credentials::for_bucket(Some(&data(keys)), None, false).map(|it| it.bucket)
+            ChartRepositoryCredentials::for_bucket(Some(&data(keys)), None, false)
+                .map(|it| it.bucket)
         };
-        let anonymous = Credentials::for_bucket(None, None, false).unwrap().bucket;
+        let anonymous = ChartRepositoryCredentials::for_bucket(None, None, false).unwrap().bucket;
         assert!(matches!(anonymous.identity, BucketIdentity::Environment { sts: None }));
         let keys = [("accesskey", "me"), ("secretkey", "hunter2")];
         let found = read(&keys).unwrap();

@@ -6,13 +6,15 @@
 
 use std::time::Duration;
 
-use golang::semver::{Constraint, Version};
-use helm::chart::Dependency;
+use golang::semver::{SemverVersion, VersionConstraint};
+use helm::chart::ChartDependency;
 use tree::{FileTree as _, MemoryTree, RelPath, TreeLimits};
 use url::Url;
 
-use super::files::{self, LoadedChartFiles};
-use crate::git::{self, Content, Credentials, Reference, Remote, RemoteUrl, TreeEntryKind};
+use super::chart_files::{self, LoadedChartFiles};
+use crate::git::{
+    self, GitCredentials, GitReference, GitRemote, RemoteUrl, RequestedContent, TreeEntryKind,
+};
 
 /// Where a dependency is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,14 +73,14 @@ pub enum Error {
     Git(#[from] git::Error),
     /// The tree cannot hold what is in the Git repository.
     #[error(transparent)]
-    Tree(#[from] tree::BuildError),
+    Tree(#[from] tree::TreeBuildError),
     /// There is no chart, or none that can be used.
     #[error("failed to load chart from '{place}': {problem}")]
     Chart {
         /// Where it should be.
         place: String,
         /// Why.
-        problem: Box<files::Error>,
+        problem: Box<chart_files::Error>,
     },
 }
 
@@ -86,7 +88,7 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error::BadPlace`]: a name of Helm's configuration, a path that leaves the tree, or no address at all.
-pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<DependencyLocation, Error> {
+pub fn place(dependency: &ChartDependency, chart: &RelPath) -> Result<DependencyLocation, Error> {
     let repository = &dependency.repository;
     let bad = |why: &str| Error::BadPlace { repository: shown(repository), why: why.to_owned() };
     let inside = |path: &str| {
@@ -156,7 +158,7 @@ fn git_folder(text: &str) -> Result<GitFolder, String> {
 /// [`Error::OtherName`], [`Error::OtherVersion`].
 pub fn check(
     files: LoadedChartFiles,
-    dependency: &Dependency,
+    dependency: &ChartDependency,
     place: &str,
 ) -> Result<LoadedChartFiles, Error> {
     let metadata = &files.chart().metadata;
@@ -165,8 +167,8 @@ pub fn check(
         return Err(Error::OtherName { place, found: metadata.name.clone() });
     }
     let in_range = || {
-        let version = Version::parse(&metadata.version).ok()?;
-        Some(Constraint::parse(&dependency.version).ok()?.matches(&version))
+        let version = SemverVersion::parse(&metadata.version).ok()?;
+        Some(VersionConstraint::parse(&dependency.version).ok()?.matches(&version))
     };
     if in_range() != Some(true) {
         let range = dependency.version.clone();
@@ -183,7 +185,7 @@ pub fn check(
 pub fn from_tree(
     tree: &MemoryTree,
     path: &RelPath,
-    dependency: &Dependency,
+    dependency: &ChartDependency,
 ) -> Result<LoadedChartFiles, Error> {
     let place = path.to_string();
     let files = LoadedChartFiles::in_tree(tree, path);
@@ -198,29 +200,32 @@ pub fn from_tree(
 /// [`Error`].
 pub fn from_git(
     folder: &GitFolder,
-    dependency: &Dependency,
+    dependency: &ChartDependency,
     timeout: Duration,
-    context: &git::Context,
+    context: &git::GitOperationContext,
 ) -> Result<LoadedChartFiles, Error> {
     let GitFolder { url, path, reference } = folder;
-    let remote = Remote {
+    let remote = GitRemote {
         url: url.clone(),
-        credentials: Credentials::default(),
+        credentials: GitCredentials::default(),
         proxy: None,
         timeout,
         limits: git::GitLimits::default(),
     };
-    let checkout =
-        |reference: &Reference| git::checkout(&remote, reference, &Content::default(), context);
+    let checkout = |reference: &GitReference| {
+        git::checkout(&remote, reference, &RequestedContent::default(), context)
+    };
     let is_commit = reference.len() == 40 && reference.bytes().all(|b| b.is_ascii_hexdigit());
     let checkout = if is_commit {
         let sha = reference.to_ascii_lowercase();
-        checkout(&Reference::Commit { sha, branch: None, name: None })?
+        checkout(&GitReference::Commit { sha, branch: None, name: None })?
     } else if reference.starts_with("refs/") {
-        checkout(&Reference::Name(reference.clone()))?
+        checkout(&GitReference::Name(reference.clone()))?
     } else {
-        match checkout(&Reference::Tag(reference.clone())) {
-            Err(git::Error::NoSuchRef { .. }) => checkout(&Reference::Branch(reference.clone()))?,
+        match checkout(&GitReference::Tag(reference.clone())) {
+            Err(git::Error::NoSuchRef { .. }) => {
+                checkout(&GitReference::Branch(reference.clone()))?
+            }
             found => found?,
         }
     };
@@ -248,10 +253,10 @@ mod tests {
     use super::*;
 
     fn at(repository: &str) -> String {
-        let dependency = Dependency {
+        let dependency = ChartDependency {
             name: "lib".to_owned(),
             repository: repository.to_owned(),
-            ..Dependency::default()
+            ..ChartDependency::default()
         };
         match place(&dependency, &RelPath::parse("charts/app").unwrap()) {
             Ok(DependencyLocation::Folder(path)) => format!("folder {path}"),

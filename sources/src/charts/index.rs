@@ -3,18 +3,18 @@
 //! Only what choosing and fetching a chart needs is kept, in one text for all versions: descriptions, icons and
 //! dependencies are most of an index, and are passed over while it is read.
 //! Here: reading YAML and JSON, choosing a version. Elsewhere: fetching it ([`super::repository`]), ranges
-//! ([`crate::versions`]).
+//! ([`crate::version_choice`]).
 
 mod json;
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
 
-use golang::semver::{ConstraintError, Version as Semver};
-use goyaml::{DecodeTarget, Walk, YamlLimits};
+use golang::semver::{SemverVersion as Semver, VersionConstraintError};
+use goyaml::{DecodeTarget, YamlDocumentWalk, YamlLimits};
 use serde::Deserialize;
 
-use crate::versions::Range;
+use crate::version_choice::VersionRange;
 
 /// Most versions in one index.
 pub const MAX_VERSIONS: usize = 500_000;
@@ -24,15 +24,15 @@ const MAX_NODES: usize = 100_000;
 
 /// What an index knows, at a fraction of its length.
 #[derive(Debug, Default)]
-pub struct Index {
+pub struct ChartIndex {
     text: String,
     charts: BTreeMap<String, Span<u32>>,
-    versions: Vec<IndexEntry>,
+    versions: Vec<ChartIndexEntry>,
 }
 
 /// Places in the text of an index.
 #[derive(Debug, Clone)]
-struct IndexEntry {
+struct ChartIndexEntry {
     name: Span<u32>,
     version: Span<u32>,
     url: Span<u32>,
@@ -43,7 +43,7 @@ struct IndexEntry {
 
 /// One version of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Version<'i> {
+pub struct ChartVersion<'i> {
     /// The name that the chart gives itself.
     pub name: &'i str,
     /// Its version as it is written: one that semver reads.
@@ -79,7 +79,7 @@ pub enum Error {
 
 /// Why there is no version to take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoVersion {
+pub enum NoChartVersionError {
     /// The chart is not listed.
     #[error("chart `{0}` not found in the repository")]
     NoChart(String),
@@ -100,14 +100,14 @@ pub enum NoVersion {
         /// The requested text.
         range: String,
         /// Why.
-        problem: ConstraintError,
+        problem: VersionConstraintError,
     },
 }
 
 /// What is read of a version.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Raw {
+struct RawChartVersion {
     name: Option<String>,
     version: Option<String>,
     urls: Option<Vec<Option<String>>>,
@@ -122,7 +122,7 @@ const VERSION: DecodeTarget = DecodeTarget::Struct(&[
     ("digest", DecodeTarget::Text),
 ]);
 
-impl Index {
+impl ChartIndex {
     /// Reads an index: JSON if it begins as JSON does and is some, else YAML.
     ///
     /// Versions that Helm would refuse (without a name or with an invalid version) are left out, as Flux does.
@@ -148,7 +148,8 @@ impl Index {
     /// How many bytes of memory it holds, about.
     pub fn size(&self) -> u64 {
         let names: usize = self.charts.keys().map(|name| name.len() + 64).sum();
-        (self.text.capacity() + self.versions.capacity() * size_of::<IndexEntry>() + names) as u64
+        (self.text.capacity() + self.versions.capacity() * size_of::<ChartIndexEntry>() + names)
+            as u64
     }
 
     /// How many versions it lists.
@@ -165,20 +166,28 @@ impl Index {
     /// metadata only, the youngest. No range, or `*`, stands for any release.
     ///
     /// # Errors
-    /// [`NoVersion`].
-    pub fn choose(&self, chart: &str, range: &str) -> Result<Version<'_>, NoVersion> {
+    /// [`NoChartVersionError`].
+    pub fn choose(
+        &self,
+        chart: &str,
+        range: &str,
+    ) -> Result<ChartVersion<'_>, NoChartVersionError> {
         let owned = chart.to_owned();
-        let Some(span) = self.charts.get(chart) else { return Err(NoVersion::NoChart(owned)) };
+        let Some(span) = self.charts.get(chart) else {
+            return Err(NoChartVersionError::NoChart(owned));
+        };
         let entries = &self.versions[span.start as usize..span.end as usize];
         if entries.is_empty() {
-            return Err(NoVersion::NoVersions(owned));
+            return Err(NoChartVersionError::NoVersions(owned));
         }
         let exact = entries.iter().find(|entry| self.at(&entry.version) == range);
         if let Some(exact) = exact {
             return Ok(self.version(exact));
         }
-        let parsed = Range::parse(if range.is_empty() { "*" } else { range })
-            .map_err(|problem| NoVersion::BadRange { range: range.to_owned(), problem })?;
+        let parsed =
+            VersionRange::parse(if range.is_empty() { "*" } else { range }).map_err(|problem| {
+                NoChartVersionError::BadRange { range: range.to_owned(), problem }
+            })?;
         let highest = parsed.highest(entries.iter().map(|entry| self.at(&entry.version)));
         let best = entries
             .iter()
@@ -186,16 +195,16 @@ impl Index {
             // Of equals the first one that is listed.
             .min_by_key(|entry| std::cmp::Reverse(entry.created));
         best.map(|entry| self.version(entry))
-            .ok_or_else(|| NoVersion::NoMatch { chart: owned, range: range.to_owned() })
+            .ok_or_else(|| NoChartVersionError::NoMatch { chart: owned, range: range.to_owned() })
     }
 
     fn at(&self, span: &Span<u32>) -> &str {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    fn version(&self, entry: &IndexEntry) -> Version<'_> {
+    fn version(&self, entry: &ChartIndexEntry) -> ChartVersion<'_> {
         let given = |span| Some(self.at(span)).filter(|text| !text.is_empty());
-        Version {
+        ChartVersion {
             name: self.at(&entry.name),
             version: self.at(&entry.version),
             url: given(&entry.url),
@@ -213,8 +222,8 @@ impl Index {
     }
 
     /// Adds a version to the chart, unless it is not valid.
-    fn add(&mut self, chart: &str, raw: Raw) -> Result<(), Error> {
-        let Raw { name, version, urls, digest, created } = raw;
+    fn add(&mut self, chart: &str, raw: RawChartVersion) -> Result<(), Error> {
+        let RawChartVersion { name, version, urls, digest, created } = raw;
         let name = name.unwrap_or_default();
         let version = version.unwrap_or_default();
         let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
@@ -230,7 +239,7 @@ impl Index {
         let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
         let created = created.as_ref().and_then(serde_json::Value::as_str);
         let created = created.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-        let entry = IndexEntry {
+        let entry = ChartIndexEntry {
             name: self.put(&name)?,
             version: self.put(&version)?,
             url: self.put(&url)?,
@@ -264,11 +273,11 @@ impl Index {
     }
 }
 
-fn yaml(text: &[u8]) -> Result<(Index, Option<String>), Error> {
+fn yaml(text: &[u8]) -> Result<(ChartIndex, Option<String>), Error> {
     let limits = YamlLimits { nodes: MAX_NODES, ..YamlLimits::default() };
-    let mut index = Index::default();
+    let mut index = ChartIndex::default();
     let mut api_version = None;
-    let Some(mut walk) = Walk::new(text, limits)? else { return Err(Error::Empty) };
+    let Some(mut walk) = YamlDocumentWalk::new(text, limits)? else { return Err(Error::Empty) };
     if !walk.map()? {
         return Ok((index, api_version));
     }
@@ -286,7 +295,7 @@ fn yaml(text: &[u8]) -> Result<(Index, Option<String>), Error> {
                     }
                     while walk.item()? {
                         let value = walk.value(&VERSION)?;
-                        let raw: Option<Raw> = serde_json::from_value(value)?;
+                        let raw: Option<RawChartVersion> = serde_json::from_value(value)?;
                         index.add(&chart, raw.unwrap_or_default())?;
                     }
                 }

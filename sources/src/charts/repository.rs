@@ -1,10 +1,11 @@
 //! Asking a chart repository: for its index, and for the archive of a chart.
 //!
-//! Here: addresses, answers, limits. In the folder: repositories on web servers (`web`) and in buckets (`store`).
-//! Elsewhere: what is in an index ([`super::index`]), what is remembered of one ([`super::cache`]).
+//! Here: addresses, answers, limits. In the folder: repositories on web servers (`http_repository`) and in buckets
+//! (`s3_repository`). Elsewhere: what is in an index ([`super::index`]), what is remembered of one
+//! ([`super::index_cache`]).
 
-mod store;
-mod web;
+mod http_repository;
+mod s3_repository;
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -17,12 +18,12 @@ use futures::stream::BoxStream;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::{Credentials, MAX_CHART, MAX_INDEX};
-use crate::archive::{ArchiveDigest, Digesting};
+use super::{ChartRepositoryCredentials, MAX_CHART, MAX_INDEX};
+use crate::archive::{ArchiveDigest, DigestingWriter};
 use crate::bucket;
-use crate::http::{self, Budgets, Busy, Clients};
-use store::Store;
-use web::Web;
+use crate::http::{self, HostBudgets, HostBusyError, HttpClients};
+use http_repository::HttpChartRepository;
+use s3_repository::S3ChartRepository;
 
 /// The name of the index, below the address.
 const INDEX: &str = "index.yaml";
@@ -36,16 +37,16 @@ pub struct ChartRepository(RepositoryBackend);
 
 #[derive(Debug)]
 enum RepositoryBackend {
-    Web(Box<Web>),
-    Store(Box<Store>),
+    Web(Box<HttpChartRepository>),
+    Store(Box<S3ChartRepository>),
 }
 
 /// The bytes of an answer.
-type Chunks<'a> = BoxStream<'a, Result<Bytes, Error>>;
+type ResponseChunks<'a> = BoxStream<'a, Result<Bytes, Error>>;
 
 /// The validators of a response, to be sent with the next request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Validators {
+pub struct HttpValidators {
     /// `ETag`.
     pub etag: Option<String>,
     /// `Last-Modified`.
@@ -64,7 +65,7 @@ pub enum IndexFetchResult {
         /// Digest and size of it.
         sealed: ArchiveDigest,
         /// What to ask with the next time.
-        validators: Validators,
+        validators: HttpValidators,
     },
 }
 
@@ -92,7 +93,7 @@ pub enum Error {
     },
     /// Requests to the server are paused, as it asked for.
     #[error(transparent)]
-    Busy(#[from] Busy),
+    Busy(#[from] HostBusyError),
     /// The server requires authentication, or refuses the credentials.
     #[error("authentication failed for `{url}`: HTTP status {status}; check the credentials")]
     Unauthorized {
@@ -185,7 +186,7 @@ impl Error {
 pub fn normalized(text: &str) -> Result<Url, Error> {
     let bad = |why: &str| Error::BadUrl { url: shown_text(text), why: why.to_owned() };
     let mut url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https" | store::SCHEME) {
+    if !matches!(url.scheme(), "http" | "https" | s3_repository::SCHEME) {
         return Err(bad("it must start with http://, https:// or s3://"));
     }
     if url.host_str().is_none_or(str::is_empty) {
@@ -215,11 +216,11 @@ fn shown(url: &Url) -> String {
 
 /// What all repositories share: how much is asked of each host, and clients with their connections.
 #[derive(Debug, Clone, Default)]
-pub struct Reach {
+pub struct RepositoryAccess {
     /// How much is asked of each host.
-    pub budgets: Arc<Budgets>,
+    pub budgets: Arc<HostBudgets>,
     /// Clients of web servers. They decide which servers may be asked, with the same rules as the budgets.
-    pub clients: Arc<Clients>,
+    pub clients: Arc<HttpClients>,
     /// Clients of buckets.
     pub buckets: Arc<bucket::BucketClientCache>,
 }
@@ -235,19 +236,23 @@ impl ChartRepository {
     /// [`Error::BadUrl`], or [`Error::Client`] for certificates that cannot be used.
     pub fn new(
         url: &str,
-        credentials: Credentials,
+        credentials: ChartRepositoryCredentials,
         pass_credentials: bool,
         timeout: Duration,
-        reach: &Reach,
+        reach: &RepositoryAccess,
     ) -> Result<Self, Error> {
         let url = normalized(url)?;
-        let is_store = url.scheme() == store::SCHEME;
+        let is_store = url.scheme() == s3_repository::SCHEME;
         let of = credentials;
         let pass = pass_credentials;
         Ok(Self(if is_store {
-            RepositoryBackend::Store(Box::new(Store::new(url, of, pass, timeout, reach)?))
+            RepositoryBackend::Store(Box::new(S3ChartRepository::new(
+                url, of, pass, timeout, reach,
+            )?))
         } else {
-            RepositoryBackend::Web(Box::new(Web::new(url, of, pass, timeout, reach)?))
+            RepositoryBackend::Web(Box::new(HttpChartRepository::new(
+                url, of, pass, timeout, reach,
+            )?))
         }))
     }
 
@@ -263,7 +268,7 @@ impl ChartRepository {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn index(&self, since: Option<&Validators>) -> Result<IndexFetchResult, Error> {
+    pub async fn index(&self, since: Option<&HttpValidators>) -> Result<IndexFetchResult, Error> {
         match &self.0 {
             RepositoryBackend::Web(web) => web.index(since).await,
             RepositoryBackend::Store(store) => store.index(since).await,
@@ -321,11 +326,11 @@ fn validator(value: &str) -> Option<String> {
 /// Puts the bytes of an index into a file without a name.
 async fn receive_index(
     url: &str,
-    chunks: Chunks<'_>,
-    validators: Validators,
+    chunks: ResponseChunks<'_>,
+    validators: HttpValidators,
 ) -> Result<IndexFetchResult, Error> {
     let disk = |error: std::io::Error| Error::Disk { url: url.to_owned(), why: error.to_string() };
-    let mut out = Digesting::new(tempfile::tempfile().map_err(disk)?);
+    let mut out = DigestingWriter::new(tempfile::tempfile().map_err(disk)?);
     receive(url, MAX_INDEX, chunks, |chunk| out.write_all(chunk).map_err(disk)).await?;
     let (mut file, sealed) = out.finish();
     file.rewind().map_err(disk)?;
@@ -335,7 +340,7 @@ async fn receive_index(
 /// The bytes of an archive, which must have the digest if there is one.
 async fn receive_chart(
     url: &str,
-    chunks: Chunks<'_>,
+    chunks: ResponseChunks<'_>,
     digest: Option<&str>,
 ) -> Result<Vec<u8>, Error> {
     let mut archive = Vec::new();
@@ -359,7 +364,7 @@ async fn receive_chart(
 async fn receive(
     url: &str,
     limit: u64,
-    mut chunks: Chunks<'_>,
+    mut chunks: ResponseChunks<'_>,
     mut take: impl FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut taken: u64 = 0;

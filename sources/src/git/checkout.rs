@@ -1,17 +1,20 @@
 //! A commit with what belongs to it: its submodules, and the part of it that is wanted.
 //!
 //! Here: fetching submodules one after the other within one set of limits, and one list of all files.
-//! Elsewhere: one commit ([`fetch`](super::fetch)), where submodules are (`submodules`), which files are wanted (`sparse`).
+//! Elsewhere: one commit ([`fetch`](super::fetch)), where submodules are (`submodules`), which files are wanted
+//! (`sparse_checkout`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::signed_objects::Signable;
-use super::snapshot::{Commit, GitSnapshot, Listing, TreeEntry, TreeEntryKind};
-use super::sparse::Sparse;
+use super::commit_snapshot::{
+    CommitMetadata, CommitTreeListing, GitSnapshot, TreeEntry, TreeEntryKind,
+};
+use super::signed_objects::SignableObjects;
+use super::sparse_checkout::SparseCheckout;
 use super::submodules;
-use super::{Context, Error, Reference, Remote, RemoteUrl, Revision};
+use super::{Error, GitOperationContext, GitReference, GitRemote, GitRevision, RemoteUrl};
 
 /// Submodules within submodules. go-git goes as deep, and then leaves empty folders; here it is an error.
 const MAX_SUBMODULE_DEPTH: usize = 10;
@@ -20,22 +23,22 @@ const MOST_SUBMODULES: usize = 256;
 
 /// The requested parts of a commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct RequestedContent {
     /// Whether submodules are fetched.
     pub submodules: bool,
     /// The folders that are taken.
-    pub sparse: Sparse,
+    pub sparse: SparseCheckout,
 }
 
 /// A fetched commit, with its submodules if they were requested.
 ///
 /// The scratch repositories are removed when this is dropped.
 #[derive(Debug)]
-pub struct Checkout {
+pub struct FetchedCheckout {
     /// The revision of the artifact.
-    pub revision: Revision,
+    pub revision: GitRevision,
     /// The facts of the commit.
-    pub commit: Commit,
+    pub commit: CommitMetadata,
     /// The repository first.
     parts: Vec<CheckoutPart>,
     items: Vec<CheckoutItem>,
@@ -52,7 +55,7 @@ struct CheckoutPart {
     url: RemoteUrl,
     depth: usize,
     fetched: GitSnapshot,
-    listing: Listing,
+    listing: CommitTreeListing,
 }
 
 /// A file, link or submodule of a checkout.
@@ -75,11 +78,11 @@ pub struct CheckoutItem {
 /// As [`fetch`](super::fetch); [`Error::Submodule`] and [`Error::BadSubmodule`] for a submodule that cannot be fetched,
 /// and [`Error::SparseMissing`] for a folder that is not there.
 pub fn checkout(
-    remote: &Remote,
-    reference: &Reference,
-    content: &Content,
-    context: &Context,
-) -> Result<Checkout, Error> {
+    remote: &GitRemote,
+    reference: &GitReference,
+    content: &RequestedContent,
+    context: &GitOperationContext,
+) -> Result<FetchedCheckout, Error> {
     let begun = Instant::now();
     let fetched = super::fetch(remote, reference, context)?;
     let revision = fetched.revision.clone();
@@ -92,7 +95,7 @@ pub fn checkout(
     let read = AtomicU64::new(0);
     let limit = remote.limits.total;
     let remote = remote.url.to_string();
-    Ok(Checkout { revision, commit, parts, items, read, limit, remote })
+    Ok(FetchedCheckout { revision, commit, parts, items, read, limit, remote })
 }
 
 impl CheckoutPart {
@@ -114,7 +117,10 @@ impl CheckoutPart {
     }
 
     /// The requested submodules, each with its full path and its URL in `.gitmodules`.
-    fn submodules(&self, sparse: &Sparse) -> Result<Vec<(String, String, TreeEntry)>, Error> {
+    fn submodules(
+        &self,
+        sparse: &SparseCheckout,
+    ) -> Result<Vec<(String, String, TreeEntry)>, Error> {
         let entries = &self.listing.entries;
         let mut wanted = entries
             .iter()
@@ -147,9 +153,9 @@ impl CheckoutPart {
 }
 
 fn fetch_submodules(
-    root: &Remote,
-    content: &Content,
-    context: &Context,
+    root: &GitRemote,
+    content: &RequestedContent,
+    context: &GitOperationContext,
     begun: Instant,
     parts: &mut Vec<CheckoutPart>,
 ) -> Result<(), Error> {
@@ -194,13 +200,13 @@ struct SubmoduleBudget {
 }
 
 fn fetch_one(
-    root: &Remote,
+    root: &GitRemote,
     from: &RemoteUrl,
     path: &str,
     url: &str,
     sha: String,
     budget: SubmoduleBudget,
-    context: &Context,
+    context: &GitOperationContext,
 ) -> Result<(RemoteUrl, GitSnapshot), Error> {
     let bad = |reason: String| Error::BadSubmodule {
         remote: from.to_string(),
@@ -214,7 +220,7 @@ fn fetch_one(
     let mut remote = submodules::remote(root, url).map_err(bad)?;
     remote.timeout = budget.timeout;
     remote.limits.received = budget.received;
-    let reference = Reference::Commit { sha, branch: None, name: None };
+    let reference = GitReference::Commit { sha, branch: None, name: None };
     match super::fetch(&remote, &reference, context) {
         Ok(fetched) => Ok((remote.url, fetched)),
         Err(Error::AuthenticationFailed { remote: asked, cause })
@@ -241,8 +247,8 @@ fn entries(parts: &[CheckoutPart]) -> usize {
 /// The requested entries of all parts.
 fn items(
     parts: &[CheckoutPart],
-    sparse: &Sparse,
-    remote: &Remote,
+    sparse: &SparseCheckout,
+    remote: &GitRemote,
 ) -> Result<Vec<CheckoutItem>, Error> {
     let mut items = Vec::with_capacity(entries(parts));
     for (number, part) in parts.iter().enumerate() {
@@ -261,12 +267,12 @@ fn items(
     Ok(items)
 }
 
-impl Checkout {
+impl FetchedCheckout {
     /// The objects of the commit that may be signed. The commit contains the hashes of its submodules.
     ///
     /// # Errors
     /// The objects cannot be read.
-    pub fn signable(&self) -> Result<Signable, Error> {
+    pub fn signable(&self) -> Result<SignableObjects, Error> {
         // The repository itself is always there.
         self.parts[0].fetched.signable()
     }

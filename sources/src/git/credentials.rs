@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use objects::RedactedValue;
 
 use super::Error;
-use super::remote::{RemoteUrl, Scheme};
-use crate::http::{ClientIdentity, Tls};
+use super::remote_url::{RemoteScheme, RemoteUrl};
+use crate::http::{ClientIdentity, TlsConfig};
 
 /// The user of an SSH URL that names none.
 const USUAL_SSH_USER: &str = "git";
 
 /// The credentials for a remote.
 #[derive(Debug, Clone, Default)]
-pub enum Auth {
+pub enum GitAuth {
     /// Anonymous; HTTP only.
     #[default]
     None,
@@ -39,14 +39,14 @@ pub enum Auth {
 
 /// The credentials for a remote in a Secret.
 #[derive(Debug, Clone, Default)]
-pub struct Credentials {
+pub struct GitCredentials {
     /// The credentials.
-    pub auth: Auth,
+    pub auth: GitAuth,
     /// Trusted authorities, and the client certificate; HTTP only.
-    pub tls: Tls,
+    pub tls: TlsConfig,
 }
 
-impl Credentials {
+impl GitCredentials {
     /// Reads the keys that Flux reads; keys of the other transport are not examined.
     ///
     /// | transport | keys |
@@ -60,13 +60,15 @@ impl Credentials {
     /// [`Error::BadSecret`] naming the key that is missing or unusable.
     pub fn from_secret(data: &BTreeMap<String, Vec<u8>>, url: &RemoteUrl) -> Result<Self, Error> {
         match url.scheme() {
-            Scheme::Ssh => Ok(Self { auth: ssh(data)?, tls: Tls::default() }),
-            Scheme::Http | Scheme::Https => Ok(Self { auth: http(data, url)?, tls: tls(data)? }),
+            RemoteScheme::Ssh => Ok(Self { auth: ssh(data)?, tls: TlsConfig::default() }),
+            RemoteScheme::Http | RemoteScheme::Https => {
+                Ok(Self { auth: http(data, url)?, tls: tls(data)? })
+            }
         }
     }
 }
 
-impl Auth {
+impl GitAuth {
     /// Every text that must not be repeated, however a server tries to have it repeated.
     pub(super) fn secrets(&self) -> Vec<RedactedValue<String>> {
         match self {
@@ -105,16 +107,16 @@ fn text(data: &BTreeMap<String, Vec<u8>>, key: &str) -> Result<Option<String>, E
         .map_err(|_not_utf8| Error::BadSecret(format!("`{key}` is not valid UTF-8")))
 }
 
-fn ssh(data: &BTreeMap<String, Vec<u8>>) -> Result<Auth, Error> {
+fn ssh(data: &BTreeMap<String, Vec<u8>>) -> Result<GitAuth, Error> {
     let identity = text(data, "identity")?
         .ok_or_else(|| bad("an ssh URL requires `identity`, the private key, in the Secret"))?;
     let known_hosts = text(data, "known_hosts")?
         .ok_or_else(|| bad("an ssh URL requires `known_hosts`, the host keys, in the Secret"))?;
     let passphrase = text(data, "password")?.map(RedactedValue::new);
-    Ok(Auth::Ssh { identity: RedactedValue::new(identity), passphrase, known_hosts })
+    Ok(GitAuth::Ssh { identity: RedactedValue::new(identity), passphrase, known_hosts })
 }
 
-fn http(data: &BTreeMap<String, Vec<u8>>, url: &RemoteUrl) -> Result<Auth, Error> {
+fn http(data: &BTreeMap<String, Vec<u8>>, url: &RemoteUrl) -> Result<GitAuth, Error> {
     let bearer = text(data, "bearerToken")?;
     // Parity(flux): a bearer token hides user and password of the Secret, even when it is empty.
     let (username, password) = if data.contains_key("bearerToken") {
@@ -129,13 +131,14 @@ fn http(data: &BTreeMap<String, Vec<u8>>, url: &RemoteUrl) -> Result<Auth, Error
             Err(bad("`bearerToken` cannot be combined with a user or password in the URL"))
         }
         (Some(token), None, None) => {
-            header_safe("bearerToken", &token).map(|()| Auth::Bearer(RedactedValue::new(token)))
+            header_safe("bearerToken", &token).map(|()| GitAuth::Bearer(RedactedValue::new(token)))
         }
         (None, None, Some(_)) => Err(bad("`password` requires `username`")),
-        (None, Some(username), password) => {
-            Ok(Auth::Basic { username, password: RedactedValue::new(password.unwrap_or_default()) })
-        }
-        (None, None, None) => Ok(Auth::None),
+        (None, Some(username), password) => Ok(GitAuth::Basic {
+            username,
+            password: RedactedValue::new(password.unwrap_or_default()),
+        }),
+        (None, None, None) => Ok(GitAuth::None),
     }
 }
 
@@ -150,7 +153,7 @@ fn header_safe(key: &str, token: &str) -> Result<(), Error> {
 
 /// Differs(flux): Flux's Git sources do not read the older names `certFile` and `keyFile` any more, its other sources
 /// do.
-fn tls(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
+fn tls(data: &BTreeMap<String, Vec<u8>>) -> Result<TlsConfig, Error> {
     let either = |key: &'static str, older: &'static str| {
         [key, older].into_iter().find_map(|key| bytes(data, key).map(|value| (key, value)))
     };
@@ -164,7 +167,7 @@ fn tls(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
         (Some((given, _)), None) => return Err(alone(given, "tls.key")),
         (None, Some((given, _))) => return Err(alone(given, "tls.crt")),
     };
-    Ok(Tls { ca, identity })
+    Ok(TlsConfig { ca, identity })
 }
 
 fn alone(given: &str, missing: &str) -> Error {
@@ -178,7 +181,7 @@ mod tests {
 
     fn check(url: &str, secret: &[(&str, &str)], expected: &Expect) {
         let data = secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-        let text = match Credentials::from_secret(&data, &RemoteUrl::parse(url).unwrap()) {
+        let text = match GitCredentials::from_secret(&data, &RemoteUrl::parse(url).unwrap()) {
             Ok(credentials) => format!("{:?}", credentials.auth),
             Err(error) => error.to_string(),
         };

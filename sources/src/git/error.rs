@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use golang::unicode::is_print;
 
-use crate::http::Busy;
+use crate::http::HostBusyError;
 
 /// Characters of a name that an error repeats.
 const LONGEST_NAME: usize = 200;
@@ -119,7 +119,7 @@ pub enum Error {
         /// The remote without credentials.
         remote: String,
         /// Its answer, and when it is asked again.
-        busy: Busy,
+        busy: HostBusyError,
     },
     /// The certificate of the server is not one that we trust.
     #[error(

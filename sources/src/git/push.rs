@@ -29,11 +29,11 @@ mod refspec;
 mod signer;
 mod workspace;
 
-pub use error::{PushError, RejectedReference, Rejection, RejectionCause};
-pub use objects::{FileChange, FileMode};
+pub use error::{PushError, PushRejection, RejectedReference, RejectionCause};
+pub use objects::{GitFileChange, GitFileMode};
 pub use refspec::refspec_destination;
 pub use signer::CommitSigner;
 pub use workspace::{
-    CommitDetails, CommitIdentity, PushOutcome, PushRequest, ReferenceUpdate, UpdateRule,
-    Workspace, is_ancestor,
+    CommitDetails, CommitIdentity, PushOutcome, PushRequest, PushWorkspace, ReferenceUpdate,
+    UpdateRule, is_ancestor,
 };

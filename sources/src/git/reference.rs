@@ -3,15 +3,15 @@
 use std::fmt;
 
 use gix::hash::ObjectId;
-use golang::semver::ConstraintError;
+use golang::semver::VersionConstraintError;
 
 use super::Error;
 use super::error::shown;
-use crate::versions::Range;
+use crate::version_choice::VersionRange;
 
 /// The requested reference of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reference {
+pub enum GitReference {
     /// The tip of a branch.
     Branch(String),
     /// What a tag points at, peeled to a commit.
@@ -19,7 +19,7 @@ pub enum Reference {
     /// A full name, such as `refs/pull/1/head`; for an annotated tag, what it points at.
     Name(String),
     /// The highest tag in a range of versions.
-    Semver(Range),
+    Semver(VersionRange),
     /// One commit by its hash.
     Commit {
         /// All forty hexadecimal digits.
@@ -31,14 +31,14 @@ pub enum Reference {
     },
 }
 
-impl Default for Reference {
+impl Default for GitReference {
     /// Flux's: the branch `master`.
     fn default() -> Self {
         Self::Branch("master".to_owned())
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for GitReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Branch(name) => write!(f, "branch `{name}`"),
@@ -50,13 +50,13 @@ impl fmt::Display for Reference {
     }
 }
 
-/// What a remote is asked for: a [`Reference`] that was checked.
+/// What a remote is asked for: a [`GitReference`] that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RemoteReferenceQuery {
     /// A full reference name, such as `refs/heads/main`.
     Named(String),
     /// The tag of the highest version.
-    Highest(Range),
+    Highest(VersionRange),
     /// A commit, by its hash alone.
     Commit(ObjectId),
     /// A commit that a full branch name leads to.
@@ -65,14 +65,15 @@ pub(super) enum RemoteReferenceQuery {
     CommitAnywhere(ObjectId),
 }
 
-impl Reference {
+impl GitReference {
     /// The highest tag in a range that is given as a text.
     ///
     /// # Errors
     /// [`Error::InvalidReference`] if it is not a range.
     pub fn semver(range: &str) -> Result<Self, Error> {
-        let refused = |error: ConstraintError| invalid("version range", range, error.to_string());
-        Range::parse(range).map(Self::Semver).map_err(refused)
+        let refused =
+            |error: VersionConstraintError| invalid("version range", range, error.to_string());
+        VersionRange::parse(range).map(Self::Semver).map_err(refused)
     }
 
     /// Checks names and hash.
@@ -126,7 +127,7 @@ fn invalid(kind: &'static str, name: &str, reason: String) -> Error {
 
 /// What a remote has now under a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tip {
+pub struct ReferenceTip {
     /// The commit: forty hexadecimal digits in lower case.
     pub sha: String,
     /// The full name it was found under, such as `refs/heads/main` or `refs/tags/v1.2.3`; empty for a bare commit.
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    fn check(reference: &Reference, expected: &Expect) {
+    fn check(reference: &GitReference, expected: &Expect) {
         expected.assert_eq(&match reference.wanted() {
             Ok(wanted) => format!("{wanted:?}"),
             Err(error) => error.to_string(),
@@ -147,21 +148,21 @@ mod tests {
 
     #[test]
     fn names_that_git_would_not_take_are_refused() {
-        check(&Reference::Branch("a/b".into()), &expect![[r#"Named("refs/heads/a/b")"#]]);
+        check(&GitReference::Branch("a/b".into()), &expect![[r#"Named("refs/heads/a/b")"#]]);
         check(
-            &Reference::Branch("a..b".into()),
+            &GitReference::Branch("a..b".into()),
             &expect!["`a..b` is not a valid branch: reference name cannot contain repeated dots"],
         );
         check(
-            &Reference::Branch("a\nb".into()),
+            &GitReference::Branch("a\nb".into()),
             &expect![[r#"`ab` is not a valid branch: reference name contains invalid byte: "\n""#]],
         );
         check(
-            &Reference::Tag(String::new()),
+            &GitReference::Tag(String::new()),
             &expect!["`` is not a valid tag: reference name cannot end with a slash"],
         );
         check(
-            &Reference::Commit { sha: "abc".into(), branch: None, name: None },
+            &GitReference::Commit { sha: "abc".into(), branch: None, name: None },
             &expect![
                 "`abc` is not a valid commit: a commit must be the full SHA of 40 hexadecimal digits"
             ],
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_full_reference_is_taken_as_it_is() {
-        let name = |name: &str| Reference::Name(name.into());
+        let name = |name: &str| GitReference::Name(name.into());
         check(&name("refs/pull/1/head"), &expect![[r#"Named("refs/pull/1/head")"#]]);
         check(&name("HEAD"), &expect![[r#"Named("HEAD")"#]]);
         check(&name("refs/tags/v1^{}"), &expect![[r#"Named("refs/tags/v1")"#]]);
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_range_is_refused_with_the_reason() {
-        let message = Reference::semver("latest").unwrap_err().to_string();
+        let message = GitReference::semver("latest").unwrap_err().to_string();
         assert!(message.starts_with("`latest` is not a valid version range: "), "{message}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: references with a known kind (`reference`).
 
-use super::{Error, Reference, Remote};
+use super::{Error, GitReference, GitRemote};
 
 /// Calls `ask` with the references that Git finds for a name, in Git's order: the full name, a tag, a branch. The hash
 /// of a commit stands for that commit alone, and an empty name for the default branch.
@@ -10,9 +10,9 @@ use super::{Error, Reference, Remote};
 /// # Errors
 /// [`Error::NoSuchRef`] if there is nothing of this name, and what `ask` answers.
 pub fn named<T>(
-    remote: &Remote,
+    remote: &GitRemote,
     name: &str,
-    mut ask: impl FnMut(&Reference) -> Result<T, Error>,
+    mut ask: impl FnMut(&GitReference) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let candidates = candidates(name);
     let mut last = None;
@@ -29,18 +29,18 @@ pub fn named<T>(
     Err(last.filter(|_| candidates.len() == 1).unwrap_or_else(missing))
 }
 
-fn candidates(name: &str) -> Vec<Reference> {
+fn candidates(name: &str) -> Vec<GitReference> {
     let is_hash = name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     match name {
-        "" | "HEAD" => vec![Reference::Name("HEAD".to_owned())],
+        "" | "HEAD" => vec![GitReference::Name("HEAD".to_owned())],
         sha if is_hash => {
-            vec![Reference::Commit { sha: sha.to_ascii_lowercase(), branch: None, name: None }]
+            vec![GitReference::Commit { sha: sha.to_ascii_lowercase(), branch: None, name: None }]
         }
-        name if name.starts_with("refs/") => vec![Reference::Name(name.to_owned())],
+        name if name.starts_with("refs/") => vec![GitReference::Name(name.to_owned())],
         name => {
             // Git tries `refs/` first, which is of use only where more of the name is given.
-            let full = name.contains('/').then(|| Reference::Name(format!("refs/{name}")));
-            let short = [Reference::Tag(name.to_owned()), Reference::Branch(name.to_owned())];
+            let full = name.contains('/').then(|| GitReference::Name(format!("refs/{name}")));
+            let short = [GitReference::Tag(name.to_owned()), GitReference::Branch(name.to_owned())];
             full.into_iter().chain(short).collect()
         }
     }

@@ -4,38 +4,38 @@
 
 use std::fmt;
 
-use super::reference::{Reference, Tip};
+use super::reference::{GitReference, ReferenceTip};
 
 /// A commit together with the name it was asked for by: what Flux writes as an artifact's revision.
 ///
 /// `Display` gives `main@sha1:…`, `v1.0@sha1:…`, `refs/pull/1/head@sha1:…` or, for a bare commit, `sha1:…`.
 /// Equal revisions mean that there is nothing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Revision {
+pub struct GitRevision {
     /// Branch, tag or full name, if there was one.
     pub name: Option<String>,
     /// The commit: forty hexadecimal digits in lower case.
     pub sha: String,
 }
 
-impl Revision {
+impl GitRevision {
     /// The revision of what was found for a reference.
-    pub fn new(reference: &Reference, tip: &Tip) -> Self {
+    pub fn new(reference: &GitReference, tip: &ReferenceTip) -> Self {
         let name = match reference {
-            Reference::Branch(name) | Reference::Tag(name) | Reference::Name(name) => {
+            GitReference::Branch(name) | GitReference::Tag(name) | GitReference::Name(name) => {
                 Some(name.clone())
             }
-            Reference::Semver(_) => {
+            GitReference::Semver(_) => {
                 Some(tip.refname.strip_prefix("refs/tags/").unwrap_or(&tip.refname).to_owned())
             }
             // Parity(flux): a full name beside a commit is not examined, it only names the revision.
-            Reference::Commit { branch, name, .. } => name.clone().or_else(|| branch.clone()),
+            GitReference::Commit { branch, name, .. } => name.clone().or_else(|| branch.clone()),
         };
         Self { name, sha: tip.sha.clone() }
     }
 }
 
-impl fmt::Display for Revision {
+impl fmt::Display for GitRevision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {
             write!(f, "{name}@")?;
@@ -119,30 +119,33 @@ fn algorithm(hash: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::versions::Range;
+    use crate::version_choice::VersionRange;
 
     const SHA: &str = "0123456789abcdef0123456789abcdef01234567";
 
     #[test]
     fn revisions_read_as_flux_writes_them() {
-        let commit = |branch: Option<&str>, name: Option<&str>| Reference::Commit {
+        let commit = |branch: Option<&str>, name: Option<&str>| GitReference::Commit {
             sha: SHA.to_owned(),
             branch: branch.map(str::to_owned),
             name: name.map(str::to_owned),
         };
         let pull = "refs/pull/1/head";
         for (reference, expected) in [
-            (Reference::default(), format!("master@sha1:{SHA}")),
-            (Reference::Branch("feature/x".into()), format!("feature/x@sha1:{SHA}")),
-            (Reference::Tag("v1".into()), format!("v1@sha1:{SHA}")),
-            (Reference::Name(pull.into()), format!("{pull}@sha1:{SHA}")),
-            (Reference::Semver(Range::parse("1.x").unwrap()), format!("v1.2.3@sha1:{SHA}")),
+            (GitReference::default(), format!("master@sha1:{SHA}")),
+            (GitReference::Branch("feature/x".into()), format!("feature/x@sha1:{SHA}")),
+            (GitReference::Tag("v1".into()), format!("v1@sha1:{SHA}")),
+            (GitReference::Name(pull.into()), format!("{pull}@sha1:{SHA}")),
+            (
+                GitReference::Semver(VersionRange::parse("1.x").unwrap()),
+                format!("v1.2.3@sha1:{SHA}"),
+            ),
             (commit(None, None), format!("sha1:{SHA}")),
             (commit(Some("main"), None), format!("main@sha1:{SHA}")),
             (commit(Some("main"), Some(pull)), format!("{pull}@sha1:{SHA}")),
         ] {
-            let tip = Tip { sha: SHA.to_owned(), refname: "refs/tags/v1.2.3".to_owned() };
-            assert_eq!(Revision::new(&reference, &tip).to_string(), expected);
+            let tip = ReferenceTip { sha: SHA.to_owned(), refname: "refs/tags/v1.2.3".to_owned() };
+            assert_eq!(GitRevision::new(&reference, &tip).to_string(), expected);
         }
     }
 

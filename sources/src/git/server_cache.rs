@@ -2,7 +2,7 @@
 //!
 //! Here: answers of servers to the handshake, when commits were made, and the clients that hold connections; all
 //! forgettable.
-//! Elsewhere: when it is learned and when it is used (`conversation`).
+//! Elsewhere: when it is learned and when it is used (`git_connection`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use gix::hash::ObjectId;
 use parking_lot::Mutex;
 
-use super::{Auth, Remote};
-use crate::http::clients::{Key, Lately, client_key, key};
-use crate::http::{self, Budgets, Clients, Egress, Proxy, Tls};
+use super::{GitAuth, GitRemote};
+use crate::http::clients::{ClientKeyDigest, RecentlyUsedMap, client_key, key};
+use crate::http::{self, EgressRules, HostBudgets, HttpClients, HttpProxy, TlsConfig};
 
 /// The most remotes whose handshake is remembered.
 const MOST_HANDSHAKES: usize = 4096;
@@ -22,7 +22,7 @@ const LONGEST_HANDSHAKE: usize = 2048;
 const MOST_COMMITS: usize = 4096;
 
 /// The cache of handshakes, commit times and clients between operations. Keep one for all remotes, in
-/// [`Context::known`](super::Context).
+/// [`GitOperationContext::known`](super::GitOperationContext).
 ///
 /// # Guarantees
 /// Losing it costs a request, never an answer. It holds at most 4096 handshakes, 4096 times of commits and 64 clients;
@@ -32,18 +32,18 @@ const MOST_COMMITS: usize = 4096;
 /// # Assumes
 /// The runtime that drives the first operation drives them all: kept connections live on it.
 pub struct GitServerCache {
-    handshakes: Mutex<Lately<Vec<u8>>>,
-    commits: Mutex<Lately<Option<i64>>>,
-    clients: Clients,
-    budgets: Arc<Budgets>,
+    handshakes: Mutex<RecentlyUsedMap<Vec<u8>>>,
+    commits: Mutex<RecentlyUsedMap<Option<i64>>>,
+    clients: HttpClients,
+    budgets: Arc<HostBudgets>,
 }
 
 impl Default for GitServerCache {
     fn default() -> Self {
         Self {
-            handshakes: Mutex::new(Lately::new(MOST_HANDSHAKES)),
-            commits: Mutex::new(Lately::new(MOST_COMMITS)),
-            clients: Clients::default(),
+            handshakes: Mutex::new(RecentlyUsedMap::new(MOST_HANDSHAKES)),
+            commits: Mutex::new(RecentlyUsedMap::new(MOST_COMMITS)),
+            clients: HttpClients::default(),
             budgets: Arc::default(),
         }
     }
@@ -60,33 +60,33 @@ impl fmt::Debug for GitServerCache {
 
 impl GitServerCache {
     /// A cache for operations that may reach only some servers, with any protocol.
-    pub fn within(egress: Egress) -> Self {
-        Self { clients: Clients::within(egress), ..Self::default() }
+    pub fn within(egress: EgressRules) -> Self {
+        Self { clients: HttpClients::within(egress), ..Self::default() }
     }
 
     /// The same cache with shared budgets. Requests over HTTP go through them, and SSH is not counted.
     #[must_use]
-    pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
+    pub fn sharing(self, budgets: Arc<HostBudgets>) -> Self {
         Self { budgets, ..self }
     }
 
     /// The budgets for requests over HTTP.
-    pub fn budgets(&self) -> &Arc<Budgets> {
+    pub fn budgets(&self) -> &Arc<HostBudgets> {
         &self.budgets
     }
 
     /// The servers that may be reached.
-    pub fn egress(&self) -> &Egress {
+    pub fn egress(&self) -> &EgressRules {
         self.clients.egress()
     }
 
     /// The answer of a remote to an earlier handshake with the same credentials.
-    pub(super) fn handshake(&self, remote: &Remote) -> Option<Vec<u8>> {
+    pub(super) fn handshake(&self, remote: &GitRemote) -> Option<Vec<u8>> {
         self.handshakes.lock().get(&remote_key(remote)?).cloned()
     }
 
     /// Remembers the answer of a remote.
-    pub(super) fn remember(&self, remote: &Remote, said: Vec<u8>) {
+    pub(super) fn remember(&self, remote: &GitRemote, said: Vec<u8>) {
         if said.len() > LONGEST_HANDSHAKE {
             return;
         }
@@ -96,7 +96,7 @@ impl GitServerCache {
     }
 
     /// Forgets the handshake of a remote, which is no longer valid.
-    pub(super) fn forget(&self, remote: &Remote) {
+    pub(super) fn forget(&self, remote: &GitRemote) {
         if let Some(key) = remote_key(remote) {
             self.handshakes.lock().remove(&key);
         }
@@ -117,20 +117,22 @@ impl GitServerCache {
     /// Credentials other than certificates and the proxy's go with each request, so they are not part of the key.
     pub(crate) fn client(
         &self,
-        tls: &Tls,
-        proxy: Option<&Proxy>,
+        tls: &TlsConfig,
+        proxy: Option<&HttpProxy>,
     ) -> Result<reqwest::Client, http::Error> {
         self.clients.client(tls, proxy)
     }
 }
 
 /// The key of a remote with its credentials. `None` for SSH, where each connection needs a handshake.
-fn remote_key(remote: &Remote) -> Option<Key> {
+fn remote_key(remote: &GitRemote) -> Option<ClientKeyDigest> {
     let (kind, user, secret): (&[u8], _, _) = match &remote.credentials.auth {
-        Auth::None => (b"none", None, None),
-        Auth::Basic { username, password } => (b"basic", Some(username), Some(password.expose())),
-        Auth::Bearer(token) => (b"bearer", None, Some(token.expose())),
-        Auth::Ssh { .. } => return None,
+        GitAuth::None => (b"none", None, None),
+        GitAuth::Basic { username, password } => {
+            (b"basic", Some(username), Some(password.expose()))
+        }
+        GitAuth::Bearer(token) => (b"bearer", None, Some(token.expose())),
+        GitAuth::Ssh { .. } => return None,
     };
     let client = client_key(&remote.credentials.tls, remote.proxy.as_ref());
     let url = remote.url.bare();
@@ -151,20 +153,20 @@ mod tests {
     use objects::RedactedValue;
 
     use super::*;
-    use crate::git::{Credentials, GitLimits, RemoteUrl};
+    use crate::git::{GitCredentials, GitLimits, RemoteUrl};
 
-    fn remote(url: &str, auth: Auth) -> Remote {
-        Remote {
+    fn remote(url: &str, auth: GitAuth) -> GitRemote {
+        GitRemote {
             url: RemoteUrl::parse(url).unwrap(),
-            credentials: Credentials { auth, tls: Tls::default() },
+            credentials: GitCredentials { auth, tls: TlsConfig::default() },
             proxy: None,
             timeout: Duration::from_secs(1),
             limits: GitLimits::default(),
         }
     }
 
-    fn basic(username: &str, password: &str) -> Auth {
-        Auth::Basic {
+    fn basic(username: &str, password: &str) -> GitAuth {
+        GitAuth::Basic {
             username: username.to_owned(),
             password: RedactedValue::new(password.to_owned()),
         }
@@ -173,7 +175,7 @@ mod tests {
     #[test]
     fn memory_has_a_bound_and_what_is_used_stays() {
         let known = GitServerCache::default();
-        let nth = |n: usize| remote(&format!("https://h/{n}"), Auth::None);
+        let nth = |n: usize| remote(&format!("https://h/{n}"), GitAuth::None);
         for n in 0..MOST_HANDSHAKES + 100 {
             known.remember(&nth(n), b"said".to_vec());
             assert!(known.handshake(&nth(0)).is_some(), "{n}");
@@ -190,14 +192,14 @@ mod tests {
         let known = GitServerCache::default();
         let url = "https://h/a.git";
         known.remember(&remote(url, basic("me", "hunter2")), b"said".to_vec());
-        let hears = |url: &str, auth: Auth| known.handshake(&remote(url, auth)).is_some();
+        let hears = |url: &str, auth: GitAuth| known.handshake(&remote(url, auth)).is_some();
         assert!(hears(url, basic("me", "hunter2")));
         assert!(!hears("https://h/b.git", basic("me", "hunter2")));
         assert!(!hears("http://h/a.git", basic("me", "hunter2")));
         assert!(!hears(url, basic("me", "hunter3")));
         assert!(!hears(url, basic("meh", "unter2")));
-        assert!(!hears(url, Auth::Bearer(RedactedValue::new("hunter2".to_owned()))));
-        assert!(!hears(url, Auth::None));
+        assert!(!hears(url, GitAuth::Bearer(RedactedValue::new("hunter2".to_owned()))));
+        assert!(!hears(url, GitAuth::None));
         let mut shown = remote(url, basic("me", "hunter2"));
         shown.credentials.tls.ca = Some(b"pem".to_vec());
         assert!(known.handshake(&shown).is_none());
@@ -209,23 +211,23 @@ mod tests {
         let proxy = |password: &str| {
             let keys = [("address", "http://p"), ("username", "me"), ("password", password)];
             let data = keys.map(|(k, v)| (k.to_owned(), v.as_bytes().to_vec()));
-            Proxy::from_secret(&BTreeMap::from(data)).unwrap()
+            HttpProxy::from_secret(&BTreeMap::from(data)).unwrap()
         };
         for expected in [1, 1] {
-            known.client(&Tls::default(), None).unwrap();
+            known.client(&TlsConfig::default(), None).unwrap();
             assert_eq!(
                 format!("{known:?}"),
                 format!("GitServerCache {{ handshakes: 0, clients: {expected} }}")
             );
         }
         for (password, expected) in [("hunter2", 2), ("hunter2", 2), ("hunter3", 3)] {
-            known.client(&Tls::default(), Some(&proxy(password))).unwrap();
+            known.client(&TlsConfig::default(), Some(&proxy(password))).unwrap();
             assert_eq!(
                 format!("{known:?}"),
                 format!("GitServerCache {{ handshakes: 0, clients: {expected} }}")
             );
         }
-        let mut through = remote("https://h/a.git", Auth::None);
+        let mut through = remote("https://h/a.git", GitAuth::None);
         known.remember(&through, b"said".to_vec());
         through.proxy = Some(proxy("hunter2"));
         assert!(known.handshake(&through).is_none());

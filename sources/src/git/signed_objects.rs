@@ -1,24 +1,24 @@
 //! What of a fetched commit may be signed: the commit, and the tag by which it was found.
 //!
-//! Elsewhere: signatures themselves (the engine `signatures`), finding a tag (`lookup`).
+//! Elsewhere: signatures themselves (the engine `signatures`), finding a tag (`reference_lookup`).
 
 use gix::hash::ObjectId;
 use gix::objs::{FindExt as _, Kind};
 
 use super::Error;
-use super::wire::Wire;
+use super::operation_limits::GitOperation;
 
 /// Tags of tags; Git itself sets no limit.
 const MAX_TAG_DEPTH: usize = 16;
 
 /// A tag by which a commit was found.
 #[derive(Debug, Clone)]
-pub(super) struct Tag {
+pub(super) struct SignedTag {
     name: String,
     id: Option<ObjectId>,
 }
 
-impl Tag {
+impl SignedTag {
     /// The tag of a full reference name, if that is one.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl Tag {
         id: Option<ObjectId>,
         commit: ObjectId,
         objects: &gix::odb::Handle,
-        wire: &Wire,
+        wire: &GitOperation,
     ) -> Result<Option<Self>, Error> {
         if let Some(id) = id
             && target(id, objects) != Some(commit)
@@ -56,7 +56,7 @@ fn target(tag: ObjectId, objects: &gix::odb::Handle) -> Option<ObjectId> {
 
 /// The objects of a commit that may be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signable {
+pub struct SignableObjects {
     /// The hash of the commit: forty hexadecimal digits in lower case.
     pub sha: String,
     /// The object of the commit, without the header that Git hashes before it.
@@ -74,11 +74,11 @@ pub struct SignableTag {
     pub object: Option<(String, Vec<u8>)>,
 }
 
-impl Signable {
+impl SignableObjects {
     /// Reads the objects.
     pub(super) fn read(
         id: ObjectId,
-        tag: Option<&Tag>,
+        tag: Option<&SignedTag>,
         objects: &gix::odb::Handle,
     ) -> Result<Self, gix::Error> {
         let read = |id: ObjectId| {

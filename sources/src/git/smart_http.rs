@@ -1,6 +1,6 @@
 //! Git's smart HTTP, on windlass's HTTP client: which servers get credentials, which redirects are followed.
 //!
-//! Elsewhere: one request and its answer (`http_request`), the conversation (`conversation`),
+//! Elsewhere: one request and its answer (`http_request`), the conversation (`git_connection`),
 //! how a client is built ([`crate::http`]) and how long it is kept (`server_cache`).
 
 mod http_request;
@@ -17,12 +17,15 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATIO
 use reqwest::{RequestBuilder, Response};
 use url::Url;
 
-use super::remote::without_userinfo;
+use super::operation_limits::GitOperation;
+use super::remote_url::without_userinfo;
 use super::server_cache::GitServerCache;
-use super::wire::Wire;
-use super::{Auth, Error, Remote};
-use crate::http::{Egress, same_server};
-use http_request::{Body, Exchange, Flight, Lines, Upload, UploadKind, accepted, send};
+use super::{Error, GitAuth, GitRemote};
+use crate::http::{EgressRules, same_server};
+use http_request::{
+    RequestProgress, RequestUpload, ResponseBodyReader, ResponseHeaderLines, SmartHttpExchange,
+    UploadKind, accepted, send,
+};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
@@ -35,11 +38,11 @@ const ADVERTISEMENT: &str = "content-type: application/x-git-upload-pack-adverti
 ///
 /// With the server's answer of an earlier handshake, gix reads that answer and no request is sent.
 pub(super) fn transport(
-    remote: &Remote,
+    remote: &GitRemote,
     known: &GitServerCache,
     remembered: Option<Vec<u8>>,
     service: Service,
-    wire: &Wire,
+    wire: &GitOperation,
 ) -> Result<Box<dyn Transport>, Error> {
     let client = known
         .client(&remote.credentials.tls, remote.proxy.as_ref())
@@ -60,7 +63,16 @@ pub(super) fn transport(
         Service::UploadPack => UploadKind::Question,
         Service::ReceivePack => UploadKind::Pack,
     };
-    let smart = SmartHttp { client, authorization, origin, base, remembered, upload, egress, wire };
+    let smart = SmartHttpTransport {
+        client,
+        authorization,
+        origin,
+        base,
+        remembered,
+        upload,
+        egress,
+        wire,
+    };
     Ok(Box::new(HttpTransport::new_http(smart, url, Protocol::V2, false)))
 }
 
@@ -68,14 +80,16 @@ pub(super) fn transport(
 fn authorization(
     client: &reqwest::Client,
     origin: &Url,
-    auth: &Auth,
+    auth: &GitAuth,
 ) -> Result<Option<HeaderValue>, Error> {
     let request = client.get(origin.clone());
     let request = match auth {
-        Auth::None => return Ok(None),
-        Auth::Basic { username, password } => request.basic_auth(username, Some(password.expose())),
-        Auth::Bearer(token) => request.bearer_auth(token.expose()),
-        Auth::Ssh { .. } => {
+        GitAuth::None => return Ok(None),
+        GitAuth::Basic { username, password } => {
+            request.basic_auth(username, Some(password.expose()))
+        }
+        GitAuth::Bearer(token) => request.bearer_auth(token.expose()),
+        GitAuth::Ssh { .. } => {
             return Err(Error::BadSecret("an SSH key cannot be used with an http URL".to_owned()));
         }
     };
@@ -85,7 +99,7 @@ fn authorization(
     Ok(request.headers().get(AUTHORIZATION).cloned())
 }
 
-struct SmartHttp {
+struct SmartHttpTransport {
     client: reqwest::Client,
     authorization: Option<HeaderValue>,
     /// Where the credentials belong.
@@ -95,11 +109,11 @@ struct SmartHttp {
     /// What the server is known to answer to the first request.
     remembered: Option<Vec<u8>>,
     upload: UploadKind,
-    egress: Egress,
-    wire: Wire,
+    egress: EgressRules,
+    wire: GitOperation,
 }
 
-impl SmartHttp {
+impl SmartHttpTransport {
     fn authorized(&self, request: RequestBuilder, to: &Url) -> RequestBuilder {
         match &self.authorization {
             Some(value) if same_server(&self.origin, to) => request.header(AUTHORIZATION, value),
@@ -160,20 +174,23 @@ fn header_map(lines: impl IntoIterator<Item = impl AsRef<str>>) -> HeaderMap {
     map
 }
 
-impl Http for SmartHttp {
-    type Headers = Lines;
-    type ResponseBody = Body;
-    type PostBody = Upload;
+impl Http for SmartHttpTransport {
+    type Headers = ResponseHeaderLines;
+    type ResponseBody = ResponseBodyReader;
+    type PostBody = RequestUpload;
 
     fn get(
         &mut self,
         url: &str,
         base_url: &str,
         headers: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> gix::Result<GetResponse<Lines, Body>> {
+    ) -> gix::Result<GetResponse<ResponseHeaderLines, ResponseBodyReader>> {
         if let Some(advertisement) = self.remembered.take() {
-            let headers = Lines::remembered(ADVERTISEMENT);
-            return Ok(GetResponse { headers, body: Body::remembered(&self.wire, advertisement) });
+            let headers = ResponseHeaderLines::remembered(ADVERTISEMENT);
+            return Ok(GetResponse {
+                headers,
+                body: ResponseBodyReader::remembered(&self.wire, advertisement),
+            });
         }
         let (answer, at) =
             self.get_following(url, &header_map(headers)).map_err(gix::Error::from_error)?;
@@ -184,8 +201,11 @@ impl Http for SmartHttp {
             })?;
             self.base = Some(base.to_owned());
         }
-        let exchange = Exchange::new(&self.wire, Flight::Answered(answer));
-        Ok(GetResponse { headers: Lines::new(&exchange), body: Body::new(exchange) })
+        let exchange = SmartHttpExchange::new(&self.wire, RequestProgress::Answered(answer));
+        Ok(GetResponse {
+            headers: ResponseHeaderLines::new(&exchange),
+            body: ResponseBodyReader::new(exchange),
+        })
     }
 
     fn post(
@@ -194,16 +214,16 @@ impl Http for SmartHttp {
         _base_url: &str,
         headers: impl IntoIterator<Item = impl AsRef<str>>,
         _kind: PostBodyDataKind,
-    ) -> gix::Result<PostResponse<Lines, Body, Upload>> {
+    ) -> gix::Result<PostResponse<ResponseHeaderLines, ResponseBodyReader, RequestUpload>> {
         let to = Url::parse(url).map_err(gix::Error::from_error)?;
         let request = self.client.post(to.clone()).headers(header_map(headers));
         let request = Box::new(self.authorized(request, &to));
-        let prepared = Flight::Prepared { request, body: Vec::new(), kind: self.upload };
-        let exchange = Exchange::new(&self.wire, prepared);
+        let prepared = RequestProgress::Prepared { request, body: Vec::new(), kind: self.upload };
+        let exchange = SmartHttpExchange::new(&self.wire, prepared);
         Ok(PostResponse {
-            post_body: Upload(exchange.clone()),
-            headers: Lines::new(&exchange),
-            body: Body::new(exchange),
+            post_body: RequestUpload(exchange.clone()),
+            headers: ResponseHeaderLines::new(&exchange),
+            body: ResponseBodyReader::new(exchange),
         })
     }
 

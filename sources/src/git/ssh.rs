@@ -1,7 +1,7 @@
 //! `git-upload-pack` and `git-receive-pack` over SSH, spoken by ourselves: no `ssh` program, no agent, no files of a user.
 //!
 //! Elsewhere: which host keys are accepted (`known_hosts`), how the private key is read (`private_key`), the conversation
-//! over the channel (`conversation`).
+//! over the channel (`git_connection`).
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -20,21 +20,21 @@ use tokio::net::TcpStream;
 
 use super::credentials::ssh_user;
 use super::known_hosts::KnownHost;
+use super::operation_limits::GitOperation;
 use super::private_key::parse_private_key;
-use super::wire::Wire;
-use super::{Auth, Error, Remote};
-use crate::http::{self, Egress};
+use super::{Error, GitAuth, GitRemote};
+use crate::http::{self, EgressRules};
 
 /// Connects, authenticates and starts the service.
 ///
 /// The address to which the name of the remote resolves is checked at each connection.
 pub(super) fn transport(
-    remote: &Remote,
-    egress: &Egress,
+    remote: &GitRemote,
+    egress: &EgressRules,
     service: Service,
-    wire: &Wire,
+    wire: &GitOperation,
 ) -> Result<Box<dyn Transport>, Error> {
-    let Auth::Ssh { identity, passphrase, known_hosts } = &remote.credentials.auth else {
+    let GitAuth::Ssh { identity, passphrase, known_hosts } = &remote.credentials.auth else {
         return Err(Error::BadSecret(
             "an ssh URL requires `identity` and `known_hosts` in the Secret".to_owned(),
         ));
@@ -60,7 +60,7 @@ pub(super) fn transport(
             }));
         }
     };
-    let end = End(Arc::new(Mutex::new(link)));
+    let end = PipeEnd(Arc::new(Mutex::new(link)));
     let path = url.path();
     Ok(Box::new(Connection::new(
         end.clone(),
@@ -76,7 +76,7 @@ pub(super) fn transport(
 /// The handler with which russh checks the key of the host.
 struct HostKeyCheck {
     known: KnownHost,
-    wire: Wire,
+    wire: GitOperation,
 }
 
 impl client::Handler for HostKeyCheck {
@@ -98,14 +98,14 @@ impl client::Handler for HostKeyCheck {
     }
 }
 
-fn no_connection(wire: &Wire, error: &(dyn std::error::Error + 'static)) -> Error {
+fn no_connection(wire: &GitOperation, error: &(dyn std::error::Error + 'static)) -> Error {
     Error::Unreachable { host: wire.host(), cause: wire.quote(&http::root_cause(error)) }
 }
 
 async fn open(
-    remote: &Remote,
-    egress: &Egress,
-    wire: &Wire,
+    remote: &GitRemote,
+    egress: &EgressRules,
+    wire: &GitOperation,
     key: PrivateKey,
     known: KnownHost,
 ) -> Result<Handle<HostKeyCheck>, Error> {
@@ -145,9 +145,9 @@ async fn open(
 async fn start(
     session: Handle<HostKeyCheck>,
     service: Service,
-    remote: &Remote,
-    wire: &Wire,
-) -> Result<Link, Error> {
+    remote: &GitRemote,
+    wire: &GitOperation,
+) -> Result<SshChannelLink, Error> {
     let unreachable = |error: &(dyn std::error::Error + 'static)| no_connection(wire, error);
     let channel = session.channel_open_session().await.map_err(|e| unreachable(&e))?;
     // A server that does not let us set it answers in the old protocol, which is understood too.
@@ -155,7 +155,7 @@ async fn start(
     let command = format!("{} {}", service.as_str(), quoted(&remote.url.path()));
     channel.exec(true, command).await.map_err(|e| unreachable(&e))?;
     let (read, write) = channel.split();
-    Ok(Link {
+    Ok(SshChannelLink {
         wire: wire.clone(),
         service,
         read,
@@ -173,8 +173,8 @@ fn quoted(path: &str) -> String {
 }
 
 /// The channel to the service at the server.
-struct Link {
-    wire: Wire,
+struct SshChannelLink {
+    wire: GitOperation,
     service: Service,
     read: ChannelReadHalf,
     write: ChannelWriteHalf<Msg>,
@@ -185,7 +185,7 @@ struct Link {
     _session: Handle<HostKeyCheck>,
 }
 
-impl Link {
+impl SshChannelLink {
     fn send(&mut self) -> io::Result<()> {
         if self.outgoing.is_empty() {
             return Ok(());
@@ -226,15 +226,15 @@ impl Link {
 
 /// One of the two ends that gix holds: it reads from one and writes to the other.
 #[derive(Clone)]
-struct End(Arc<Mutex<Link>>);
+struct PipeEnd(Arc<Mutex<SshChannelLink>>);
 
-impl End {
-    fn link(&self) -> MutexGuard<'_, Link> {
+impl PipeEnd {
+    fn link(&self) -> MutexGuard<'_, SshChannelLink> {
         self.0.lock()
     }
 }
 
-impl Read for End {
+impl Read for PipeEnd {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut link = self.link();
         link.send()?;
@@ -248,7 +248,7 @@ impl Read for End {
     }
 }
 
-impl Write for End {
+impl Write for PipeEnd {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.link().outgoing.extend_from_slice(bytes);
         Ok(bytes.len())

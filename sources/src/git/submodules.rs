@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use gix::config::file::Metadata;
 use gix::config::{File, Source};
 
-use super::remote::{RemoteUrl, Scheme};
-use super::{Credentials, Error, Remote};
+use super::remote_url::{RemoteScheme, RemoteUrl};
+use super::{Error, GitCredentials, GitRemote};
 use crate::http::same_server;
 
 /// The file with the URLs of submodules.
@@ -87,9 +87,11 @@ pub(super) fn resolve(parent: &RemoteUrl, url: &str) -> Result<RemoteUrl, String
 /// Whether the credentials of the root repository may be sent to the server of a submodule.
 pub(super) fn is_at_home(root: &RemoteUrl, url: &RemoteUrl) -> bool {
     match (root.scheme(), url.scheme()) {
-        (Scheme::Ssh, Scheme::Ssh) => (root.host(), root.port()) == (url.host(), url.port()),
-        (Scheme::Ssh, _) | (_, Scheme::Ssh) => false,
-        (Scheme::Http | Scheme::Https, Scheme::Http | Scheme::Https) => {
+        (RemoteScheme::Ssh, RemoteScheme::Ssh) => {
+            (root.host(), root.port()) == (url.host(), url.port())
+        }
+        (RemoteScheme::Ssh, _) | (_, RemoteScheme::Ssh) => false,
+        (RemoteScheme::Http | RemoteScheme::Https, RemoteScheme::Http | RemoteScheme::Https) => {
             same_server(&root.bare(), &url.bare())
         }
     }
@@ -103,20 +105,20 @@ pub(super) fn is_at_home(root: &RemoteUrl, url: &RemoteUrl) -> bool {
 ///
 /// # Errors
 /// What is missing to reach the submodule.
-pub(super) fn remote(root: &Remote, url: RemoteUrl) -> Result<Remote, String> {
+pub(super) fn remote(root: &GitRemote, url: RemoteUrl) -> Result<GitRemote, String> {
     let credentials = if is_at_home(&root.url, &url) {
         root.credentials.clone()
-    } else if url.scheme() == Scheme::Ssh {
+    } else if url.scheme() == RemoteScheme::Ssh {
         return Err(format!(
             "{url} requires a key, and the Secret is used for {} only; use a URL on that host, or an https URL, \
              for the submodule",
             root.url.authority()
         ));
     } else {
-        Credentials::from_secret(&BTreeMap::new(), &url).map_err(|error| error.to_string())?
+        GitCredentials::from_secret(&BTreeMap::new(), &url).map_err(|error| error.to_string())?
     };
     let proxy = root.proxy.clone();
-    Ok(Remote { url, credentials, proxy, timeout: root.timeout, limits: root.limits })
+    Ok(GitRemote { url, credentials, proxy, timeout: root.timeout, limits: root.limits })
 }
 
 #[cfg(test)]
@@ -127,8 +129,8 @@ mod tests {
     use objects::RedactedValue;
 
     use super::*;
-    use crate::git::{Auth, GitLimits};
-    use crate::http::Tls;
+    use crate::git::{GitAuth, GitLimits};
+    use crate::http::TlsConfig;
 
     fn check(parent: &str, url: &str, expected: &Expect) {
         let parent = RemoteUrl::parse(parent).unwrap();
@@ -206,11 +208,11 @@ mod tests {
         );
     }
 
-    fn root(url: &str, auth: Auth) -> Remote {
-        let tls = Tls { ca: Some(b"pem".to_vec()), identity: None };
-        Remote {
+    fn root(url: &str, auth: GitAuth) -> GitRemote {
+        let tls = TlsConfig { ca: Some(b"pem".to_vec()), identity: None };
+        GitRemote {
             url: RemoteUrl::parse(url).unwrap(),
-            credentials: Credentials { auth, tls },
+            credentials: GitCredentials { auth, tls },
             proxy: None,
             timeout: Duration::from_secs(1),
             limits: GitLimits::default(),
@@ -219,11 +221,11 @@ mod tests {
 
     #[test]
     fn credentials_and_certificates_are_for_the_server_of_the_repository_alone() {
-        let auth = Auth::Bearer(RedactedValue::new("hunter2".to_owned()));
+        let auth = GitAuth::Bearer(RedactedValue::new("hunter2".to_owned()));
         let root = root("https://example.com/app.git", auth);
         let carries = |url: &str| {
             let remote = remote(&root, RemoteUrl::parse(url).unwrap()).unwrap();
-            let is_known = matches!(remote.credentials.auth, Auth::Bearer(_));
+            let is_known = matches!(remote.credentials.auth, GitAuth::Bearer(_));
             assert_eq!(is_known, remote.credentials.tls.ca.is_some(), "{url}");
             is_known
         };
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_key_is_for_its_host_alone() {
-        let auth = Auth::Ssh {
+        let auth = GitAuth::Ssh {
             identity: RedactedValue::new("hunter2".to_owned()),
             passphrase: None,
             known_hosts: String::new(),
@@ -252,7 +254,7 @@ mod tests {
         assert!(get("ssh://git@example.com/lib.git").is_err());
         assert!(get("ssh://git@elsewhere.org:2222/lib.git").is_err());
         let anonymous = get("https://example.com/lib.git").unwrap();
-        assert!(matches!(anonymous.credentials.auth, Auth::None));
+        assert!(matches!(anonymous.credentials.auth, GitAuth::None));
     }
 
     fn read(text: &str) -> Result<Vec<(String, String)>, String> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use super::{Egress, Error, Proxy, Tls, Trust, client_trusting};
+use super::{EgressRules, Error, HttpProxy, TlsConfig, TlsTrust, client_trusting};
 
 /// Clients that are kept; remotes with the same authorities, client certificate and proxy share one.
 const MOST_CLIENTS: usize = 64;
@@ -21,31 +21,31 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 ///
 /// # Assumes
 /// The runtime that drives the first request drives them all: kept connections live on it.
-pub struct Clients {
-    kept: Mutex<Lately<(reqwest::Client, Instant)>>,
-    egress: Egress,
+pub struct HttpClients {
+    kept: Mutex<RecentlyUsedMap<(reqwest::Client, Instant)>>,
+    egress: EgressRules,
 }
 
-impl Default for Clients {
+impl Default for HttpClients {
     fn default() -> Self {
-        Self::within(Egress::default())
+        Self::within(EgressRules::default())
     }
 }
 
-impl fmt::Debug for Clients {
+impl fmt::Debug for HttpClients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clients").field("kept", &self.len()).finish()
+        f.debug_struct("HttpClients").field("kept", &self.len()).finish()
     }
 }
 
-impl Clients {
+impl HttpClients {
     /// For servers that may be asked.
-    pub fn within(egress: Egress) -> Self {
-        Self { kept: Mutex::new(Lately::new(MOST_CLIENTS)), egress }
+    pub fn within(egress: EgressRules) -> Self {
+        Self { kept: Mutex::new(RecentlyUsedMap::new(MOST_CLIENTS)), egress }
     }
 
     /// Which servers may be asked.
-    pub fn egress(&self) -> &Egress {
+    pub fn egress(&self) -> &EgressRules {
         &self.egress
     }
 
@@ -55,19 +55,23 @@ impl Clients {
     ///
     /// # Errors
     /// As [`super::client`].
-    pub fn client(&self, tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
-        self.client_trusting(tls, Trust::Instead, proxy)
+    pub fn client(
+        &self,
+        tls: &TlsConfig,
+        proxy: Option<&HttpProxy>,
+    ) -> Result<reqwest::Client, Error> {
+        self.client_trusting(tls, TlsTrust::Instead, proxy)
     }
 
-    /// As [`Clients::client`]; `trust` decides how custom authorities are used.
+    /// As [`HttpClients::client`]; `trust` decides how custom authorities are used.
     ///
     /// # Errors
     /// As [`super::client`].
     pub(crate) fn client_trusting(
         &self,
-        tls: &Tls,
-        trust: Trust,
-        proxy: Option<&Proxy>,
+        tls: &TlsConfig,
+        trust: TlsTrust,
+        proxy: Option<&HttpProxy>,
     ) -> Result<reqwest::Client, Error> {
         let key = key(&[Some(&client_key(tls, proxy)), Some(&[trust as u8])]);
         let kept = || self.kept.lock();
@@ -89,10 +93,10 @@ impl Clients {
 }
 
 /// A digest that identifies its input.
-pub(crate) type Key = [u8; 32];
+pub(crate) type ClientKeyDigest = [u8; 32];
 
 /// A digest of parts that may be absent; no two lists of parts look alike.
-pub(crate) fn key(parts: &[Option<&[u8]>]) -> Key {
+pub(crate) fn key(parts: &[Option<&[u8]>]) -> ClientKeyDigest {
     let mut digest = Sha256::new();
     for part in parts {
         digest.update([u8::from(part.is_some())]);
@@ -104,9 +108,9 @@ pub(crate) fn key(parts: &[Option<&[u8]>]) -> Key {
 }
 
 /// The key of a client; credentials that go with each request are not part of it.
-pub(crate) fn client_key(tls: &Tls, proxy: Option<&Proxy>) -> Key {
+pub(crate) fn client_key(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> ClientKeyDigest {
     let identity = tls.identity.as_ref();
-    let [address, username, password] = proxy.map(Proxy::parts).unwrap_or_default();
+    let [address, username, password] = proxy.map(HttpProxy::parts).unwrap_or_default();
     key(&[
         tls.ca.as_deref(),
         identity.map(|identity| identity.certificate.as_slice()),
@@ -118,26 +122,26 @@ pub(crate) fn client_key(tls: &Tls, proxy: Option<&Proxy>) -> Key {
 }
 
 /// A map with a limited number of values: the one that was used longest ago makes room.
-pub(crate) struct Lately<V> {
+pub(crate) struct RecentlyUsedMap<V> {
     most: usize,
     /// Counts uses; the larger the number at an entry, the later it was used.
     uses: u64,
-    entries: BTreeMap<Key, (u64, V)>,
+    entries: BTreeMap<ClientKeyDigest, (u64, V)>,
 }
 
-impl<V> Lately<V> {
+impl<V> RecentlyUsedMap<V> {
     pub(crate) fn new(most: usize) -> Self {
         Self { most, uses: 0, entries: BTreeMap::new() }
     }
 
-    pub(crate) fn get(&mut self, key: &Key) -> Option<&V> {
+    pub(crate) fn get(&mut self, key: &ClientKeyDigest) -> Option<&V> {
         self.uses += 1;
         let (used, value) = self.entries.get_mut(key)?;
         *used = self.uses;
         Some(value)
     }
 
-    pub(crate) fn put(&mut self, key: Key, value: V) {
+    pub(crate) fn put(&mut self, key: ClientKeyDigest, value: V) {
         self.uses += 1;
         self.entries.insert(key, (self.uses, value));
         if self.entries.len() > self.most {
@@ -148,7 +152,7 @@ impl<V> Lately<V> {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) {
+    pub(crate) fn remove(&mut self, key: &ClientKeyDigest) {
         self.entries.remove(key);
     }
 

@@ -7,7 +7,7 @@ use objects::RedactedValue;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
-use super::{Egress, Error};
+use super::{EgressRules, Error};
 
 /// Parity(flux): a longer address is refused.
 const LONGEST_ADDRESS: usize = 2048;
@@ -18,18 +18,19 @@ const LONGEST_OF_SOCKS: usize = 255;
 /// A proxy: `http`, `https` or `socks5`, which is asked for every connection to any host.
 ///
 /// It looks names up itself and decides what is reached through it. Where it is itself is checked as servers are
-/// ([`Egress::Named`]): a user who may name a proxy could name the metadata of a cloud, and have them asked that way.
+/// ([`EgressRules::Named`]): a user who may name a proxy could name the metadata of a cloud, and have them asked that
+/// way.
 ///
 /// `Display` and `Debug` leave out all that could be a credential.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Proxy {
+pub struct HttpProxy {
     /// Without user and password.
     url: Url,
     username: Option<String>,
     password: RedactedValue<String>,
 }
 
-impl Proxy {
+impl HttpProxy {
     /// Reads `address`, `username` and `password`; user and password in the address stand in for the two keys.
     ///
     /// # Errors
@@ -57,7 +58,7 @@ impl Proxy {
         };
         let place = Url::parse(&format!("http://{host}"))
             .map_err(|_| bad("the host in `address` is invalid"))?;
-        if Egress::with_loopback().admits(&place).is_err() {
+        if EgressRules::with_loopback().admits(&place).is_err() {
             return Err(bad(
                 "`address` is a link-local or cloud metadata address, which is not allowed",
             ));
@@ -89,7 +90,7 @@ impl Proxy {
     }
 
     /// Checks where it is, if that is given as an address; a name is checked when it is looked up.
-    pub(super) fn check(&self, egress: &Egress) -> Result<(), Error> {
+    pub(super) fn check(&self, egress: &EgressRules) -> Result<(), Error> {
         egress.admits(&self.url).map_err(|refused| Error::BadProxy(refused.to_string()))
     }
 
@@ -124,13 +125,13 @@ impl Proxy {
     }
 }
 
-impl fmt::Display for Proxy {
+impl fmt::Display for HttpProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.url.as_str().trim_end_matches('/'))
     }
 }
 
-impl fmt::Debug for Proxy {
+impl fmt::Debug for HttpProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Proxy({self})")
     }
@@ -168,7 +169,7 @@ mod tests {
 
     fn check(secret: &[(&str, &str)], expected: &Expect) {
         let data = secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-        let text = match Proxy::from_secret(&data) {
+        let text = match HttpProxy::from_secret(&data) {
             Ok(proxy) => {
                 let known = (proxy.username.is_some(), !proxy.password.expose().is_empty());
                 assert!(proxy.for_client().is_ok());

@@ -23,30 +23,30 @@ const MANY_KEYS: usize = 4096;
 /// Callers that waited for a failed fetch get its error, and later callers fetch again. If the caller that fetches
 /// gives up, the next waiting caller fetches. `Debug` does not show values.
 pub struct SingleFlightCache<K, T, E> {
-    slots: Mutex<BTreeMap<K, Arc<Slot<T, E>>>>,
+    slots: Mutex<BTreeMap<K, Arc<SingleFlightSlot<T, E>>>>,
 }
 
 /// Logins by a key of the request for them.
-pub type Logins<T, E> = SingleFlightCache<String, T, E>;
+pub type LoginTokenCache<T, E> = SingleFlightCache<String, T, E>;
 
-struct Slot<T, E> {
+struct SingleFlightSlot<T, E> {
     /// Fetches that came to an end.
     ended: AtomicU64,
-    latest: tokio::sync::Mutex<Latest<T, E>>,
+    latest: tokio::sync::Mutex<LatestValue<T, E>>,
     /// The time until which the latest value is handed out, for forgetting without waiting.
     fresh_until: Mutex<Option<Instant>>,
 }
 
-struct Latest<T, E>(Option<Result<Arc<T>, E>>);
+struct LatestValue<T, E>(Option<Result<Arc<T>, E>>);
 
-impl<T, E> Default for Slot<T, E> {
+impl<T, E> Default for SingleFlightSlot<T, E> {
     fn default() -> Self {
-        let latest = tokio::sync::Mutex::new(Latest(None));
+        let latest = tokio::sync::Mutex::new(LatestValue(None));
         Self { ended: AtomicU64::new(0), latest, fresh_until: Mutex::new(None) }
     }
 }
 
-impl<T, E> Slot<T, E> {
+impl<T, E> SingleFlightSlot<T, E> {
     fn is_fresh(&self) -> bool {
         self.fresh_until.lock().is_some_and(|until| Instant::now() < until)
     }
@@ -118,14 +118,14 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
         }
     }
 
-    fn forget_slot(&self, key: &K, slot: &Arc<Slot<T, E>>) {
+    fn forget_slot(&self, key: &K, slot: &Arc<SingleFlightSlot<T, E>>) {
         let mut slots = self.slots.lock();
         if slots.get(key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
             slots.remove(key);
         }
     }
 
-    fn slot(&self, key: &K) -> Arc<Slot<T, E>> {
+    fn slot(&self, key: &K) -> Arc<SingleFlightSlot<T, E>> {
         let mut slots = self.slots.lock();
         if slots.len() >= MANY_KEYS {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_fresh());
@@ -138,7 +138,7 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
 mod tests {
     use super::*;
 
-    type Values = SingleFlightCache<String, u32, String>;
+    type SingleFlightValues = SingleFlightCache<String, u32, String>;
 
     fn key() -> String {
         "key".to_owned()
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_value_is_fetched_once_for_all_and_kept_until_it_is_forgotten_or_too_old() {
         runtime().block_on(async {
-            let values = Values::default();
+            let values = SingleFlightValues::default();
             let calls = AtomicU64::new(0);
             let life = Some(Duration::from_secs(3600));
             let all = (0..50).map(|_| async { values.get(&key(), fetch(&calls, life)).await });
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn without_a_life_a_value_is_for_those_who_wait_and_nothing_is_kept() {
         runtime().block_on(async {
-            let values = Values::default();
+            let values = SingleFlightValues::default();
             let calls = AtomicU64::new(0);
             let all = (0..5).map(|_| async { values.get(&key(), fetch(&calls, None)).await });
             let all = futures::future::join_all(all).await;
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_failure_is_shared_by_waiting_callers_only() {
         runtime().block_on(async {
-            let values = Values::default();
+            let values = SingleFlightValues::default();
             let calls = AtomicU64::new(0);
             let refused = || async {
                 let _call = fetch(&calls, None).await?;
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn when_the_fetching_caller_gives_up_the_next_one_fetches() {
         runtime().block_on(async {
-            let values = Values::default();
+            let values = SingleFlightValues::default();
             let calls = AtomicU64::new(0);
             let key = key();
             let never = async {

@@ -10,9 +10,9 @@ use flate2::read::GzEncoder;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::{Download, Error};
-use crate::archive::{Contents, ExtractOptions, extract, unzip};
-use crate::ignore::{self, IGNORE_FILE, Matcher};
+use super::{DownloadedFile, Error};
+use crate::archive::{ArchiveContents, ExtractOptions, extract, unzip};
+use crate::ignore::{self, IGNORE_FILE, IgnoreMatcher};
 
 /// The largest file of YAML; no manifest that people write is larger.
 const LARGEST_YAML: u64 = 16 << 20;
@@ -25,8 +25,8 @@ const TAR_MAGIC: std::ops::Range<usize> = 257..262;
 ///
 /// # Errors
 /// It is neither, or an archive that cannot be used.
-pub fn unpack(download: Download) -> Result<MemoryTree, Error> {
-    let Download { mut file, content_type, name, shown, .. } = download;
+pub fn unpack(download: DownloadedFile) -> Result<MemoryTree, Error> {
+    let DownloadedFile { mut file, content_type, name, shown, .. } = download;
     let disk = |error: io::Error| Error::Disk { url: shown.clone(), why: error.to_string() };
     let unusable = |source| Error::Extract { url: shown.clone(), source };
     let format = |why: String| Error::Format { url: shown.clone(), why };
@@ -121,8 +121,8 @@ pub fn revision(tree: &MemoryTree) -> String {
 pub fn contents(
     tree: &MemoryTree,
     spec_ignore: Option<&str>,
-) -> Result<Contents<RelPath>, Box<dyn std::error::Error + Send + Sync>> {
-    let mut contents = Contents::new();
+) -> Result<ArchiveContents<RelPath>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut contents = ArchiveContents::new();
     let mut ignore_files = Vec::new();
     for (path, entry) in tree.walk() {
         match entry {
@@ -137,7 +137,8 @@ pub fn contents(
             }
         }
     }
-    let ignored: Result<Matcher, ignore::Error> = Matcher::new(&ignore_files, spec_ignore);
+    let ignored: Result<IgnoreMatcher, ignore::Error> =
+        IgnoreMatcher::new(&ignore_files, spec_ignore);
     contents.leave_out(&ignored?);
     Ok(contents)
 }

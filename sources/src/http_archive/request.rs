@@ -11,11 +11,11 @@ use reqwest::header::{
 use reqwest::{RequestBuilder, StatusCode};
 use url::Url;
 
-use super::{ArchiveFetchResult, Download, Error, Remote, Validators};
-use crate::archive::Digesting;
-use crate::git::Auth;
-use crate::http::budget::{self, SendError};
-use crate::http::{Budgets, Clients, Egress, is_distrust, root_cause, same_server};
+use super::{ArchiveFetchResult, DownloadedFile, Error, HttpValidators, RemoteHttpArchive};
+use crate::archive::DigestingWriter;
+use crate::git::GitAuth;
+use crate::http::host_budget::{self, SendError};
+use crate::http::{EgressRules, HostBudgets, HttpClients, is_distrust, root_cause, same_server};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
@@ -31,29 +31,30 @@ const LONGEST_VALIDATOR: usize = 1024;
 /// # Errors
 /// Why there is no result. [`Error::Busy`] has the time for the next attempt.
 pub async fn ask(
-    remote: &Remote,
-    validators: Option<&Validators>,
-    clients: &Clients,
-    budgets: &Budgets,
+    remote: &RemoteHttpArchive,
+    validators: Option<&HttpValidators>,
+    clients: &HttpClients,
+    budgets: &HostBudgets,
 ) -> Result<ArchiveFetchResult, Error> {
     let url = remote.url.to_string();
     let client = clients.client(&remote.tls, remote.proxy.as_ref())?;
-    let asking = Asking { remote, client, egress: clients.egress().clone(), budgets, url: &url };
+    let asking =
+        ArchiveRequest { remote, client, egress: clients.egress().clone(), budgets, url: &url };
     let limit = remote.limits.time;
     let answer = tokio::time::timeout(limit, asking.run(validators)).await;
     answer.unwrap_or(Err(Error::TooSlow { url, limit }))
 }
 
-struct Asking<'a> {
-    remote: &'a Remote,
+struct ArchiveRequest<'a> {
+    remote: &'a RemoteHttpArchive,
     client: reqwest::Client,
-    egress: Egress,
-    budgets: &'a Budgets,
+    egress: EgressRules,
+    budgets: &'a HostBudgets,
     /// As it is shown.
     url: &'a str,
 }
 
-impl Asking<'_> {
+impl ArchiveRequest<'_> {
     fn url(&self) -> String {
         self.url.to_owned()
     }
@@ -70,7 +71,7 @@ impl Asking<'_> {
         Error::Unreachable { url: self.url(), why }
     }
 
-    async fn run(&self, validators: Option<&Validators>) -> Result<ArchiveFetchResult, Error> {
+    async fn run(&self, validators: Option<&HttpValidators>) -> Result<ArchiveFetchResult, Error> {
         let validators = validators.filter(|validators| !validators.is_empty());
         let answer = self.follow(validators).await?;
         let status = answer.status();
@@ -88,10 +89,10 @@ impl Asking<'_> {
         }
     }
 
-    fn request(&self, at: &Url, validators: Option<&Validators>) -> RequestBuilder {
+    fn request(&self, at: &Url, validators: Option<&HttpValidators>) -> RequestBuilder {
         // Asked for as it is: what a server packs for the way would hide what a file's digest is about.
         let mut request = self.client.get(at.clone()).header(ACCEPT_ENCODING, "identity");
-        if let Some(Validators { etag, last_modified }) = validators {
+        if let Some(HttpValidators { etag, last_modified }) = validators {
             let conditions = [(IF_NONE_MATCH, etag), (IF_MODIFIED_SINCE, last_modified)];
             for (name, value) in conditions {
                 if let Some(value) = value {
@@ -103,18 +104,18 @@ impl Asking<'_> {
             return request;
         }
         match &self.remote.auth {
-            Auth::Basic { username, password } => {
+            GitAuth::Basic { username, password } => {
                 request.basic_auth(username, Some(password.expose()))
             }
-            Auth::Bearer(token) => request.bearer_auth(RedactedValue::expose(token)),
-            Auth::None | Auth::Ssh { .. } => request,
+            GitAuth::Bearer(token) => request.bearer_auth(RedactedValue::expose(token)),
+            GitAuth::None | GitAuth::Ssh { .. } => request,
         }
     }
 
     async fn follow(
         &self,
-        validators: Option<&Validators>,
-    ) -> Result<budget::LimitedResponse, Error> {
+        validators: Option<&HttpValidators>,
+    ) -> Result<host_budget::LimitedResponse, Error> {
         let mut at = self.remote.url.clone();
         self.egress
             .admits(&at)
@@ -161,10 +162,13 @@ impl Asking<'_> {
         Error::Redirected { url: self.url(), to, why }
     }
 
-    async fn download(&self, mut answer: budget::LimitedResponse) -> Result<Download, Error> {
+    async fn download(
+        &self,
+        mut answer: host_budget::LimitedResponse,
+    ) -> Result<DownloadedFile, Error> {
         let disk = |error: std::io::Error| Error::Disk { url: self.url(), why: error.to_string() };
         let limit = self.remote.limits.bytes;
-        let validators = Validators {
+        let validators = HttpValidators {
             etag: validator(answer.headers(), &ETAG),
             last_modified: validator(answer.headers(), &LAST_MODIFIED),
         };
@@ -176,7 +180,7 @@ impl Asking<'_> {
             return Err(Error::TooLarge { url: self.url(), limit });
         }
         let mut received = 0;
-        let mut out = Digesting::new(tempfile::tempfile().map_err(disk)?);
+        let mut out = DigestingWriter::new(tempfile::tempfile().map_err(disk)?);
         loop {
             let chunk = answer.chunk().await.map_err(|e| self.unreachable(&e.without_url()))?;
             let Some(chunk) = chunk else { break };
@@ -195,21 +199,22 @@ impl Asking<'_> {
         let name = name.unwrap_or_default().to_owned();
         let digest = sealed.digest;
         let shown = self.url();
-        Ok(Download { file, digest, validators, content_type, name, shown })
+        Ok(DownloadedFile { file, digest, validators, content_type, name, shown })
     }
 }
 
 /// Where a redirect from `at` leads.
 #[cfg(test)]
 pub(super) fn next_for_tests(
-    remote: &Remote,
+    remote: &RemoteHttpArchive,
     client: reqwest::Client,
-    budgets: &Budgets,
+    budgets: &HostBudgets,
     at: &Url,
     target: &str,
 ) -> Result<Url, Error> {
     let url = remote.url.to_string();
-    Asking { remote, client, egress: Egress::with_loopback(), budgets, url: &url }.next(at, target)
+    ArchiveRequest { remote, client, egress: EgressRules::with_loopback(), budgets, url: &url }
+        .next(at, target)
 }
 
 fn validator(headers: &HeaderMap, name: &HeaderName) -> Option<String> {

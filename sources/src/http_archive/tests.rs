@@ -13,7 +13,7 @@ use tree::{FileTree as _, MemoryTree};
 
 use super::*;
 use crate::archive::{ExtractOptions, extract, write};
-use crate::http::{Budgets, Clients, Egress};
+use crate::http::{EgressRules, HostBudgets, HttpClients};
 
 /// Requests as they came in, in lower case.
 type HttpRequestLog = Arc<Mutex<Vec<String>>>;
@@ -66,15 +66,15 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 async fn asked(
-    remote: &Remote,
-    validators: Option<&Validators>,
+    remote: &RemoteHttpArchive,
+    validators: Option<&HttpValidators>,
 ) -> Result<ArchiveFetchResult, Error> {
-    let clients = Clients::within(Egress::with_loopback());
-    ask(remote, validators, &clients, &Budgets::default()).await
+    let clients = HttpClients::within(EgressRules::with_loopback());
+    ask(remote, validators, &clients, &HostBudgets::default()).await
 }
 
 async fn fetched(url: &str) -> Result<MemoryTree, Error> {
-    match asked(&Remote::new(url)?, None).await? {
+    match asked(&RemoteHttpArchive::new(url)?, None).await? {
         ArchiveFetchResult::Found(download) => unpack(download),
         ArchiveFetchResult::Unchanged => panic!("unchanged without validators"),
     }
@@ -167,7 +167,7 @@ fn unchanged_costs_one_question_and_no_bytes() {
     run(async {
         let headers = "200 OK\r\netag: \"one\"\r\nlast-modified: Sun, 22 Nov 2026 09:00:00 GMT\r\n";
         let (base, questions) = serve(vec![("/a.yaml", answer(headers, b"kind: A\n"))]).await;
-        let remote = Remote::new(&format!("{base}/a.yaml")).unwrap();
+        let remote = RemoteHttpArchive::new(&format!("{base}/a.yaml")).unwrap();
         let ArchiveFetchResult::Found(first) = asked(&remote, None).await.unwrap() else {
             panic!("nothing")
         };
@@ -185,7 +185,7 @@ fn unchanged_costs_one_question_and_no_bytes() {
 fn bytes_have_the_digest_that_is_asked_for() {
     run(async {
         let (base, _) = serve(vec![("/a.yaml", answer("200 OK\r\n", b"kind: A\n"))]).await;
-        let remote = || Remote::new(&format!("{base}/a.yaml")).unwrap();
+        let remote = || RemoteHttpArchive::new(&format!("{base}/a.yaml")).unwrap();
         let ArchiveFetchResult::Found(found) = asked(&remote(), None).await.unwrap() else {
             panic!("nothing")
         };
@@ -222,9 +222,9 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
             ("/silent", answer("302 Found\r\n", b"")),
         ])
         .await;
-        let mut remote = Remote::new(&format!("{base}/there")).unwrap();
+        let mut remote = RemoteHttpArchive::new(&format!("{base}/there")).unwrap();
         let password = RedactedValue::new("hunter2".to_owned());
-        remote.auth = Auth::Basic { username: "me".to_owned(), password };
+        remote.auth = GitAuth::Basic { username: "me".to_owned(), password };
         assert!(matches!(asked(&remote, None).await, Ok(ArchiveFetchResult::Found(_))));
         assert!(at_base.lock().iter().all(|asked| asked.contains("authorization: basic")));
         assert_eq!(at_base.lock().len(), 2);
@@ -254,10 +254,10 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
 #[test]
 fn tls_is_never_left() {
     let at = Url::parse("https://h/a").unwrap();
-    let remote = Remote::new("https://h/a").unwrap();
+    let remote = RemoteHttpArchive::new("https://h/a").unwrap();
     run(async {
-        let clients = Clients::default();
-        let budgets = Budgets::default();
+        let clients = HttpClients::default();
+        let budgets = HostBudgets::default();
         let client = clients.client(&remote.tls, None).unwrap();
         let left = request::next_for_tests(&remote, client, &budgets, &at, "http://h/a");
         assert_eq!(
@@ -277,7 +277,7 @@ fn urls_with_credentials_and_other_schemes_are_refused_and_not_shown() {
         ("h/a", "it is not a URL"),
         ("", "it is not a URL"),
     ] {
-        let error = Remote::new(url).unwrap_err().to_string();
+        let error = RemoteHttpArchive::new(url).unwrap_err().to_string();
         assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
     }
 }
@@ -296,7 +296,7 @@ fn a_server_that_drips_or_does_not_stop_is_left() {
         for (path, wanted) in
             [("drip", "timed out"), ("large", "larger than"), ("endless", "larger than")]
         {
-            let mut remote = Remote::new(&format!("{base}/{path}")).unwrap();
+            let mut remote = RemoteHttpArchive::new(&format!("{base}/{path}")).unwrap();
             remote.limits = DownloadLimits { bytes: 5_000, time: Duration::from_millis(400) };
             if path == "drip" {
                 remote.limits.bytes = 1 << 20;

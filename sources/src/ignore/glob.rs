@@ -7,15 +7,15 @@
 ///
 /// Matching never backtracks beyond the last `*`: its cost is bounded by the length of the name times that of the pattern.
 #[derive(Debug)]
-pub(super) struct Glob {
-    chunks: Vec<Chunk>,
+pub(super) struct IgnoreGlob {
+    chunks: Vec<GlobChunk>,
     /// Every item takes a byte at least.
     min_len: usize,
 }
 
 /// What stands between two stars.
 #[derive(Debug)]
-struct Chunk {
+struct GlobChunk {
     after_star: bool,
     items: Vec<GlobItem>,
 }
@@ -31,7 +31,7 @@ enum GlobItem {
     },
 }
 
-impl Glob {
+impl IgnoreGlob {
     /// Compiles a pattern; none when it is malformed.
     ///
     /// Go finds a malformed pattern only on the way, but such a pattern matches no name either.
@@ -42,7 +42,7 @@ impl Glob {
             let unstarred = rest.trim_start_matches('*');
             let after_star = unstarred.len() < rest.len();
             let (chunk, following) = unstarred.split_at(chunk_len(unstarred));
-            chunks.push(Chunk { after_star, items: items(chunk)? });
+            chunks.push(GlobChunk { after_star, items: items(chunk)? });
             rest = following;
         }
         let min_len = chunks.iter().map(|chunk| chunk.items.len()).sum();
@@ -75,7 +75,7 @@ impl Glob {
     }
 }
 
-impl Chunk {
+impl GlobChunk {
     /// What follows this chunk at the beginning of `name`.
     fn strip<'n>(&self, mut name: &'n [u8]) -> Option<&'n [u8]> {
         for item in &self.items {
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     fn check(pattern: &str, matching: &[&str], other: &[&str]) {
-        let glob = Glob::parse(pattern).expect("well formed");
+        let glob = IgnoreGlob::parse(pattern).expect("well formed");
         for name in matching {
             assert!(glob.matches(name), "{pattern} should match {name}");
         }
@@ -223,16 +223,16 @@ mod tests {
     fn malformed_patterns_are_refused() {
         for pattern in ["[", "[]", "[]a]", "[a", "[a-", "[a-]", "[-a]", "[^]", "x\\", "[\\", "[a\\"]
         {
-            assert!(Glob::parse(pattern).is_none(), "{pattern}");
+            assert!(IgnoreGlob::parse(pattern).is_none(), "{pattern}");
         }
     }
 
     #[test]
     fn many_stars_cost_no_more_than_the_product_of_both_lengths() {
-        let glob = Glob::parse(&"a*".repeat(2000)).expect("well formed");
+        let glob = IgnoreGlob::parse(&"a*".repeat(2000)).expect("well formed");
         assert!(!glob.matches(&format!("{}b", "a".repeat(1999))));
         assert!(glob.matches(&"a".repeat(4000)));
-        let glob = Glob::parse(&format!("{}b", "*a".repeat(100))).expect("well formed");
+        let glob = IgnoreGlob::parse(&format!("{}b", "*a".repeat(100))).expect("well formed");
         assert!(!glob.matches(&"a".repeat(4000)));
     }
 }

@@ -1,9 +1,9 @@
 //! One ignore pattern, as go-git reads it.
 //!
 //! Here: negation, anchoring, `**` between slashes.
-//! Elsewhere: wildcards inside one name ([`super::glob`]), which pattern wins ([`super::Matcher`]).
+//! Elsewhere: wildcards inside one name ([`super::glob`]), which pattern wins ([`super::IgnoreMatcher`]).
 
-use super::glob::Glob;
+use super::glob::IgnoreGlob;
 
 /// The effect of a matching pattern on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum IgnoreVerdict {
 
 /// One pattern, ready to match.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(super) struct IgnorePattern {
     verdict: IgnoreVerdict,
     only_dirs: bool,
     shape: PatternShape,
@@ -25,7 +25,7 @@ pub(super) struct Pattern {
 #[derive(Debug)]
 enum PatternShape {
     /// Without a slash: any part of the path may match.
-    Name(Glob),
+    Name(IgnoreGlob),
     /// With a slash: the path is matched from its beginning.
     Path(Vec<PathPatternPart>),
     /// Malformed: matches nothing.
@@ -38,10 +38,10 @@ enum PathPatternPart {
     Empty,
     /// `**`: any number of folders.
     Deep,
-    Name(Glob),
+    Name(IgnoreGlob),
 }
 
-impl Pattern {
+impl IgnorePattern {
     /// Reads a line that is neither blank nor a comment.
     pub(super) fn parse(line: &str) -> Self {
         let (verdict, text) = match line.strip_prefix('!') {
@@ -59,7 +59,7 @@ impl Pattern {
                 text.split('/').map(PathPatternPart::parse).collect();
             parts.map(PatternShape::Path)
         } else {
-            Glob::parse(text).map(PatternShape::Name)
+            IgnoreGlob::parse(text).map(PatternShape::Name)
         };
         Self { verdict, only_dirs, shape: shape.unwrap_or(PatternShape::Nothing) }
     }
@@ -86,7 +86,7 @@ impl PathPatternPart {
             "**" => Some(Self::Deep),
             // Parity(go-git): beside a slash, `**` glued to something matches nothing.
             glued if glued.contains("**") => None,
-            name => Glob::parse(name).map(Self::Name),
+            name => IgnoreGlob::parse(name).map(Self::Name),
         }
     }
 }

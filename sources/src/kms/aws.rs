@@ -14,10 +14,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{DataKey, IDENTITY, Session, Why, encrypted};
+use super::{DataKey, IDENTITY, KmsFailureReason, KmsSession, encrypted};
 use crate::bucket::BucketIdentity;
 use crate::bucket::request_context::printable;
-use crate::bucket::s3::call::{Call, endpoint_of_environment, said};
+use crate::bucket::s3::aws_call::{S3Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
 use crate::http::root_cause;
 
@@ -28,10 +28,10 @@ const ENTRY: &str = "sops.aws-kms";
 const LONGEST_SESSION: usize = 64;
 
 /// Logins by region and role.
-pub(super) type Logins = BTreeMap<(String, String), Login>;
+pub(super) type AwsLogins = BTreeMap<(String, String), Login>;
 
 /// A key, and the role that may use it.
-pub(super) struct Key<'k> {
+pub(super) struct AwsKmsKey<'k> {
     arn: &'k str,
     region: &'k str,
     /// What the names of its servers end in.
@@ -57,12 +57,12 @@ struct AwsDecryptResponse {
     plaintext: String,
 }
 
-impl<'k> Key<'k> {
+impl<'k> AwsKmsKey<'k> {
     /// Reads an ARN, which decides the server: it is always one of AWS.
-    pub(super) fn new(arn: &'k str, role: &'k str) -> Result<Self, Why> {
+    pub(super) fn new(arn: &'k str, role: &'k str) -> Result<Self, KmsFailureReason> {
         let bad = || {
             let arn = printable(arn);
-            Why::BadKey(format!("`{arn}` is not the ARN of a KMS key or alias"))
+            KmsFailureReason::BadKey(format!("`{arn}` is not the ARN of a KMS key or alias"))
         };
         let is_letter =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -84,21 +84,23 @@ impl<'k> Key<'k> {
         }
     }
 
-    fn url(&self) -> Result<Url, Why> {
-        if let Some(url) = endpoint_of_environment("AWS_ENDPOINT_URL_KMS").map_err(Why::Login)? {
+    fn url(&self) -> Result<Url, KmsFailureReason> {
+        if let Some(url) =
+            endpoint_of_environment("AWS_ENDPOINT_URL_KMS").map_err(KmsFailureReason::Login)?
+        {
             return Ok(url);
         }
         let url = Url::parse(&format!("https://kms.{}.{}/", self.region, self.domain));
-        url.map_err(|error| Why::BadKey(error.to_string()))
+        url.map_err(|error| KmsFailureReason::BadKey(error.to_string()))
     }
 }
 
 pub(super) async fn decrypt(
-    session: &mut Session<'_>,
-    key: &Key<'_>,
+    session: &mut KmsSession<'_>,
+    key: &AwsKmsKey<'_>,
     context: &BTreeMap<String, String>,
     text: &str,
-) -> Result<DataKey, Why> {
+) -> Result<DataKey, KmsFailureReason> {
     let blob = STANDARD.encode(encrypted(text, &STANDARD)?);
     let url = key.url()?;
     let login = login(session, key).await?;
@@ -107,14 +109,14 @@ pub(super) async fn decrypt(
         members.insert("EncryptionContext".to_owned(), json!(context));
     }
     let body = body.to_string();
-    let call = Call {
+    let call = S3Call {
         url: &url,
         region: key.region,
         service: "kms",
         target: "TrentService.Decrypt",
         body: body.as_bytes(),
     };
-    let request = call.signed(&login.clone().into()).map_err(Why::Login)?;
+    let request = call.signed(&login.clone().into()).map_err(KmsFailureReason::Login)?;
     let answer = session.wire.send(request).await?;
     if answer.is_success() {
         return answer.data_key(|read: AwsDecryptResponse| read.plaintext, &STANDARD);
@@ -131,7 +133,10 @@ pub(super) async fn decrypt(
 }
 
 /// The credentials for a key; once for all keys of a region and role.
-async fn login(session: &mut Session<'_>, key: &Key<'_>) -> Result<Login, Why> {
+async fn login(
+    session: &mut KmsSession<'_>,
+    key: &AwsKmsKey<'_>,
+) -> Result<Login, KmsFailureReason> {
     let wanted = (key.region.to_owned(), key.role.to_owned());
     if let Some(known) = session.aws.get(&wanted) {
         return Ok(known.clone());
@@ -146,22 +151,23 @@ async fn login(session: &mut Session<'_>, key: &Key<'_>) -> Result<Login, Why> {
     let budgets = &session.wire.budgets;
     let waiting = &session.wire.waiting;
     let provider = credentials::provider(&identity, key.region, None, budgets, waiting);
-    let provider = provider.map_err(|error| Why::Login(error.to_string()))?;
-    let provider = provider.ok_or(Why::NoCredentials(ENTRY))?;
+    let provider = provider.map_err(|error| KmsFailureReason::Login(error.to_string()))?;
+    let provider = provider.ok_or(KmsFailureReason::NoCredentials(ENTRY))?;
     let given = provider.provide_credentials().await;
-    let mut given = given.map_err(|error| Why::Login(printable(&root_cause(&error))))?;
+    let mut given =
+        given.map_err(|error| KmsFailureReason::Login(printable(&root_cause(&error))))?;
     if !key.role.is_empty() {
         let name = session_name();
         let assumed =
             credentials::assume(given, key.region, key.role, &name, budgets, waiting).await;
-        given = assumed.map_err(Why::Login)?;
+        given = assumed.map_err(KmsFailureReason::Login)?;
     }
     session.aws.insert(wanted, given.clone());
     Ok(given)
 }
 
 /// The keys of the Secret, as Flux reads them.
-fn keys(text: &[u8]) -> Result<BucketIdentity, Why> {
+fn keys(text: &[u8]) -> Result<BucketIdentity, KmsFailureReason> {
     let read = goyaml::to_json(text).unwrap_or_default();
     let member = |name: &str| {
         read.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -169,7 +175,7 @@ fn keys(text: &[u8]) -> Result<BucketIdentity, Why> {
     let names = ("aws_access_key_id", "aws_secret_access_key");
     let (Some(access), Some(secret)) = (member(names.0), member(names.1)) else {
         let problem = format!("it has no `{}` or no `{}`", names.0, names.1);
-        return Err(Why::BadSecret { entry: ENTRY, problem });
+        return Err(KmsFailureReason::BadSecret { entry: ENTRY, problem });
     };
     let secret = RedactedValue::new(secret);
     let session = member("aws_session_token").map(RedactedValue::new);
@@ -198,7 +204,7 @@ mod tests {
             ),
             ("arn:aws-cn:kms:cn-north-1:1:key/a", "https://kms.cn-north-1.amazonaws.com.cn/"),
         ] {
-            assert_eq!(Key::new(arn, "").ok().unwrap().url().unwrap().as_str(), url);
+            assert_eq!(AwsKmsKey::new(arn, "").ok().unwrap().url().unwrap().as_str(), url);
         }
         for arn in [
             "",
@@ -211,7 +217,7 @@ mod tests {
             "arn:aws-other:kms:eu-west-1:1:key/a",
             "arn:aws:kms:eu-west-1@evil.example:1:key/a",
         ] {
-            let why = Key::new(arn, "").err().unwrap().to_string();
+            let why = AwsKmsKey::new(arn, "").err().unwrap().to_string();
             assert!(why.contains("is not the ARN of a KMS key"), "{arn}: {why}");
         }
     }

@@ -14,10 +14,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{DataKey, IDENTITY, Session, Why, authorize, encrypted, no_login, request, server};
+use super::{
+    DataKey, IDENTITY, KmsFailureReason, KmsSession, authorize, encrypted, no_login, request,
+    server,
+};
 use crate::bucket::azure::{AzureIdentity, provider};
+use crate::bucket::cloud_login;
 use crate::bucket::http_request::{is_relative, segment};
-use crate::bucket::login;
 use crate::bucket::request_context::printable;
 
 /// The entry of the Secret.
@@ -27,7 +30,7 @@ const ENTRY: &str = "sops.azure-kv";
 const VERSION: &str = "7.4";
 
 /// What gives tokens, by what they are for.
-pub(super) type Logins = BTreeMap<&'static str, RedactedValue<AzureCredentialProvider>>;
+pub(super) type AzureTokens = BTreeMap<&'static str, RedactedValue<AzureCredentialProvider>>;
 
 /// What the names of vaults end in, and what tokens for them are for.
 ///
@@ -43,7 +46,7 @@ const VAULTS: [(&str, &str); 7] = [
 ];
 
 /// A key of a vault.
-pub(super) struct Key {
+pub(super) struct AzureVaultKey {
     url: Url,
     audience: &'static str,
 }
@@ -55,22 +58,23 @@ struct AzureDecryptResponse {
 
 #[derive(Deserialize)]
 struct AzureKmsErrorBody {
-    error: Detail,
+    error: AzureErrorDetail,
 }
 
 #[derive(Deserialize)]
-struct Detail {
+struct AzureErrorDetail {
     #[serde(default)]
     code: String,
     #[serde(default)]
     message: String,
 }
 
-impl Key {
+impl AzureVaultKey {
     /// Reads the parts of a key; the vault is always one of Azure.
-    pub(super) fn new(vault: &str, name: &str, version: &str) -> Result<Self, Why> {
-        let bad =
-            |what: &str, text: &str| Why::BadKey(format!("`{}` is not {what}", printable(text)));
+    pub(super) fn new(vault: &str, name: &str, version: &str) -> Result<Self, KmsFailureReason> {
+        let bad = |what: &str, text: &str| {
+            KmsFailureReason::BadKey(format!("`{}` is not {what}", printable(text)))
+        };
         let of_azure = || bad("the URL of a vault of Azure", vault);
         let url = server(vault).filter(|url| url.scheme() == "https" && url.path() == "/");
         let url = url.ok_or_else(of_azure)?;
@@ -90,10 +94,10 @@ impl Key {
 }
 
 pub(super) async fn decrypt(
-    session: &mut Session<'_>,
-    key: &Key,
+    session: &mut KmsSession<'_>,
+    key: &AzureVaultKey,
     text: &str,
-) -> Result<DataKey, Why> {
+) -> Result<DataKey, KmsFailureReason> {
     let value = URL_SAFE_NO_PAD.encode(encrypted(text, &URL_SAFE_NO_PAD)?);
     let body = json!({"alg": "RSA-OAEP-256", "value": value}).to_string();
     let mut request = request(Method::POST, key.url.clone(), body.into());
@@ -104,13 +108,13 @@ pub(super) async fn decrypt(
         let found = provider(&identity, Some(key.audience), egress, waiting);
         session.azure.insert(key.audience, found.map_err(|why| no_login(why, ENTRY))?);
     }
-    let tokens = session.azure.get(key.audience).ok_or(Why::NoCredentials(ENTRY))?;
+    let tokens = session.azure.get(key.audience).ok_or(KmsFailureReason::NoCredentials(ENTRY))?;
     let token = tokens.expose().get_credential().await.map_err(|error| {
-        let why = login::why(&error);
-        Why::Login(if secret.is_empty() { why } else { why.replace(&secret, "****") })
+        let why = cloud_login::why(&error);
+        KmsFailureReason::Login(if secret.is_empty() { why } else { why.replace(&secret, "****") })
     })?;
     let AzureCredential::BearerToken(token) = &*token else {
-        return Err(Why::NoCredentials(ENTRY));
+        return Err(KmsFailureReason::NoCredentials(ENTRY));
     };
     authorize(&mut request, AUTHORIZATION, format!("Bearer {token}").as_bytes())?;
     let answer = session.wire.send(request).await?;
@@ -119,7 +123,9 @@ pub(super) async fn decrypt(
     }
     let said =
         serde_json::from_slice::<AzureKmsErrorBody>(&answer.body).map(|refusal| refusal.error);
-    let said = said.map(|Detail { code, message }| [code, message].join(" ")).unwrap_or_default();
+    let said = said
+        .map(|AzureErrorDetail { code, message }| [code, message].join(" "))
+        .unwrap_or_default();
     // The lines below the first are other ones each time.
     let said = said.lines().next().unwrap_or_default();
     let advice = match answer.status {
@@ -133,12 +139,13 @@ pub(super) async fn decrypt(
 ///
 /// Parity(flux): the first of these that the Secret has: an application with a secret, one as the command line of Azure
 /// writes it, a managed identity.
-fn identity(session: &Session<'_>) -> Result<(AzureIdentity, String), Why> {
+fn identity(session: &KmsSession<'_>) -> Result<(AzureIdentity, String), KmsFailureReason> {
     let Some(text) = &session.credentials.azure_kv else {
         session.own(IDENTITY, ENTRY)?;
         return Ok((AzureIdentity::Environment { client: None }, String::new()));
     };
-    let bad = |problem: &str| Why::BadSecret { entry: ENTRY, problem: problem.to_owned() };
+    let bad =
+        |problem: &str| KmsFailureReason::BadSecret { entry: ENTRY, problem: problem.to_owned() };
     let read = goyaml::to_json(text).unwrap_or_default();
     let member = |name: &str| {
         read.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -175,10 +182,11 @@ mod tests {
 
     #[test]
     fn tokens_go_to_vaults_of_azure_only() {
-        let key = Key::new("https://shop.vault.azure.net/", "sops", "v1").ok().unwrap();
+        let key = AzureVaultKey::new("https://shop.vault.azure.net/", "sops", "v1").ok().unwrap();
         let url = "https://shop.vault.azure.net/keys/sops/v1/decrypt?api-version=7.4";
         assert_eq!((key.url.as_str(), key.audience), (url, "https://vault.azure.net"));
-        let hsm = Key::new("https://shop.managedhsm.azure.cn", "sops", "v1").ok().unwrap();
+        let hsm =
+            AzureVaultKey::new("https://shop.managedhsm.azure.cn", "sops", "v1").ok().unwrap();
         assert_eq!(hsm.audience, "https://managedhsm.azure.cn");
         for (vault, name, version) in [
             ("http://shop.vault.azure.net", "k", "1"),
@@ -191,7 +199,7 @@ mod tests {
             ("https://shop.vault.azure.net", "k", ".."),
             ("https://shop.vault.azure.net", "k", ""),
         ] {
-            let why = Key::new(vault, name, version).err().unwrap().to_string();
+            let why = AzureVaultKey::new(vault, name, version).err().unwrap().to_string();
             assert!(why.contains(" is not the "), "{vault} {name} {version}: {why}");
         }
     }

@@ -14,10 +14,12 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use super::{DataKey, IDENTITY, Session, Why, authorize, encrypted, no_login, request};
+use super::{
+    DataKey, IDENTITY, KmsFailureReason, KmsSession, authorize, encrypted, no_login, request,
+};
+use crate::bucket::cloud_login;
 use crate::bucket::google::{GoogleIdentity, provider};
 use crate::bucket::http_request::{is_relative, segment};
-use crate::bucket::login;
 use crate::bucket::request_context::printable;
 
 /// The entry of the Secret.
@@ -27,7 +29,7 @@ const ENTRY: &str = "sops.gcp-kms";
 const ENDPOINT: &str = "SOPS_GCP_KMS_ENDPOINT";
 
 /// What gives tokens, once it is known.
-pub(super) type Logins = Option<RedactedValue<GcpCredentialProvider>>;
+pub(super) type GoogleTokens = Option<RedactedValue<GcpCredentialProvider>>;
 
 #[derive(Deserialize)]
 struct GoogleDecryptResponse {
@@ -36,16 +38,16 @@ struct GoogleDecryptResponse {
 
 #[derive(Deserialize)]
 struct GoogleKmsErrorBody {
-    error: Detail,
+    error: GoogleErrorDetail,
 }
 
 #[derive(Deserialize)]
-struct Detail {
+struct GoogleErrorDetail {
     message: String,
 }
 
 /// The URL of the action on a key.
-fn url(resource: &str) -> Result<Url, Why> {
+fn url(resource: &str) -> Result<Url, KmsFailureReason> {
     let parts: Vec<&str> = resource.split('/').collect();
     let is_key =
         matches!(parts.as_slice(), ["projects", _, "locations", _, "keyRings", _, "cryptoKeys", _])
@@ -53,7 +55,9 @@ fn url(resource: &str) -> Result<Url, Why> {
             && parts.iter().all(|part| !part.is_empty());
     if !is_key {
         let resource = printable(resource);
-        return Err(Why::BadKey(format!("`{resource}` is not the resource id of a KMS key")));
+        return Err(KmsFailureReason::BadKey(format!(
+            "`{resource}` is not the resource id of a KMS key"
+        )));
     }
     let base = match env::var(ENDPOINT).ok().filter(|it| !it.is_empty()) {
         Some(place) if place.contains("://") => place,
@@ -62,14 +66,16 @@ fn url(resource: &str) -> Result<Url, Why> {
     };
     let path: Vec<String> = parts.into_iter().map(segment).collect();
     let url = Url::parse(&format!("{}/v1/{}:decrypt", base.trim_end_matches('/'), path.join("/")));
-    url.map_err(|error| Why::Login(format!("environment variable {ENDPOINT}: {error}")))
+    url.map_err(|error| {
+        KmsFailureReason::Login(format!("environment variable {ENDPOINT}: {error}"))
+    })
 }
 
 pub(super) async fn decrypt(
-    session: &mut Session<'_>,
+    session: &mut KmsSession<'_>,
     resource: &str,
     text: &str,
-) -> Result<DataKey, Why> {
+) -> Result<DataKey, KmsFailureReason> {
     let ciphertext = STANDARD.encode(encrypted(text, &STANDARD)?);
     let mut request =
         request(Method::POST, url(resource)?, json!({"ciphertext": ciphertext}).to_string().into());
@@ -91,7 +97,7 @@ pub(super) async fn decrypt(
 }
 
 /// A token for the service; empty if a key disables tokens.
-async fn token(session: &mut Session<'_>) -> Result<RedactedValue<String>, Why> {
+async fn token(session: &mut KmsSession<'_>) -> Result<RedactedValue<String>, KmsFailureReason> {
     if session.google.is_none() {
         let identity = match &session.credentials.gcp_kms {
             Some(key) => {
@@ -108,9 +114,9 @@ async fn token(session: &mut Session<'_>) -> Result<RedactedValue<String>, Why> 
         let found = provider(&identity, egress, waiting).map_err(|why| no_login(why, ENTRY))?;
         session.google = found;
     }
-    let tokens = session.google.as_ref().ok_or(Why::NoCredentials(ENTRY))?;
+    let tokens = session.google.as_ref().ok_or(KmsFailureReason::NoCredentials(ENTRY))?;
     let token = tokens.expose().get_credential().await;
-    let token = token.map_err(|error| Why::Login(login::why(&error)))?;
+    let token = token.map_err(|error| KmsFailureReason::Login(cloud_login::why(&error)))?;
     Ok(RedactedValue::new(token.bearer.clone()))
 }
 

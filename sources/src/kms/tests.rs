@@ -5,21 +5,21 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
 use parking_lot::Mutex;
-use sops::Keys;
+use sops::DecryptionKeys;
 
 use super::*;
-use crate::http::{Egress, Rules};
+use crate::http::{EgressDenyList, EgressRules};
 
 const TOKEN: &str = "hvs.t0ken";
 const KEY: &[u8] = b"0123456789abcdef0123456789abcdef";
 
 /// A server that gives each request the same answer, and remembers the requests.
-struct Server {
+struct FakeKmsServer {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl FakeKmsServer {
     /// A server with this answer; without one it does not respond.
     fn start(answer: Option<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -74,23 +74,30 @@ fn vault(address: &str, name: &str) -> ServiceKey {
     }
 }
 
-fn keys(entries: &[(&str, &str)]) -> Keys {
-    Keys::import("apps/keys", entries.iter().map(|(name, value)| (*name, value.as_bytes())))
-        .unwrap()
+fn keys(entries: &[(&str, &str)]) -> DecryptionKeys {
+    DecryptionKeys::import(
+        "apps/keys",
+        entries.iter().map(|(name, value)| (*name, value.as_bytes())),
+    )
+    .unwrap()
 }
 
-fn session<'k>(keys: &'k Keys, flag: Option<&'static str>, egress: &Egress) -> Session<'k> {
-    let clients = Arc::new(Clients::within(egress.clone()));
-    let budgets = Arc::new(Budgets::within(egress.clone()));
-    let mut session = Session::new(keys.credentials(), flag, clients, budgets);
+fn session<'k>(
+    keys: &'k DecryptionKeys,
+    flag: Option<&'static str>,
+    egress: &EgressRules,
+) -> KmsSession<'k> {
+    let clients = Arc::new(HttpClients::within(egress.clone()));
+    let budgets = Arc::new(HostBudgets::within(egress.clone()));
+    let mut session = KmsSession::new(keys.credentials(), flag, clients, budgets);
     session.limit = Duration::from_secs(60);
     session
 }
 
 /// The answer of a Vault to a request with a token.
-async fn asked(server: &Server) -> Result<DataKey, String> {
+async fn asked(server: &FakeKmsServer) -> Result<DataKey, String> {
     let keys = keys(&[("sops.vault-token", TOKEN)]);
-    let mut session = session(&keys, None, &Egress::with_loopback());
+    let mut session = session(&keys, None, &EgressRules::with_loopback());
     session.decrypt(&server.key("one")).await.map_err(|error| {
         assert!(!format!("{error} {error:?} {session:?}").contains(TOKEN), "{error:?}");
         error.to_string()
@@ -104,7 +111,7 @@ fn base64(bytes: &[u8]) -> String {
 #[tokio::test]
 async fn a_transit_engine_is_asked_as_sops_asks_it() {
     let answer = format!(r#"{{"data": {{"plaintext": "{}"}}}}"#, base64(KEY));
-    let server = Server::answering("200 OK", &answer);
+    let server = FakeKmsServer::answering("200 OK", &answer);
     assert_eq!(asked(&server).await.unwrap().as_slice(), KEY);
     let request = server.asked().concat();
     assert!(request.starts_with("PUT /v1/sops/decrypt/one HTTP/1.1\r\n"), "{request}");
@@ -131,20 +138,20 @@ async fn errors_of_a_server_are_quoted_without_the_token() {
         ("200 OK", r#"{"data": {"plaintext": "not base64"}}"#, "its data key is not base64"),
         ("307 Elsewhere", "", "HTTP status 307"),
     ] {
-        let why = asked(&Server::answering(status, body)).await.unwrap_err();
+        let why = asked(&FakeKmsServer::answering(status, body)).await.unwrap_err();
         assert!(why.starts_with("failed to decrypt sops data key with Vault: "), "{why}");
         assert!(why.contains(wanted), "{why}");
     }
     let large = format!(r#"{{"data": "{}"}}"#, "x".repeat(LARGEST_ANSWER));
-    let why = asked(&Server::answering("200 OK", &large)).await.unwrap_err();
+    let why = asked(&FakeKmsServer::answering("200 OK", &large)).await.unwrap_err();
     assert!(why.contains("it is too large for a data key"), "{why}");
 }
 
 #[tokio::test]
 async fn a_server_that_stalls_is_given_up_and_not_asked_a_second_time() {
-    let server = Server::start(None);
+    let server = FakeKmsServer::start(None);
     let keys = keys(&[("sops.vault-token", TOKEN)]);
-    let mut session = session(&keys, None, &Egress::with_loopback());
+    let mut session = session(&keys, None, &EgressRules::with_loopback());
     session.limit = Duration::from_secs(2);
     let mut error_of =
         async |name| session.decrypt(&server.key(name)).await.unwrap_err().to_string();
@@ -157,9 +164,9 @@ async fn a_server_that_stalls_is_given_up_and_not_asked_a_second_time() {
 
 #[tokio::test]
 async fn addresses_that_specs_may_not_name_are_not_asked_by_files_either() {
-    let server = Server::answering("200 OK", "{}");
+    let server = FakeKmsServer::answering("200 OK", "{}");
     let keys = keys(&[("sops.vault-token", TOKEN)]);
-    let egress = Egress::Named(Arc::new(Rules::default()));
+    let egress = EgressRules::Named(Arc::new(EgressDenyList::default()));
     let mut session = session(&keys, None, &egress);
     for address in ["http://169.254.169.254", "http://[fd00:ec2::254]"] {
         let why = session.decrypt(&vault(address, "one")).await.unwrap_err().to_string();
@@ -175,9 +182,9 @@ async fn addresses_that_specs_may_not_name_are_not_asked_by_files_either() {
 
 #[tokio::test]
 async fn neither_a_file_nor_a_redirect_leads_a_token_to_metadata_or_to_a_service_of_the_cluster() {
-    let rules = Rules::default().with_loopback();
+    let rules = EgressDenyList::default().with_loopback();
     rules.refuse_services(vec!["10.96.0.0/12".parse().unwrap()]);
-    let egress = Egress::Named(Arc::new(rules));
+    let egress = EgressRules::Named(Arc::new(rules));
     let keys = keys(&[("sops.vault-token", TOKEN)]);
     for (place, wanted) in [
         ("http://169.254.169.254", "link-local or cloud metadata address"),
@@ -187,7 +194,7 @@ async fn neither_a_file_nor_a_redirect_leads_a_token_to_metadata_or_to_a_service
     ] {
         let head = "HTTP/1.1 307 Elsewhere\r\nconnection: close\r\ncontent-length: 0\r\n";
         let answer = format!("{head}location: {place}/v1/sops/decrypt/one\r\n\r\n");
-        let server = Server::start(Some(answer));
+        let server = FakeKmsServer::start(Some(answer));
         for key in [server.key("one"), vault(place, "one")] {
             let mut session = session(&keys, None, &egress);
             let why = session.decrypt(&key).await.unwrap_err().to_string();
@@ -199,13 +206,13 @@ async fn neither_a_file_nor_a_redirect_leads_a_token_to_metadata_or_to_a_service
 
 #[tokio::test]
 async fn keys_of_clouds_do_not_name_the_server_that_gets_their_credentials() {
-    let server = Server::answering("200 OK", "{}");
+    let server = FakeKmsServer::answering("200 OK", "{}");
     let keys = keys(&[
         ("sops.aws-kms", "aws_access_key_id: a\naws_secret_access_key: b\n"),
         ("sops.azure-kv", "tenantId: t\nclientId: c\nclientSecret: s\n"),
         ("sops.gcp-kms", r#"{"type": "service_account"}"#),
     ]);
-    let mut session = session(&keys, None, &Egress::with_loopback());
+    let mut session = session(&keys, None, &EgressRules::with_loopback());
     let place = server.address.to_string();
     let encrypted = || "AAAA".to_owned();
     let aws = |arn: String| ServiceKey::AwsKms {
@@ -239,9 +246,9 @@ async fn keys_of_clouds_do_not_name_the_server_that_gets_their_credentials() {
 
 #[tokio::test]
 async fn without_credentials_of_the_secret_the_flag_is_named_and_no_server_asked() {
-    let empty = Keys::default();
+    let empty = DecryptionKeys::default();
     let flag = Some("--no-cross-namespace-refs");
-    let mut session = session(&empty, flag, &Egress::with_loopback());
+    let mut session = session(&empty, flag, &EgressRules::with_loopback());
     let encrypted = || "AAAA".to_owned();
     let aws = ServiceKey::AwsKms {
         arn: "arn:aws:kms:eu-west-1:1:key/a".to_owned(),
@@ -273,7 +280,7 @@ async fn without_credentials_of_the_secret_the_flag_is_named_and_no_server_asked
 
     // A managed identity belongs to the machine, even if a Secret names it.
     let keys = keys(&[("sops.azure-kv", "clientId: c\n")]);
-    let mut session = self::session(&keys, flag, &Egress::with_loopback());
+    let mut session = self::session(&keys, flag, &EgressRules::with_loopback());
     let why = session.decrypt(&azure).await.unwrap_err().to_string();
     assert!(why.contains("a managed identity of windlass's machine is not used"), "{why}");
 }
@@ -309,7 +316,7 @@ async fn credentials_that_cannot_be_used_are_named_and_not_shown() {
         ),
     ] {
         let keys = keys(&[(entry, value)]);
-        let mut session = session(&keys, None, &Egress::with_loopback());
+        let mut session = session(&keys, None, &EgressRules::with_loopback());
         let error = session.decrypt(&key).await.unwrap_err();
         let text = format!("{error} {error:?}");
         assert!(text.contains(&format!("`{entry}` in the Secret")), "{text}");

@@ -7,10 +7,10 @@ use reqwest::Method;
 use reqwest::header::{HeaderName, LOCATION};
 use serde::Deserialize;
 use serde_json::json;
-use sops::Credentials;
+use sops::KeyServiceCredentials;
 use url::Url;
 
-use super::{DataKey, KmsResponse, Why, Wire, authorize, request, server};
+use super::{DataKey, KmsFailureReason, KmsHttpClient, KmsResponse, authorize, request, server};
 use crate::bucket::http_request::{is_relative, path, segment};
 
 /// The entry of the Secret.
@@ -22,7 +22,7 @@ const TOKEN: HeaderName = HeaderName::from_static("x-vault-token");
 const MAX_REDIRECTS: usize = 1;
 
 /// A key of a transit engine.
-pub(super) struct Transit<'k> {
+pub(super) struct VaultTransitKey<'k> {
     pub(super) address: &'k str,
     pub(super) engine_path: &'k str,
     pub(super) key_name: &'k str,
@@ -30,11 +30,11 @@ pub(super) struct Transit<'k> {
 
 #[derive(Deserialize)]
 struct VaultDecryptResponse {
-    data: Plain,
+    data: VaultPlaintext,
 }
 
 #[derive(Deserialize)]
-struct Plain {
+struct VaultPlaintext {
     plaintext: String,
 }
 
@@ -44,17 +44,17 @@ struct VaultErrorBody {
     errors: Vec<String>,
 }
 
-impl Transit<'_> {
+impl VaultTransitKey<'_> {
     /// The place of the action, below the address of the server.
     fn action(&self) -> String {
         format!("{}/decrypt/{}", self.engine_path.trim_matches('/'), self.key_name)
     }
 
     /// Differs(flux): a path is never resolved. A file must not lead the token of a Secret to anything but a transit engine.
-    fn url(&self) -> Result<Url, Why> {
+    fn url(&self) -> Result<Url, KmsFailureReason> {
         let engine = self.engine_path.trim_matches('/');
         let bad = |what: &str, text: &str| {
-            Why::BadKey(format!(
+            KmsFailureReason::BadKey(format!(
                 "`{}` is not {what}",
                 crate::bucket::request_context::printable(text)
             ))
@@ -75,20 +75,20 @@ impl Transit<'_> {
 
 /// Differs(flux): only a token of the Secret is sent. The file names the server, which must not get one of the environment.
 pub(super) async fn decrypt(
-    wire: &Wire,
-    credentials: &Credentials,
-    transit: &Transit<'_>,
+    wire: &KmsHttpClient,
+    credentials: &KeyServiceCredentials,
+    transit: &VaultTransitKey<'_>,
     encrypted: &str,
-) -> Result<DataKey, Why> {
+) -> Result<DataKey, KmsFailureReason> {
     let token = credentials.vault_token.as_deref().filter(|token| !token.is_empty());
-    let token = token.ok_or(Why::NoCredentials(ENTRY))?;
+    let token = token.ok_or(KmsFailureReason::NoCredentials(ENTRY))?;
     let body = json!({"ciphertext": encrypted}).to_string().into_bytes();
     let mut url = transit.url()?;
     for left in (0..=MAX_REDIRECTS).rev() {
         let mut request = request(Method::PUT, url.clone(), body.clone());
         authorize(&mut request, TOKEN, token).map_err(|_unsent| {
             let problem = "it has characters that no token has".to_owned();
-            Why::BadSecret { entry: ENTRY, problem }
+            KmsFailureReason::BadSecret { entry: ENTRY, problem }
         })?;
         let answer = wire.send(request).await?;
         match redirected(&answer, &url) {
@@ -96,7 +96,7 @@ pub(super) async fn decrypt(
             _ => return read(&answer, token, transit),
         }
     }
-    Err(Why::Unsupported)
+    Err(KmsFailureReason::Unsupported)
 }
 
 /// The URL of the active server in an answer.
@@ -110,7 +110,11 @@ fn redirected(answer: &KmsResponse, from: &Url) -> Option<Url> {
     is_kept.then_some(next)
 }
 
-fn read(answer: &KmsResponse, token: &[u8], transit: &Transit<'_>) -> Result<DataKey, Why> {
+fn read(
+    answer: &KmsResponse,
+    token: &[u8],
+    transit: &VaultTransitKey<'_>,
+) -> Result<DataKey, KmsFailureReason> {
     if answer.is_success() {
         return answer.data_key(|read: VaultDecryptResponse| read.data.plaintext, &STANDARD);
     }
@@ -133,7 +137,7 @@ mod tests {
     #[test]
     fn a_file_leads_a_token_to_transit_engines_only() {
         let url = |address, engine_path, key_name| {
-            let url = Transit { address, engine_path, key_name }.url();
+            let url = VaultTransitKey { address, engine_path, key_name }.url();
             url.map(String::from).map_err(|why| why.to_string())
         };
         let of = |path: &str| Ok(format!("https://vault.example:8200/v1/{path}"));

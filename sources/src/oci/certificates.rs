@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use objects::RedactedValue;
 
 use super::Error;
-use crate::http::{ClientIdentity, Tls};
+use crate::http::{ClientIdentity, TlsConfig};
 
 /// Reads `ca.crt`, `tls.crt` and `tls.key`, or the older `caFile`, `certFile` and `keyFile`.
 ///
 /// # Errors
 /// [`Error::BadSecret`] naming the key that is missing. No text of the Secret is repeated.
-pub fn tls_from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
+pub fn tls_from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<TlsConfig, Error> {
     let either = |key: &str, older: &str| {
         let some = |key: &str| data.get(key).filter(|value| !value.is_empty()).cloned();
         some(key).or_else(|| some(older))
@@ -32,7 +32,7 @@ pub fn tls_from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
         let why = "the Secret has neither `ca.crt` nor `tls.crt` and `tls.key`";
         return Err(Error::BadSecret(why.to_owned()));
     }
-    Ok(Tls { ca, identity })
+    Ok(TlsConfig { ca, identity })
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Helm charts in registries: how Helm writes their versions into tags, and which layer is the chart.
 //!
-//! Elsewhere: which version is wanted ([`crate::versions`]), what is in a chart (`helm`).
+//! Elsewhere: which version is wanted ([`crate::version_choice`]), what is in a chart (`helm`).
 
-use golang::semver::Version;
+use golang::semver::SemverVersion;
 
 use super::{
-    Descriptor, Digest, Error, Layer, Manifest, Reference, RegistryCache, Remote, Selection,
-    Session,
+    Error, FetchedLayer, LayerDescriptor, ManifestReference, OciDigest, OciManifest, RegistryCache,
+    RegistrySession, RemoteOciRepository, TagSelection,
 };
 
 /// The media type of the layer that is a chart, packed as Helm packs it.
@@ -37,7 +37,8 @@ pub fn is_same_version(one: &str, other: &str) -> bool {
 /// The chart version in a tag; `None` if the tag is not a full version, such as `latest` or `1.2`.
 pub fn stated_version(tag: &str) -> Option<String> {
     let version = version_of(tag);
-    let is_full = Version::parse_strict(version.strip_prefix('v').unwrap_or(&version)).is_ok();
+    let is_full =
+        SemverVersion::parse_strict(version.strip_prefix('v').unwrap_or(&version)).is_ok();
     is_full.then_some(version)
 }
 
@@ -46,24 +47,27 @@ pub fn stated_version(tag: &str) -> Option<String> {
 /// They are the texts of all tags, not only of those that are versions.
 ///
 /// # Errors
-/// As [`Session::tags`].
-pub async fn versions(client: &Session<'_>) -> Result<Vec<String>, Error> {
+/// As [`RegistrySession::tags`].
+pub async fn versions(client: &RegistrySession<'_>) -> Result<Vec<String>, Error> {
     Ok(client.tags().await?.iter().map(|tag| version_of(tag)).collect())
 }
 
 /// The digest that a version of a chart has now: one HEAD.
 ///
 /// # Errors
-/// As [`Session::resolve`].
-pub async fn resolve(client: &Session<'_>, version: &str) -> Result<Digest, Error> {
-    client.resolve(&Reference::tag(&tag_of(version))?).await
+/// As [`RegistrySession::resolve`].
+pub async fn resolve(client: &RegistrySession<'_>, version: &str) -> Result<OciDigest, Error> {
+    client.resolve(&ManifestReference::tag(&tag_of(version))?).await
 }
 
 /// The chart of a manifest with a digest.
 ///
 /// # Errors
 /// It cannot be fetched, or is not a chart.
-pub async fn pull(client: &Session<'_>, digest: &Digest) -> Result<(Manifest, Layer), Error> {
+pub async fn pull(
+    client: &RegistrySession<'_>,
+    digest: &OciDigest,
+) -> Result<(OciManifest, FetchedLayer), Error> {
     let manifest = client.manifest(digest).await?;
     let layer = client.layer(layer_of(&manifest)?).await?;
     Ok((manifest, layer))
@@ -75,13 +79,17 @@ pub async fn pull(client: &Session<'_>, digest: &Digest) -> Result<(Manifest, La
 ///
 /// # Errors
 /// No tag is in the range, or the range is not valid.
-pub async fn choose(remote: &Remote, known: &RegistryCache, range: &str) -> Result<String, Error> {
-    if Version::parse_strict(range).is_ok() {
+pub async fn choose(
+    remote: &RemoteOciRepository,
+    known: &RegistryCache,
+    range: &str,
+) -> Result<String, Error> {
+    if SemverVersion::parse_strict(range).is_ok() {
         return Ok(range.to_owned());
     }
     let range = if range.is_empty() { "*" } else { range };
-    let selection = Selection::parse(range, None, true)?;
-    let tags = Session::new(remote, known)?.tags().await?;
+    let selection = TagSelection::parse(range, None, true)?;
+    let tags = RegistrySession::new(remote, known)?.tags().await?;
     Ok(version_of(&selection.choose(&tags)?.text()))
 }
 
@@ -89,8 +97,12 @@ pub async fn choose(remote: &Remote, known: &RegistryCache, range: &str) -> Resu
 ///
 /// # Errors
 /// As [`resolve`] and [`pull`].
-pub async fn fetch(remote: &Remote, known: &RegistryCache, version: &str) -> Result<Layer, Error> {
-    let session = Session::new(remote, known)?;
+pub async fn fetch(
+    remote: &RemoteOciRepository,
+    known: &RegistryCache,
+    version: &str,
+) -> Result<FetchedLayer, Error> {
+    let session = RegistrySession::new(remote, known)?;
     let digest = resolve(&session, version).await?;
     pull(&session, &digest).await.map(|(_, layer)| layer)
 }
@@ -99,7 +111,7 @@ pub async fn fetch(remote: &Remote, known: &RegistryCache, version: &str) -> Res
 ///
 /// # Errors
 /// [`Error::NoLayer`].
-pub fn layer_of(manifest: &Manifest) -> Result<&Descriptor, Error> {
+pub fn layer_of(manifest: &OciManifest) -> Result<&LayerDescriptor, Error> {
     manifest.layer(Some(CHART))
 }
 

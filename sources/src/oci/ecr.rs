@@ -16,14 +16,14 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::response::shown;
-use super::{Auth, Error};
+use super::registry_response::shown;
+use super::{Error, RegistryAuth};
 use crate::bucket::BucketIdentity;
-use crate::bucket::credential_requests::Waiting;
-use crate::bucket::s3::call::{Call, endpoint_of_environment, said};
+use crate::bucket::credential_requests::CredentialWait;
+use crate::bucket::s3::aws_call::{S3Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
-use crate::http::budget::SendError;
-use crate::http::{self, Budgets, Tls, root_cause};
+use crate::http::host_budget::SendError;
+use crate::http::{self, HostBudgets, TlsConfig, root_cause};
 
 /// The public registry, which is the same for all of AWS.
 const PUBLIC: &str = "public.ecr.aws";
@@ -38,7 +38,7 @@ const LONGEST_LIFE: f64 = 12.0 * 3600.0;
 
 /// The service with logins for a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Service {
+pub(super) struct EcrService {
     registry: String,
     region: String,
     /// Its host, unless the environment names another one.
@@ -46,7 +46,7 @@ pub(super) struct Service {
     is_public: bool,
 }
 
-impl Service {
+impl EcrService {
     /// The one for a registry, by its host.
     pub(super) fn of(registry: &str) -> Result<Self, Error> {
         let none = || Error::InvalidUrl {
@@ -106,12 +106,12 @@ impl Service {
 
 /// Asks for a login, which may take so long; with it comes how long it lasts.
 pub(super) async fn login(
-    service: &Service,
-    budgets: &Arc<Budgets>,
+    service: &EcrService,
+    budgets: &Arc<HostBudgets>,
     limit: Duration,
-) -> Result<(Auth, Option<Duration>), Error> {
+) -> Result<(RegistryAuth, Option<Duration>), Error> {
     let machine = BucketIdentity::Environment { sts: None };
-    let waiting = Waiting::default();
+    let waiting = CredentialWait::default();
     let provider = credentials::provider(&machine, &service.region, None, budgets, &waiting);
     let provider = provider.map_err(|error| service.failed(&error.to_string()))?;
     let provider = provider.ok_or_else(|| service.failed("no credentials found"))?;
@@ -130,13 +130,13 @@ pub(super) async fn login(
 }
 
 async fn ask(
-    service: &Service,
+    service: &EcrService,
     host: &str,
     request: Request,
-    budgets: &Budgets,
-) -> Result<(Auth, Option<Duration>), Error> {
+    budgets: &HostBudgets,
+) -> Result<(RegistryAuth, Option<Duration>), Error> {
     // Neither the proxy nor the authority of a spec comes between windlass and what its machine may do.
-    let client = http::client(&Tls::default(), None);
+    let client = http::client(&TlsConfig::default(), None);
     let client = client.map_err(|error| service.failed(&error.to_string()))?;
     let answer = budgets.execute(&client, request).await.map_err(|error| match error {
         SendError::Busy(busy) => Error::Busy(busy),
@@ -154,7 +154,7 @@ async fn ask(
     })
 }
 
-fn signed(service: &Service, url: &Url, keys: &Signer) -> Result<Request, Error> {
+fn signed(service: &EcrService, url: &Url, keys: &Signer) -> Result<Request, Error> {
     let target = if service.is_public {
         "SpencerFrontendService.GetAuthorizationToken"
     } else {
@@ -162,12 +162,12 @@ fn signed(service: &Service, url: &Url, keys: &Signer) -> Result<Request, Error>
     };
     let name = if service.is_public { "ecr-public" } else { "ecr" };
     let call =
-        Call { url, region: &service.region, service: name, target, body: EMPTY_REQUEST_BODY };
+        S3Call { url, region: &service.region, service: name, target, body: EMPTY_REQUEST_BODY };
     call.signed(keys).map_err(|why| service.failed(&why))
 }
 
 /// An answer as a whole.
-async fn whole(service: &Service, host: &str, mut answer: Response) -> Result<Vec<u8>, Error> {
+async fn whole(service: &EcrService, host: &str, mut answer: Response) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
     let broken = |error: reqwest::Error| {
         let why = root_cause(&error.without_url());
@@ -208,7 +208,7 @@ struct EcrToken {
 }
 
 /// Reads an answer. Nothing of it is repeated where it cannot be read.
-fn read(text: &[u8], now: f64) -> Option<(Auth, Option<Duration>)> {
+fn read(text: &[u8], now: f64) -> Option<(RegistryAuth, Option<Duration>)> {
     let EcrTokenResponse { given } = serde_json::from_slice(text).ok()?;
     let token = match given {
         EcrAuthorizationData::One(token) => token,
@@ -220,7 +220,7 @@ fn read(text: &[u8], now: f64) -> Option<(Auth, Option<Duration>)> {
     let password = RedactedValue::new(password.to_owned());
     let life = (token.until - now).clamp(0.0, LONGEST_LIFE);
     let life = Duration::try_from_secs_f64(life).ok().filter(|life| !life.is_zero());
-    Some((Auth::Login { username, password }, life))
+    Some((RegistryAuth::Login { username, password }, life))
 }
 
 #[cfg(test)]
@@ -241,7 +241,7 @@ mod tests {
             ),
             ("public.ecr.aws", "api.ecr-public.us-east-1.amazonaws.com"),
         ] {
-            assert_eq!(Service::of(registry).unwrap().host, host);
+            assert_eq!(EcrService::of(registry).unwrap().host, host);
         }
         for registry in [
             "registry.example.com",
@@ -254,7 +254,7 @@ mod tests {
             "x.public.ecr.aws",
             "",
         ] {
-            let error = Service::of(registry).unwrap_err();
+            let error = EcrService::of(registry).unwrap_err();
             assert!(matches!(error, Error::InvalidUrl { .. }), "{registry}: {error:?}");
         }
     }
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_login_lasts_until_it_says_and_no_longer_than_any() {
         let lifetime_of = |text: &str| match read(text.as_bytes(), 1000.0)? {
-            (Auth::Login { username, password }, life) => {
+            (RegistryAuth::Login { username, password }, life) => {
                 Some((username, password.expose().clone(), life.map(|life| life.as_secs())))
             }
             _ => None,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Digest;
-use crate::http::Busy;
+use super::OciDigest;
+use crate::http::HostBusyError;
 
 /// Why a request to a registry failed.
 ///
@@ -94,7 +94,7 @@ pub enum Error {
     },
     /// Requests to the registry are paused, as it asked for.
     #[error(transparent)]
-    Busy(#[from] Busy),
+    Busy(#[from] HostBusyError),
     /// The registry refuses the request for another reason.
     #[error("{request}: {said}")]
     Refused {
@@ -119,7 +119,7 @@ pub enum Error {
         /// The repository.
         place: String,
         /// The requested digest. The actual one is left out, as in all such errors.
-        expected: Digest,
+        expected: OciDigest,
     },
     /// There is more than may be.
     #[error("{what} is larger than the limit of {limit}")]

@@ -5,11 +5,11 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION};
 use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
 
-use super::response::shown;
+use super::registry_response::shown;
 use super::token::value;
-use super::{Error, Session, challenge};
-use crate::http::budget::SendError;
-use crate::http::{Egress, is_distrust, root_cause};
+use super::{Error, RegistrySession, auth_challenge};
+use crate::http::host_budget::SendError;
+use crate::http::{EgressRules, is_distrust, root_cause};
 
 /// Redirects of one question.
 const MOST_REDIRECTS: usize = 5;
@@ -20,7 +20,7 @@ pub(super) fn is_off_limits(url: &Url, is_plain: bool) -> Option<&'static str> {
         return Some("it has no host");
     }
     match url.scheme() {
-        _ if Egress::with_loopback().admits(url).is_err() => {
+        _ if EgressRules::with_loopback().admits(url).is_err() => {
             Some("it is a link-local or cloud metadata address")
         }
         "https" => None,
@@ -30,7 +30,7 @@ pub(super) fn is_off_limits(url: &Url, is_plain: bool) -> Option<&'static str> {
     }
 }
 
-impl Session<'_> {
+impl RegistrySession<'_> {
     /// Sends a request: the one place where this protocol does so.
     pub(super) async fn execute(&self, request: Request) -> Result<Response, Error> {
         let host = request.url().host_str().map(str::to_owned);
@@ -147,7 +147,7 @@ impl Session<'_> {
         if answer.status() != StatusCode::UNAUTHORIZED || !is_theirs {
             return Ok(answer);
         }
-        let asks = challenge::of(answer.headers());
+        let asks = auth_challenge::of(answer.headers());
         let renewed = self.access().after(self, is_plain, asks, header.as_ref()).await?;
         let Some(renewed) = renewed else { return Ok(answer) };
         Ok(self.follow(&method, &url, accept, Some(&renewed), is_plain).await?.0)

@@ -9,7 +9,7 @@ use golang::glob::path_match;
 use objects::RedactedValue;
 use serde::Deserialize;
 
-use super::{Auth, Error, OciRepositoryName};
+use super::{Error, OciRepositoryName, RegistryAuth};
 
 /// The key of Secrets of type `kubernetes.io/dockerconfigjson`.
 const CONFIG: &str = ".dockerconfigjson";
@@ -23,10 +23,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Credentials by the registries and repositories that they are for.
 #[derive(Debug, Clone, Default)]
-pub struct Keyring(Vec<(String, Auth)>);
+pub struct RegistryKeyring(Vec<(String, RegistryAuth)>);
 
 #[derive(Deserialize)]
-struct Config {
+struct DockerConfig {
     #[serde(default)]
     auths: Option<BTreeMap<String, DockerAuthEntry>>,
 }
@@ -41,7 +41,7 @@ struct DockerAuthEntry {
     registrytoken: Option<String>,
 }
 
-impl Keyring {
+impl RegistryKeyring {
     /// Adds the credentials of a Secret; false if it holds none of Docker's.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Keyring {
         let bad = |key: &str, why: &str| Error::BadSecret(format!("`{key}` of the Secret {why}"));
         let unread = |key: &str| bad(key, "is not a docker config in JSON");
         let (key, entries) = if let Some(text) = data.get(CONFIG) {
-            let config: Config = serde_json::from_slice(text).map_err(|_| unread(CONFIG))?;
+            let config: DockerConfig = serde_json::from_slice(text).map_err(|_| unread(CONFIG))?;
             (CONFIG, config.auths.unwrap_or_default())
         } else if let Some(text) = data.get(OLDER) {
             (OLDER, serde_json::from_slice(text).map_err(|_| unread(OLDER))?)
@@ -73,7 +73,7 @@ impl Keyring {
     }
 
     /// The credentials for a repository.
-    pub fn auth(&self, repository: &OciRepositoryName) -> Auth {
+    pub fn auth(&self, repository: &OciRepositoryName) -> RegistryAuth {
         let fits = |place: &str| is_for(place, repository);
         let found = self.0.iter().find(|(place, _)| fits(place));
         found.map(|(_, auth)| auth.clone()).unwrap_or_default()
@@ -81,13 +81,13 @@ impl Keyring {
 }
 
 /// `None`: `auth` cannot be read.
-fn auth(entry: DockerAuthEntry) -> Option<Auth> {
+fn auth(entry: DockerAuthEntry) -> Option<RegistryAuth> {
     let some = |text: Option<String>| text.filter(|text| !text.is_empty());
     if let Some(token) = some(entry.registrytoken) {
-        return Some(Auth::Bearer(RedactedValue::new(token)));
+        return Some(RegistryAuth::Bearer(RedactedValue::new(token)));
     }
     if let Some(token) = some(entry.identitytoken) {
-        return Some(Auth::Identity(RedactedValue::new(token)));
+        return Some(RegistryAuth::Identity(RedactedValue::new(token)));
     }
     let mut username = some(entry.username);
     let mut password = some(entry.password);
@@ -100,8 +100,8 @@ fn auth(entry: DockerAuthEntry) -> Option<Auth> {
         (username, password) = (Some(user.to_owned()), Some(pass));
     }
     Some(match (username, password) {
-        (None, None) => Auth::Anonymous,
-        (username, password) => Auth::Basic {
+        (None, None) => RegistryAuth::Anonymous,
+        (username, password) => RegistryAuth::Basic {
             username: username.unwrap_or_default(),
             password: RedactedValue::new(password.unwrap_or_default()),
         },
@@ -145,8 +145,8 @@ fn split(host: &str) -> (&str, &str) {
 mod tests {
     use super::*;
 
-    fn keyring(configs: &[&str]) -> Keyring {
-        let mut keyring = Keyring::default();
+    fn keyring(configs: &[&str]) -> RegistryKeyring {
+        let mut keyring = RegistryKeyring::default();
         for config in configs {
             let data = BTreeMap::from([(CONFIG.to_owned(), config.as_bytes().to_vec())]);
             assert!(keyring.add(&data).unwrap());
@@ -154,14 +154,15 @@ mod tests {
         keyring
     }
 
-    fn login_of(keyring: &Keyring, url: &str) -> String {
+    fn login_of(keyring: &RegistryKeyring, url: &str) -> String {
         match keyring.auth(&OciRepositoryName::parse(url).unwrap()) {
-            Auth::Anonymous => "nobody".to_owned(),
-            Auth::Basic { username, password } | Auth::Login { username, password } => {
+            RegistryAuth::Anonymous => "nobody".to_owned(),
+            RegistryAuth::Basic { username, password }
+            | RegistryAuth::Login { username, password } => {
                 format!("{username}:{}", password.expose())
             }
-            Auth::Identity(token) => format!("identity {}", token.expose()),
-            Auth::Bearer(token) => format!("bearer {}", token.expose()),
+            RegistryAuth::Identity(token) => format!("identity {}", token.expose()),
+            RegistryAuth::Bearer(token) => format!("bearer {}", token.expose()),
         }
     }
 
@@ -199,12 +200,12 @@ mod tests {
             ["hunter2", r#"{"auths":{"r.io":{"auth":"hunter2"}}}"#, r#"{"auths":["hunter2"]}"#]
         {
             let data = BTreeMap::from([(CONFIG.to_owned(), text.as_bytes().to_vec())]);
-            let error = Keyring::default().add(&data).unwrap_err().to_string();
+            let error = RegistryKeyring::default().add(&data).unwrap_err().to_string();
             assert!(error.starts_with("`.dockerconfigjson` of the Secret"), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
         let older = BTreeMap::from([(OLDER.to_owned(), br#"{"r.io":{"auth":"YTpi"}}"#.to_vec())]);
-        let mut keys = Keyring::default();
+        let mut keys = RegistryKeyring::default();
         assert!(keys.add(&older).unwrap() && !keys.is_empty());
         assert_eq!(login_of(&keys, "oci://r.io/app"), "a:b");
         assert!(!keys.add(&BTreeMap::new()).unwrap());

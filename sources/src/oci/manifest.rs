@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Digest, Error};
+use super::{Error, OciDigest};
 
 const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -21,34 +21,34 @@ const MOST_ANNOTATED: usize = 256 << 10;
 
 /// The manifest of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Manifest {
+pub struct OciManifest {
     /// The media type of its configuration, which determines the kind of artifact.
     pub config: String,
     /// Its layers, in order.
-    pub layers: Vec<Descriptor>,
+    pub layers: Vec<LayerDescriptor>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
 /// The description of a layer in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Descriptor {
+pub struct LayerDescriptor {
     /// What it is.
     pub media_type: String,
     /// Of its bytes.
-    pub digest: Digest,
+    pub digest: OciDigest,
     /// Their number.
     pub size: u64,
 }
 
-impl Manifest {
+impl OciManifest {
     /// The first layer of a media type, or without one the first of all.
     ///
     /// Parity(flux): the strings.
     ///
     /// # Errors
     /// [`Error::NoLayer`].
-    pub fn layer(&self, media_type: Option<&str>) -> Result<&Descriptor, Error> {
+    pub fn layer(&self, media_type: Option<&str>) -> Result<&LayerDescriptor, Error> {
         let first = self.layers.first();
         let first =
             first.ok_or_else(|| Error::NoLayer("no layers found in artifact".to_owned()))?;
@@ -62,14 +62,14 @@ impl Manifest {
 /// What the bytes were.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParsedManifest {
-    Image(Manifest),
+    Image(OciManifest),
     /// An index, and which of its manifests is used.
-    Index(Digest),
+    Index(OciDigest),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Raw {
+struct RawManifest {
     #[serde(default)]
     media_type: Option<String>,
     #[serde(default)]
@@ -92,11 +92,11 @@ struct RawDescriptor {
     #[serde(default)]
     size: u64,
     #[serde(default)]
-    platform: Option<Platform>,
+    platform: Option<ImagePlatform>,
 }
 
 #[derive(Deserialize)]
-struct Platform {
+struct ImagePlatform {
     #[serde(default)]
     os: String,
     #[serde(default)]
@@ -106,7 +106,7 @@ struct Platform {
 /// Reads what has been sent with a media type; `place` is for messages.
 pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<ParsedManifest, Error> {
     let senseless = |reason: String| Error::Protocol { request: place.to_owned(), reason };
-    let raw: Raw = serde_json::from_slice(bytes)
+    let raw: RawManifest = serde_json::from_slice(bytes)
         .map_err(|error| senseless(format!("it is not a manifest: {error}")))?;
     let sent = media_type.split(';').next().unwrap_or_default().trim();
     // What is in the bytes is what the digest vouches for.
@@ -116,12 +116,12 @@ pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<Parse
         OCI_INDEX | DOCKER_INDEX => ours(raw, place).map(ParsedManifest::Index),
         other => Err(Error::UnsupportedMediaType {
             place: place.to_owned(),
-            found: super::response::shown(other),
+            found: super::registry_response::shown(other),
         }),
     }
 }
 
-fn image(raw: Raw, place: &str) -> Result<Manifest, Error> {
+fn image(raw: RawManifest, place: &str) -> Result<OciManifest, Error> {
     let annotations = raw.annotations.unwrap_or_default();
     let length = annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
     if length > MOST_ANNOTATED {
@@ -129,11 +129,11 @@ fn image(raw: Raw, place: &str) -> Result<Manifest, Error> {
         return Err(Error::TooLarge { what, limit: MOST_ANNOTATED as u64 });
     }
     let layer = |raw: RawDescriptor| {
-        let digest = Digest::parse(&raw.digest)?;
-        Ok(Descriptor { media_type: raw.media_type, digest, size: raw.size })
+        let digest = OciDigest::parse(&raw.digest)?;
+        Ok(LayerDescriptor { media_type: raw.media_type, digest, size: raw.size })
     };
     let layers = raw.layers.unwrap_or_default().into_iter().map(layer);
-    Ok(Manifest {
+    Ok(OciManifest {
         config: raw.config.map(|config| config.media_type).unwrap_or_default(),
         layers: layers.collect::<Result<_, Error>>()?,
         annotations,
@@ -141,7 +141,7 @@ fn image(raw: Raw, place: &str) -> Result<Manifest, Error> {
 }
 
 /// Parity(flux): the manifest for `linux/amd64`, which is also what one without a platform is for.
-fn ours(raw: Raw, place: &str) -> Result<Digest, Error> {
+fn ours(raw: RawManifest, place: &str) -> Result<OciDigest, Error> {
     let is_ours = |manifest: &RawDescriptor| {
         manifest.platform.as_ref().is_none_or(|it| it.os == "linux" && it.architecture == "amd64")
     };
@@ -150,7 +150,7 @@ fn ours(raw: Raw, place: &str) -> Result<Digest, Error> {
         place: place.to_owned(),
         found: "an index without a manifest for linux/amd64".to_owned(),
     })?;
-    Digest::parse(&found.digest)
+    OciDigest::parse(&found.digest)
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
     fn of_an_index_the_manifest_for_linux_is_taken() {
         let platform = |os: &str, byte: &str| json!({"digest": digest(byte), "platform": {"os": os, "architecture": "amd64"}});
         let value = json!({"manifests": [platform("windows", "01"), platform("linux", "02")]});
-        let expected = ParsedManifest::Index(Digest::parse(&digest("02")).unwrap());
+        let expected = ParsedManifest::Index(OciDigest::parse(&digest("02")).unwrap());
         assert_eq!(read(OCI_INDEX, &value).unwrap(), expected);
         let any = json!({"mediaType": DOCKER_INDEX, "manifests": [{"digest": digest("02")}]});
         assert_eq!(read("", &any).unwrap(), expected);

@@ -6,12 +6,12 @@ use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use signatures::referrers::{ImageRequest, RegistryBlob, Search};
 
-use super::response::{accepted, read};
-use super::{Digest, Error, OciRepositoryName, Session};
+use super::registry_response::{accepted, read};
+use super::{Error, OciDigest, OciRepositoryName, RegistrySession};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-impl Session<'_> {
+impl RegistrySession<'_> {
     /// The repository that is asked.
     pub fn repository(&self) -> &OciRepositoryName {
         &self.remote.repository
@@ -89,7 +89,7 @@ impl Session<'_> {
 
     fn mismatch(&self, digest: &str) -> Error {
         let place = self.remote.repository.to_string();
-        match Digest::parse(digest) {
+        match OciDigest::parse(digest) {
             Ok(expected) => Error::Mismatch { what: "signature", place, expected },
             Err(error) => error,
         }

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use objects::RedactedValue;
 use parking_lot::Mutex;
 
-use super::challenge::Challenge;
+use super::auth_challenge::AuthChallenge;
 use super::token::{self, RegistryToken};
-use super::{Auth, Error, OciRepositoryName, Remote, Session, ecr};
-use crate::http::clients::{Key, Lately, client_key, key};
-use crate::http::{self, Budgets, Logins, Trust};
+use super::{Error, OciRepositoryName, RegistryAuth, RegistrySession, RemoteOciRepository, ecr};
+use crate::http::clients::{ClientKeyDigest, RecentlyUsedMap, client_key, key};
+use crate::http::{self, HostBudgets, LoginTokenCache, TlsTrust};
 
 /// Repositories of which it is remembered what they ask for.
 const MOST_ACCESSES: usize = 4096;
@@ -26,19 +26,19 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 /// Losing it costs requests, never an answer. It holds at most 4096 tokens and 64 clients; those that were used longest
 /// ago go first. Other credentials have another token.
 pub struct RegistryCache {
-    accesses: Mutex<Lately<Arc<Access>>>,
-    clients: Mutex<Lately<(reqwest::Client, Instant)>>,
+    accesses: Mutex<RecentlyUsedMap<Arc<RegistryAccess>>>,
+    clients: Mutex<RecentlyUsedMap<(reqwest::Client, Instant)>>,
     /// By the address that gave them.
-    logins: Logins<Auth, Error>,
-    budgets: Arc<Budgets>,
+    logins: LoginTokenCache<RegistryAuth, Error>,
+    budgets: Arc<HostBudgets>,
 }
 
 impl Default for RegistryCache {
     fn default() -> Self {
         Self {
-            accesses: Mutex::new(Lately::new(MOST_ACCESSES)),
-            clients: Mutex::new(Lately::new(MOST_CLIENTS)),
-            logins: Logins::default(),
+            accesses: Mutex::new(RecentlyUsedMap::new(MOST_ACCESSES)),
+            clients: Mutex::new(RecentlyUsedMap::new(MOST_CLIENTS)),
+            logins: LoginTokenCache::default(),
             budgets: Arc::default(),
         }
     }
@@ -53,7 +53,7 @@ impl fmt::Debug for RegistryCache {
 impl RegistryCache {
     /// With budgets that others use too.
     #[must_use]
-    pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
+    pub fn sharing(self, budgets: Arc<HostBudgets>) -> Self {
         Self { budgets, ..self }
     }
 
@@ -70,29 +70,36 @@ impl RegistryCache {
         &self,
         repository: &OciRepositoryName,
         limit: Duration,
-    ) -> Result<Auth, Error> {
-        self.login(&ecr::Service::of(repository.registry())?, limit).await
+    ) -> Result<RegistryAuth, Error> {
+        self.login(&ecr::EcrService::of(repository.registry())?, limit).await
     }
 
     /// A login that replaces the refused one of a remote; one that another caller got meanwhile is as good.
-    pub(super) async fn login_instead(&self, remote: &Remote) -> Result<Auth, Error> {
-        let service = ecr::Service::of(remote.repository.registry())?;
+    pub(super) async fn login_instead(
+        &self,
+        remote: &RemoteOciRepository,
+    ) -> Result<RegistryAuth, Error> {
+        let service = ecr::EcrService::of(remote.repository.registry())?;
         self.logins.forget_if(&service.key(), |login| *login == remote.auth).await;
         self.login(&service, remote.timeout).await
     }
 
-    async fn login(&self, service: &ecr::Service, limit: Duration) -> Result<Auth, Error> {
+    async fn login(
+        &self,
+        service: &ecr::EcrService,
+        limit: Duration,
+    ) -> Result<RegistryAuth, Error> {
         let login = ecr::login(service, &self.budgets, limit);
         self.logins.get(&service.key(), login).await.map(|auth| (*auth).clone())
     }
 
     /// How much is asked of each registry.
-    pub(super) fn budgets(&self) -> &Arc<Budgets> {
+    pub(super) fn budgets(&self) -> &Arc<HostBudgets> {
         &self.budgets
     }
 
     /// A client, with the connections that it still has.
-    pub(super) fn client(&self, remote: &Remote) -> Result<reqwest::Client, Error> {
+    pub(super) fn client(&self, remote: &RemoteOciRepository) -> Result<reqwest::Client, Error> {
         let key = connection_key(remote);
         if let Some((client, built)) = self.clients.lock().get(&key)
             && built.elapsed() < OLDEST_CLIENT
@@ -111,36 +118,40 @@ impl RegistryCache {
     }
 
     /// The access to a repository with these credentials.
-    pub(super) fn access(&self, remote: &Remote) -> Arc<Access> {
+    pub(super) fn access(&self, remote: &RemoteOciRepository) -> Arc<RegistryAccess> {
         let key = access_key(remote);
         let mut accesses = self.accesses.lock();
         if let Some(access) = accesses.get(&key) {
             return access.clone();
         }
-        let access = Arc::<Access>::default();
+        let access = Arc::<RegistryAccess>::default();
         accesses.put(key, access.clone());
         access
     }
 }
 
 /// Parity(flux): custom authorities are trusted beside the system's; `insecure` without them accepts any certificate.
-fn trust(remote: &Remote) -> Trust {
+fn trust(remote: &RemoteOciRepository) -> TlsTrust {
     let has_own = remote.tls.ca.is_some() || remote.tls.identity.is_some();
-    if remote.insecure && !has_own { Trust::Anyone } else { Trust::Beside }
+    if remote.insecure && !has_own { TlsTrust::Anyone } else { TlsTrust::Beside }
 }
 
-fn connection_key(remote: &Remote) -> Key {
+fn connection_key(remote: &RemoteOciRepository) -> ClientKeyDigest {
     let client = client_key(&remote.tls, remote.proxy.as_ref());
     key(&[Some(&client), Some(&[u8::from(remote.insecure)])])
 }
 
-fn access_key(remote: &Remote) -> Key {
+fn access_key(remote: &RemoteOciRepository) -> ClientKeyDigest {
     let (kind, user, secret): (&[u8], _, _) = match &remote.auth {
-        Auth::Anonymous => (b"none", None, None),
-        Auth::Basic { username, password } => (b"basic", Some(username), Some(password.expose())),
-        Auth::Login { username, password } => (b"login", Some(username), Some(password.expose())),
-        Auth::Identity(token) => (b"identity", None, Some(token.expose())),
-        Auth::Bearer(token) => (b"bearer", None, Some(token.expose())),
+        RegistryAuth::Anonymous => (b"none", None, None),
+        RegistryAuth::Basic { username, password } => {
+            (b"basic", Some(username), Some(password.expose()))
+        }
+        RegistryAuth::Login { username, password } => {
+            (b"login", Some(username), Some(password.expose()))
+        }
+        RegistryAuth::Identity(token) => (b"identity", None, Some(token.expose())),
+        RegistryAuth::Bearer(token) => (b"bearer", None, Some(token.expose())),
     };
     key(&[
         Some(remote.repository.to_string().as_bytes()),
@@ -153,7 +164,7 @@ fn access_key(remote: &Remote) -> Key {
 
 /// What a repository asks for, and what it was given last.
 #[derive(Default)]
-pub(super) struct Access {
+pub(super) struct RegistryAccess {
     /// Whether the registry uses plain HTTP, once that is known.
     is_plain: Mutex<Option<bool>>,
     /// Held while a token is fetched, so that all requests that need it wait for one.
@@ -162,12 +173,12 @@ pub(super) struct Access {
 
 #[derive(Default)]
 struct RegistryAuthorization {
-    challenge: Option<Challenge>,
+    challenge: Option<AuthChallenge>,
     header: Option<RedactedValue<String>>,
     until: Option<Instant>,
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for RegistryAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Access")
     }
@@ -179,16 +190,17 @@ impl RegistryAuthorization {
         self.header.clone().filter(|_| !is_over)
     }
 
-    async fn renew(&mut self, client: &Session<'_>, is_plain: bool) -> Result<(), Error> {
+    async fn renew(&mut self, client: &RegistrySession<'_>, is_plain: bool) -> Result<(), Error> {
         let (header, life) = match (&self.challenge, client.auth()) {
-            (_, Auth::Bearer(token)) => {
+            (_, RegistryAuth::Bearer(token)) => {
                 (Some(RedactedValue::new(format!("Bearer {}", token.expose()))), None)
             }
             (
-                Some(Challenge::Basic),
-                Auth::Basic { username, password } | Auth::Login { username, password },
+                Some(AuthChallenge::Basic),
+                RegistryAuth::Basic { username, password }
+                | RegistryAuth::Login { username, password },
             ) => (Some(token::basic(username, password)), None),
-            (Some(Challenge::Bearer { realm, service }), _) => {
+            (Some(AuthChallenge::Bearer { realm, service }), _) => {
                 let fetched = token::fetch(client, is_plain, realm, service.as_deref()).await;
                 if fetched.is_err() {
                     // The registry may name another token service next time.
@@ -197,7 +209,7 @@ impl RegistryAuthorization {
                 let RegistryToken { header, life } = fetched?;
                 (Some(header), Some(life))
             }
-            (Some(Challenge::Basic) | None, _) => (None, None),
+            (Some(AuthChallenge::Basic) | None, _) => (None, None),
         };
         self.header = header;
         self.until = life.map(|life| Instant::now() + life);
@@ -205,7 +217,7 @@ impl RegistryAuthorization {
     }
 }
 
-impl Access {
+impl RegistryAccess {
     pub(super) fn is_plain(&self) -> Option<bool> {
         *self.is_plain.lock()
     }
@@ -217,7 +229,7 @@ impl Access {
     /// What is sent with a request, as far as it is known what the registry asks for.
     pub(super) async fn authorization(
         &self,
-        client: &Session<'_>,
+        client: &RegistrySession<'_>,
         is_plain: bool,
     ) -> Result<Option<RedactedValue<String>>, Error> {
         let mut given = self.given.lock().await;
@@ -230,9 +242,9 @@ impl Access {
     /// The header after a request with the header `refused` was refused; `None` if there is no other.
     pub(super) async fn after(
         &self,
-        client: &Session<'_>,
+        client: &RegistrySession<'_>,
         is_plain: bool,
-        challenge: Option<Challenge>,
+        challenge: Option<AuthChallenge>,
         refused: Option<&RedactedValue<String>>,
     ) -> Result<Option<RedactedValue<String>>, Error> {
         let mut given = self.given.lock().await;

@@ -9,9 +9,9 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
-use super::name::is_tag;
-use super::response::{accepted, read};
-use super::{Error, Session};
+use super::oci_names::is_tag;
+use super::registry_response::{accepted, read};
+use super::{Error, RegistrySession};
 
 /// How many tags are asked for at once; registries may give fewer.
 const FIRST: &str = "tags/list?n=1000";
@@ -23,7 +23,7 @@ const MAX_PAGE_PATH_BYTES: usize = 8 << 10;
 const MAX_TAGS_OF_PAGE: usize = 200_000;
 
 #[derive(Deserialize)]
-struct Page {
+struct TagListPage {
     #[serde(default)]
     tags: Option<PageTags>,
 }
@@ -62,7 +62,7 @@ impl<'de> Visitor<'de> for PageTagsVisitor {
 }
 
 /// All tags; names that no tag can have are left out.
-pub(super) async fn list(client: &Session<'_>) -> Result<Vec<String>, Error> {
+pub(super) async fn list(client: &RegistrySession<'_>) -> Result<Vec<String>, Error> {
     let limits = &client.remote.limits;
     let what = || format!("the list of tags of {}", client.remote.repository);
     let mut tags = Vec::new();
@@ -74,9 +74,8 @@ pub(super) async fn list(client: &Session<'_>) -> Result<Vec<String>, Error> {
         let next = next(answer.headers(), &client.url(&path)?, &client.url("tags/list")?);
         let next = next.map_err(|reason| Error::Protocol { request: what(), reason })?;
         let bytes = read(client, "tags/list", answer, limits.page).await?;
-        let page: Page = serde_json::from_slice(&bytes).map_err(|error| Error::Protocol {
-            request: what(),
-            reason: format!("a page is not a list: {error}"),
+        let page: TagListPage = serde_json::from_slice(&bytes).map_err(|error| {
+            Error::Protocol { request: what(), reason: format!("a page is not a list: {error}") }
         })?;
         tags.extend(page.tags.into_iter().flat_map(|it| it.0));
         if tags.len() > limits.tags {
@@ -142,7 +141,7 @@ mod tests {
     #[test]
     fn a_page_has_so_many_tags_at_most_and_names_that_are_none_do_not_count() {
         let count = |text: &str| {
-            let page: Page = serde_json::from_str(text).ok()?;
+            let page: TagListPage = serde_json::from_str(text).ok()?;
             Some(page.tags.map_or(0, |tags| tags.0.len()))
         };
         assert_eq!(count(r#"{"tags":["a","","../b","__","1.0"]}"#), Some(3));

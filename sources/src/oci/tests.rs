@@ -16,13 +16,15 @@ struct RegistryRequest {
     authorization: Option<String>,
 }
 
-type Log = Arc<Mutex<Vec<String>>>;
+type RegistryRequestLog = Arc<Mutex<Vec<String>>>;
 
 /// Answers requests until the test ends; the log holds their first lines with their authorization.
-fn serve(answer: impl Fn(&RegistryRequest) -> String + Send + Sync + 'static) -> (SocketAddr, Log) {
+fn serve(
+    answer: impl Fn(&RegistryRequest) -> String + Send + Sync + 'static,
+) -> (SocketAddr, RegistryRequestLog) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let log = Log::default();
+    let log = RegistryRequestLog::default();
     let answer = Arc::new(answer);
     let lines = log.clone();
     thread::spawn(move || {
@@ -35,7 +37,11 @@ fn serve(answer: impl Fn(&RegistryRequest) -> String + Send + Sync + 'static) ->
     (address, log)
 }
 
-fn converse(mut stream: TcpStream, answer: &dyn Fn(&RegistryRequest) -> String, log: &Log) {
+fn converse(
+    mut stream: TcpStream,
+    answer: &dyn Fn(&RegistryRequest) -> String,
+    log: &RegistryRequestLog,
+) {
     let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
     // A TLS handshake is not text, which ends the conversation as a registry without TLS does.
     let Some(Ok(line)) = head.next() else { return };
@@ -61,11 +67,11 @@ fn reply(status: &str, headers: &[(&str, &str)], body: &str) -> String {
     )
 }
 
-fn remote(address: SocketAddr, auth: Auth) -> Remote {
-    Remote {
+fn remote(address: SocketAddr, auth: RegistryAuth) -> RemoteOciRepository {
+    RemoteOciRepository {
         repository: OciRepositoryName::parse(&format!("oci://{address}/team/app")).unwrap(),
         auth,
-        tls: Tls::default(),
+        tls: TlsConfig::default(),
         proxy: None,
         insecure: false,
         timeout: Duration::from_secs(20),
@@ -73,23 +79,28 @@ fn remote(address: SocketAddr, auth: Auth) -> Remote {
     }
 }
 
-fn user() -> Auth {
-    Auth::Basic { username: "me".to_owned(), password: RedactedValue::new("hunter2".to_owned()) }
+fn user() -> RegistryAuth {
+    RegistryAuth::Basic {
+        username: "me".to_owned(),
+        password: RedactedValue::new("hunter2".to_owned()),
+    }
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn taken(log: &Log) -> Vec<String> {
+fn taken(log: &RegistryRequestLog) -> Vec<String> {
     std::mem::take(&mut *log.lock())
 }
 
-fn resolve(remote: &Remote, known: &RegistryCache) -> Result<Digest, Error> {
-    run(async { Session::new(remote, known)?.resolve(&Reference::tag("v1")?).await })
+fn resolve(remote: &RemoteOciRepository, known: &RegistryCache) -> Result<OciDigest, Error> {
+    run(async {
+        RegistrySession::new(remote, known)?.resolve(&ManifestReference::tag("v1")?).await
+    })
 }
 
-fn head(digest: &Digest) -> String {
+fn head(digest: &OciDigest) -> String {
     reply(
         "200 OK",
         &[("docker-content-digest", &digest.to_string()), ("content-type", MANIFEST)],
@@ -98,7 +109,7 @@ fn head(digest: &Digest) -> String {
 }
 
 /// A registry that wants tokens, which last `life` seconds, and the token service that gives them to `me`.
-fn with_tokens(life: u64) -> (SocketAddr, Log) {
+fn with_tokens(life: u64) -> (SocketAddr, RegistryRequestLog) {
     let own = Arc::new(Mutex::new(String::new()));
     let place = own.clone();
     let (address, log) = serve(move |asked| {
@@ -117,7 +128,7 @@ fn with_tokens(life: u64) -> (SocketAddr, Log) {
             };
         }
         match asked.authorization.as_deref() {
-            Some("Bearer t0ken") => head(&Digest::of(b"x")),
+            Some("Bearer t0ken") => head(&OciDigest::of(b"x")),
             _ => {
                 let asks = format!("Bearer realm=\"http://{place}/token\",service=\"registry\"");
                 reply("401 Unauthorized", &[("www-authenticate", &asks)], "")
@@ -133,7 +144,7 @@ fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
     let (address, log) = with_tokens(300);
     let remote = remote(address, user());
     let known = RegistryCache::default();
-    assert_eq!(resolve(&remote, &known).unwrap(), Digest::of(b"x"));
+    assert_eq!(resolve(&remote, &known).unwrap(), OciDigest::of(b"x"));
     let asked = taken(&log);
     // The first connection tried TLS, which is not a line of text.
     assert_eq!(asked.len(), 3, "{asked:?}");
@@ -149,11 +160,12 @@ fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
 #[test]
 fn many_who_need_a_token_wait_for_one() {
     let (address, log) = with_tokens(300);
-    let remote = remote(address, Auth::Anonymous);
+    let remote = remote(address, RegistryAuth::Anonymous);
     let known = RegistryCache::default();
-    let tag = Reference::tag("v1").unwrap();
+    let tag = ManifestReference::tag("v1").unwrap();
     run(async {
-        let clients: Vec<_> = (0..8).map(|_| Session::new(&remote, &known).unwrap()).collect();
+        let clients: Vec<_> =
+            (0..8).map(|_| RegistrySession::new(&remote, &known).unwrap()).collect();
         let found =
             futures::future::join_all(clients.iter().map(|client| client.resolve(&tag))).await;
         assert!(found.iter().all(Result::is_ok), "{found:?}");
@@ -179,8 +191,10 @@ fn a_token_that_is_nearly_over_is_replaced_before_it_is_refused() {
 #[test]
 fn a_server_without_a_token_is_reported_without_the_password() {
     let (address, _) = with_tokens(300);
-    let auth =
-        Auth::Basic { username: "me".into(), password: RedactedValue::new("xunter2".into()) };
+    let auth = RegistryAuth::Basic {
+        username: "me".into(),
+        password: RedactedValue::new("xunter2".into()),
+    };
     let error = resolve(&remote(address, auth), &RegistryCache::default()).unwrap_err();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error:?}");
     let expected = format!(
@@ -192,7 +206,7 @@ fn a_server_without_a_token_is_reported_without_the_password() {
 #[test]
 fn a_password_goes_to_a_registry_that_asks_for_it_and_is_not_asked_for_twice() {
     let (address, log) = serve(|asked| match asked.authorization.as_deref() {
-        Some("Basic bWU6aHVudGVyMg==") => head(&Digest::of(b"x")),
+        Some("Basic bWU6aHVudGVyMg==") => head(&OciDigest::of(b"x")),
         _ => reply(
             "401 Unauthorized",
             &[("www-authenticate", "Basic realm=\"x\"")],
@@ -209,7 +223,7 @@ fn a_password_goes_to_a_registry_that_asks_for_it_and_is_not_asked_for_twice() {
     resolve(&remote(address, user()), &known).unwrap();
     assert_eq!(taken(&log), ["HEAD /v2/team/app/manifests/v1 Basic bWU6aHVudGVyMg=="]);
     // What one may, another may not.
-    let error = resolve(&remote(address, Auth::Anonymous), &known).unwrap_err().to_string();
+    let error = resolve(&remote(address, RegistryAuth::Anonymous), &known).unwrap_err().to_string();
     let expected = format!(
         "GET http://{address}/v2/team/app/manifests/v1: DENIED: no; check the registry credentials"
     );
@@ -229,8 +243,9 @@ fn a_layer_comes_from_where_the_registry_leads_without_credentials() {
     let remote = remote(address, user());
     let known = RegistryCache::default();
     let layer = |bytes: &[u8], size| {
-        let layer = Descriptor { media_type: String::new(), digest: Digest::of(bytes), size };
-        run(async { Session::new(&remote, &known)?.layer(&layer).await })
+        let layer =
+            LayerDescriptor { media_type: String::new(), digest: OciDigest::of(bytes), size };
+        run(async { RegistrySession::new(&remote, &known)?.layer(&layer).await })
     };
     let mut found = layer(b"layer", 5).unwrap();
     let mut text = String::new();
@@ -270,11 +285,11 @@ fn no_redirect_leads_to_an_address_that_no_registry_may_have() {
 fn a_manifest_is_what_its_digest_says() {
     let body = format!(
         r#"{{"layers":[{{"mediaType":"m","digest":"{}","size":3}}],"annotations":{{"a":"b"}}}}"#,
-        Digest::of(b"abc")
+        OciDigest::of(b"abc")
     );
-    let digest = Digest::of(body.as_bytes());
+    let digest = OciDigest::of(body.as_bytes());
     let index = format!(r#"{{"manifests":[{{"digest":"{digest}"}}]}}"#);
-    let index_digest = Digest::of(index.as_bytes());
+    let index_digest = OciDigest::of(index.as_bytes());
     let good = digest.to_string();
     let other = index_digest.to_string();
     let (address, _) = serve(move |asked| match &asked.line {
@@ -288,15 +303,16 @@ fn a_manifest_is_what_its_digest_says() {
         }
         _ => reply("200 OK", &[("content-type", MANIFEST)], "{}"),
     });
-    let remote = remote(address, Auth::Anonymous);
+    let remote = remote(address, RegistryAuth::Anonymous);
     let known = RegistryCache::default();
     // This registry sends no digest with a HEAD.
     assert_eq!(resolve(&remote, &known).unwrap(), digest);
-    let manifest =
-        |digest: &Digest| run(async { Session::new(&remote, &known)?.manifest(digest).await });
+    let manifest = |digest: &OciDigest| {
+        run(async { RegistrySession::new(&remote, &known)?.manifest(digest).await })
+    };
     assert_eq!(manifest(&digest).unwrap().layers[0].size, 3);
     assert_eq!(manifest(&index_digest).unwrap().annotations["a"], "b");
-    let wrong = manifest(&Digest::of(b"wrong")).unwrap_err();
+    let wrong = manifest(&OciDigest::of(b"wrong")).unwrap_err();
     assert!(matches!(wrong, Error::Mismatch { what: "manifest", .. }), "{wrong:?}");
 }
 
@@ -320,9 +336,11 @@ fn tags_are_listed_page_by_page_and_not_without_end() {
             _ => reply("200 OK", &[], r#"{"tags":null}"#),
         }
     });
-    let mut remote = remote(address, Auth::Anonymous);
+    let mut remote = remote(address, RegistryAuth::Anonymous);
     let known = RegistryCache::default();
-    let tags = |remote: &Remote| run(async { Session::new(remote, &known)?.tags().await });
+    let tags = |remote: &RemoteOciRepository| {
+        run(async { RegistrySession::new(remote, &known)?.tags().await })
+    };
     assert_eq!(tags(&remote).unwrap(), ["a", "b", "c"]);
     assert_eq!(taken(&log).len(), 2);
     remote.repository = OciRepositoryName::parse(&format!("oci://{address}/team/endless")).unwrap();
@@ -338,9 +356,9 @@ fn pages_that_lead_in_a_circle_end_with_the_first_that_was_there() {
         let link = format!("</v2/team/app/tags/list?last={last}>; rel=\"next\"");
         reply("200 OK", &[("link", &link)], r#"{"tags":["a"]}"#)
     });
-    let remote = remote(address, Auth::Anonymous);
+    let remote = remote(address, RegistryAuth::Anonymous);
     let known = RegistryCache::default();
-    let error = run(async { Session::new(&remote, &known)?.tags().await }).unwrap_err();
+    let error = run(async { RegistrySession::new(&remote, &known)?.tags().await }).unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
     assert_eq!(taken(&log).len(), 3, "the first page, and one of each other");
 }
@@ -353,12 +371,14 @@ fn silence_and_a_closed_port_are_errors() {
         }
         reply("503 Service Unavailable", &[("retry-after", "7")], "")
     });
-    let mut silent = remote(address, Auth::Anonymous);
+    let mut silent = remote(address, RegistryAuth::Anonymous);
     silent.timeout = Duration::from_millis(500);
     let error = resolve(&silent, &RegistryCache::default()).unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     let busy = run(async {
-        Session::new(&silent, &RegistryCache::default())?.manifest(&Digest::of(b"x")).await
+        RegistrySession::new(&silent, &RegistryCache::default())?
+            .manifest(&OciDigest::of(b"x"))
+            .await
     });
     let after = Some(Duration::from_secs(7));
     assert!(
@@ -366,8 +386,8 @@ fn silence_and_a_closed_port_are_errors() {
         "{busy:?}"
     );
     let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error =
-        resolve(&remote(closed_port, Auth::Anonymous), &RegistryCache::default()).unwrap_err();
+    let error = resolve(&remote(closed_port, RegistryAuth::Anonymous), &RegistryCache::default())
+        .unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
 }
@@ -376,8 +396,8 @@ fn silence_and_a_closed_port_are_errors() {
 fn signatures_are_missing_only_where_the_registry_says_so() {
     use signatures::referrers::Search;
 
-    let image = Digest::of(b"image");
-    let paths = |log: &Log| -> Vec<String> {
+    let image = OciDigest::of(b"image");
+    let paths = |log: &RegistryRequestLog| -> Vec<String> {
         let line = |line: String| {
             let path = line.split(' ').nth(1).unwrap_or_default();
             path.strip_prefix("/v2/team/app/").map(str::to_owned)
@@ -389,10 +409,10 @@ fn signatures_are_missing_only_where_the_registry_says_so() {
             true => reply(status, &[("content-type", kind)], "{\"manifests\":[]}"),
             false => reply("404 Not Found", &[], ""),
         });
-        let remote = remote(address, Auth::Anonymous);
+        let remote = remote(address, RegistryAuth::Anonymous);
         let known = RegistryCache::default();
         let gathered = run(async {
-            let session = Session::new(&remote, &known)?;
+            let session = RegistrySession::new(&remote, &known)?;
             session.gather(Search::for_cosign(&image.to_string())).await.map(drop)
         });
         (gathered, paths(&log))
@@ -420,14 +440,14 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
-    use signatures::image::{ImageVerification, SignatureSecretData, Trust};
+    use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSecretData};
 
     let key = KeyPair::generate().unwrap();
-    let image = Digest::of(b"image");
-    let other = Digest::of(b"other");
+    let image = OciDigest::of(b"image");
+    let other = OciDigest::of(b"other");
     let payload = format!(r#"{{"critical":{{"image":{{"docker-manifest-digest":"{image}"}}}}}}"#);
     let signature = STANDARD.encode(key.sign(payload.as_bytes()).unwrap());
-    let layer = Digest::of(payload.as_bytes());
+    let layer = OciDigest::of(payload.as_bytes());
     let manifest = format!(
         r#"{{"layers":[{{"digest":"{layer}","size":{},"annotations":{{"dev.cosignproject.cosign/signature":"{signature}"}}}}]}}"#,
         payload.len()
@@ -437,15 +457,15 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
     let kind = "application/vnd.dev.sigstore.bundle.v0.3+json";
     let liar = format!(
         r#"{{"layers":[{{"mediaType":"{kind}","digest":"{}","size":10}}]}}"#,
-        Digest::of(long.as_bytes())
+        OciDigest::of(long.as_bytes())
     );
     let index = format!(
         r#"{{"manifests":[{{"digest":"{}","size":{},"artifactType":"{kind}"}}]}}"#,
-        Digest::of(liar.as_bytes()),
+        OciDigest::of(liar.as_bytes()),
         liar.len()
     );
     let (address, _) = serve(move |asked| {
-        let is_for = |text: &str| asked.line.contains(&Digest::of(text.as_bytes()).to_string());
+        let is_for = |text: &str| asked.line.contains(&OciDigest::of(text.as_bytes()).to_string());
         if asked.line.contains("/referrers/") {
             let kind = [("content-type", "application/vnd.oci.image.index.v1+json")];
             reply("200 OK", &kind, &index)
@@ -463,13 +483,16 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
     });
     let public = STANDARD.encode(key.subject_public_key_info());
     let public = format!("-----BEGIN PUBLIC KEY-----\n{public}\n-----END PUBLIC KEY-----\n");
-    let trust =
-        Trust::Keys(SignatureSecretData::from([("cosign.pub".to_owned(), public.into_bytes())]));
-    let remote = remote(address, Auth::Anonymous);
-    let verify = |image: &Digest| {
+    let trust = ImageTrust::Keys(SignatureSecretData::from([(
+        "cosign.pub".to_owned(),
+        public.into_bytes(),
+    )]));
+    let remote = remote(address, RegistryAuth::Anonymous);
+    let verify = |image: &OciDigest| {
         let search = trust.search(&image.to_string());
-        let search =
-            run(async { Session::new(&remote, &RegistryCache::default())?.gather(search).await });
+        let search = run(async {
+            RegistrySession::new(&remote, &RegistryCache::default())?.gather(search).await
+        });
         trust.verify(&search.unwrap(), "r.io/app", 0)
     };
     assert_eq!(verify(&image), Ok(ImageVerification::By("cosign.pub".to_owned())));

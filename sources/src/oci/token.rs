@@ -11,8 +11,8 @@ use serde::Deserialize;
 use url::Url;
 
 use super::http_request::{bare, is_off_limits};
-use super::response::{accepted_text, read_text, shown};
-use super::{Auth, Error, Session};
+use super::registry_response::{accepted_text, read_text, shown};
+use super::{Error, RegistryAuth, RegistrySession};
 
 /// Bytes of an answer.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
@@ -42,7 +42,7 @@ pub(super) fn basic(username: &str, password: &RedactedValue<String>) -> Redacte
 
 /// Asks for a token that allows to pull from the client's repository, and nothing more.
 pub(super) async fn fetch(
-    client: &Session<'_>,
+    client: &RegistrySession<'_>,
     is_plain: bool,
     realm: &str,
     service: Option<&str>,
@@ -58,7 +58,7 @@ pub(super) async fn fetch(
     let scope = format!("repository:{}:pull", client.remote.repository.path());
     let place = shown(&bare(&url));
     let mut request = match client.auth() {
-        Auth::Identity(refresh) => {
+        RegistryAuth::Identity(refresh) => {
             let mut form = url::form_urlencoded::Serializer::new(String::new());
             form.append_pair("grant_type", "refresh_token")
                 .append_pair("client_id", "windlass")
@@ -71,7 +71,10 @@ pub(super) async fn fetch(
             *request.body_mut() = Some(form.finish().into());
             request
         }
-        Auth::Anonymous | Auth::Basic { .. } | Auth::Login { .. } | Auth::Bearer(_) => {
+        RegistryAuth::Anonymous
+        | RegistryAuth::Basic { .. }
+        | RegistryAuth::Login { .. }
+        | RegistryAuth::Bearer(_) => {
             {
                 let mut query = url.query_pairs_mut();
                 query.append_pair("scope", &scope);
@@ -82,7 +85,9 @@ pub(super) async fn fetch(
             Request::new(Method::GET, url)
         }
     };
-    if let Auth::Basic { username, password } | Auth::Login { username, password } = client.auth() {
+    if let RegistryAuth::Basic { username, password } | RegistryAuth::Login { username, password } =
+        client.auth()
+    {
         request.headers_mut().insert(AUTHORIZATION, value(&basic(username, password))?);
     }
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));

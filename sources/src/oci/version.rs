@@ -1,20 +1,20 @@
 //! Of many tags the one of the highest version.
 
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
 
 use super::chart;
-use super::{Error, Reference};
-use crate::versions::Range;
+use super::{Error, ManifestReference};
+use crate::version_choice::VersionRange;
 
 /// Which tags are examined, and in which range of versions.
 #[derive(Debug)]
-pub struct Selection {
-    range: Range,
-    filter: Option<Regexp>,
+pub struct TagSelection {
+    range: VersionRange,
+    filter: Option<GoRegexp>,
     is_chart: bool,
 }
 
-impl Selection {
+impl TagSelection {
     /// Reads a range of versions and the regular expression that tags have to match.
     ///
     /// Of `is_chart` the tags are read as Helm writes them, with `_` for the `+` of a version.
@@ -27,11 +27,11 @@ impl Selection {
             name: name.chars().take(200).collect(),
             reason,
         };
-        let range =
-            Range::parse(range).map_err(|error| bad("version range", range, error.to_string()))?;
+        let range = VersionRange::parse(range)
+            .map_err(|error| bad("version range", range, error.to_string()))?;
         let filter = filter.filter(|filter| !filter.is_empty());
         let read = |it: &str| {
-            Regexp::new(it).map_err(|error| bad("regular expression", it, error.to_string()))
+            GoRegexp::new(it).map_err(|error| bad("regular expression", it, error.to_string()))
         };
         Ok(Self { range, filter: filter.map(read).transpose()?, is_chart })
     }
@@ -40,7 +40,7 @@ impl Selection {
     ///
     /// # Errors
     /// [`Error::NoMatch`].
-    pub fn choose(&self, tags: &[String]) -> Result<Reference, Error> {
+    pub fn choose(&self, tags: &[String]) -> Result<ManifestReference, Error> {
         let passes = |tag: &&String| self.filter.as_ref().is_none_or(|it| it.is_match(tag));
         let version = |tag: &String| {
             if self.is_chart { chart::version_of(tag) } else { tag.clone() }
@@ -50,7 +50,7 @@ impl Selection {
         let found =
             found.first().ok_or_else(|| Error::NoMatch { range: self.range.to_string() })?;
         let tag = if self.is_chart { chart::tag_of(found) } else { (*found).to_owned() };
-        Reference::tag(&tag)
+        ManifestReference::tag(&tag)
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
             "sha256-00.sig",
         ];
         let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-        Selection::parse(range, filter, is_chart)?.choose(&tags).map(|it| it.text())
+        TagSelection::parse(range, filter, is_chart)?.choose(&tags).map(|it| it.text())
     }
 
     #[test]

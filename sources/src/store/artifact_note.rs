@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 
-use super::{Error, Slot, Store, UNFINISHED, failed, gone_is_fine};
+use super::{ArtifactStore, Error, ObjectFolder, UNFINISHED, failed, gone_is_fine};
 
 /// The name of a slot's note; a file whose name begins with a dot is not an artifact, is not served, and goes with its
 /// slot.
@@ -14,12 +14,12 @@ const NOTE: &str = ".note";
 /// The largest note.
 const MAX_NOTE_BYTES: u64 = 256 << 20;
 
-impl Store {
+impl ArtifactStore {
     /// Keeps a note in a slot that has an artifact, in the place of the one before.
     ///
     /// # Errors
     /// The disk refuses.
-    pub fn keep_note(&self, slot: &Slot, note: &[u8]) -> Result<(), Error> {
+    pub fn keep_note(&self, slot: &ObjectFolder, note: &[u8]) -> Result<(), Error> {
         let dir = self.make_dir(slot)?;
         let place = dir.join(NOTE);
         if note.len() as u64 > MAX_NOTE_BYTES {
@@ -36,7 +36,7 @@ impl Store {
     ///
     /// # Errors
     /// The disk refuses.
-    pub fn note(&self, slot: &Slot) -> Result<Option<Vec<u8>>, Error> {
+    pub fn note(&self, slot: &ObjectFolder) -> Result<Option<Vec<u8>>, Error> {
         let place = self.dir(slot).join(NOTE);
         let file = match File::open(&place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -52,14 +52,14 @@ impl Store {
 mod tests {
     use jiff::Timestamp;
 
-    use super::super::Options;
+    use super::super::StoreOptions;
     use super::*;
 
     #[test]
     fn a_note_is_replaced_survives_garbage_and_goes_with_its_slot() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), Options::default()).unwrap();
-        let slot = Slot::new("bucket", "shop", "app").unwrap();
+        let store = ArtifactStore::open(folder.path(), StoreOptions::default()).unwrap();
+        let slot = ObjectFolder::new("bucket", "shop", "app").unwrap();
         assert_eq!(store.note(&slot).unwrap(), None);
         store.keep_note(&slot, b"one").unwrap();
         store.keep_note(&slot, b"two").unwrap();

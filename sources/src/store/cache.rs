@@ -1,7 +1,7 @@
 //! Extracted trees that are shared.
 //!
 //! Here: one extraction for all concurrent callers with the same tree, and a bounded cache of recent ones.
-//! Elsewhere: extracting ([`super::Store::load`]).
+//! Elsewhere: extracting ([`super::ArtifactStore::load`]).
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use tree::MemoryTree;
 use crate::archive::ExtractOptions;
 
 /// The digest of an archive, and how it was extracted.
-pub(super) type Key = (String, ExtractOptions);
+pub(super) type ExtractedTreeKey = (String, ExtractOptions);
 
 /// What an entry of a tree costs beside its path and body.
 const ENTRY_BYTES: u64 = 128;
@@ -26,19 +26,19 @@ const ENTRY_BYTES: u64 = 128;
 /// that fit into the budget together. It does not stay longer, because after a new revision the tree of the old one is
 /// not needed again.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct ExtractedTreeCache {
     budget: u64,
     /// How long a tree stays without being used.
     patience: Duration,
-    places: Mutex<BTreeMap<Key, Arc<TreeSlot>>>,
+    places: Mutex<BTreeMap<ExtractedTreeKey, Arc<TreeSlot>>>,
     /// Oldest use first.
-    recent: Mutex<Vec<Recent>>,
+    recent: Mutex<Vec<RecentTree>>,
 }
 
 /// A tree that is kept although it may not be in use.
 #[derive(Debug)]
-struct Recent {
-    key: Key,
+struct RecentTree {
+    key: ExtractedTreeKey,
     tree: Arc<MemoryTree>,
     used: Instant,
 }
@@ -49,14 +49,14 @@ struct TreeSlot {
     tree: Mutex<Weak<MemoryTree>>,
 }
 
-impl Cache {
+impl ExtractedTreeCache {
     pub(super) fn new(budget: u64, patience: Duration) -> Self {
         Self { budget, patience, places: Mutex::default(), recent: Mutex::default() }
     }
 
     pub(super) fn get_or_load<E>(
         &self,
-        key: Key,
+        key: ExtractedTreeKey,
         load: impl FnOnce() -> Result<MemoryTree, E>,
     ) -> Result<Arc<MemoryTree>, E> {
         let place = {
@@ -80,12 +80,12 @@ impl Cache {
     }
 
     /// Makes a tree the most recent one, and drops the oldest ones that no longer fit into the budget.
-    fn use_now(&self, key: Key, tree: &Arc<MemoryTree>) {
+    fn use_now(&self, key: ExtractedTreeKey, tree: &Arc<MemoryTree>) {
         let now = Instant::now();
         let mut recent = self.recent.lock();
         recent.retain(|it| it.key != key && now.duration_since(it.used) < self.patience);
         if cost(tree) <= self.budget {
-            recent.push(Recent { key, tree: Arc::clone(tree), used: now });
+            recent.push(RecentTree { key, tree: Arc::clone(tree), used: now });
         }
         let mut total: u64 = recent.iter().map(|it| cost(&it.tree)).sum();
         while total > self.budget && !recent.is_empty() {
@@ -111,12 +111,12 @@ mod tests {
     /// Longer than any of these tests.
     const PATIENCE: Duration = Duration::from_secs(3600);
 
-    fn key(digest: &str) -> Key {
+    fn key(digest: &str) -> ExtractedTreeKey {
         (digest.to_owned(), ExtractOptions::default())
     }
 
     /// Loads through the cache, and returns whether it had to be extracted.
-    fn load(cache: &Cache, digest: &str, bytes: usize) -> (Arc<MemoryTree>, bool) {
+    fn load(cache: &ExtractedTreeCache, digest: &str, bytes: usize) -> (Arc<MemoryTree>, bool) {
         let loaded = Cell::new(false);
         let tree = cache.get_or_load(key(digest), || {
             loaded.set(true);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_oldest_trees_go_when_the_budget_is_used_up() {
-        let cache = Cache::new(3000, PATIENCE);
+        let cache = ExtractedTreeCache::new(3000, PATIENCE);
         assert!(load(&cache, "a", 1000).1);
         assert!(load(&cache, "b", 1000).1);
         assert!(!load(&cache, "a", 1000).1, "both fit");
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_tree_that_was_unused_for_long_goes_with_the_next_one() {
-        let cache = Cache::new(3000, Duration::ZERO);
+        let cache = ExtractedTreeCache::new(3000, Duration::ZERO);
         assert!(load(&cache, "a", 1000).1);
         assert!(load(&cache, "b", 1000).1);
         assert!(load(&cache, "a", 1000).1, "it was not used since");
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_tree_in_use_is_shared_even_when_it_does_not_fit() {
-        let cache = Cache::new(10, PATIENCE);
+        let cache = ExtractedTreeCache::new(10, PATIENCE);
         let (held, _) = load(&cache, "big", 1000);
         let (again, was_loaded) = load(&cache, "big", 1000);
         assert!(!was_loaded);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn trees_that_are_not_held_leave_no_trace() {
-        let cache = Cache::new(0, PATIENCE);
+        let cache = ExtractedTreeCache::new(0, PATIENCE);
         for number in 0..100 {
             load(&cache, &number.to_string(), 10);
         }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_failed_load_is_tried_again() {
-        let cache = Cache::new(1000, PATIENCE);
+        let cache = ExtractedTreeCache::new(1000, PATIENCE);
         let failed = cache.get_or_load(key("a"), || Err::<MemoryTree, _>("broken"));
         assert_eq!(failed.err(), Some("broken"));
         assert!(load(&cache, "a", 1).1);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn everybody_who_asks_at_once_gets_the_same_tree() {
-        let cache = Cache::new(0, PATIENCE);
+        let cache = ExtractedTreeCache::new(0, PATIENCE);
         let extracted = Mutex::new(0);
         let trees: Vec<Arc<MemoryTree>> = std::thread::scope(|scope| {
             let ask = || {

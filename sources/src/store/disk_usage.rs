@@ -1,6 +1,6 @@
 //! How many bytes a store holds, so that it can be kept from taking more of a disk than it may.
 //!
-//! Here: counting. Elsewhere: files themselves ([`super::Store`]).
+//! Here: counting. Elsewhere: files themselves ([`super::ArtifactStore`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::{Error, UNFINISHED, garbage_collection};
 
 /// The bytes of all artifacts, by path, and of the artifacts that are being written.
 #[derive(Debug, Default)]
-pub(super) struct Ledger(Mutex<Counts>);
+pub(super) struct DiskUsageLedger(Mutex<DiskUsageCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct DiskUsageCounts {
     kept: BTreeMap<String, u64>,
     total: u64,
 }
@@ -22,18 +22,18 @@ struct Counts {
 /// The bytes of an artifact that is being written. They are given back when the claim is dropped without
 /// [`Self::keep`].
 #[derive(Debug)]
-pub(super) struct Claim<'l> {
-    ledger: &'l Ledger,
+pub(super) struct DiskUsageClaim<'l> {
+    ledger: &'l DiskUsageLedger,
     limit: Option<u64>,
     claimed: u64,
     /// The bytes in the store when this claim first exceeded the limit.
     refused: Option<u64>,
 }
 
-impl Ledger {
+impl DiskUsageLedger {
     /// Counts what is in a store.
     pub(super) fn of(root: &Path) -> Result<Self, Error> {
-        let mut counts = Counts::default();
+        let mut counts = DiskUsageCounts::default();
         for dir in garbage_collection::slots(root)? {
             for (name, metadata) in garbage_collection::children(&dir)? {
                 if metadata.is_file() && !name.starts_with(UNFINISHED) {
@@ -47,8 +47,8 @@ impl Ledger {
     }
 
     /// Begins the claim of an artifact that is written. All artifacts together may have `limit` bytes.
-    pub(super) fn claim(&self, limit: Option<u64>) -> Claim<'_> {
-        Claim { ledger: self, limit, claimed: 0, refused: None }
+    pub(super) fn claim(&self, limit: Option<u64>) -> DiskUsageClaim<'_> {
+        DiskUsageClaim { ledger: self, limit, claimed: 0, refused: None }
     }
 
     /// Forgets the artifacts that `is_gone` chooses.
@@ -68,19 +68,19 @@ impl Ledger {
         self.counts().total
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, DiskUsageCounts> {
         self.0.lock()
     }
 }
 
-impl Counts {
+impl DiskUsageCounts {
     fn keep(&mut self, path: String, size: u64) {
         let replaced = self.kept.insert(path, size).unwrap_or_default();
         self.total = self.total.saturating_add(size).saturating_sub(replaced);
     }
 }
 
-impl Claim<'_> {
+impl DiskUsageClaim<'_> {
     /// Adds bytes to the claim. Returns false, and adds nothing, if they exceed the limit.
     pub(super) fn grow(&mut self, bytes: u64) -> bool {
         let mut counts = self.ledger.counts();
@@ -109,7 +109,7 @@ impl Claim<'_> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for DiskUsageClaim<'_> {
     fn drop(&mut self) {
         let mut counts = self.ledger.counts();
         counts.total = counts.total.saturating_sub(self.claimed);

@@ -1,7 +1,7 @@
 //! What a store throws away.
 //!
 //! Here: artifacts that are no longer needed, and files that a crash left unfinished.
-//! Elsewhere: when to look ([`super::Store`] and the controllers).
+//! Elsewhere: when to look ([`super::ArtifactStore`] and the controllers).
 
 use std::{
     fs, io,
@@ -15,7 +15,7 @@ use super::{Error, UNFINISHED, failed, gone_is_fine};
 
 /// The limits on the artifacts of a slot that stay.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Retention {
+pub(super) struct ArtifactRetention {
     /// The age above which an artifact is removed, unless it must stay.
     pub(super) ttl: Duration,
     /// The most artifacts that stay, those included that must stay.
@@ -26,7 +26,7 @@ pub(super) struct Retention {
 pub(super) fn collect(
     dir: &Path,
     keep: &[&str],
-    retention: &Retention,
+    retention: &ArtifactRetention,
     now: Timestamp,
 ) -> Result<Vec<String>, Error> {
     let found = artifacts(dir)?;
@@ -48,7 +48,7 @@ pub(super) fn collect(
 fn garbage(
     mut found: Vec<(Timestamp, String)>,
     keep: &[&str],
-    retention: &Retention,
+    retention: &ArtifactRetention,
     now: Timestamp,
 ) -> Vec<String> {
     found.sort();
@@ -146,7 +146,7 @@ mod tests {
             let modified = Timestamp::from_second(now.as_second() - age).expect("a time");
             (modified, name.to_owned())
         };
-        let retention = Retention { ttl: Duration::from_secs(60), records: 2 };
+        let retention = ArtifactRetention { ttl: Duration::from_secs(60), records: 2 };
         let found: Vec<_> = found.split(' ').map(parse).collect();
         assert_eq!(
             garbage(found.clone(), &["current", "named"], &retention, now),

@@ -1,7 +1,7 @@
 //! The place of one object's artifacts.
 //!
 //! Here: which names can be part of a path, and taking a path apart.
-//! Elsewhere: what is on the disk ([`super::Store`]).
+//! Elsewhere: what is on the disk ([`super::ArtifactStore`]).
 
 use super::Error;
 
@@ -13,13 +13,13 @@ const MAX_NAME: usize = 255;
 /// # Guarantees
 /// Joined onto a root, it names a directory three levels below it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot {
+pub struct ObjectFolder {
     kind: String,
     namespace: String,
     name: String,
 }
 
-impl Slot {
+impl ObjectFolder {
     /// The slot of an object; the kind is lower-cased (`gitrepository`).
     ///
     /// # Errors

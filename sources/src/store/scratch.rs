@@ -6,16 +6,16 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Error, Store, failed, gone_is_fine};
+use super::{ArtifactStore, Error, failed, gone_is_fine};
 
 /// A name that begins with a dot is not a kind of artifacts, and is not served.
 const SCRATCH: &str = ".scratch";
 
-impl Store {
+impl ArtifactStore {
     /// A folder in which repositories may be made that are removed before their run ends.
     ///
     /// # Guarantees
-    /// It is empty when the store is opened. It does not count towards [`super::Options::size_limit`].
+    /// It is empty when the store is opened. It does not count towards [`super::StoreOptions::size_limit`].
     pub fn scratch(&self) -> PathBuf {
         self.root.join(SCRATCH)
     }
@@ -30,13 +30,13 @@ pub(super) fn sweep(root: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Options;
+    use super::super::StoreOptions;
     use super::*;
 
     #[test]
     fn what_a_crash_left_is_gone_when_the_store_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Store::open(folder.path(), Options::default()).unwrap();
+        let open = || ArtifactStore::open(folder.path(), StoreOptions::default()).unwrap();
         let left = open().scratch().join("git-Ab3dEf/objects/pack");
         fs::create_dir_all(&left).unwrap();
         fs::write(left.join("tmp_pack"), "half").unwrap();
@@ -52,7 +52,7 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("file"), "kept").unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.path().join(SCRATCH)).unwrap();
-        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let store = ArtifactStore::open(folder.path(), StoreOptions::default()).unwrap();
         assert!(fs::symlink_metadata(store.scratch()).unwrap().is_dir());
         assert_eq!(fs::read_to_string(outside.path().join("file")).unwrap(), "kept");
     }

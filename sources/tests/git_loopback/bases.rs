@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{InTree, Options, Restriction, build};
-use sources::bases::{RemoteBaseLimits, Remotes, without_credentials};
-use sources::git::{Context, GitServerCache};
-use sources::http::Egress;
+use kustomize::{KustomizeBuildOptions, LoadRestriction, TreeBuildFiles, build};
+use sources::git::{GitOperationContext, GitServerCache};
+use sources::http::EgressRules;
+use sources::remote_bases::{RemoteBaseLimits, RemoteBuildFiles, without_credentials};
 use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
 
 use crate::RUNTIME;
-use crate::http_server::{Manners, Server};
+use crate::http_server::{GitHttpServer, ServerBehavior};
 use crate::repository::BareRepository;
 use crate::submodules::{beside, modules};
 
@@ -62,19 +62,19 @@ fn repository() -> BareRepository {
 
 struct BasesTestbed {
     scratch: tempfile::TempDir,
-    egress: Egress,
+    egress: EgressRules,
     limits: RemoteBaseLimits,
 }
 
 impl BasesTestbed {
     fn new() -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        Self { scratch, egress: Egress::Anywhere, limits: RemoteBaseLimits::default() }
+        Self { scratch, egress: EgressRules::Anywhere, limits: RemoteBaseLimits::default() }
     }
 
     /// The names of the objects that an overlay of these resources has, and whether remote parts were asked for.
     fn build(&self, resources: &[&str]) -> (Result<Vec<String>, String>, bool) {
-        let context = Context {
+        let context = GitOperationContext {
             runtime: RUNTIME.handle().clone(),
             cancel: CancellationToken::new(),
             scratch: self.scratch.path().to_owned(),
@@ -88,8 +88,11 @@ impl BasesTestbed {
             ("app/own.yaml", OBJECT),
         ])
         .unwrap();
-        let remotes = Remotes::new(InTree(tree), context, self.limits);
-        let options = Options { restriction: Restriction::None, ..Options::default() };
+        let remotes = RemoteBuildFiles::new(TreeBuildFiles(tree), context, self.limits);
+        let options = KustomizeBuildOptions {
+            restriction: LoadRestriction::None,
+            ..KustomizeBuildOptions::default()
+        };
         let budget = kustomize::BuildBudget::default();
         let built = build(&remotes, "/app", &options, &budget, &mut Vec::new());
         let built = built.and_then(|built| built.into_objects());
@@ -114,8 +117,8 @@ impl BasesTestbed {
     }
 }
 
-fn served(repository: &BareRepository) -> Server {
-    Server::start(repository.root.path(), Manners::default())
+fn served(repository: &BareRepository) -> GitHttpServer {
+    GitHttpServer::start(repository.root.path(), ServerBehavior::default())
 }
 
 #[test]
@@ -222,7 +225,7 @@ fn credentials_and_other_schemes_are_refused() {
 fn only_public_servers_receive_requests_where_that_is_set() {
     let repository = repository();
     let server = served(&repository);
-    let bed = BasesTestbed { egress: Egress::Public(Arc::default()), ..BasesTestbed::new() };
+    let bed = BasesTestbed { egress: EgressRules::Public(Arc::default()), ..BasesTestbed::new() };
     let port = server.address.port();
     for host in ["127.0.0.1", "127.1", "[::1]", "localhost", "169.254.169.254"] {
         for path in ["app.git//base", "a.yaml"] {
@@ -279,7 +282,10 @@ fn a_file_of_a_web_server_is_a_resource() {
     let answer =
         format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
     let answer = Some(answer.into_bytes());
-    let server = Server::start(repository.root.path(), Manners { answer, ..Manners::default() });
+    let server = GitHttpServer::start(
+        repository.root.path(),
+        ServerBehavior { answer, ..ServerBehavior::default() },
+    );
     let url = format!("http://{}/a.yaml", server.address);
     assert_eq!(BasesTestbed::new().names(&[&url]), ["my-one", "my-remote"]);
 }

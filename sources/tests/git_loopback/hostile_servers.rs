@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use sources::git::{Error, Reference};
+use sources::git::{Error, GitReference};
 
-use crate::http_server::{Manners, Server};
+use crate::http_server::{GitHttpServer, ServerBehavior};
 use crate::repository::BareRepository;
-use crate::{Case, files, main_branch};
+use crate::{FetchCase, files, main_branch};
 
-fn case(server: &Server) -> Case {
-    Case::new(&server.url(), &[])
+fn case(server: &GitHttpServer) -> FetchCase {
+    FetchCase::new(&server.url(), &[])
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn limits_hold() {
     let noise: Vec<u8> =
         (0..40_000_u32).flat_map(|i| i.wrapping_mul(2_654_435_769).to_le_bytes()).collect();
     repository.commit(&[("100644", "noise", &noise)], "noise", None, "noise");
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let is_too_large = |error: &Error, what: &str| {
         assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
         assert!(error.to_string().contains(what), "{error}");
@@ -33,7 +33,7 @@ fn limits_hold() {
 
     let mut narrow = case(&server);
     narrow.remote.limits.received = 10_000;
-    let noise = Reference::Branch("noise".to_owned());
+    let noise = GitReference::Branch("noise".to_owned());
     is_too_large(&narrow.fetch(&noise).unwrap_err(), "the received data");
 
     let mut narrow = case(&server);
@@ -67,7 +67,7 @@ fn tree(repository: &BareRepository, entries: &[(&str, &[u8], &str)]) -> String 
 fn a_tree_that_leads_out_of_itself_is_refused() {
     let repository = BareRepository::empty();
     let blob = repository.object("blob", b"x");
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     for name in ["..", ".", ".git", ".GIT", "a/b"] {
         let hostile = tree(&repository, &[("100644", name.as_bytes(), &blob)]);
         let outer = tree(&repository, &[("40000", b"in", &hostile)]);
@@ -94,7 +94,7 @@ fn a_tree_that_repeats_itself_without_end_is_given_up() {
         mode = "40000";
     }
     repository.commit_tree(&id, "bomb", None, "main");
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let mut case = case(&server);
     case.remote.limits.entries = 5_000;
     let error = case.fetch(&main_branch()).unwrap().entries().unwrap_err();
@@ -115,7 +115,7 @@ fn a_tree_whose_folders_lie_in_each_other_is_counted_as_it_is_read() {
         id = tree(&repository, &entries);
     }
     repository.commit_tree(&id, "deep", None, "main");
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let mut case = case(&server);
     case.remote.limits.entries = 500;
     let error = case.fetch(&main_branch()).unwrap().entries().unwrap_err();
@@ -136,7 +136,7 @@ fn names_that_are_not_text_and_submodules_are_set_apart() {
         ],
     );
     repository.commit_tree(&id, "odd", None, "main");
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let fetched = case(&server).fetch(&main_branch()).unwrap();
     assert_eq!(
         files(&fetched),
@@ -146,7 +146,7 @@ fn names_that_are_not_text_and_submodules_are_set_apart() {
 }
 
 /// A server whose handshake is a reference, with its capabilities.
-fn advertising(line: &str) -> Server {
+fn advertising(line: &str) -> GitHttpServer {
     let line = format!("{:04x}{line}", line.len() + 4);
     let body = format!("001e# service=git-upload-pack\n0000{line}0000");
     let kind = "application/x-git-upload-pack-advertisement";
@@ -154,7 +154,10 @@ fn advertising(line: &str) -> Server {
     let head =
         format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n");
     let answer = Some(format!("{head}{body}").into_bytes());
-    Server::start(Path::new("/nowhere"), Manners { answer, ..Manners::default() })
+    GitHttpServer::start(
+        Path::new("/nowhere"),
+        ServerBehavior { answer, ..ServerBehavior::default() },
+    )
 }
 
 #[test]
@@ -176,9 +179,9 @@ fn a_repository_with_sha256_is_named_as_such() {
 }
 
 /// Numbers that look random and are the same every time (xorshift).
-struct Dice(u64);
+struct PseudoRandomNumbers(u64);
 
-impl Dice {
+impl PseudoRandomNumbers {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -188,7 +191,7 @@ impl Dice {
 }
 
 /// An answer of a server, some of it changed, cut or repeated.
-fn mangled(answer: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn mangled(answer: &[u8], dice: &mut PseudoRandomNumbers) -> Vec<u8> {
     let body = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     let (head, body) = answer.split_at(body);
     let mut body = body.to_vec();
@@ -214,18 +217,21 @@ fn mangled(answer: &[u8], dice: &mut Dice) -> Vec<u8> {
 #[test]
 fn broken_answers_end_in_an_error_and_not_in_a_panic() {
     let repository = BareRepository::with_history();
-    let honest = Server::start(repository.root.path(), Manners::default());
+    let honest = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     case(&honest).fetch(&main_branch()).unwrap();
     let answers: Vec<Vec<u8>> = honest.seen().into_iter().map(|seen| seen.answer).collect();
     assert_eq!(answers.len(), 3, "the handshake, the list, the pack");
 
-    let mut dice = Dice(0x5eed_1234_5678_9abc);
+    let mut dice = PseudoRandomNumbers(0x5eed_1234_5678_9abc);
     let mut failures = 0;
     for round in 0..120 {
         let mut script = answers.clone();
         let broken = round % script.len();
         script[broken] = mangled(&script[broken], &mut dice);
-        let server = Server::start(Path::new("/nowhere"), Manners { script, ..Manners::default() });
+        let server = GitHttpServer::start(
+            Path::new("/nowhere"),
+            ServerBehavior { script, ..ServerBehavior::default() },
+        );
         // Some changes do no harm; what is delivered then must be readable or refused as well.
         match case(&server).fetch(&main_branch()) {
             Err(_) => failures += 1,

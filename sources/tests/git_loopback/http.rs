@@ -8,14 +8,14 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use expect_test::expect;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use sources::git::{Error, Reference};
+use sources::git::{Error, GitReference};
 
-use crate::http_server::{Manners, Server};
+use crate::http_server::{GitHttpServer, ServerBehavior};
 use crate::repository::BareRepository;
-use crate::{Case, commit, files, main_branch};
+use crate::{FetchCase, commit, files, main_branch};
 
-fn case(server: &Server) -> Case {
-    Case::new(&server.url(), &[])
+fn case(server: &GitHttpServer) -> FetchCase {
+    FetchCase::new(&server.url(), &[])
 }
 
 pub(crate) fn basic(user: &str, password: &str) -> String {
@@ -25,7 +25,7 @@ pub(crate) fn basic(user: &str, password: &str) -> String {
 #[test]
 fn a_branch_comes_with_its_files_in_the_order_of_a_walk() {
     let repository = BareRepository::with_history();
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let fetched = case(&server).fetch(&main_branch()).unwrap();
     let sha = repository.commit_of("main");
     assert_eq!(fetched.revision.to_string(), format!("main@sha1:{sha}"));
@@ -47,7 +47,7 @@ fn a_branch_comes_with_its_files_in_the_order_of_a_walk() {
 #[test]
 fn only_the_last_commit_of_a_branch_is_asked_for() {
     let repository = BareRepository::with_history();
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     case(&server).fetch(&main_branch()).unwrap();
     let last = String::from_utf8_lossy(&server.seen().last().unwrap().body).into_owned();
     assert!(last.contains("deepen 1"), "{last}");
@@ -57,12 +57,15 @@ fn only_the_last_commit_of_a_branch_is_asked_for() {
 #[test]
 fn a_tag_is_peeled_to_its_commit() {
     let repository = BareRepository::with_history();
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let sha = repository.commit_of("v1");
     for (name, is_old) in [("v1", false), ("light", false), ("v1", true), ("light", true)] {
-        let old = Server::start(repository.root.path(), Manners { is_old, ..Manners::default() });
+        let old = GitHttpServer::start(
+            repository.root.path(),
+            ServerBehavior { is_old, ..ServerBehavior::default() },
+        );
         let case = if is_old { case(&old) } else { case(&server) };
-        let reference = Reference::Tag(name.to_owned());
+        let reference = GitReference::Tag(name.to_owned());
         let fetched = case.fetch(&reference).unwrap();
         assert_eq!(fetched.revision.to_string(), format!("{name}@sha1:{sha}"));
         assert_eq!(fetched.commit.summary, "first");
@@ -75,7 +78,7 @@ fn a_tag_is_peeled_to_its_commit() {
 #[test]
 fn a_bare_commit_is_fetched_alone() {
     let repository = BareRepository::with_history();
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let sha = repository.commit_of("main~1");
     let fetched = case(&server).fetch(&commit(&sha, None)).unwrap();
     assert_eq!(fetched.revision.to_string(), format!("sha1:{sha}"));
@@ -90,8 +93,8 @@ fn a_bare_commit_is_fetched_alone() {
 #[test]
 fn a_server_that_gives_no_bare_commits_gives_everything() {
     let repository = BareRepository::with_history();
-    let manners = Manners { is_old: true, ..Manners::default() };
-    let server = Server::start(repository.root.path(), manners);
+    let manners = ServerBehavior { is_old: true, ..ServerBehavior::default() };
+    let server = GitHttpServer::start(repository.root.path(), manners);
     let sha = repository.commit_of("main~1");
     let fetched = case(&server).fetch(&commit(&sha, None)).unwrap();
     assert_eq!(fetched.revision.to_string(), format!("sha1:{sha}"));
@@ -104,8 +107,10 @@ fn a_commit_that_does_not_exist_is_said_to_be_missing() {
     let absent = "0123456789012345678901234567890123456789";
     let blob = repository.git(&["rev-parse", "main:a.txt"], b"");
     for is_old in [false, true] {
-        let server =
-            Server::start(repository.root.path(), Manners { is_old, ..Manners::default() });
+        let server = GitHttpServer::start(
+            repository.root.path(),
+            ServerBehavior { is_old, ..ServerBehavior::default() },
+        );
         for sha in [absent, &blob] {
             let error = case(&server).fetch(&commit(sha, None)).unwrap_err();
             assert!(matches!(error, Error::NoSuchRef { .. }), "{error:?}");
@@ -120,7 +125,7 @@ fn a_commit_that_does_not_exist_is_said_to_be_missing() {
 #[test]
 fn a_commit_must_be_on_the_branch_that_is_named_with_it() {
     let repository = BareRepository::with_history();
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     for (name, summary) in [("main", "third"), ("main~2", "first")] {
         let sha = repository.commit_of(name);
         let fetched = case(&server).fetch(&commit(&sha, Some("main"))).unwrap();
@@ -140,7 +145,7 @@ fn looking_whether_a_branch_moved_is_cheap_however_many_there_are() {
     let sha = repository.commit_of("main");
     let many: String = (0..3000).map(|i| format!("{sha} refs/heads/team/{i}\n")).collect();
     std::fs::write(repository.path().join("packed-refs"), many).unwrap();
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let tip = case(&server).tip(&main_branch()).unwrap();
     assert_eq!((tip.sha, tip.refname.as_str()), (sha, "refs/heads/main"));
     let seen = server.seen();
@@ -152,17 +157,18 @@ fn looking_whether_a_branch_moved_is_cheap_however_many_there_are() {
 #[test]
 fn a_password_is_sent_with_the_first_request() {
     let repository = BareRepository::with_history();
-    let manners = Manners { authorization: Some(basic("me", "hunter2")), ..Manners::default() };
-    let server = Server::start(repository.root.path(), manners);
+    let manners =
+        ServerBehavior { authorization: Some(basic("me", "hunter2")), ..ServerBehavior::default() };
+    let server = GitHttpServer::start(repository.root.path(), manners);
     let right = [("username", "me"), ("password", "hunter2")];
-    Case::new(&server.url(), &right).fetch(&main_branch()).unwrap();
+    FetchCase::new(&server.url(), &right).fetch(&main_branch()).unwrap();
     assert!(server.seen().iter().all(|seen| seen.authorization.is_some()));
 
     let in_url = server.url().replace("://", "://me:hunter2@");
-    Case::new(&in_url, &[]).fetch(&main_branch()).unwrap();
+    FetchCase::new(&in_url, &[]).fetch(&main_branch()).unwrap();
 
     for secret in [&[][..], &[("username", "me"), ("password", "wrong")]] {
-        let error = Case::new(&server.url(), secret).refused(&main_branch());
+        let error = FetchCase::new(&server.url(), secret).refused(&main_branch());
         assert!(matches!(error, Error::AuthenticationFailed { .. }), "{error:?}");
         assert!(error.to_string().contains("401"), "{error}");
     }
@@ -172,21 +178,23 @@ fn a_password_is_sent_with_the_first_request() {
 fn a_bearer_token_is_sent_as_one() {
     let repository = BareRepository::with_history();
     let authorization = Some("Bearer hunter2".to_owned());
-    let server =
-        Server::start(repository.root.path(), Manners { authorization, ..Manners::default() });
-    Case::new(&server.url(), &[("bearerToken", "hunter2")]).fetch(&main_branch()).unwrap();
-    let error = Case::new(&server.url(), &[("bearerToken", "wrong")]).refused(&main_branch());
+    let server = GitHttpServer::start(
+        repository.root.path(),
+        ServerBehavior { authorization, ..ServerBehavior::default() },
+    );
+    FetchCase::new(&server.url(), &[("bearerToken", "hunter2")]).fetch(&main_branch()).unwrap();
+    let error = FetchCase::new(&server.url(), &[("bearerToken", "wrong")]).refused(&main_branch());
     assert!(matches!(error, Error::AuthenticationFailed { .. }), "{error:?}");
 }
 
 /// An authority, and what it signs for `localhost` and for a client.
-pub(crate) struct Pki {
+pub(crate) struct TestPki {
     pub(crate) ca: String,
     pub(crate) server: Arc<rustls::ServerConfig>,
     client: (String, String),
 }
 
-pub(crate) fn pki(wants_client: bool) -> Pki {
+pub(crate) fn pki(wants_client: bool) -> TestPki {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -214,14 +222,14 @@ pub(crate) fn pki(wants_client: bool) -> Pki {
         builder.with_no_client_auth()
     };
     let server = builder.with_single_cert(vec![certificate.der().clone()], key).unwrap();
-    Pki {
+    TestPki {
         ca: ca.pem(),
         server: Arc::new(server),
         client: (client.pem(), client_key.serialize_pem()),
     }
 }
 
-pub(crate) fn tls_url(server: &Server) -> String {
+pub(crate) fn tls_url(server: &GitHttpServer) -> String {
     format!("https://localhost:{}/app.git", server.address.port())
 }
 
@@ -229,15 +237,15 @@ pub(crate) fn tls_url(server: &Server) -> String {
 fn a_private_authority_must_be_given() {
     let repository = BareRepository::with_history();
     let pki = pki(false);
-    let manners = Manners { tls: Some(pki.server), ..Manners::default() };
-    let server = Server::start(repository.root.path(), manners);
+    let manners = ServerBehavior { tls: Some(pki.server), ..ServerBehavior::default() };
+    let server = GitHttpServer::start(repository.root.path(), manners);
     let url = tls_url(&server);
     for key in ["ca.crt", "caFile"] {
-        Case::new(&url, &[(key, &pki.ca)]).fetch(&main_branch()).unwrap();
+        FetchCase::new(&url, &[(key, &pki.ca)]).fetch(&main_branch()).unwrap();
     }
     let other = self::pki(false).ca;
     for secret in [&[][..], &[("ca.crt", other.as_str())]] {
-        let error = Case::new(&url, secret).refused(&main_branch());
+        let error = FetchCase::new(&url, secret).refused(&main_branch());
         assert!(matches!(error, Error::Untrusted { .. }), "{error:?}");
         assert!(error.to_string().contains("ca.crt"), "{error}");
     }
@@ -247,12 +255,12 @@ fn a_private_authority_must_be_given() {
 fn a_client_certificate_is_shown_to_a_server_that_asks() {
     let repository = BareRepository::with_history();
     let pki = pki(true);
-    let manners = Manners { tls: Some(pki.server), ..Manners::default() };
-    let server = Server::start(repository.root.path(), manners);
+    let manners = ServerBehavior { tls: Some(pki.server), ..ServerBehavior::default() };
+    let server = GitHttpServer::start(repository.root.path(), manners);
     let secret =
         [("ca.crt", pki.ca.as_str()), ("tls.crt", &pki.client.0), ("tls.key", &pki.client.1)];
-    Case::new(&tls_url(&server), &secret).fetch(&main_branch()).unwrap();
-    let error = Case::new(&tls_url(&server), &secret[..1]).refused(&main_branch());
+    FetchCase::new(&tls_url(&server), &secret).fetch(&main_branch()).unwrap();
+    let error = FetchCase::new(&tls_url(&server), &secret[..1]).refused(&main_branch());
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
 }
 
@@ -262,20 +270,26 @@ fn credentials_follow_a_redirect_only_on_the_same_server() {
     let moved = repository.root.path().join("moved");
     std::fs::create_dir(&moved).unwrap();
     std::fs::rename(repository.path(), moved.join("app.git")).unwrap();
-    let target = Server::start(&moved, Manners::default());
+    let target = GitHttpServer::start(&moved, ServerBehavior::default());
     let secret = [("username", "me"), ("password", "hunter2")];
 
     let elsewhere = Some(format!("http://localhost:{}", target.address.port()));
-    let front = Server::start(&moved, Manners { redirect: elsewhere, ..Manners::default() });
-    Case::new(&front.url(), &secret).fetch(&main_branch()).unwrap();
+    let front = GitHttpServer::start(
+        &moved,
+        ServerBehavior { redirect: elsewhere, ..ServerBehavior::default() },
+    );
+    FetchCase::new(&front.url(), &secret).fetch(&main_branch()).unwrap();
     assert!(front.seen().iter().all(|seen| seen.authorization.is_some()));
     assert!(target.seen().len() >= 3, "it was followed, and the rest went there too");
     assert!(target.seen().iter().all(|seen| seen.authorization.is_none()));
 
     let redirect_prefix = Some("/old".to_owned());
-    let server = Server::start(&moved, Manners { redirect_prefix, ..Manners::default() });
+    let server = GitHttpServer::start(
+        &moved,
+        ServerBehavior { redirect_prefix, ..ServerBehavior::default() },
+    );
     let old = server.url().replace("/app.git", "/old/app.git");
-    Case::new(&old, &secret).fetch(&main_branch()).unwrap();
+    FetchCase::new(&old, &secret).fetch(&main_branch()).unwrap();
     assert!(server.seen().len() >= 4, "the redirect, the handshake, the list, the pack");
     assert!(server.seen().iter().all(|seen| seen.authorization.is_some()));
 }
@@ -283,12 +297,12 @@ fn credentials_follow_a_redirect_only_on_the_same_server() {
 #[test]
 fn a_redirect_out_of_tls_is_not_followed() {
     let repository = BareRepository::with_history();
-    let plain = Server::start(repository.root.path(), Manners::default());
+    let plain = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let pki = pki(false);
     let redirect = Some(format!("http://{}", plain.address));
-    let manners = Manners { tls: Some(pki.server), redirect, ..Manners::default() };
-    let server = Server::start(repository.root.path(), manners);
-    let error = Case::new(&tls_url(&server), &[("ca.crt", &pki.ca)]).refused(&main_branch());
+    let manners = ServerBehavior { tls: Some(pki.server), redirect, ..ServerBehavior::default() };
+    let server = GitHttpServer::start(repository.root.path(), manners);
+    let error = FetchCase::new(&tls_url(&server), &[("ca.crt", &pki.ca)]).refused(&main_branch());
     assert!(matches!(error, Error::Redirected { .. }), "{error:?}");
     assert!(plain.seen().is_empty());
 }
@@ -297,7 +311,10 @@ fn a_redirect_out_of_tls_is_not_followed() {
 fn redirects_in_a_circle_end() {
     let repository = BareRepository::with_history();
     let redirect = Some(String::new());
-    let server = Server::start(repository.root.path(), Manners { redirect, ..Manners::default() });
+    let server = GitHttpServer::start(
+        repository.root.path(),
+        ServerBehavior { redirect, ..ServerBehavior::default() },
+    );
     let error = case(&server).refused(&main_branch());
     assert!(matches!(error, Error::Redirected { .. }), "{error:?}");
 }
@@ -306,8 +323,9 @@ fn redirects_in_a_circle_end() {
 fn a_server_that_falls_silent_is_given_up_in_time() {
     let begun = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\nContent-Length: 5000\r\n\r\n001e# service=git-upload-pack\n";
     for stall_after in [b"".as_slice(), b"HTTP/1.1 200", begun] {
-        let manners = Manners { stall_after: Some(stall_after.to_vec()), ..Manners::default() };
-        let server = Server::start(std::path::Path::new("/nowhere"), manners);
+        let manners =
+            ServerBehavior { stall_after: Some(stall_after.to_vec()), ..ServerBehavior::default() };
+        let server = GitHttpServer::start(std::path::Path::new("/nowhere"), manners);
         let mut case = case(&server);
         case.remote.timeout = Duration::from_millis(300);
         let start = Instant::now();
@@ -321,8 +339,8 @@ fn a_server_that_falls_silent_is_given_up_in_time() {
 #[test]
 fn a_cancelled_fetch_ends() {
     let stall_after = Some(Vec::new());
-    let manners = Manners { stall_after, ..Manners::default() };
-    let server = Server::start(std::path::Path::new("/nowhere"), manners);
+    let manners = ServerBehavior { stall_after, ..ServerBehavior::default() };
+    let server = GitHttpServer::start(std::path::Path::new("/nowhere"), manners);
     let case = case(&server);
     let cancel = case.context.cancel.clone();
     std::thread::scope(|scope| {
@@ -341,18 +359,19 @@ fn what_is_not_there_is_named() {
     let repository = BareRepository::with_history();
     let empty = BareRepository::empty();
     for is_old in [false, true] {
-        let manners = Manners { is_old, ..Manners::default() };
-        let server = Server::start(repository.root.path(), manners.clone());
-        let error = case(&server).refused(&Reference::default());
+        let manners = ServerBehavior { is_old, ..ServerBehavior::default() };
+        let server = GitHttpServer::start(repository.root.path(), manners.clone());
+        let error = case(&server).refused(&GitReference::default());
         assert!(matches!(error, Error::NoSuchRef { .. }), "{error:?}");
         assert_eq!(error.to_string(), format!("branch `master` not found in {}", server.url()));
-        let error = case(&server).refused(&Reference::Tag("mai".to_owned()));
+        let error = case(&server).refused(&GitReference::Tag("mai".to_owned()));
         assert!(matches!(error, Error::NoSuchRef { .. }), "{error:?}");
 
-        let error = Case::new(&server.url().replace("app", "absent"), &[]).refused(&main_branch());
+        let error =
+            FetchCase::new(&server.url().replace("app", "absent"), &[]).refused(&main_branch());
         assert!(matches!(error, Error::RepositoryNotFound { .. }), "{error:?}");
 
-        let server = Server::start(empty.root.path(), manners);
+        let server = GitHttpServer::start(empty.root.path(), manners);
         let error = case(&server).refused(&main_branch());
         assert!(matches!(error, Error::EmptyRepository { .. }), "{error:?}");
     }
@@ -362,15 +381,15 @@ fn what_is_not_there_is_named() {
 fn a_tag_of_something_else_than_a_commit_is_no_revision() {
     let repository = BareRepository::with_history();
     repository.git(&["tag", "of-a-blob", "main:a.txt"], b"");
-    let server = Server::start(repository.root.path(), Manners::default());
-    let error = case(&server).fetch(&Reference::Tag("of-a-blob".to_owned())).unwrap_err();
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let error = case(&server).fetch(&GitReference::Tag("of-a-blob".to_owned())).unwrap_err();
     assert!(matches!(error, Error::NoSuchRef { .. }), "{error:?}");
 }
 
 #[test]
 fn a_closed_port_is_unreachable() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = Case::new(&format!("http://{address}/app.git"), &[]).refused(&main_branch());
+    let error = FetchCase::new(&format!("http://{address}/app.git"), &[]).refused(&main_branch());
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     let text = error.to_string();
     assert!(text.contains(&address.to_string()) && text.contains("refused"), "{text}");
@@ -380,8 +399,8 @@ fn a_closed_port_is_unreachable() {
 fn answers_that_are_not_git_are_distinguished() {
     let check = |answer: &str, is_expected: fn(&Error) -> bool| {
         let answer = answer.replace('\n', "\r\n").into_bytes();
-        let manners = Manners { answer: Some(answer), ..Manners::default() };
-        let server = Server::start(std::path::Path::new("/nowhere"), manners);
+        let manners = ServerBehavior { answer: Some(answer), ..ServerBehavior::default() };
+        let server = GitHttpServer::start(std::path::Path::new("/nowhere"), manners);
         let error = case(&server).refused(&main_branch());
         assert!(is_expected(&error), "{error:?}");
     };
@@ -411,10 +430,10 @@ fn no_secret_is_repeated_even_if_the_server_says_it() {
         "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\nContent-Length: {}\r\n\r\n{line}",
         line.len()
     );
-    let manners = Manners { answer: Some(answer.into_bytes()), ..Manners::default() };
-    let server = Server::start(std::path::Path::new("/nowhere"), manners);
+    let manners = ServerBehavior { answer: Some(answer.into_bytes()), ..ServerBehavior::default() };
+    let server = GitHttpServer::start(std::path::Path::new("/nowhere"), manners);
     let url = server.url().replace("://", "://me:hunter2@");
-    let case = Case::new(&url, &secret);
+    let case = FetchCase::new(&url, &secret);
     let error = case.refused(&main_branch());
     assert!(matches!(error, Error::Refused { .. }), "{error:?}");
     let text = format!("{error} {error:?} {:?}", case.remote);
@@ -429,7 +448,7 @@ fn no_secret_is_repeated_even_if_the_server_says_it() {
 fn a_path_with_a_space_in_it_is_found() {
     let repository = BareRepository::with_history();
     std::fs::rename(repository.path(), repository.root.path().join("my app.git")).unwrap();
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let url = server.url().replace("app.git", "my%20app.git");
-    Case::new(&url, &[]).fetch(&main_branch()).unwrap();
+    FetchCase::new(&url, &[]).fetch(&main_branch()).unwrap();
 }

@@ -14,7 +14,7 @@ use crate::repository::isolated;
 
 /// What a server does beside serving.
 #[derive(Clone, Default)]
-pub(crate) struct Manners {
+pub(crate) struct ServerBehavior {
     /// The only value of `Authorization` that is accepted.
     pub(crate) authorization: Option<String>,
     /// Every request is sent there instead, keeping its path.
@@ -58,19 +58,19 @@ pub(crate) struct GitHttpRequest {
     pub(crate) connection: usize,
 }
 
-pub(crate) struct Server {
+pub(crate) struct GitHttpServer {
     pub(crate) address: SocketAddr,
     shared: Arc<GitHttpServerState>,
 }
 
 struct GitHttpServerState {
     root: PathBuf,
-    manners: Mutex<Manners>,
+    manners: Mutex<ServerBehavior>,
     seen: Mutex<Vec<GitHttpRequest>>,
 }
 
-impl Server {
-    pub(crate) fn start(root: &Path, manners: Manners) -> Self {
+impl GitHttpServer {
+    pub(crate) fn start(root: &Path, manners: ServerBehavior) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let tls = manners.tls.clone();
@@ -98,7 +98,7 @@ impl Server {
     }
 
     /// From the next request on the server behaves otherwise.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Manners)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ServerBehavior)) {
         change(&mut self.shared.manners.lock());
     }
 
@@ -157,7 +157,7 @@ fn read_request(stream: &mut impl Read) -> io::Result<LoopbackRequest> {
 }
 
 fn serve(
-    mut stream: impl Read + Write + AsTcp,
+    mut stream: impl Read + Write + TcpStreamAccess,
     shared: &GitHttpServerState,
     connection: usize,
 ) -> io::Result<()> {
@@ -197,7 +197,12 @@ fn serve(
     }
 }
 
-fn answer(request: &LoopbackRequest, root: &Path, manners: &Manners, number: usize) -> Vec<u8> {
+fn answer(
+    request: &LoopbackRequest,
+    root: &Path,
+    manners: &ServerBehavior,
+    number: usize,
+) -> Vec<u8> {
     let is_let_in = manners.authorization.is_none()
         || manners.authorization.as_deref() == request.header("authorization");
     let prefix = manners.redirect_prefix.as_deref();
@@ -283,17 +288,17 @@ fn http_backend(root: &Path, request: &LoopbackRequest, is_old: bool) -> Vec<u8>
 }
 
 /// The connection below a stream.
-pub(crate) trait AsTcp {
+pub(crate) trait TcpStreamAccess {
     fn tcp(&self) -> &TcpStream;
 }
 
-impl AsTcp for TcpStream {
+impl TcpStreamAccess for TcpStream {
     fn tcp(&self) -> &TcpStream {
         self
     }
 }
 
-impl AsTcp for rustls::StreamOwned<rustls::ServerConnection, TcpStream> {
+impl TcpStreamAccess for rustls::StreamOwned<rustls::ServerConnection, TcpStream> {
     fn tcp(&self) -> &TcpStream {
         &self.sock
     }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use sources::git::{Error, GitServerCache};
-use sources::http::Egress;
+use sources::http::EgressRules;
 
 use crate::repository::{BareRepository, ssh_key};
-use crate::ssh_server::Server;
-use crate::{Case, main_branch};
+use crate::ssh_server::GitSshServer;
+use crate::{FetchCase, main_branch};
 
 /// A case of a tenant whose specs may name other machines only.
-fn of_tenant(mut case: Case) -> Case {
-    case.context.known = Arc::new(GitServerCache::within(Egress::Named(Arc::default())));
+fn of_tenant(mut case: FetchCase) -> FetchCase {
+    case.context.known = Arc::new(GitServerCache::within(EgressRules::Named(Arc::default())));
     case
 }
 
@@ -20,17 +20,17 @@ fn no_spec_leads_to_this_machine_over_http_or_ssh() {
     let keys = tempfile::tempdir().unwrap();
     let path = keys.path().join("id");
     let identity = ssh_key(&path, "ed25519", "");
-    let server = Server::start(&[&path], true);
+    let server = GitSshServer::start(&[&path], true);
     let repository = BareRepository::with_history();
     let known_hosts = server.known_hosts("ed25519");
     let secret = [("identity", &*identity), ("known_hosts", &*known_hosts)];
-    let ssh = Case::new(&server.url(&repository.path()), &secret);
+    let ssh = FetchCase::new(&server.url(&repository.path()), &secret);
     ssh.fetch(&main_branch()).unwrap();
     for case in [
         of_tenant(ssh),
-        of_tenant(Case::new("http://127.0.0.1:9090/app", &[])),
-        of_tenant(Case::new("http://localhost:9090/app", &[])),
-        of_tenant(Case::new("http://[::1]:9090/app", &[])),
+        of_tenant(FetchCase::new("http://127.0.0.1:9090/app", &[])),
+        of_tenant(FetchCase::new("http://localhost:9090/app", &[])),
+        of_tenant(FetchCase::new("http://[::1]:9090/app", &[])),
     ] {
         let error = case.refused(&main_branch());
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");

@@ -23,8 +23,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use sources::git::{
-    Context, Credentials, Error, GitLimits, GitServerCache, GitSnapshot, Reference, Remote,
-    RemoteUrl, Tip,
+    Error, GitCredentials, GitLimits, GitOperationContext, GitReference, GitRemote, GitServerCache,
+    GitSnapshot, ReferenceTip, RemoteUrl,
 };
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -32,20 +32,20 @@ use tokio_util::sync::CancellationToken;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 /// Something to fetch from, and where to keep what was fetched.
-struct Case {
-    remote: Remote,
-    context: Context,
+struct FetchCase {
+    remote: GitRemote,
+    context: GitOperationContext,
     scratch: tempfile::TempDir,
 }
 
-impl Case {
+impl FetchCase {
     fn new(url: &str, secret: &[(&str, &str)]) -> Self {
         let url = RemoteUrl::parse(url).unwrap();
         let data: BTreeMap<_, _> =
             secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-        let credentials = Credentials::from_secret(&data, &url).unwrap();
+        let credentials = GitCredentials::from_secret(&data, &url).unwrap();
         let scratch = tempfile::tempdir().unwrap();
-        let context = Context {
+        let context = GitOperationContext {
             runtime: RUNTIME.handle().clone(),
             cancel: CancellationToken::new(),
             scratch: scratch.path().to_owned(),
@@ -53,19 +53,23 @@ impl Case {
         };
         let timeout = Duration::from_secs(60);
         let limits = GitLimits::default();
-        Self { remote: Remote { url, credentials, proxy: None, timeout, limits }, context, scratch }
+        Self {
+            remote: GitRemote { url, credentials, proxy: None, timeout, limits },
+            context,
+            scratch,
+        }
     }
 
-    fn fetch(&self, reference: &Reference) -> Result<GitSnapshot, Error> {
+    fn fetch(&self, reference: &GitReference) -> Result<GitSnapshot, Error> {
         sources::git::fetch(&self.remote, reference, &self.context)
     }
 
-    fn tip(&self, reference: &Reference) -> Result<Tip, Error> {
+    fn tip(&self, reference: &GitReference) -> Result<ReferenceTip, Error> {
         sources::git::tip(&self.remote, reference, &self.context)
     }
 
     /// Both questions must fail, and the scratch folder must be left as it was.
-    fn refused(&self, reference: &Reference) -> Error {
+    fn refused(&self, reference: &GitReference) -> Error {
         let kept = || std::fs::read_dir(self.scratch.path()).unwrap().count();
         let before = kept();
         let error = self.fetch(reference).unwrap_err();
@@ -80,12 +84,12 @@ impl Case {
     }
 }
 
-fn main_branch() -> Reference {
-    Reference::Branch("main".to_owned())
+fn main_branch() -> GitReference {
+    GitReference::Branch("main".to_owned())
 }
 
-fn commit(sha: &str, branch: Option<&str>) -> Reference {
-    Reference::Commit { sha: sha.to_owned(), branch: branch.map(str::to_owned), name: None }
+fn commit(sha: &str, branch: Option<&str>) -> GitReference {
+    GitReference::Commit { sha: sha.to_owned(), branch: branch.map(str::to_owned), name: None }
 }
 
 /// The files of a commit: type, path and content.

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use sources::git::Error;
 use sources::http;
 
-use crate::http_server::{Manners, Server};
-use crate::proxy_server::{PASSWORD, Proxy, USER};
+use crate::http_server::{GitHttpServer, ServerBehavior};
+use crate::proxy_server::{HttpProxyServer, PASSWORD, USER};
 use crate::repository::BareRepository;
-use crate::{Case, main_branch};
+use crate::{FetchCase, main_branch};
 
-fn through(case: &mut Case, address: &str, password: &str) {
+fn through(case: &mut FetchCase, address: &str, password: &str) {
     let keys = [("address", address), ("username", USER), ("password", password)];
     let data = keys.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
-    case.remote.proxy = Some(http::Proxy::from_secret(&BTreeMap::from(data)).unwrap());
+    case.remote.proxy = Some(http::HttpProxy::from_secret(&BTreeMap::from(data)).unwrap());
 }
 
 #[test]
 fn everything_goes_through_the_proxy_that_is_given() {
     let repository = BareRepository::with_history();
-    let server = Server::start(repository.root.path(), Manners::default());
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     for scheme in ["http", "socks5"] {
-        let proxy = Proxy::start();
-        let mut case = Case::new(&server.url(), &[]);
+        let proxy = HttpProxyServer::start();
+        let mut case = FetchCase::new(&server.url(), &[]);
         through(&mut case, &format!("{scheme}://{}", proxy.address), PASSWORD);
         case.tip(&main_branch()).unwrap();
         let fetched = case.fetch(&main_branch()).unwrap();
@@ -35,11 +35,11 @@ fn everything_goes_through_the_proxy_that_is_given() {
 fn tls_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
     let repository = BareRepository::with_history();
     let pki = crate::http::pki(false);
-    let manners = Manners { tls: Some(pki.server), ..Manners::default() };
-    let server = Server::start(repository.root.path(), manners);
+    let manners = ServerBehavior { tls: Some(pki.server), ..ServerBehavior::default() };
+    let server = GitHttpServer::start(repository.root.path(), manners);
     let secret = [("ca.crt", pki.ca.as_str()), ("username", "me"), ("password", "hunter2")];
-    let mut case = Case::new(&crate::http::tls_url(&server), &secret);
-    let proxy = Proxy::start();
+    let mut case = FetchCase::new(&crate::http::tls_url(&server), &secret);
+    let proxy = HttpProxyServer::start();
     through(&mut case, &format!("http://{}", proxy.address), PASSWORD);
     case.fetch(&main_branch()).unwrap();
     let expected = format!("CONNECT localhost:{} HTTP/1.1", server.address.port());
@@ -56,13 +56,13 @@ fn tls_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
 fn a_proxy_that_rejects_the_request_differs_from_the_server_and_no_password_is_repeated() {
     let repository = BareRepository::with_history();
     let pki = crate::http::pki(false);
-    let manners = Manners { tls: Some(pki.server), ..Manners::default() };
-    let closed = Server::start(repository.root.path(), manners);
-    let open = Server::start(repository.root.path(), Manners::default());
-    let proxy = Proxy::start();
+    let manners = ServerBehavior { tls: Some(pki.server), ..ServerBehavior::default() };
+    let closed = GitHttpServer::start(repository.root.path(), manners);
+    let open = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let proxy = HttpProxyServer::start();
     for scheme in ["http", "socks5"] {
         for url in [open.url(), crate::http::tls_url(&closed)] {
-            let mut case = Case::new(&url, &[("ca.crt", &pki.ca)]);
+            let mut case = FetchCase::new(&url, &[("ca.crt", &pki.ca)]);
             let address = format!("{scheme}://{}", proxy.address);
             through(&mut case, &address, "wrong-hunter2");
             let error = case.refused(&main_branch());
@@ -77,7 +77,7 @@ fn a_proxy_that_rejects_the_request_differs_from_the_server_and_no_password_is_r
 
 #[test]
 fn a_proxy_that_is_not_there_is_named() {
-    let mut case = Case::new("http://127.0.0.1:1/app.git", &[]);
+    let mut case = FetchCase::new("http://127.0.0.1:1/app.git", &[]);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     through(&mut case, &format!("http://{free}"), PASSWORD);
     let error = case.refused(&main_branch());

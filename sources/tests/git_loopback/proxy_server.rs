@@ -14,12 +14,12 @@ pub(crate) const PASSWORD: &str = "hunter2hunter2";
 /// The requests that the proxy accepted: the first line of an HTTP request, or the host of a SOCKS one.
 type ProxyRequestLog = Arc<Mutex<Vec<String>>>;
 
-pub(crate) struct Proxy {
+pub(crate) struct HttpProxyServer {
     pub(crate) address: SocketAddr,
     passed: ProxyRequestLog,
 }
 
-impl Proxy {
+impl HttpProxyServer {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -7,22 +7,22 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use jiff::Timestamp;
 use sources::git::push::{
-    CommitDetails, CommitIdentity, FileChange, FileMode, PushError, PushOutcome, PushRequest,
-    ReferenceUpdate, Rejection, RejectionCause, UpdateRule, Workspace, is_ancestor,
-    refspec_destination,
+    CommitDetails, CommitIdentity, GitFileChange, GitFileMode, PushError, PushOutcome,
+    PushRejection, PushRequest, PushWorkspace, ReferenceUpdate, RejectionCause, UpdateRule,
+    is_ancestor, refspec_destination,
 };
-use sources::git::{Error, Reference};
+use sources::git::{Error, GitReference};
 
 use crate::http::basic;
-use crate::http_server::{Manners, Server};
+use crate::http_server::{GitHttpServer, ServerBehavior};
 use crate::repository::BareRepository;
 use crate::ssh::SshTestbed;
-use crate::{Case, main_branch};
+use crate::{FetchCase, main_branch};
 
 /// A server that lets push.
-fn serve(repository: &BareRepository, manners: Manners) -> Server {
+fn serve(repository: &BareRepository, manners: ServerBehavior) -> GitHttpServer {
     repository.git(&["config", "http.receivepack", "true"], b"");
-    Server::start(repository.root.path(), manners)
+    GitHttpServer::start(repository.root.path(), manners)
 }
 
 pub(crate) fn details(message: &str, at: Timestamp) -> CommitDetails {
@@ -30,9 +30,9 @@ pub(crate) fn details(message: &str, at: Timestamp) -> CommitDetails {
     CommitDetails { author: bot.clone(), committer: bot, message: message.to_owned(), at }
 }
 
-pub(crate) fn change(path: &str, text: &str) -> BTreeMap<String, FileChange> {
+pub(crate) fn change(path: &str, text: &str) -> BTreeMap<String, GitFileChange> {
     let bytes = text.as_bytes().to_vec();
-    BTreeMap::from([(path.to_owned(), FileChange::Write { bytes, mode: FileMode::AsBefore })])
+    BTreeMap::from([(path.to_owned(), GitFileChange::Write { bytes, mode: GitFileMode::AsBefore })])
 }
 
 fn update(name: &str, rule: UpdateRule) -> ReferenceUpdate {
@@ -46,19 +46,19 @@ pub(crate) fn to(names: &[&str]) -> PushRequest {
 
 /// Commits one change on top of `main` and pushes it.
 fn push_change(
-    case: &Case,
+    case: &FetchCase,
     path: &str,
     text: &str,
     request: &PushRequest,
 ) -> Result<PushOutcome, PushError> {
     let fetched = case.fetch(&main_branch()).unwrap();
-    let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
     let details = details("update", Timestamp::from_second(1_700_000_100).unwrap());
     workspace.commit(&change(path, text), &details, None).unwrap().unwrap();
     workspace.push(request, &case.remote, &case.context)
 }
 
-fn rejected(pushed: Result<PushOutcome, PushError>) -> Rejection {
+fn rejected(pushed: Result<PushOutcome, PushError>) -> PushRejection {
     let PushError::Rejected(rejection) = pushed.unwrap_err() else {
         unreachable!("the push fails otherwise");
     };
@@ -90,10 +90,10 @@ fn with_every_mode() -> BareRepository {
 #[test]
 fn a_commit_is_pushed_over_http_and_changes_nothing_else() {
     let repository = with_every_mode();
-    let server = serve(&repository, Manners::default());
+    let server = serve(&repository, ServerBehavior::default());
     let before = repository.git(&["ls-tree", "-r", "main"], b"");
     let parent = repository.commit_of("main");
-    let case = Case::new(&server.url(), &[]);
+    let case = FetchCase::new(&server.url(), &[]);
     let text = "image: app:v2\n";
     let pushed = push_change(&case, "app/deploy.yaml", text, &to(&["refs/heads/main"])).unwrap();
     assert_eq!(pushed.updated, ["refs/heads/main"]);
@@ -126,10 +126,10 @@ fn a_commit_is_pushed_over_ssh() {
 #[test]
 fn several_commits_go_to_several_references_in_one_push() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
-    let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
     let at = Timestamp::from_second(1_700_000_100).unwrap();
     workspace.commit(&change("new/deep/a", "1"), &details("one", at), None).unwrap().unwrap();
     workspace.commit(&change("new/deep/b", "2"), &details("two", at), None).unwrap().unwrap();
@@ -158,9 +158,9 @@ fn several_commits_go_to_several_references_in_one_push() {
 #[test]
 fn a_repository_without_commits_gets_its_first() {
     let repository = BareRepository::empty();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
-    let mut workspace = Workspace::of_empty_repository(&case.remote);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
+    let mut workspace = PushWorkspace::of_empty_repository(&case.remote);
     let request = to(&["refs/heads/main"]);
     let nothing = workspace.push(&request, &case.remote, &case.context).unwrap_err();
     assert!(matches!(nothing, PushError::Failed(Error::EmptyRepository { .. })), "{nothing:?}");
@@ -174,10 +174,10 @@ fn a_repository_without_commits_gets_its_first() {
 #[test]
 fn a_branch_that_moved_is_not_overwritten() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
-    let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
     let details = details("ours", Timestamp::from_second(1_700_000_100).unwrap());
     workspace.commit(&change("x", "y"), &details, None).unwrap().unwrap();
     let base = repository.commit_of("main");
@@ -197,8 +197,8 @@ fn a_branch_that_moved_is_not_overwritten() {
 #[test]
 fn another_reference_moves_forward_along_the_history_only() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let first = repository.commit_of("v1");
     repository.git(&["update-ref", "refs/heads/behind", &first], b"");
     let pushed = push_change(&case, "x", "1", &to(&["refs/heads/behind"])).unwrap();
@@ -214,8 +214,8 @@ fn another_reference_moves_forward_along_the_history_only() {
 #[test]
 fn a_branch_is_merged_if_its_commit_is_in_the_history_of_the_other() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let [tip, first, aside] = ["main", "light", "side"].map(|name| repository.commit_of(name));
     let is_merged = |ancestor: &str| is_ancestor(&case.remote, &tip, ancestor, &case.context);
     assert!(is_merged(&first).unwrap() && is_merged(&tip).unwrap());
@@ -227,8 +227,8 @@ fn a_branch_is_merged_if_its_commit_is_in_the_history_of_the_other() {
 #[test]
 fn a_forced_push_overwrites_the_expected_commit_or_anything() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let aside = repository.commit_of("side");
     let push = |rule: UpdateRule, text: &str| {
         let references = vec![update("refs/heads/side", rule)];
@@ -249,11 +249,12 @@ fn a_forced_push_overwrites_the_expected_commit_or_anything() {
 fn a_hook_that_declines_is_quoted_without_secrets() {
     let repository = BareRepository::with_history();
     hook(&repository, "pre-receive", "echo 'main is protected,' hunter2 >&2\nexit 1");
-    let manners = Manners { authorization: Some(basic("me", "hunter2")), ..Manners::default() };
+    let manners =
+        ServerBehavior { authorization: Some(basic("me", "hunter2")), ..ServerBehavior::default() };
     let server = serve(&repository, manners);
     let before = repository.commit_of("main");
     let secret = [("username", "me"), ("password", "hunter2")];
-    let case = Case::new(&server.url(), &secret);
+    let case = FetchCase::new(&server.url(), &secret);
     let rejection = rejected(push_change(&case, "x", "y", &to(&["refs/heads/main"])));
     assert_eq!(rejection.cause, RejectionCause::Declined);
     assert_eq!(rejection.references[0].reason, "pre-receive hook declined");
@@ -265,8 +266,8 @@ fn a_hook_that_declines_is_quoted_without_secrets() {
 fn all_references_are_updated_or_none() {
     let repository = BareRepository::with_history();
     hook(&repository, "update", "test \"$1\" != refs/heads/protected");
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let before = repository.commit_of("main");
     let request = to(&["refs/heads/main", "refs/heads/protected"]);
     let rejection = rejected(push_change(&case, "x", "y", &request));
@@ -280,8 +281,8 @@ fn all_references_are_updated_or_none() {
 fn push_options_reach_the_hooks_of_a_server_that_takes_them() {
     let repository = BareRepository::with_history();
     hook(&repository, "pre-receive", "echo \"$GIT_PUSH_OPTION_0\" > options");
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let request = PushRequest { options: vec!["ci.skip".to_owned()], ..to(&["refs/heads/main"]) };
     let error = push_change(&case, "x", "y", &request).unwrap_err();
     assert!(
@@ -297,10 +298,10 @@ fn push_options_reach_the_hooks_of_a_server_that_takes_them() {
 #[test]
 fn a_lost_answer_is_an_error_of_its_own_and_the_push_is_not_repeated() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
-    let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
     let details = details("update", Timestamp::from_second(1_700_000_100).unwrap());
     workspace.commit(&change("x", "y"), &details, None).unwrap().unwrap();
     server.change(|manners| manners.loses_answers = true);
@@ -313,17 +314,17 @@ fn a_lost_answer_is_an_error_of_its_own_and_the_push_is_not_repeated() {
     server.change(|manners| manners.loses_answers = false);
     assert_eq!(workspace.head().as_deref(), Some(repository.commit_of("main").as_str()));
     let fetched = case.fetch(&main_branch()).unwrap();
-    let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
     assert_eq!(workspace.commit(&change("x", "y"), &details, None).unwrap(), None);
 }
 
 #[test]
 fn a_push_that_could_not_be_sent_was_not_accepted() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
-    let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
     let details = details("update", Timestamp::from_second(1_700_000_100).unwrap());
     workspace.commit(&change("x", "y"), &details, None).unwrap().unwrap();
     workspace.push(&to(&["refs/heads/copy"]), &case.remote, &case.context).unwrap();
@@ -340,7 +341,7 @@ fn a_push_that_could_not_be_sent_was_not_accepted() {
         let _length = stream.read(&mut [0; 4096]).unwrap();
         stream.write_all(&answer).unwrap();
     });
-    let gone = Case::new(&url, &[]);
+    let gone = FetchCase::new(&url, &[]);
     let request = to(&["refs/heads/main"]);
     let error = workspace.push(&request, &gone.remote, &gone.context).unwrap_err();
     assert!(matches!(error, PushError::Failed(Error::Unreachable { .. })), "{error:?}");
@@ -352,8 +353,8 @@ fn answered(head: &str, body: &[u8]) -> PushError {
     let length = body.len();
     let head = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     let push_answer = Some([head.as_bytes(), body].concat());
-    let server = serve(&repository, Manners { push_answer, ..Manners::default() });
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior { push_answer, ..ServerBehavior::default() });
+    let case = FetchCase::new(&server.url(), &[]);
     push_change(&case, "x", "y", &to(&["refs/heads/main"])).unwrap_err()
 }
 
@@ -390,8 +391,8 @@ fn a_report_that_is_incomplete_or_never_ends_leaves_open_what_was_pushed() {
 #[test]
 fn what_no_request_can_say_is_refused_before_one_is_sent() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let refused = |request: &PushRequest| push_change(&case, "x", "y", request).unwrap_err();
     let error = refused(&to(&["refs/heads/-x"])).to_string();
     assert!(error.contains("must not start with `-`"), "{error}");
@@ -405,19 +406,19 @@ fn what_no_request_can_say_is_refused_before_one_is_sent() {
 #[test]
 fn no_permission_and_no_repository_are_different_errors() {
     let repository = BareRepository::with_history();
-    let server = Server::start(repository.root.path(), Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let error = push_change(&case, "x", "y", &to(&["refs/heads/main"])).unwrap_err();
     assert!(matches!(error, PushError::Failed(Error::AuthenticationFailed { .. })), "{error:?}");
 
     let fetched = case.fetch(&main_branch()).unwrap();
-    let workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
     let request = to(&["refs/heads/main", "refs/heads/main"]);
     let error = workspace.push(&request, &case.remote, &case.context).unwrap_err();
     assert!(error.to_string().contains("it is updated twice"), "{error}");
-    let absent = Case::new(&server.url().replace("app.git", "absent.git"), &[]);
+    let absent = FetchCase::new(&server.url().replace("app.git", "absent.git"), &[]);
     let request = to(&["refs/heads/main"]);
     let error = workspace.push(&request, &absent.remote, &absent.context).unwrap_err();
     assert!(matches!(error, PushError::Failed(Error::RepositoryNotFound { .. })), "{error:?}");
-    assert!(matches!(absent.refused(&Reference::default()), Error::RepositoryNotFound { .. }));
+    assert!(matches!(absent.refused(&GitReference::default()), Error::RepositoryNotFound { .. }));
 }

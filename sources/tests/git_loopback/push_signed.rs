@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use jiff::Timestamp;
-use sources::git::push::{CommitSigner, Workspace};
+use sources::git::push::{CommitSigner, PushWorkspace};
 
-use crate::http_server::{Manners, Server};
+use crate::http_server::{GitHttpServer, ServerBehavior};
 use crate::push::{change, details, to};
 use crate::repository::{BareRepository, isolated, run, ssh_key};
-use crate::{Case, main_branch};
+use crate::{FetchCase, main_branch};
 
 /// A key that GnuPG made for these tests; it has no passphrase.
 const OPEN_PGP: &str = "\
@@ -46,10 +46,10 @@ fn secret(entries: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
 fn push_signed(signer: &CommitSigner) -> BareRepository {
     let repository = BareRepository::with_history();
     repository.git(&["config", "http.receivepack", "true"], b"");
-    let server = Server::start(repository.root.path(), Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
-    let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
     let details = details("signed\n\nwith a body\n", Timestamp::now());
     workspace.commit(&change("x", "y"), &details, Some(signer)).unwrap().unwrap();
     workspace.push(&to(&["refs/heads/main"]), &case.remote, &case.context).unwrap();

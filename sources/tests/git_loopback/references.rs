@@ -1,10 +1,10 @@
 //! Ranges of versions and full names.
 
-use sources::git::{Error, Reference};
+use sources::git::{Error, GitReference};
 
-use crate::http_server::{Manners, Server};
+use crate::http_server::{GitHttpServer, ServerBehavior};
 use crate::repository::BareRepository;
-use crate::{Case, files};
+use crate::{FetchCase, files};
 
 /// A repository whose commits on `main` are each tagged with the names of one line.
 fn tagged(lines: &[&[&str]]) -> BareRepository {
@@ -22,17 +22,17 @@ fn tagged(lines: &[&[&str]]) -> BareRepository {
     repository
 }
 
-fn range(text: &str) -> Reference {
-    Reference::semver(text).unwrap()
+fn range(text: &str) -> GitReference {
+    GitReference::semver(text).unwrap()
 }
 
 #[test]
 fn the_highest_tag_in_a_range_is_followed() {
     let repository = tagged(&[&["v1.0.0"], &["v1.10.0", "latest"], &["v1.9.9"], &["2.0.0-rc.1"]]);
     for is_old in [false, true] {
-        let manners = Manners { is_old, ..Manners::default() };
-        let server = Server::start(repository.root.path(), manners);
-        let case = Case::new(&server.url(), &[]);
+        let manners = ServerBehavior { is_old, ..ServerBehavior::default() };
+        let server = GitHttpServer::start(repository.root.path(), manners);
+        let case = FetchCase::new(&server.url(), &[]);
         for (text, tag) in
             [("1.x", "v1.10.0"), ("~1.9", "v1.9.9"), (">=1.0.0-0", "2.0.0-rc.1"), ("*", "v1.10.0")]
         {
@@ -48,8 +48,8 @@ fn the_highest_tag_in_a_range_is_followed() {
 #[test]
 fn a_range_without_a_tag_may_get_one_later() {
     let repository = tagged(&[&["v1.0.0"]]);
-    let server = Server::start(repository.root.path(), Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     let error = case.refused(&range("9.x"));
     assert!(matches!(error, Error::NoMatch { .. }), "{error:?}");
     assert!(error.to_string().starts_with("no match found for semver: 9.x;"), "{error}");
@@ -72,9 +72,9 @@ fn of_tags_of_one_version_the_youngest_commit_wins_and_is_looked_up_once() {
         let sha = repository.object("commit", commit.as_bytes());
         repository.git(&["update-ref", &format!("refs/tags/{tag}"), &sha], b"");
     }
-    let manners = Manners::default();
-    let server = Server::start(repository.root.path(), manners);
-    let case = Case::new(&server.url(), &[]);
+    let manners = ServerBehavior::default();
+    let server = GitHttpServer::start(repository.root.path(), manners);
+    let case = FetchCase::new(&server.url(), &[]);
     assert_eq!(case.tip(&range("1.x")).unwrap().refname, "refs/tags/1.0.0+a");
     let before = server.seen().len();
     assert_eq!(case.tip(&range("1.x")).unwrap().refname, "refs/tags/1.0.0+a");
@@ -89,8 +89,8 @@ fn too_many_tags_of_one_version_are_not_all_examined() {
     let sha = repository.commit_of("1.0.0");
     let many: String = (0..70).map(|i| format!("{sha} refs/tags/1.0.0+{i}\n")).collect();
     std::fs::write(repository.path().join("packed-refs"), many).unwrap();
-    let server = Server::start(repository.root.path(), Manners::default());
-    let error = Case::new(&server.url(), &[]).refused(&range("1.x"));
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let error = FetchCase::new(&server.url(), &[]).refused(&range("1.x"));
     assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
 }
 
@@ -100,8 +100,8 @@ fn a_full_name_leads_to_what_no_branch_or_tag_is() {
     let side = repository.commit_of("side");
     repository.git(&["update-ref", "refs/pull/1/head", &side], b"");
     repository.git(&["update-ref", "refs/pull/1/header", "main"], b"");
-    let server = Server::start(repository.root.path(), Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     for (name, commit) in [
         ("refs/pull/1/head", "side"),
         ("refs/heads/main", "main"),
@@ -109,13 +109,13 @@ fn a_full_name_leads_to_what_no_branch_or_tag_is() {
         ("refs/tags/v1^{}", "v1"),
         ("HEAD", "main"),
     ] {
-        let reference = Reference::Name(name.to_owned());
+        let reference = GitReference::Name(name.to_owned());
         let sha = repository.commit_of(commit);
         assert_eq!(case.tip(&reference).unwrap().sha, sha, "{name}");
         let fetched = case.fetch(&reference).unwrap();
         assert_eq!(fetched.revision.to_string(), format!("{name}@sha1:{sha}"));
         assert!(!files(&fetched).is_empty());
     }
-    let error = case.refused(&Reference::Name("refs/pull/2/head".to_owned()));
+    let error = case.refused(&GitReference::Name("refs/pull/2/head".to_owned()));
     assert!(error.to_string().starts_with("reference `refs/pull/2/head` not found in "), "{error}");
 }

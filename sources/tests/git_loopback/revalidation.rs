@@ -4,26 +4,30 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use sources::git::{Error, Reference};
+use sources::git::{Error, GitReference};
 
-use crate::http_server::{GitHttpRequest, Manners, Server};
+use crate::http_server::{GitHttpRequest, GitHttpServer, ServerBehavior};
 use crate::repository::BareRepository;
-use crate::{Case, commit, main_branch};
+use crate::{FetchCase, commit, main_branch};
 
 /// A server and a case that fetched from it.
 fn acquainted(
     repository: &BareRepository,
-    manners: Manners,
+    manners: ServerBehavior,
     secret: &[(&str, &str)],
-) -> (Server, Case) {
-    let server = Server::start(repository.root.path(), manners);
-    let case = Case::new(&server.url(), secret);
+) -> (GitHttpServer, FetchCase) {
+    let server = GitHttpServer::start(repository.root.path(), manners);
+    let case = FetchCase::new(&server.url(), secret);
     case.fetch(&main_branch()).unwrap();
     (server, case)
 }
 
 /// Checks a branch, and returns the requests that the server got for that.
-fn look(server: &Server, case: &Case, repository: &BareRepository) -> Vec<GitHttpRequest> {
+fn look(
+    server: &GitHttpServer,
+    case: &FetchCase,
+    repository: &BareRepository,
+) -> Vec<GitHttpRequest> {
     let before = server.seen().len();
     let tip = case.tip(&main_branch()).unwrap();
     assert_eq!((tip.sha, tip.refname.as_str()), (repository.commit_of("main"), "refs/heads/main"));
@@ -40,7 +44,7 @@ fn a_remote_that_did_not_move_costs_one_small_request_however_many_branches_it_h
     let sha = repository.commit_of("main");
     let many: String = (0..3000).map(|i| format!("{sha} refs/heads/team/{i}\n")).collect();
     std::fs::write(repository.path().join("packed-refs"), many).unwrap();
-    let (server, case) = acquainted(&repository, Manners::default(), &[]);
+    let (server, case) = acquainted(&repository, ServerBehavior::default(), &[]);
     for _ in 0..3 {
         let asked = look(&server, &case, &repository);
         assert_eq!(asked.len(), 1);
@@ -52,7 +56,7 @@ fn a_remote_that_did_not_move_costs_one_small_request_however_many_branches_it_h
 #[test]
 fn a_remote_that_moved_shows_it_in_the_same_one_request() {
     let repository = BareRepository::with_history();
-    let (server, case) = acquainted(&repository, Manners::default(), &[]);
+    let (server, case) = acquainted(&repository, ServerBehavior::default(), &[]);
     let parent = repository.commit_of("main");
     repository.commit(&[("100644", "a", b"new")], "fourth", Some(&parent), "main");
     assert_eq!(look(&server, &case, &repository).len(), 1);
@@ -63,11 +67,11 @@ fn a_remote_that_moved_shows_it_in_the_same_one_request() {
 #[test]
 fn a_lookup_teaches_as_a_fetch_does_and_serves_every_reference() {
     let repository = BareRepository::with_history();
-    let server = Server::start(repository.root.path(), Manners::default());
-    let case = Case::new(&server.url(), &[]);
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
     assert_eq!(look(&server, &case, &repository).len(), 2);
     assert_eq!(look(&server, &case, &repository).len(), 1);
-    let tip = case.tip(&Reference::Tag("v1".to_owned())).unwrap();
+    let tip = case.tip(&GitReference::Tag("v1".to_owned())).unwrap();
     assert_eq!(tip.sha, repository.commit_of("v1"), "peeled");
     assert_eq!(server.seen().len(), 4);
 }
@@ -75,7 +79,7 @@ fn a_lookup_teaches_as_a_fetch_does_and_serves_every_reference() {
 #[test]
 fn a_fetch_shakes_hands_each_time() {
     let repository = BareRepository::with_history();
-    let (server, case) = acquainted(&repository, Manners::default(), &[]);
+    let (server, case) = acquainted(&repository, ServerBehavior::default(), &[]);
     case.fetch(&commit(&repository.commit_of("side"), None)).unwrap();
     case.fetch(&main_branch()).unwrap();
     assert_eq!(server.seen().len(), 3 + 2 + 3);
@@ -84,7 +88,7 @@ fn a_fetch_shakes_hands_each_time() {
 #[test]
 fn a_server_that_forgot_protocol_2_is_asked_as_it_wants_to_be() {
     let repository = BareRepository::with_history();
-    let (server, case) = acquainted(&repository, Manners::default(), &[]);
+    let (server, case) = acquainted(&repository, ServerBehavior::default(), &[]);
     server.change(|manners| manners.is_old = true);
     assert_eq!(look(&server, &case, &repository).len(), 2, "a question in vain, a handshake");
     assert_eq!(look(&server, &case, &repository).len(), 1, "a handshake brings everything");
@@ -96,7 +100,7 @@ fn a_server_that_forgot_protocol_2_is_asked_as_it_wants_to_be() {
 #[test]
 fn any_other_answer_than_a_list_leads_to_a_handshake() {
     let repository = BareRepository::with_history();
-    let (server, case) = acquainted(&repository, Manners::default(), &[]);
+    let (server, case) = acquainted(&repository, ServerBehavior::default(), &[]);
     let git = "200 OK\r\nContent-Type: application/x-git-upload-pack-result";
     let other = "003d0123456789012345678901234567890123456789 refs/heads/maim\n0000";
     let answers = [
@@ -131,7 +135,7 @@ fn any_other_answer_than_a_list_leads_to_a_handshake() {
 fn what_is_reported_is_what_came_of_the_handshake() {
     let repository = BareRepository::with_history();
     let check = |first: &str, then: &str, is_expected: fn(&Error) -> bool| {
-        let (server, case) = acquainted(&repository, Manners::default(), &[]);
+        let (server, case) = acquainted(&repository, ServerBehavior::default(), &[]);
         server.change(|manners| {
             manners.once = Some(first.as_bytes().to_vec());
             manners.answer = Some(then.as_bytes().to_vec());
@@ -151,7 +155,7 @@ fn what_is_reported_is_what_came_of_the_handshake() {
 #[test]
 fn a_branch_that_is_gone_is_said_to_be_missing_and_found_when_it_is_back() {
     let repository = BareRepository::with_history();
-    let (server, case) = acquainted(&repository, Manners::default(), &[]);
+    let (server, case) = acquainted(&repository, ServerBehavior::default(), &[]);
     let sha = repository.commit_of("main");
     repository.git(&["update-ref", "-d", "refs/heads/main"], b"");
     for _ in 0..2 {
@@ -167,8 +171,8 @@ fn a_branch_that_is_gone_is_said_to_be_missing_and_found_when_it_is_back() {
 fn a_repository_that_moved_is_followed_without_credentials_and_not_remembered() {
     let repository = BareRepository::with_history();
     let secret = [("username", "me"), ("password", "hunter2")];
-    let (front, case) = acquainted(&repository, Manners::default(), &secret);
-    let target = Server::start(repository.root.path(), Manners::default());
+    let (front, case) = acquainted(&repository, ServerBehavior::default(), &secret);
+    let target = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
     let elsewhere = format!("http://localhost:{}", target.address.port());
     front.change(|manners| manners.redirect = Some(elsewhere));
     assert_eq!(look(&front, &case, &repository).len(), 2, "a question in vain, a handshake");
@@ -187,15 +191,16 @@ fn a_repository_that_moved_is_followed_without_credentials_and_not_remembered() 
 #[test]
 fn a_password_that_was_changed_is_noticed_on_both_sides() {
     let repository = BareRepository::with_history();
-    let manners = Manners { authorization: basic("me", "hunter2"), ..Manners::default() };
+    let manners =
+        ServerBehavior { authorization: basic("me", "hunter2"), ..ServerBehavior::default() };
     let secret = |password| [("username", "me"), ("password", password)];
     let (server, case) = acquainted(&repository, manners, &secret("hunter2"));
     let with = |password| {
-        let mut other = Case::new(&server.url(), &secret(password));
+        let mut other = FetchCase::new(&server.url(), &secret(password));
         other.context.known = case.context.known.clone();
         other
     };
-    let is_refused = |case: &Case| {
+    let is_refused = |case: &FetchCase| {
         let error = case.tip(&main_branch()).unwrap_err();
         assert!(matches!(error, Error::AuthenticationFailed { .. }), "{error:?}");
     };
@@ -213,7 +218,7 @@ fn a_password_that_was_changed_is_noticed_on_both_sides() {
 #[test]
 fn a_server_that_falls_silent_is_given_up_in_time_and_forgotten() {
     let repository = BareRepository::with_history();
-    let (server, mut case) = acquainted(&repository, Manners::default(), &[]);
+    let (server, mut case) = acquainted(&repository, ServerBehavior::default(), &[]);
     case.remote.timeout = Duration::from_millis(300);
     server.change(|manners| manners.stall_after = Some(Vec::new()));
     let before = server.seen().len();
@@ -228,9 +233,9 @@ fn a_server_that_falls_silent_is_given_up_in_time_and_forgotten() {
 #[test]
 fn connections_are_used_again_while_they_last() {
     let repository = BareRepository::with_history();
-    let manners = Manners { keeps_alive: true, ..Manners::default() };
+    let manners = ServerBehavior { keeps_alive: true, ..ServerBehavior::default() };
     let (server, case) = acquainted(&repository, manners, &[]);
-    let mut other = Case::new(&server.url(), &[("username", "me"), ("password", "hunter2")]);
+    let mut other = FetchCase::new(&server.url(), &[("username", "me"), ("password", "hunter2")]);
     other.context.known = case.context.known.clone();
     for case in [&case, &other] {
         // A connection is free a moment after its answer was read; a request before that opens another one.
@@ -256,7 +261,7 @@ fn what_is_remembered_is_not_shown() {
     for secret in
         [&[("username", "me"), ("password", "hunter2")][..], &[("bearerToken", "hunter2")]]
     {
-        let (_server, case) = acquainted(&repository, Manners::default(), secret);
+        let (_server, case) = acquainted(&repository, ServerBehavior::default(), secret);
         let text = format!("{:?} {:#?}", case.context, case.context.known);
         assert!(text.contains("handshakes: 1"), "{text}");
         let encoded = BASE64_STANDARD.encode("me:hunter2");

@@ -3,18 +3,18 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use sources::git::{Error, Reference};
+use sources::git::{Error, GitReference};
 use tempfile::TempDir;
 use url::Url;
 
 use crate::repository::{BareRepository, ssh_key};
-use crate::ssh_server::Server;
-use crate::{Case, commit, files, main_branch};
+use crate::ssh_server::GitSshServer;
+use crate::{FetchCase, commit, files, main_branch};
 
 /// A server with a repository and one key that it lets in.
 pub(crate) struct SshTestbed {
     pub(crate) repository: BareRepository,
-    pub(crate) server: Server,
+    pub(crate) server: GitSshServer,
     identity: String,
     _keys: TempDir,
 }
@@ -24,14 +24,14 @@ impl SshTestbed {
         let keys = tempfile::tempdir().unwrap();
         let path = keys.path().join("id");
         let identity = ssh_key(&path, kind, passphrase);
-        let server = Server::start(&[&path], is_modern);
+        let server = GitSshServer::start(&[&path], is_modern);
         Self { repository: BareRepository::with_history(), server, identity, _keys: keys }
     }
 
-    pub(crate) fn case(&self, known_hosts: &str, more: &[(&str, &str)]) -> Case {
+    pub(crate) fn case(&self, known_hosts: &str, more: &[(&str, &str)]) -> FetchCase {
         let mut secret = vec![("identity", self.identity.as_str()), ("known_hosts", known_hosts)];
         secret.extend(more);
-        Case::new(&self.server.url(&self.repository.path()), &secret)
+        FetchCase::new(&self.server.url(&self.repository.path()), &secret)
     }
 }
 
@@ -54,14 +54,14 @@ fn tags_and_commits_are_found() {
         let bed = SshTestbed::new("ed25519", "", is_modern);
         let case = bed.case(&bed.server.known_hosts("ed25519"), &[]);
         let first = bed.repository.commit_of("v1");
-        let fetched = case.fetch(&Reference::Tag("v1".to_owned())).unwrap();
+        let fetched = case.fetch(&GitReference::Tag("v1".to_owned())).unwrap();
         assert_eq!(fetched.revision.to_string(), format!("v1@sha1:{first}"));
         let second = bed.repository.commit_of("main~1");
         let fetched = case.fetch(&commit(&second, None)).unwrap();
         assert_eq!(fetched.revision.to_string(), format!("sha1:{second}"));
         let fetched = case.fetch(&commit(&second, Some("main"))).unwrap();
         assert_eq!(fetched.revision.to_string(), format!("main@sha1:{second}"));
-        let error = case.refused(&Reference::default());
+        let error = case.refused(&GitReference::default());
         assert!(matches!(error, Error::NoSuchRef { .. }), "{error:?}");
     }
 }
@@ -89,7 +89,7 @@ fn a_passphrase_for_a_key_that_has_none_does_not_matter() {
 #[test]
 fn only_a_known_host_is_spoken_to() {
     let bed = SshTestbed::new("ed25519", "", true);
-    let other = Server::start(&[], true);
+    let other = GitSshServer::start(&[], true);
     let right = bed.server.known_hosts("ed25519");
     let port = bed.server.address.port();
 
@@ -123,7 +123,7 @@ fn a_key_that_is_not_let_in_fails_to_authenticate() {
     let stranger = SshTestbed::new("ed25519", "", true).identity;
     let known = bed.server.known_hosts("ed25519");
     let secret = [("identity", stranger.as_str()), ("known_hosts", &known)];
-    let case = Case::new(&bed.server.url(&bed.repository.path()), &secret);
+    let case = FetchCase::new(&bed.server.url(&bed.repository.path()), &secret);
     let error = case.refused(&main_branch());
     assert!(matches!(error, Error::AuthenticationFailed { .. }), "{error:?}");
     let text = format!("{error} {error:?} {:?}", case.remote);
@@ -138,7 +138,7 @@ fn what_the_server_says_about_a_missing_repository_is_passed_on() {
     let known = bed.server.known_hosts("ed25519");
     let secret = [("identity", bed.identity.as_str()), ("known_hosts", &known)];
     let url = bed.server.url(&bed.repository.root.path().join("it's absent.git"));
-    let error = Case::new(Url::parse(&url).unwrap().as_str(), &secret).refused(&main_branch());
+    let error = FetchCase::new(Url::parse(&url).unwrap().as_str(), &secret).refused(&main_branch());
     assert!(
         matches!(&error, Error::Refused { message, .. } if message.contains("it's absent.git")),
         "{error:?}"
@@ -165,7 +165,7 @@ fn a_host_that_accepts_and_says_nothing_is_given_up_in_time() {
         ),
     ];
     let url = format!("ssh://git@{}/app.git", silent.local_addr().unwrap());
-    let mut case = Case::new(&url, &secret);
+    let mut case = FetchCase::new(&url, &secret);
     case.remote.timeout = Duration::from_millis(300);
     let error = case.refused(&main_branch());
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
@@ -177,7 +177,8 @@ fn a_closed_port_is_unreachable() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let known = bed.server.known_hosts("ed25519");
     let secret = [("identity", bed.identity.as_str()), ("known_hosts", &known)];
-    let error = Case::new(&format!("ssh://{address}/app.git"), &secret).refused(&main_branch());
+    let error =
+        FetchCase::new(&format!("ssh://{address}/app.git"), &secret).refused(&main_branch());
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
 }
 

@@ -25,12 +25,12 @@ fn rsa_key() -> PathBuf {
     PATH.clone()
 }
 
-pub(crate) struct Server {
+pub(crate) struct GitSshServer {
     pub(crate) address: SocketAddr,
     folder: TempDir,
 }
 
-impl Server {
+impl GitSshServer {
     /// A server that lets in the keys given as files, and gives `GIT_PROTOCOL` on if `is_modern`.
     pub(crate) fn start(authorized: &[&Path], is_modern: bool) -> Self {
         assert!(

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use sources::git::{Checkout, Content, Error, GitLimits, Sparse, TreeEntryKind};
+use sources::git::{
+    Error, FetchedCheckout, GitLimits, RequestedContent, SparseCheckout, TreeEntryKind,
+};
 
-use crate::http_server::{Manners, Server};
+use crate::http_server::{GitHttpServer, ServerBehavior};
 use crate::repository::BareRepository;
-use crate::{Case, main_branch};
+use crate::{FetchCase, main_branch};
 
 /// Moves `main` to a commit of files and of links to other commits.
 pub(crate) fn commit(
@@ -45,24 +47,28 @@ pub(crate) fn beside(root: &BareRepository, name: &str, other: &BareRepository) 
     assert!(status.unwrap().success());
 }
 
-fn serve(root: &Path) -> Server {
-    Server::start(root, Manners::default())
+fn serve(root: &Path) -> GitHttpServer {
+    GitHttpServer::start(root, ServerBehavior::default())
 }
 
-pub(crate) fn whole() -> Content {
-    Content { submodules: true, ..Content::default() }
+pub(crate) fn whole() -> RequestedContent {
+    RequestedContent { submodules: true, ..RequestedContent::default() }
 }
 
-fn sparse(folders: &[&str]) -> Sparse {
-    Sparse::parse(&folders.iter().map(|&folder| folder.to_owned()).collect::<Vec<_>>()).unwrap()
+fn sparse(folders: &[&str]) -> SparseCheckout {
+    SparseCheckout::parse(&folders.iter().map(|&folder| folder.to_owned()).collect::<Vec<_>>())
+        .unwrap()
 }
 
-pub(crate) fn check_out(case: &Case, content: &Content) -> Result<Checkout, Error> {
+pub(crate) fn check_out(
+    case: &FetchCase,
+    content: &RequestedContent,
+) -> Result<FetchedCheckout, Error> {
     sources::git::checkout(&case.remote, &main_branch(), content, &case.context)
 }
 
 /// Paths and contents, by path.
-pub(crate) fn listed(checkout: &Checkout) -> Vec<String> {
+pub(crate) fn listed(checkout: &FetchedCheckout) -> Vec<String> {
     let shown = checkout.items().iter().map(|item| match item.kind {
         TreeEntryKind::Submodule => format!("{}/", item.path),
         TreeEntryKind::File { .. } | TreeEntryKind::Symlink => {
@@ -96,7 +102,7 @@ fn nested() -> BareRepository {
 fn submodules_come_at_their_commits_with_their_own_submodules() {
     let app = nested();
     let server = serve(app.root.path());
-    let case = Case::new(&server.url(), &[]);
+    let case = FetchCase::new(&server.url(), &[]);
     let checkout = check_out(&case, &whole()).unwrap();
     assert_eq!(
         listed(&checkout),
@@ -112,7 +118,7 @@ fn submodules_come_at_their_commits_with_their_own_submodules() {
     drop(checkout);
     assert_eq!(std::fs::read_dir(case.scratch.path()).unwrap().count(), 0);
 
-    let alone = check_out(&case, &Content::default()).unwrap();
+    let alone = check_out(&case, &RequestedContent::default()).unwrap();
     assert_eq!(listed(&alone), ["a=app", "vendor/lib/"]);
 }
 
@@ -120,9 +126,10 @@ fn submodules_come_at_their_commits_with_their_own_submodules() {
 fn only_submodules_that_a_sparse_checkout_reaches_are_fetched() {
     let app = nested();
     let server = serve(app.root.path());
-    let case = Case::new(&server.url(), &[]);
-    let part =
-        |folders: &[&str]| check_out(&case, &Content { submodules: true, sparse: sparse(folders) });
+    let case = FetchCase::new(&server.url(), &[]);
+    let part = |folders: &[&str]| {
+        check_out(&case, &RequestedContent { submodules: true, sparse: sparse(folders) })
+    };
     assert_eq!(
         listed(&part(&["vendor/lib/in/"]).unwrap()),
         ["vendor/lib/in/deep/", "vendor/lib/in/deep/d=deep"]
@@ -144,9 +151,9 @@ const SECRET: [(&str, &str); 2] = [("username", "me"), ("password", "hunter2")];
 #[test]
 fn the_server_of_the_repository_gets_the_credentials_for_submodules_too() {
     let app = nested();
-    let manners = Manners { authorization: Some(basic()), ..Manners::default() };
-    let server = Server::start(app.root.path(), manners);
-    let checkout = check_out(&Case::new(&server.url(), &SECRET), &whole()).unwrap();
+    let manners = ServerBehavior { authorization: Some(basic()), ..ServerBehavior::default() };
+    let server = GitHttpServer::start(app.root.path(), manners);
+    let checkout = check_out(&FetchCase::new(&server.url(), &SECRET), &whole()).unwrap();
     assert_eq!(listed(&checkout).len(), 5);
 }
 
@@ -156,11 +163,11 @@ fn no_other_server_gets_the_credentials() {
     let lib = BareRepository::empty();
     let sha = commit(&lib, &[("l", "lib")], &[]);
     let open = serve(lib.root.path());
-    let closed = Manners { authorization: Some(basic()), ..Manners::default() };
-    let closed = Server::start(lib.root.path(), closed);
-    let manners = Manners { authorization: Some(basic()), ..Manners::default() };
-    let home = Server::start(app.root.path(), manners);
-    let case = Case::new(&home.url(), &SECRET);
+    let closed = ServerBehavior { authorization: Some(basic()), ..ServerBehavior::default() };
+    let closed = GitHttpServer::start(lib.root.path(), closed);
+    let manners = ServerBehavior { authorization: Some(basic()), ..ServerBehavior::default() };
+    let home = GitHttpServer::start(app.root.path(), manners);
+    let case = FetchCase::new(&home.url(), &SECRET);
 
     let said = modules(&[("lib", &open.url())]);
     commit(&app, &[(".gitmodules", &said)], &[("lib", &sha)]);
@@ -195,7 +202,7 @@ fn no_other_server_gets_the_credentials() {
 fn places_that_are_no_remotes_are_refused() {
     let app = BareRepository::empty();
     let server = serve(app.root.path());
-    let case = Case::new(&server.url(), &[]);
+    let case = FetchCase::new(&server.url(), &[]);
     let sha = "0123456789012345678901234567890123456789";
     let disk = format!("file://{}", app.path().display());
     let urls = [disk.as_str(), "ext::touch /tmp/windlass-must-not", "/etc", "../../../../etc"];
@@ -219,7 +226,7 @@ fn a_submodule_that_the_file_does_not_name_stays_empty() {
     let server = serve(app.root.path());
     let sha = "0123456789012345678901234567890123456789";
     commit(&app, &[("a", "app"), (".gitmodules", "[core]\n")], &[("lib", sha)]);
-    let case = Case::new(&server.url(), &[]);
+    let case = FetchCase::new(&server.url(), &[]);
     assert_eq!(listed(&check_out(&case, &whole()).unwrap()), ["a=app", "lib/"]);
 }
 
@@ -229,7 +236,7 @@ fn a_submodule_that_is_missing_is_named_with_the_reason() {
     let server = serve(app.root.path());
     let sha = "0123456789012345678901234567890123456789";
     commit(&app, &[(".gitmodules", &modules(&[("lib", "./none.git")]))], &[("lib", sha)]);
-    let error = check_out(&Case::new(&server.url(), &[]), &whole()).unwrap_err();
+    let error = check_out(&FetchCase::new(&server.url(), &[]), &whole()).unwrap_err();
     let Error::Submodule { path, source } = &error else { panic!("{error:?}") };
     assert_eq!(path, "lib");
     assert!(matches!(**source, Error::RepositoryNotFound { .. }), "{source:?}");
@@ -246,12 +253,12 @@ fn depth_number_size_and_time_have_limits() {
         sha = commit(&app, &[(".gitmodules", &said)], &[("in", &sha)]);
     }
     let server = serve(app.root.path());
-    let too_large = |case: &Case, what: &str| {
+    let too_large = |case: &FetchCase, what: &str| {
         let error = check_out(case, &whole()).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
         assert!(error.to_string().contains(what), "{error}");
     };
-    too_large(&Case::new(&server.url(), &[]), "depth");
+    too_large(&FetchCase::new(&server.url(), &[]), "depth");
 
     let wide = BareRepository::empty();
     let small = BareRepository::empty();
@@ -262,7 +269,7 @@ fn depth_number_size_and_time_have_limits() {
     commit(&wide, &[(".gitmodules", &modules(&said))], &links);
     beside(&wide, "small", &small);
     let server = serve(wide.root.path());
-    let mut case = Case::new(&server.url(), &[]);
+    let mut case = FetchCase::new(&server.url(), &[]);
     case.remote.limits = GitLimits { entries: 30, ..GitLimits::default() };
     too_large(&case, "entries");
     case.remote.limits = GitLimits { received: 3000, ..GitLimits::default() };

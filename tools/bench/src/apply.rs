@@ -9,12 +9,12 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::commit_arrivals::Arrivals;
-use super::measurements::{BenchLimits, Comparison, Phase};
-use super::rounds;
-use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
-use super::workload::{self, App};
-use e2e::installation::{Watch, WatchedObject};
+use super::commit_arrivals::CommitArrivals;
+use super::measurements::{BenchComparison, BenchLimits, PhaseCost};
+use super::round_options;
+use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
+use super::workload::{self, WorkloadApp};
+use e2e::installation::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
 /// The promise: windlass takes at most this many times what the raw client takes.
@@ -25,7 +25,7 @@ const ROUND_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ApplyBenchOptions {
     /// How many objects, half of them ConfigMaps and half Deployments without Pods
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(2..))]
     objects: u16,
@@ -40,11 +40,15 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When something was not applied, or windlass was slower than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    rounds::run(&options.target, |runtime, bed| Ok(vec![measure(runtime, bed, options)?]))
+pub(super) fn run(options: &ApplyBenchOptions) -> anyhow::Result<()> {
+    round_options::run(&options.target, |runtime, bed| Ok(vec![measure(runtime, bed, options)?]))
 }
 
-fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::Result<Comparison> {
+fn measure(
+    runtime: &Runtime,
+    bed: &BenchTestbed,
+    options: &ApplyBenchOptions,
+) -> anyhow::Result<BenchComparison> {
     let pairs = options.objects / 2;
     let objects = usize::from(pairs) * 2;
     let limits = BenchLimits {
@@ -52,21 +56,24 @@ fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::
         ..BenchLimits::default()
     };
     let title = format!("one Kustomization of {objects} objects, from artifact to Ready");
-    let mut comparison = Comparison::new(title, objects, limits);
+    let mut comparison = BenchComparison::new(title, objects, limits);
     // The first request of a client costs more: it opens connections and reads kinds and schemas.
     step("both once with two objects", || {
-        runtime.block_on(raw_round(bed, &apps(&bed.work(Who::Raw, 0), 1)))?;
-        runtime.block_on(operator_round(bed, &apps(&bed.work(Who::Operator, 0), 1))).map(drop)
+        runtime.block_on(raw_round(bed, &apps(&bed.work(MeasuredProcess::Raw, 0), 1)))?;
+        runtime
+            .block_on(operator_round(bed, &apps(&bed.work(MeasuredProcess::Operator, 0), 1)))
+            .map(drop)
     })?;
     for round in 1..=options.rounds {
-        let [raw, own] = [Who::Raw, Who::Operator].map(|who| apps(&bed.work(who, round), pairs));
+        let [raw, own] = [MeasuredProcess::Raw, MeasuredProcess::Operator]
+            .map(|who| apps(&bed.work(who, round), pairs));
         step(&format!("round {round}: raw client"), || {
-            comparison.add(Who::Raw, runtime.block_on(raw_round(bed, &raw))?);
+            comparison.add(MeasuredProcess::Raw, runtime.block_on(raw_round(bed, &raw))?);
             Ok(())
         })?;
         step(&format!("round {round}: operator"), || {
             let phase = runtime.block_on(operator_round(bed, &own))?;
-            comparison.add(Who::Operator, phase);
+            comparison.add(MeasuredProcess::Operator, phase);
             Ok(())
         })?;
     }
@@ -75,8 +82,8 @@ fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::
 }
 
 /// The applications of a round, all in one namespace that is called like the round.
-fn apps(work: &str, pairs: u16) -> Vec<App> {
-    let app = |number: u16| App {
+fn apps(work: &str, pairs: u16) -> Vec<WorkloadApp> {
+    let app = |number: u16| WorkloadApp {
         name: format!("app-{number:04}"),
         namespace: work.to_owned(),
         work: work.to_owned(),
@@ -85,18 +92,18 @@ fn apps(work: &str, pairs: u16) -> Vec<App> {
     (1..=pairs).map(app).collect()
 }
 
-async fn raw_round(bed: &BenchTestbed, apps: &[App]) -> anyhow::Result<Phase> {
+async fn raw_round(bed: &BenchTestbed, apps: &[WorkloadApp]) -> anyhow::Result<PhaseCost> {
     let work = &apps.first().context("nothing to apply")?.work;
     bed.create_namespaces(std::slice::from_ref(work)).await?;
     let manifests: Vec<String> = apps.iter().map(|app| app.manifest(1)).collect();
     let prepared = test_bed::prepare(&manifests)?;
-    let before = bed.read(Who::Raw)?;
+    let before = bed.read(MeasuredProcess::Raw)?;
     let times = bed.raw().apply(&prepared).await?;
     bed.settle(work, apps.len()).await?;
     bed.spent(&before, times)
 }
 
-async fn operator_round(bed: &BenchTestbed, apps: &[App]) -> anyhow::Result<Phase> {
+async fn operator_round(bed: &BenchTestbed, apps: &[WorkloadApp]) -> anyhow::Result<PhaseCost> {
     let work = &apps.first().context("nothing to apply")?.work;
     bed.create_namespaces(std::slice::from_ref(work)).await?;
     let repository = bed.git()?.repository(work)?;
@@ -105,16 +112,17 @@ async fn operator_round(bed: &BenchTestbed, apps: &[App]) -> anyhow::Result<Phas
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
     let commit = repository.commit(&files, work)?;
     let mut watch =
-        Watch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()]).await?;
+        ObjectWatch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()])
+            .await?;
     let kustomization = workload::kustomization(work, work, "apps", "10m", false);
     let source = workload::source(work, &bed.git()?.url(&repository), "10m");
     bed.apply(std::slice::from_ref(&kustomization)).await?;
     // It has seen that its source is missing: from here on it waits for the artifact.
     let is_waiting = |seen: &WatchedObject| seen.name == *work && !seen.message().is_empty();
     watch.until("the Kustomization to wait for its source", ROUND_TIMEOUT, is_waiting).await?;
-    let before = bed.read(Who::Operator)?;
+    let before = bed.read(MeasuredProcess::Operator)?;
     bed.apply(std::slice::from_ref(&source)).await?;
-    let arrivals = Arrivals::of(&commit, 1, &mut watch, ROUND_TIMEOUT).await?;
+    let arrivals = CommitArrivals::of(&commit, 1, &mut watch, ROUND_TIMEOUT).await?;
     bed.settle(work, apps.len()).await?;
     let phase = bed.spent(&before, arrivals.since(arrivals.fetched))?;
     // The objects of one round would count as memory of the next.

@@ -17,7 +17,7 @@ pub(super) struct AuditLog(PathBuf);
 
 /// How far the log had come at a moment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct AuditLogPosition {
     file: u64,
     length: u64,
 }
@@ -25,25 +25,25 @@ pub(super) struct Mark {
 /// One request that was answered; a watch counts when it was opened.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct AuditLogLine {
     verb: String,
     stage: String,
     #[serde(rename = "requestURI")]
     uri: String,
-    user: User,
-    object_ref: Option<Object>,
+    user: AuditUser,
+    object_ref: Option<AuditObjectReference>,
     response_status: Option<AuditResponseStatus>,
     request_received_timestamp: jiff::Timestamp,
     stage_timestamp: jiff::Timestamp,
 }
 
 #[derive(Debug, Deserialize)]
-struct User {
+struct AuditUser {
     username: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Object {
+struct AuditObjectReference {
     resource: Option<String>,
     subresource: Option<String>,
 }
@@ -55,7 +55,7 @@ struct AuditResponseStatus {
 
 /// Requests of one kind.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Tally {
+pub(super) struct RequestTally {
     /// How many there were.
     pub(super) count: u64,
     /// How many of them were refused or failed.
@@ -66,7 +66,7 @@ pub(super) struct Tally {
 
 /// What keeps watches and leadership alive, and everything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) enum Purpose {
+pub(super) enum RequestPurpose {
     /// A watch, or the list with which it was begun again.
     Watching,
     /// The Lease.
@@ -77,7 +77,7 @@ pub(super) enum Purpose {
 
 /// Requests by purpose, verb and resource.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Requests(BTreeMap<(Purpose, String, String), Tally>);
+pub(super) struct RequestCounts(BTreeMap<(RequestPurpose, String, String), RequestTally>);
 
 impl AuditLog {
     /// The log in a file that exists.
@@ -89,16 +89,20 @@ impl AuditLog {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(super) fn mark(&self) -> anyhow::Result<Mark> {
+    pub(super) fn mark(&self) -> anyhow::Result<AuditLogPosition> {
         let data = std::fs::metadata(&self.0).with_context(|| self.0.display().to_string())?;
-        Ok(Mark { file: data.ino(), length: data.len() })
+        Ok(AuditLogPosition { file: data.ino(), length: data.len() })
     }
 
     /// The requests of a user since a mark.
     ///
     /// # Errors
     /// When the log was begun anew since, as the API server does when it has grown too long.
-    pub(super) fn since(&self, mark: Mark, user: &str) -> anyhow::Result<Requests> {
+    pub(super) fn since(
+        &self,
+        mark: AuditLogPosition,
+        user: &str,
+    ) -> anyhow::Result<RequestCounts> {
         let mut file =
             std::fs::File::open(&self.0).with_context(|| self.0.display().to_string())?;
         ensure!(
@@ -111,16 +115,17 @@ impl AuditLog {
             let line = line?;
             // The last line may be half written; it is about a later moment.
             if line.contains(user) && line.ends_with('}') {
-                let line: Line = serde_json::from_str(&line).context("a line of the audit log")?;
+                let line: AuditLogLine =
+                    serde_json::from_str(&line).context("a line of the audit log")?;
                 lines.push(line);
             }
         }
         lines.retain(|line| line.user.username == user);
-        Ok(Requests::count(&lines))
+        Ok(RequestCounts::count(&lines))
     }
 }
 
-impl Line {
+impl AuditLogLine {
     fn is_watch(&self) -> bool {
         self.verb == "watch"
     }
@@ -151,10 +156,10 @@ impl Line {
     }
 }
 
-impl Requests {
-    fn count(lines: &[Line]) -> Self {
+impl RequestCounts {
+    fn count(lines: &[AuditLogLine]) -> Self {
         let watched: BTreeSet<_> =
-            lines.iter().filter(|line| line.is_watch()).map(Line::selection).collect();
+            lines.iter().filter(|line| line.is_watch()).map(AuditLogLine::selection).collect();
         let mut counted = Self::default();
         for line in lines {
             // The log has a watch twice, when it is open and when it ends; a refused one only at its end.
@@ -165,24 +170,34 @@ impl Requests {
             }
             let is_refresh = line.verb == "list" && watched.contains(&line.selection());
             let purpose = if line.is_watch() || is_refresh {
-                Purpose::Watching
+                RequestPurpose::Watching
             } else if line.uri.contains("/leases/") || line.uri.ends_with("/leases") {
-                Purpose::Leading
+                RequestPurpose::Leading
             } else {
-                Purpose::Work
+                RequestPurpose::Work
             };
             let took = line.stage_timestamp.duration_since(line.request_received_timestamp);
             counted.add(
                 purpose,
                 line.verb(),
                 line.resource(),
-                &Tally { count: 1, refused: u64::from(code >= 400), seconds: took.as_secs_f64() },
+                &RequestTally {
+                    count: 1,
+                    refused: u64::from(code >= 400),
+                    seconds: took.as_secs_f64(),
+                },
             );
         }
         counted
     }
 
-    fn add(&mut self, purpose: Purpose, verb: String, resource: String, more: &Tally) {
+    fn add(
+        &mut self,
+        purpose: RequestPurpose,
+        verb: String,
+        resource: String,
+        more: &RequestTally,
+    ) {
         let tally = self.0.entry((purpose, verb, resource)).or_default();
         tally.count += more.count;
         tally.refused += more.refused;
@@ -197,14 +212,14 @@ impl Requests {
     }
 
     /// Purpose, verb, resource and how many, in that order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Purpose, &str, &str, Tally)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (RequestPurpose, &str, &str, RequestTally)> {
         self.0
             .iter()
             .map(|((purpose, verb, resource), tally)| (*purpose, &**verb, &**resource, *tally))
     }
 
     /// How many there were for one purpose.
-    pub(super) fn total(&self, purpose: Purpose) -> u64 {
+    pub(super) fn total(&self, purpose: RequestPurpose) -> u64 {
         self.iter().filter(|(of, ..)| *of == purpose).map(|(.., tally)| tally.count).sum()
     }
 }
@@ -230,10 +245,11 @@ mod tests {
         (file, log)
     }
 
-    fn shown(requests: &Requests) -> Vec<String> {
-        let show = |(purpose, verb, resource, tally): (Purpose, &str, &str, Tally)| {
-            format!("{purpose:?} {verb} {resource} {} {}", tally.count, tally.refused)
-        };
+    fn shown(requests: &RequestCounts) -> Vec<String> {
+        let show =
+            |(purpose, verb, resource, tally): (RequestPurpose, &str, &str, RequestTally)| {
+                format!("{purpose:?} {verb} {resource} {} {}", tally.count, tally.refused)
+            };
         requests.iter().map(show).collect()
     }
 
@@ -295,7 +311,7 @@ mod tests {
             line("op", "update", "ResponseComplete", "/apis/l/leases/windlass", "leases", 200),
         ];
         let (_file, log) = log(&text.concat());
-        let all = Mark { length: 0, ..log.mark().unwrap() };
+        let all = AuditLogPosition { length: 0, ..log.mark().unwrap() };
         let requests = log.since(all, "op").unwrap();
         assert_eq!(
             shown(&requests),
@@ -306,13 +322,13 @@ mod tests {
                 "Work list configmaps 1 0",
             ]
         );
-        assert_eq!(requests.total(Purpose::Work), 1);
+        assert_eq!(requests.total(RequestPurpose::Work), 1);
     }
 
     #[test]
     fn a_log_that_was_begun_anew_is_not_taken_for_the_same() {
         let (_file, log) = log("");
-        let mark = Mark { file: 0, ..log.mark().unwrap() };
+        let mark = AuditLogPosition { file: 0, ..log.mark().unwrap() };
         assert!(log.since(mark, "op").is_err());
     }
 }

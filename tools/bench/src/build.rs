@@ -5,13 +5,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
-use super::measurements::Output;
-use super::process_comparison::{self, BenchChart, Pair};
-use super::samples;
+use super::measurements::FigureOutputFormat;
+use super::process_comparison::{self, BenchChart, ComparedPrograms};
+use super::time_samples;
 use conformance::corpus;
-use e2e::installation::{Build, make, program};
+use e2e::installation::{BuildProfile, make, program};
 use testbed::progress::step;
 
 /// The promises: how many times faster than Kustomize a process is with two objects, which is nearly all start, and with
@@ -21,27 +21,27 @@ const MIN_SPEEDUP_LARGE: f64 = 10.0;
 
 /// What is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct BuildBenchOptions {
     /// Overlays: paths of folders; small and large ones of our own by default
     overlays: Vec<PathBuf>,
     /// How often each process is run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// How the figures are written
-    #[arg(long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(long, value_enum, default_value_t = FigureOutputFormat::Table)]
+    output: FigureOutputFormat,
 }
 
 /// Measures, and prints the table.
 ///
 /// # Errors
 /// When an overlay cannot be built, or windlass is not as much faster or smaller as promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let real = step(Oracle::Kustomize.version(), || Oracle::Kustomize.ensure())?;
-    step("windlass itself", || make(Build::Release))?;
-    let own = program(Build::Release)?;
-    let load = samples::load();
-    let pair = Pair::alike(&real, &own, &["build"]);
+pub(super) fn run(options: &BuildBenchOptions) -> anyhow::Result<()> {
+    let real = step(OracleProgram::Kustomize.version(), || OracleProgram::Kustomize.ensure())?;
+    step("windlass itself", || make(BuildProfile::Release))?;
+    let own = program(BuildProfile::Release)?;
+    let load = time_samples::load();
+    let pair = ComparedPrograms::alike(&real, &own, &["build"]);
     let mut rows = Vec::new();
     for subject in subjects(options)? {
         step(&subject.name, || {
@@ -49,10 +49,16 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             Ok(())
         })?;
     }
-    process_comparison::conclude("overlays", Oracle::Kustomize.name(), &rows, options.output, &load)
+    process_comparison::conclude(
+        "overlays",
+        OracleProgram::Kustomize.name(),
+        &rows,
+        options.output,
+        &load,
+    )
 }
 
-fn subjects(options: &Options) -> anyhow::Result<Vec<BenchChart>> {
+fn subjects(options: &BuildBenchOptions) -> anyhow::Result<Vec<BenchChart>> {
     if !options.overlays.is_empty() {
         return options
             .overlays

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use e2e::installation::Watch;
+use e2e::installation::ObjectWatch;
 
 /// The moments at which a watch saw a commit.
-pub(super) struct Arrivals {
+pub(super) struct CommitArrivals {
     /// The source had it as an artifact.
     pub(super) fetched: Instant,
     /// Each Kustomization was Ready with it, in the order of their names.
     pub(super) ready: Vec<Instant>,
 }
 
-impl Arrivals {
+impl CommitArrivals {
     /// Sees a commit arrive at a source and at as many Kustomizations.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ impl Arrivals {
     pub(super) async fn of(
         commit: &str,
         count: usize,
-        watch: &mut Watch,
+        watch: &mut ObjectWatch,
         limit: Duration,
     ) -> anyhow::Result<Self> {
         let deadline = Instant::now() + limit;
@@ -70,7 +70,7 @@ mod tests {
     fn each_hop_begins_where_the_one_before_ended() {
         let fetched = Instant::now();
         let after = |time: u64| fetched + Duration::from_millis(time);
-        let arrivals = Arrivals { fetched, ready: vec![after(5), after(7), after(20)] };
+        let arrivals = CommitArrivals { fetched, ready: vec![after(5), after(7), after(20)] };
         let hops: Vec<u128> = arrivals.hops().map(|hop| hop.as_millis()).collect();
         assert_eq!(hops, [5, 2, 13]);
         assert_eq!(arrivals.all_since(after(1)).as_millis(), 19);

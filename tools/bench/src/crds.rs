@@ -15,11 +15,11 @@ use kube::api::ListParams;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::commit_arrivals::Arrivals;
-use super::measurements::{BenchLimits, Comparison, Phase};
-use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
-use super::{rounds, workload};
-use e2e::installation::{Selection, Watch};
+use super::commit_arrivals::CommitArrivals;
+use super::measurements::{BenchComparison, BenchLimits, PhaseCost};
+use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
+use super::{round_options, workload};
+use e2e::installation::{ObjectWatch, WatchSelection};
 use testbed::progress::step;
 
 /// The promise: windlass takes at most this many times what the raw client takes, from this many objects on. With few of
@@ -45,7 +45,7 @@ const GROUP: &str = "bench.windlass.dev";
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct CrdBenchOptions {
     /// How many objects
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     objects: u32,
@@ -60,21 +60,29 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When something was not migrated, or windlass took more than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    rounds::run(&options.target, |runtime, bed| {
+pub(super) fn run(options: &CrdBenchOptions) -> anyhow::Result<()> {
+    round_options::run(&options.target, |runtime, bed| {
         ensure!(bed.is_windlass(), "only windlass migrates stored objects");
         Ok(vec![measure(runtime, bed, options)?])
     })
 }
 
-fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::Result<Comparison> {
+fn measure(
+    runtime: &Runtime,
+    bed: &BenchTestbed,
+    options: &CrdBenchOptions,
+) -> anyhow::Result<BenchComparison> {
     let count = options.objects;
     step(&format!("both once with {WARM_UP_OBJECTS} objects"), || {
         runtime.block_on(async {
-            raw_round(bed, &BenchObjects::of(bed, Who::Raw, 0, WARM_UP_OBJECTS)).await?;
-            operator_round(bed, &BenchObjects::of(bed, Who::Operator, 0, WARM_UP_OBJECTS))
-                .await
-                .map(drop)
+            raw_round(bed, &BenchObjects::of(bed, MeasuredProcess::Raw, 0, WARM_UP_OBJECTS))
+                .await?;
+            operator_round(
+                bed,
+                &BenchObjects::of(bed, MeasuredProcess::Operator, 0, WARM_UP_OBJECTS),
+            )
+            .await
+            .map(drop)
         })
     })?;
     let before = process_usage::peak_mebibytes(bed.operators())?;
@@ -82,16 +90,16 @@ fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::
     let limits =
         BenchLimits { ratio, peak: Some(before + MAX_MEMORY_GROWTH_MIB), ..BenchLimits::default() };
     let title = format!("{count} objects moved out of a version that is dropped");
-    let mut comparison = Comparison::new(title, usize::try_from(count)?, limits);
+    let mut comparison = BenchComparison::new(title, usize::try_from(count)?, limits);
     for round in 1..=options.rounds {
-        let raw = BenchObjects::of(bed, Who::Raw, round, count);
+        let raw = BenchObjects::of(bed, MeasuredProcess::Raw, round, count);
         step(&format!("round {round}: raw client"), || {
-            comparison.add(Who::Raw, runtime.block_on(raw_round(bed, &raw))?);
+            comparison.add(MeasuredProcess::Raw, runtime.block_on(raw_round(bed, &raw))?);
             Ok(())
         })?;
-        let own = BenchObjects::of(bed, Who::Operator, round, count);
+        let own = BenchObjects::of(bed, MeasuredProcess::Operator, round, count);
         step(&format!("round {round}: windlass"), || {
-            comparison.add(Who::Operator, runtime.block_on(operator_round(bed, &own))?);
+            comparison.add(MeasuredProcess::Operator, runtime.block_on(operator_round(bed, &own))?);
             Ok(())
         })?;
     }
@@ -107,7 +115,7 @@ struct BenchObjects {
 }
 
 impl BenchObjects {
-    fn of(bed: &BenchTestbed, who: Who, round: u16, count: u32) -> Self {
+    fn of(bed: &BenchTestbed, who: MeasuredProcess, round: u16, count: u32) -> Self {
         let name = bed.work(who, round);
         let kind = format!("Of{}", name.replace('-', ""));
         Self { name, kind, count }
@@ -182,8 +190,8 @@ impl BenchObjects {
         Ok(())
     }
 
-    fn crds(&self) -> Selection {
-        Selection::of("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    fn crds(&self) -> WatchSelection {
+        WatchSelection::of("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     }
 
     /// Deletes the definition with its objects, so that the next round has none of them.
@@ -200,11 +208,11 @@ impl BenchObjects {
     }
 }
 
-async fn raw_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<Phase> {
+async fn raw_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<PhaseCost> {
     bed.create_namespaces(std::slice::from_ref(&work.name)).await?;
     bed.apply(&[work.definition(&["v1", "v1alpha1"])]).await?;
     work.fill(bed).await?;
-    let before = bed.read(Who::Raw)?;
+    let before = bed.read(MeasuredProcess::Raw)?;
     let begun = Instant::now();
     bed.apply(&[work.definition(&["v1alpha1", "v1"])]).await?;
     tokio::time::sleep(STORAGE_VERSION_DELAY).await;
@@ -220,7 +228,7 @@ async fn raw_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<Ph
     Ok(phase)
 }
 
-async fn operator_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<Phase> {
+async fn operator_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<PhaseCost> {
     bed.create_namespaces(std::slice::from_ref(&work.name)).await?;
     let repository = bed.git()?.repository(&work.name)?;
     let commit = |versions: &[&str], repository: &StoryRepository| {
@@ -230,14 +238,15 @@ async fn operator_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Resu
     let kustomization = workload::kustomization(&work.name, &work.name, "crds", "10m", false);
     let source = workload::source(&work.name, &bed.git()?.url(&repository), "10m");
     let mut watch =
-        Watch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()]).await?;
+        ObjectWatch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()])
+            .await?;
     bed.apply(&[source.clone(), kustomization.clone()]).await?;
-    Arrivals::of(&first, 1, &mut watch, STEP_TIMEOUT).await?;
+    CommitArrivals::of(&first, 1, &mut watch, STEP_TIMEOUT).await?;
     work.fill(bed).await?;
     let second = commit(&["v1"], &repository)?;
-    let before = bed.read(Who::Operator)?;
+    let before = bed.read(MeasuredProcess::Operator)?;
     bed.announce(&work.name, &second).await?;
-    let arrivals = Arrivals::of(&second, 1, &mut watch, STEP_TIMEOUT).await?;
+    let arrivals = CommitArrivals::of(&second, 1, &mut watch, STEP_TIMEOUT).await?;
     let phase = bed.spent(&before, arrivals.since(arrivals.fetched))?;
     work.check(bed).await?;
     bed.remove(&[kustomization], source).await?;

@@ -1,7 +1,7 @@
 //! `windlass get -A` in a large cluster: how soon it prints the first row, and how much memory it takes.
 //!
 //! Here: the objects, which nothing reconciles, the rounds, the table, the verdict. Elsewhere: writing them
-//! (`super::raw`), measuring a process (`e2e::rusage`), judging times (`super::samples`).
+//! (`super::raw_client`), measuring a process (`e2e::rusage`), judging times (`super::time_samples`).
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -13,10 +13,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::raw::Raw;
-use super::samples::{self, Samples};
+use super::raw_client::RawApiClient;
+use super::time_samples::{self, TimeSamples};
 use super::{test_bed, workload};
-use e2e::installation::{Build, Installation, Serving, make, program};
+use e2e::installation::{BuildProfile, FluxApiServer, TestInstallation, make, program};
 use e2e::rusage;
 use testbed::progress::{bold, green, red, step};
 
@@ -37,7 +37,7 @@ const OF_A_NAMESPACE: u32 = 100;
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct GetBenchOptions {
     /// How many objects: Kustomizations and HelmReleases in turn
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     objects: u32,
@@ -51,8 +51,8 @@ pub(crate) struct Options {
 
 /// What the command took.
 struct CommandCost {
-    first: Samples,
-    all: Samples,
+    first: TimeSamples,
+    all: TimeSamples,
     /// MiB.
     peak: f64,
 }
@@ -61,17 +61,18 @@ struct CommandCost {
 ///
 /// # Errors
 /// When a row is missing, or the command took more than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &GetBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     // What this program itself does is not measured, so only windlass is optimised.
-    step("windlass itself", || make(Build::Release))?;
-    let mut installation = Installation::start_with(&runtime, Serving::Programs(&[], &[]))?;
-    let load = samples::load();
+    step("windlass itself", || make(BuildProfile::Release))?;
+    let mut installation =
+        TestInstallation::start_with(&runtime, FluxApiServer::Programs(&[], &[]))?;
+    let load = time_samples::load();
     let taken = measure(&runtime, &installation, options);
     let taken = taken.map_err(|error| installation.explain(&error))?;
     let passes = taken.first.passes() && taken.peak <= MAX_MEMORY_MIB;
     print(options, taken);
-    samples::print_machine(&load);
+    time_samples::print_machine(&load);
     if !passes {
         bail!("a promise was not kept");
     }
@@ -80,20 +81,20 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn measure(
     runtime: &Runtime,
-    installation: &Installation,
-    options: &Options,
+    installation: &TestInstallation,
+    options: &GetBenchOptions,
 ) -> anyhow::Result<CommandCost> {
     let kubeconfig = installation.kubeconfig();
     let text = format!("{} objects with inventories of {}", options.objects, options.inventory);
     step(&text, || runtime.block_on(fill(&kubeconfig, options)))?;
-    let program = program(Build::Release)?;
+    let program = program(BuildProfile::Release)?;
     let command = || {
         let mut command = Command::new(&program);
         command.args(["get", "-A", "--kubeconfig"]).arg(&kubeconfig).env_remove("KUBECONFIG");
         command
     };
-    let mut first = Samples::new("first row", FIRST_ROW);
-    let mut all = Samples::new("all rows", COMMAND_TIMEOUT);
+    let mut first = TimeSamples::new("first row", FIRST_ROW);
+    let mut all = TimeSamples::new("all rows", COMMAND_TIMEOUT);
     step(&format!("{} rounds", options.rounds), || {
         for _ in 0..options.rounds {
             let (row, end, lines) = timed(command())?;
@@ -130,8 +131,8 @@ fn timed(mut command: Command) -> anyhow::Result<(Duration, Duration, usize)> {
 }
 
 /// Creates the objects, and gives them the status of those that work.
-async fn fill(kubeconfig: &Path, options: &Options) -> anyhow::Result<()> {
-    let raw = Raw::connect(kubeconfig).await?;
+async fn fill(kubeconfig: &Path, options: &GetBenchOptions) -> anyhow::Result<()> {
+    let raw = RawApiClient::connect(kubeconfig).await?;
     let namespaces: Vec<String> =
         (0..options.objects.div_ceil(OF_A_NAMESPACE)).map(namespace).collect();
     let manifests: Vec<String> = namespaces.iter().map(|name| workload::namespace(name)).collect();
@@ -178,7 +179,7 @@ fn object(at: u32, is_release: bool) -> Value {
 }
 
 /// What the status of an object says that works.
-fn status(options: &Options, is_release: bool) -> Value {
+fn status(options: &GetBenchOptions, is_release: bool) -> Value {
     let at = "2026-11-24T12:00:00Z";
     let revision = "main@sha1:0123456789abcdef0123456789abcdef01234567";
     let condition = json!({"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
@@ -201,9 +202,9 @@ fn status(options: &Options, is_release: bool) -> Value {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(options: &Options, taken: CommandCost) {
+fn print(options: &GetBenchOptions, taken: CommandCost) {
     println!("\n{}", bold(&format!("windlass get -A, {} objects", options.objects)));
-    samples::print(&[taken.first, taken.all]);
+    time_samples::print(&[taken.first, taken.all]);
     let verdict = if taken.peak <= MAX_MEMORY_MIB { green("PASS") } else { red("FAIL") };
     println!("peak of memory: {:.1} MiB  {verdict} (at most {MAX_MEMORY_MIB:.0} MiB)", taken.peak);
 }

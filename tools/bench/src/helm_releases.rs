@@ -13,13 +13,13 @@ use std::time::Instant;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use self::chart::Origin;
+use self::chart::BenchChartOrigin;
 
-use super::measurements::{BenchLimits, Comparison, Phase};
-use super::rounds::{self, RawRound, Rounds};
-use super::test_bed::{self, BenchTestbed, Reading, Who};
-use super::workload::{App, NAMESPACE};
-use e2e::installation::{Watch, WatchedObject};
+use super::measurements::{BenchComparison, BenchLimits, PhaseCost};
+use super::round_options::{self, RawRound, RoundCountOptions};
+use super::test_bed::{self, BenchTestbed, CostReading, MeasuredProcess};
+use super::workload::{NAMESPACE, WorkloadApp};
+use e2e::installation::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
 /// The promise: how many times as long as a client that applies the same objects a release takes, which also has its
@@ -43,19 +43,19 @@ const OBJECTS_PER_CHART: usize = 3;
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct HelmReleaseBenchOptions {
     /// The chart is in a HelmRepository, and each HelmRelease has a HelmChart by `spec.chart`; else all name one HelmChart
     /// of a GitRepository
     #[arg(long)]
     chart_template: bool,
     #[command(flatten)]
-    rounds: Rounds,
+    rounds: RoundCountOptions,
 }
 
-impl Options {
+impl HelmReleaseBenchOptions {
     /// One install of so many that wait, by the operator alone.
     pub(super) fn alone(count: u16) -> Self {
-        Self { rounds: Rounds::alone(count), chart_template: true }
+        Self { rounds: RoundCountOptions::alone(count), chart_template: true }
     }
 
     /// What an install may take, and what an update.
@@ -79,8 +79,8 @@ impl Options {
 ///
 /// # Errors
 /// When something was not released, or windlass took more than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    rounds::run(&options.rounds.target, |runtime, bed| measure(runtime, bed, options))
+pub(super) fn run(options: &HelmReleaseBenchOptions) -> anyhow::Result<()> {
+    round_options::run(&options.rounds.target, |runtime, bed| measure(runtime, bed, options))
 }
 
 /// Measures on a bed that is there.
@@ -90,8 +90,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 pub(super) fn measure(
     runtime: &Runtime,
     bed: &BenchTestbed,
-    options: &Options,
-) -> anyhow::Result<Vec<Comparison>> {
+    options: &HelmReleaseBenchOptions,
+) -> anyhow::Result<Vec<BenchComparison>> {
     let count = usize::from(options.rounds.count);
     let waiting = if options.rounds.wait { "until ready" } else { "without waiting" };
     let limits = if bed.is_windlass() { options.limits() } else { Default::default() };
@@ -100,25 +100,31 @@ pub(super) fn measure(
         format!("{count} HelmReleases{with} of {OBJECTS_PER_CHART} objects, {what}, {waiting}")
     };
     let [of_install, of_update] = limits;
-    let mut install = Comparison::new(title("install"), count * OBJECTS_PER_CHART, of_install);
-    let mut update = Comparison::new(title("update"), count * OBJECTS_PER_CHART, of_update);
+    let mut install = BenchComparison::new(title("install"), count * OBJECTS_PER_CHART, of_install);
+    let mut update = BenchComparison::new(title("update"), count * OBJECTS_PER_CHART, of_update);
     // The first request of a client costs more: it opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
             if !options.rounds.is_alone {
-                Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
+                HelmReleaseBenchSide::prepare(bed, options, MeasuredProcess::Raw, 0, 1)
+                    .await?
+                    .install()
+                    .await?;
             }
-            let operator = Side::prepare(bed, options, Who::Operator, 0, 1).await?;
+            let operator =
+                HelmReleaseBenchSide::prepare(bed, options, MeasuredProcess::Operator, 0, 1)
+                    .await?;
             operator.install().await?;
             operator.remove().await
         })
     })?;
     for round in 1..=options.rounds.rounds {
         for &who in options.rounds.sides() {
-            let name = if who == Who::Raw { "raw client" } else { "operator" };
+            let name = if who == MeasuredProcess::Raw { "raw client" } else { "operator" };
             step(&format!("round {round}: {name}"), || {
                 runtime.block_on(async {
-                    let side = Side::prepare(bed, options, who, round, count).await?;
+                    let side =
+                        HelmReleaseBenchSide::prepare(bed, options, who, round, count).await?;
                     install.add(who, side.install().await?);
                     if options.rounds.update {
                         update.add(who, side.update().await?);
@@ -135,59 +141,59 @@ pub(super) fn measure(
 }
 
 /// One of both in one round.
-struct Side<'a> {
+struct HelmReleaseBenchSide<'a> {
     bed: &'a BenchTestbed,
-    options: &'a Options,
-    who: Who,
+    options: &'a HelmReleaseBenchOptions,
+    who: MeasuredProcess,
     /// The value of the label, and the name of the source and of the HelmChart.
     work: String,
-    apps: Vec<App>,
-    origin: Origin,
+    apps: Vec<WorkloadApp>,
+    origin: BenchChartOrigin,
 }
 
-impl<'a> Side<'a> {
+impl<'a> HelmReleaseBenchSide<'a> {
     async fn prepare(
         bed: &'a BenchTestbed,
-        options: &'a Options,
-        who: Who,
+        options: &'a HelmReleaseBenchOptions,
+        who: MeasuredProcess,
         round: u16,
         count: usize,
     ) -> anyhow::Result<Self> {
         let work = format!("hr-{}", bed.work(who, round));
-        let apps = rounds::apps(bed, &work, count).await?;
+        let apps = round_options::apps(bed, &work, count).await?;
         let origin = match options.chart_template {
-            true => Origin::web().await?,
-            false => Origin::Git(bed.git()?.repository(&work)?),
+            true => BenchChartOrigin::web().await?,
+            false => BenchChartOrigin::Git(bed.git()?.repository(&work)?),
         };
         Ok(Self { bed, options, who, work, apps, origin })
     }
 
-    async fn install(&self) -> anyhow::Result<Phase> {
+    async fn install(&self) -> anyhow::Result<PhaseCost> {
         match self.who {
-            Who::Raw => self.raw(1).await,
-            Who::Operator => self.release().await,
+            MeasuredProcess::Raw => self.raw(1).await,
+            MeasuredProcess::Operator => self.release().await,
         }
     }
 
-    async fn update(&self) -> anyhow::Result<Phase> {
+    async fn update(&self) -> anyhow::Result<PhaseCost> {
         match self.who {
-            Who::Raw => self.raw(2).await,
-            Who::Operator => self.upgrade().await,
+            MeasuredProcess::Raw => self.raw(2).await,
+            MeasuredProcess::Operator => self.upgrade().await,
         }
     }
 
     /// Applies a version of the objects by the raw client.
-    async fn raw(&self, version: u32) -> anyhow::Result<Phase> {
+    async fn raw(&self, version: u32) -> anyhow::Result<PhaseCost> {
         let manifests = self.apps.iter().map(|app| chart::manifests(app, version)).collect();
         let waits = self.options.rounds.wait;
         let deployments = self.apps.len();
         RawRound { work: &self.work, deployments, version, manifests, waits }.apply(self.bed).await
     }
 
-    async fn release(&self) -> anyhow::Result<Phase> {
+    async fn release(&self) -> anyhow::Result<PhaseCost> {
         self.origin.publish(&self.work, 1)?;
         self.bed.apply(&[self.origin.source(self.bed, &self.work)?]).await?;
-        let mut watch = Watch::begin(self.bed.client(), &test_bed::releases()).await?;
+        let mut watch = ObjectWatch::begin(self.bed.client(), &test_bed::releases()).await?;
         if !self.options.chart_template {
             self.bed.apply(&[chart::helm_chart(&self.work)]).await?;
             let is_packed =
@@ -202,8 +208,8 @@ impl<'a> Side<'a> {
     }
 
     /// A new version of the chart: each `spec.chart` asks for it, or the one HelmChart has it.
-    async fn upgrade(&self) -> anyhow::Result<Phase> {
-        let mut watch = Watch::begin(self.bed.client(), &test_bed::releases()).await?;
+    async fn upgrade(&self) -> anyhow::Result<PhaseCost> {
+        let mut watch = ObjectWatch::begin(self.bed.client(), &test_bed::releases()).await?;
         watch.forget();
         let commit = self.origin.publish(&self.work, 2)?;
         let releases = test_bed::prepare(&self.releases(2))?;
@@ -223,11 +229,11 @@ impl<'a> Side<'a> {
     /// Waits until every HelmRelease has a version.
     async fn arrive(
         &self,
-        watch: &mut Watch,
+        watch: &mut ObjectWatch,
         version: u32,
         begun: Instant,
-        before: &Reading,
-    ) -> anyhow::Result<Phase> {
+        before: &CostReading,
+    ) -> anyhow::Result<PhaseCost> {
         let mut ready = BTreeMap::new();
         let deadline = begun + self.options.rounds.limit();
         let wanted = chart::version(version);
@@ -246,7 +252,7 @@ impl<'a> Side<'a> {
 
     /// Removes the releases, and waits until they are gone; what the raw client made stays.
     async fn remove(&self) -> anyhow::Result<()> {
-        if self.who == Who::Raw {
+        if self.who == MeasuredProcess::Raw {
             return Ok(());
         }
         let [all, _] = test_bed::releases();
@@ -264,7 +270,7 @@ impl<'a> Side<'a> {
             true => chart::template(work, version),
             false => format!("chartRef: {{kind: HelmChart, name: {work}}}"),
         };
-        let one = |App { name, namespace, .. }: &App| {
+        let one = |WorkloadApp { name, namespace, .. }: &WorkloadApp| {
             format!(
                 "\
 apiVersion: helm.toolkit.fluxcd.io/v2

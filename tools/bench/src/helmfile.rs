@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use clap::Args;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
-use super::measurements::Output;
-use super::process_comparison::{self, BenchChart, Pair, ProgramCommand};
-use super::samples;
-use conformance::compare::helmfile::{Real, real};
-use conformance::corpus::{Case, Corpus};
-use e2e::installation::{Build, make, program};
+use super::measurements::FigureOutputFormat;
+use super::process_comparison::{self, BenchChart, ComparedPrograms, ProgramCommand};
+use super::time_samples;
+use conformance::compare::helmfile::{HelmfileProgram, real};
+use conformance::corpus::{CorpusCase, CorpusKind};
+use e2e::installation::{BuildProfile, make, program};
 use testbed::progress::step;
 
 /// The promise: how many times faster than helmfile a process is.
@@ -56,24 +56,24 @@ podLabels:
 
 /// What is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct HelmfileBenchOptions {
     /// How often each process is run
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// How the figures are written
-    #[arg(long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(long, value_enum, default_value_t = FigureOutputFormat::Table)]
+    output: FigureOutputFormat,
 }
 
 /// Measures, and prints the table.
 ///
 /// # Errors
 /// When a helmfile cannot be rendered, or windlass is not as much faster or smaller as promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let Real { path, tools } = real()?;
-    step("windlass itself", || make(Build::Release))?;
-    let own = program(Build::Release)?;
-    let load = samples::load();
+pub(super) fn run(options: &HelmfileBenchOptions) -> anyhow::Result<()> {
+    let HelmfileProgram { path, tools } = real()?;
+    step("windlass itself", || make(BuildProfile::Release))?;
+    let own = program(BuildProfile::Release)?;
+    let load = time_samples::load();
     let mut rows = Vec::new();
     for releases in RELEASE_COUNTS {
         for command in ["list", "template"] {
@@ -88,18 +88,24 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             step(&name, || {
                 let own =
                     ProgramCommand { program: &own, arguments: &["helmfile", command, "--file"] };
-                let pair = Pair { real, own, tools: &tools };
+                let pair = ComparedPrograms { real, own, tools: &tools };
                 rows.extend(process_comparison::processes(&pair, &subject, options.rounds)?);
                 Ok(())
             })?;
         }
     }
-    process_comparison::conclude("helmfiles", Oracle::Helmfile.name(), &rows, options.output, &load)
+    process_comparison::conclude(
+        "helmfiles",
+        OracleProgram::Helmfile.name(),
+        &rows,
+        options.output,
+        &load,
+    )
 }
 
 /// A helmfile of so many releases with its chart.
 fn files(releases: u16) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
-    let charts = Case::load(Corpus::Charts, &[CHART.to_owned()])?;
+    let charts = CorpusCase::load(CorpusKind::Charts, &[CHART.to_owned()])?;
     let mut files = charts.first().context("the chart is not there")?.files()?;
     files.insert("helmfile.yaml.gotmpl".to_owned(), HELMFILE.into());
     files.insert("values.yaml.gotmpl".to_owned(), VALUES.into());

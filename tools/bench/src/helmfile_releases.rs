@@ -12,15 +12,15 @@ use clap::Args;
 use e2e::git_server::StoryRepository;
 use tokio::runtime::Runtime;
 
-use super::audit::Purpose;
+use super::audit::RequestPurpose;
 use super::helm_releases::chart;
 use super::idle::IdleMeasurement;
-use super::measurements::{self, BenchLimits, Comparison, Output, Phase};
-use super::rounds::{self, RawRound};
-use super::samples;
-use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
-use super::workload::{self, App, NAMESPACE};
-use e2e::installation::{Selection, Watch, WatchedObject};
+use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost};
+use super::round_options::{self, RawRound};
+use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
+use super::time_samples;
+use super::workload::{self, NAMESPACE, WorkloadApp};
+use e2e::installation::{ObjectWatch, WatchSelection, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise for an install: total time as a multiple of the raw client's.
@@ -43,7 +43,7 @@ const OBJECTS_PER_CHART: usize = 3;
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct HelmfileReleaseBenchOptions {
     /// How many releases the Helmfile has
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     count: u16,
@@ -58,21 +58,21 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When something was not released, a settled Helmfile made a request, or windlass took more than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &HelmfileReleaseBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let mut bed = BenchTestbed::open(&runtime, &options.target)?;
-    let load = samples::load();
+    let load = time_samples::load();
     let measured = measure(&runtime, &bed, options);
     let (install, heard) = measured.map_err(|error| bed.explain(error))?;
     let is_promised = options.count <= 100;
     let pass = heard.cpu / f64::from(MEASURED_INTERVAL_COUNT);
-    if options.target.output == Output::Json {
+    if options.target.output == FigureOutputFormat::Json {
         print_json(&install, &heard, pass, &load);
     } else {
         measurements::print(options.target.output, std::slice::from_ref(&install), &load);
         print(options, &heard, pass, is_promised);
     }
-    let is_idle = heard.requests.total(Purpose::Work) == 0;
+    let is_idle = heard.requests.total(RequestPurpose::Work) == 0;
     let is_cheap = !is_promised || pass <= MAX_PASS_CPU_SECONDS;
     if !(install.passes() && is_idle && is_cheap) {
         bail!("a promise was not kept");
@@ -81,7 +81,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
-fn print_json(install: &Comparison, heard: &IdleMeasurement, pass: f64, load: &str) {
+fn print_json(install: &BenchComparison, heard: &IdleMeasurement, pass: f64, load: &str) {
     let requests = heard.to_json();
     let settled = serde_json::json!({"cpu_a_pass": pass, "peak": heard.peak, "requests": requests});
     let comparisons = [install.to_json()];
@@ -92,7 +92,12 @@ fn print_json(install: &Comparison, heard: &IdleMeasurement, pass: f64, load: &s
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(options: &Options, heard: &IdleMeasurement, pass: f64, is_promised: bool) {
+fn print(
+    options: &HelmfileReleaseBenchOptions,
+    heard: &IdleMeasurement,
+    pass: f64,
+    is_promised: bool,
+) {
     let count = options.count;
     println!(
         "\n{}",
@@ -112,8 +117,8 @@ fn print(options: &Options, heard: &IdleMeasurement, pass: f64, is_promised: boo
 fn measure(
     runtime: &Runtime,
     bed: &BenchTestbed,
-    options: &Options,
-) -> anyhow::Result<(Comparison, IdleMeasurement)> {
+    options: &HelmfileReleaseBenchOptions,
+) -> anyhow::Result<(BenchComparison, IdleMeasurement)> {
     let count = usize::from(options.count);
     let limits = match bed.is_windlass() {
         true => BenchLimits {
@@ -125,28 +130,32 @@ fn measure(
     };
     let title =
         format!("a Helmfile of {count} releases of {OBJECTS_PER_CHART} objects, until ready");
-    let mut install = Comparison::new(title, count * OBJECTS_PER_CHART, limits);
+    let mut install = BenchComparison::new(title, count * OBJECTS_PER_CHART, limits);
     // The first request of a client costs more: it opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
-            Side::prepare(bed, Who::Raw, 0, 1).await?.install().await?;
-            let operator = Side::prepare(bed, Who::Operator, 0, 1).await?;
+            HelmfileReleaseBenchSide::prepare(bed, MeasuredProcess::Raw, 0, 1)
+                .await?
+                .install()
+                .await?;
+            let operator =
+                HelmfileReleaseBenchSide::prepare(bed, MeasuredProcess::Operator, 0, 1).await?;
             operator.install().await?;
             operator.remove().await
         })
     })?;
     let mut heard = None;
     for round in 1..=options.rounds {
-        for who in [Who::Raw, Who::Operator] {
-            let name = if who == Who::Raw { "raw client" } else { "operator" };
+        for who in [MeasuredProcess::Raw, MeasuredProcess::Operator] {
+            let name = if who == MeasuredProcess::Raw { "raw client" } else { "operator" };
             let side = step(&format!("round {round}: {name}"), || {
                 runtime.block_on(async {
-                    let side = Side::prepare(bed, who, round, count).await?;
+                    let side = HelmfileReleaseBenchSide::prepare(bed, who, round, count).await?;
                     install.add(who, side.install().await?);
                     anyhow::Ok(side)
                 })
             })?;
-            if who == Who::Operator && round == options.rounds {
+            if who == MeasuredProcess::Operator && round == options.rounds {
                 heard = Some(listen(bed)?);
             }
             step(&format!("round {round}: removal"), || runtime.block_on(side.remove()))?;
@@ -167,37 +176,37 @@ fn listen(bed: &BenchTestbed) -> anyhow::Result<IdleMeasurement> {
 }
 
 /// One of both in one round.
-struct Side<'a> {
+struct HelmfileReleaseBenchSide<'a> {
     bed: &'a BenchTestbed,
-    who: Who,
+    who: MeasuredProcess,
     /// The value of the label, and the name of the source and of the Helmfile.
     work: String,
-    apps: Vec<App>,
+    apps: Vec<WorkloadApp>,
     repository: StoryRepository,
 }
 
-impl<'a> Side<'a> {
+impl<'a> HelmfileReleaseBenchSide<'a> {
     async fn prepare(
         bed: &'a BenchTestbed,
-        who: Who,
+        who: MeasuredProcess,
         round: u16,
         count: usize,
     ) -> anyhow::Result<Self> {
         let work = format!("hf-{}", bed.work(who, round));
-        let apps = rounds::apps(bed, &work, count).await?;
+        let apps = round_options::apps(bed, &work, count).await?;
         let repository = bed.git()?.repository(&work)?;
         Ok(Self { bed, who, work, apps, repository })
     }
 
-    async fn install(&self) -> anyhow::Result<Phase> {
+    async fn install(&self) -> anyhow::Result<PhaseCost> {
         match self.who {
-            Who::Raw => self.raw().await,
-            Who::Operator => self.release().await,
+            MeasuredProcess::Raw => self.raw().await,
+            MeasuredProcess::Operator => self.release().await,
         }
     }
 
     /// Applies the objects by the raw client, and waits for them.
-    async fn raw(&self) -> anyhow::Result<Phase> {
+    async fn raw(&self) -> anyhow::Result<PhaseCost> {
         let manifests = self.apps.iter().map(|app| chart::manifests(app, 1)).collect();
         let deployments = self.apps.len();
         RawRound { work: &self.work, deployments, version: 1, manifests, waits: true }
@@ -206,19 +215,20 @@ impl<'a> Side<'a> {
     }
 
     /// The source is there before; the time is from the Helmfile's creation until it is Ready.
-    async fn release(&self) -> anyhow::Result<Phase> {
+    async fn release(&self) -> anyhow::Result<PhaseCost> {
         let commit = self.publish()?;
         let mut watch =
-            Watch::begin(self.bed.client(), &[test_bed::sources(), helmfiles()]).await?;
+            ObjectWatch::begin(self.bed.client(), &[test_bed::sources(), helmfiles()]).await?;
         self.bed.apply(&[self.source()?]).await?;
         let is_fetched = |seen: &WatchedObject| seen.name == self.work && seen.has_fetched(&commit);
-        watch.until("the source", rounds::limit(self.apps.len()), is_fetched).await?;
+        watch.until("the source", round_options::limit(self.apps.len()), is_fetched).await?;
         let helmfile = test_bed::prepare(&[self.helmfile()])?;
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
         self.bed.raw().apply(&helmfile).await?;
         let is_done = |seen: &WatchedObject| seen.is("Helmfile", &self.work) && seen.is_ready();
-        let seen = watch.until("the releases", rounds::limit(self.apps.len()), is_done).await?;
+        let seen =
+            watch.until("the releases", round_options::limit(self.apps.len()), is_done).await?;
         let time = seen.at.saturating_duration_since(begun);
         self.bed.settle(&self.work, self.apps.len()).await?;
         self.bed.spent(&before, vec![time])
@@ -227,7 +237,7 @@ impl<'a> Side<'a> {
     /// Commits the chart and the helmfile; returns the commit.
     fn publish(&self) -> anyhow::Result<String> {
         let mut helmfile = "helmDefaults: {wait: true, timeout: 600}\nreleases:\n".to_owned();
-        for App { name, namespace, work, .. } in &self.apps {
+        for WorkloadApp { name, namespace, work, .. } in &self.apps {
             writeln!(
                 helmfile,
                 "- {{name: {name}, namespace: {namespace}, chart: ./chart, values: [{{work: {work}}}]}}"
@@ -265,7 +275,7 @@ spec:
 
     /// Removes the releases, and waits until they are gone; what the raw client made stays.
     async fn remove(&self) -> anyhow::Result<()> {
-        if self.who == Who::Raw {
+        if self.who == MeasuredProcess::Raw {
             return Ok(());
         }
         self.bed.remove_all(&[self.helmfile()], &[self.source()?], &helmfiles()).await
@@ -273,6 +283,6 @@ spec:
 }
 
 /// The Helmfiles.
-fn helmfiles() -> Selection {
-    Selection::of("helmfile.windlass.dev/v1alpha1", "Helmfile").within(NAMESPACE)
+fn helmfiles() -> WatchSelection {
+    WatchSelection::of("helmfile.windlass.dev/v1alpha1", "Helmfile").within(NAMESPACE)
 }

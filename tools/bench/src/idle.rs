@@ -11,13 +11,13 @@ use e2e::control_plane::OPERATOR;
 use e2e::process_usage;
 use tokio::runtime::Runtime;
 
-use super::audit::{Purpose, Requests};
-use super::commit_arrivals::Arrivals;
-use super::measurements::Output;
-use super::samples;
-use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
-use super::workload::{self, App};
-use e2e::installation::Watch;
+use super::audit::{RequestCounts, RequestPurpose};
+use super::commit_arrivals::CommitArrivals;
+use super::measurements::FigureOutputFormat;
+use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
+use super::time_samples;
+use super::workload::{self, WorkloadApp};
+use e2e::installation::ObjectWatch;
 use testbed::progress::{bold, green, red, step};
 
 /// The interval of all objects: each is reconciled several times while they are listened to.
@@ -31,7 +31,7 @@ const WATCH_REOPEN_DELAY: Duration = Duration::from_secs(2);
 
 /// How many for how long.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct IdleBenchOptions {
     /// How many Kustomizations, with intervals of 30 s like their GitRepository's
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=2000))]
     kustomizations: u16,
@@ -48,7 +48,7 @@ pub(crate) struct Options {
 /// What was heard.
 pub(super) struct IdleMeasurement {
     /// The operator's requests to the API server.
-    pub(super) requests: Requests,
+    pub(super) requests: RequestCounts,
     /// CPU seconds of the operator in that time.
     pub(super) cpu: f64,
     /// Highest resident memory of the operator since its start, in MiB.
@@ -87,16 +87,16 @@ impl IdleMeasurement {
         );
         for (purpose, verb, resource, tally) in self.requests.iter() {
             let word = match purpose {
-                Purpose::Watching => "watching",
-                Purpose::Leading => "leading",
-                Purpose::Work => "work",
+                RequestPurpose::Watching => "watching",
+                RequestPurpose::Leading => "leading",
+                RequestPurpose::Work => "work",
             };
             println!(
                 "{word:<10} {verb:<18} {resource:<36} {:>6} {:>8}",
                 tally.count, tally.refused
             );
         }
-        let work = self.requests.total(Purpose::Work);
+        let work = self.requests.total(RequestPurpose::Work);
         let verdict = if work == 0 { green("PASS") } else { red("FAIL") };
         println!("requests that were work: {work}  {verdict} (at most 0)");
     }
@@ -106,13 +106,13 @@ impl IdleMeasurement {
 ///
 /// # Errors
 /// When there was a request that is not needed to keep watches and the Lease.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &IdleBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let mut bed = BenchTestbed::open(&runtime, &options.target)?;
-    let load = samples::load();
+    let load = time_samples::load();
     let heard = listen(&runtime, &bed, options).map_err(|error| bed.explain(error))?;
     print(options, &heard, &load);
-    let work = heard.requests.total(Purpose::Work);
+    let work = heard.requests.total(RequestPurpose::Work);
     if bed.is_windlass() && work > 0 {
         bail!("{work} requests although nothing had happened");
     }
@@ -122,7 +122,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 fn listen(
     runtime: &Runtime,
     bed: &BenchTestbed,
-    options: &Options,
+    options: &IdleBenchOptions,
 ) -> anyhow::Result<IdleMeasurement> {
     let count = usize::from(options.kustomizations);
     let (kustomizations, source) =
@@ -145,13 +145,16 @@ fn listen(
 }
 
 /// Returns the manifests of the Kustomizations and of their source.
-async fn install(bed: &BenchTestbed, options: &Options) -> anyhow::Result<(Vec<String>, String)> {
-    let work = &bed.work(Who::Operator, 1);
+async fn install(
+    bed: &BenchTestbed,
+    options: &IdleBenchOptions,
+) -> anyhow::Result<(Vec<String>, String)> {
+    let work = &bed.work(MeasuredProcess::Operator, 1);
     let app = |number: u16| {
         let name = format!("{work}-{number:04}");
-        App { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
+        WorkloadApp { namespace: name.clone(), name, work: work.clone(), replicas: 1 }
     };
-    let apps: Vec<App> = (1..=options.kustomizations).map(app).collect();
+    let apps: Vec<WorkloadApp> = (1..=options.kustomizations).map(app).collect();
     let names: Vec<String> = apps.iter().map(|app| app.namespace.clone()).collect();
     bed.create_namespaces(&names).await?;
     let repository = bed.git()?.repository(work)?;
@@ -160,23 +163,25 @@ async fn install(bed: &BenchTestbed, options: &Options) -> anyhow::Result<(Vec<S
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
     let commit = repository.commit(&files, work)?;
     let mut watch =
-        Watch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()]).await?;
+        ObjectWatch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()])
+            .await?;
     let interval = format!("{}s", RECONCILE_INTERVAL.as_secs());
     let source = workload::source(work, &bed.git()?.url(&repository), &interval);
-    let one =
-        |app: &App| workload::kustomization(&app.name, work, &app.name, &interval, options.wait);
+    let one = |app: &WorkloadApp| {
+        workload::kustomization(&app.name, work, &app.name, &interval, options.wait)
+    };
     let kustomizations: Vec<String> = apps.iter().map(one).collect();
     bed.apply(std::slice::from_ref(&source)).await?;
     bed.apply(&kustomizations).await?;
-    Arrivals::of(&commit, apps.len(), &mut watch, SETTLE_TIMEOUT).await?;
+    CommitArrivals::of(&commit, apps.len(), &mut watch, SETTLE_TIMEOUT).await?;
     bed.settle(work, apps.len()).await?;
     Ok((kustomizations, source))
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(options: &Options, heard: &IdleMeasurement, load: &str) {
+fn print(options: &IdleBenchOptions, heard: &IdleMeasurement, load: &str) {
     let IdleMeasurement { cpu, peak, .. } = heard;
-    if options.target.output == Output::Json {
+    if options.target.output == FigureOutputFormat::Json {
         let lines = heard.to_json();
         let all = serde_json::json!({"load": load, "cpu": cpu, "peak": peak, "requests": lines});
         println!("{all}");
@@ -187,5 +192,5 @@ fn print(options: &Options, heard: &IdleMeasurement, load: &str) {
     println!("\n{}", bold(&format!("{count} settled Kustomizations, {minutes} min")));
     heard.print();
     println!("CPU of the operator: {cpu:.2} s; peak memory since its start: {peak:.1} MiB");
-    samples::print_machine(load);
+    time_samples::print_machine(load);
 }

@@ -12,12 +12,12 @@ use e2e::git_server::StoryRepository;
 use tokio::runtime::Runtime;
 
 use super::apply::MAX_TIME_RATIO;
-use super::commit_arrivals::Arrivals;
-use super::measurements::{BenchLimits, Comparison, Phase};
-use super::rounds::{self, RawRound, Rounds};
-use super::test_bed::{self, BenchTestbed, Who};
-use super::workload::{self, App};
-use e2e::installation::{Watch, WatchedObject};
+use super::commit_arrivals::CommitArrivals;
+use super::measurements::{BenchComparison, BenchLimits, PhaseCost};
+use super::round_options::{self, RawRound, RoundCountOptions};
+use super::test_bed::{self, BenchTestbed, MeasuredProcess};
+use super::workload::{self, WorkloadApp};
+use e2e::installation::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
 /// The promise for installing a hundred and waiting until they are healthy: CPU seconds, and MiB at the peak.
@@ -25,7 +25,7 @@ const MAX_HUNDRED_INSTALL_COST: (f64, f64) = (1.2, 60.0);
 
 /// When an installation begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Begin {
+enum InstallationStart {
     /// The artifact is there, and the Kustomizations are created; that takes a part of the time
     Kustomizations,
     /// The Kustomizations are there and wait, and the artifact appears
@@ -34,18 +34,18 @@ enum Begin {
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct KustomizationBenchOptions {
     /// What an installation begins with
-    #[arg(long, value_enum, default_value_t = Begin::Kustomizations)]
-    from: Begin,
+    #[arg(long, value_enum, default_value_t = InstallationStart::Kustomizations)]
+    from: InstallationStart,
     #[command(flatten)]
-    rounds: Rounds,
+    rounds: RoundCountOptions,
 }
 
-impl Options {
+impl KustomizationBenchOptions {
     /// One install of so many that wait, by the operator alone.
     pub(super) fn alone(count: u16) -> Self {
-        Self { rounds: Rounds::alone(count), from: Begin::Kustomizations }
+        Self { rounds: RoundCountOptions::alone(count), from: InstallationStart::Kustomizations }
     }
 
     fn limits(&self) -> BenchLimits {
@@ -64,8 +64,8 @@ impl Options {
 ///
 /// # Errors
 /// When something was not applied, or windlass took more than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    rounds::run(&options.rounds.target, |runtime, bed| measure(runtime, bed, options))
+pub(super) fn run(options: &KustomizationBenchOptions) -> anyhow::Result<()> {
+    round_options::run(&options.rounds.target, |runtime, bed| measure(runtime, bed, options))
 }
 
 /// Measures on a bed that is there.
@@ -75,22 +75,27 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 pub(super) fn measure(
     runtime: &Runtime,
     bed: &BenchTestbed,
-    options: &Options,
-) -> anyhow::Result<Vec<Comparison>> {
+    options: &KustomizationBenchOptions,
+) -> anyhow::Result<Vec<BenchComparison>> {
     let count = usize::from(options.rounds.count);
     let waiting = if options.rounds.wait { "until healthy" } else { "without waiting for health" };
     let limits = if bed.is_windlass() { options.limits() } else { BenchLimits::default() };
     let title = |what: &str| format!("{count} Kustomizations of 2 objects, {what}, {waiting}");
-    let mut install = Comparison::new(title("install"), count * 2, limits);
+    let mut install = BenchComparison::new(title("install"), count * 2, limits);
     // Nothing is promised about it.
-    let mut update = Comparison::new(title("update"), count * 2, BenchLimits::default());
+    let mut update = BenchComparison::new(title("update"), count * 2, BenchLimits::default());
     // The first request of a client costs more: it opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
             if !options.rounds.is_alone {
-                Side::prepare(bed, options, Who::Raw, 0, 1).await?.install().await?;
+                KustomizationBenchSide::prepare(bed, options, MeasuredProcess::Raw, 0, 1)
+                    .await?
+                    .install()
+                    .await?;
             }
-            let operator = Side::prepare(bed, options, Who::Operator, 0, 1).await?;
+            let operator =
+                KustomizationBenchSide::prepare(bed, options, MeasuredProcess::Operator, 0, 1)
+                    .await?;
             operator.install().await?;
             operator.remove().await
         })
@@ -100,7 +105,9 @@ pub(super) fn measure(
             runtime.block_on(async {
                 let mut sides = Vec::new();
                 for &who in options.rounds.sides() {
-                    sides.push(Side::prepare(bed, options, who, round, count).await?);
+                    sides.push(
+                        KustomizationBenchSide::prepare(bed, options, who, round, count).await?,
+                    );
                 }
                 Ok(sides)
             })
@@ -129,45 +136,49 @@ pub(super) fn measure(
 }
 
 /// One of both in one round.
-struct Side<'a> {
+struct KustomizationBenchSide<'a> {
     bed: &'a BenchTestbed,
-    options: &'a Options,
-    who: Who,
+    options: &'a KustomizationBenchOptions,
+    who: MeasuredProcess,
     /// The value of the label, and the name of the GitRepository.
     work: String,
-    apps: Vec<App>,
+    apps: Vec<WorkloadApp>,
     repository: StoryRepository,
 }
 
-impl<'a> Side<'a> {
+impl<'a> KustomizationBenchSide<'a> {
     /// Its namespaces and, for the operator, its commit.
     async fn prepare(
         bed: &'a BenchTestbed,
-        options: &'a Options,
-        who: Who,
+        options: &'a KustomizationBenchOptions,
+        who: MeasuredProcess,
         round: u16,
         count: usize,
     ) -> anyhow::Result<Self> {
         let work = bed.work(who, round);
-        let apps = rounds::apps(bed, &work, count).await?;
+        let apps = round_options::apps(bed, &work, count).await?;
         let repository = bed.git()?.repository(&work)?;
         Ok(Self { bed, options, who, work, apps, repository })
     }
 
     fn name(&self) -> &'static str {
-        if self.who == Who::Raw { "raw client" } else { "operator" }
+        if self.who == MeasuredProcess::Raw { "raw client" } else { "operator" }
     }
 
-    async fn install(&self) -> anyhow::Result<Phase> {
+    async fn install(&self) -> anyhow::Result<PhaseCost> {
         match (self.who, self.options.from) {
-            (Who::Raw, _) => self.raw(1).await,
-            (Who::Operator, Begin::Kustomizations) => self.install_kustomizations().await,
-            (Who::Operator, Begin::Artifact) => self.install_artifact().await,
+            (MeasuredProcess::Raw, _) => self.raw(1).await,
+            (MeasuredProcess::Operator, InstallationStart::Kustomizations) => {
+                self.install_kustomizations().await
+            }
+            (MeasuredProcess::Operator, InstallationStart::Artifact) => {
+                self.install_artifact().await
+            }
         }
     }
 
-    async fn update(&self) -> anyhow::Result<Phase> {
-        if self.who == Who::Raw {
+    async fn update(&self) -> anyhow::Result<PhaseCost> {
+        if self.who == MeasuredProcess::Raw {
             return self.raw(2).await;
         }
         let mut watch = self.watch().await?;
@@ -181,14 +192,14 @@ impl<'a> Side<'a> {
     }
 
     /// Applies a version of the objects by the raw client.
-    async fn raw(&self, version: u32) -> anyhow::Result<Phase> {
+    async fn raw(&self, version: u32) -> anyhow::Result<PhaseCost> {
         let manifests = self.manifests(version);
         let waits = self.options.rounds.wait;
         let deployments = self.apps.len();
         RawRound { work: &self.work, deployments, version, manifests, waits }.apply(self.bed).await
     }
 
-    async fn install_kustomizations(&self) -> anyhow::Result<Phase> {
+    async fn install_kustomizations(&self) -> anyhow::Result<PhaseCost> {
         let commit = self.commit(1)?;
         self.bed.apply(&[self.source()?]).await?;
         let is_there =
@@ -204,7 +215,7 @@ impl<'a> Side<'a> {
         self.bed.spent(&before, arrivals.since(begun))
     }
 
-    async fn install_artifact(&self) -> anyhow::Result<Phase> {
+    async fn install_artifact(&self) -> anyhow::Result<PhaseCost> {
         let commit = self.commit(1)?;
         let mut watch = self.watch().await?;
         self.bed.apply(&self.kustomizations()).await?;
@@ -225,22 +236,27 @@ impl<'a> Side<'a> {
 
     /// Deletes the Flux objects, and waits until what they applied is gone; what the raw client made stays.
     async fn remove(&self) -> anyhow::Result<()> {
-        if self.who == Who::Raw {
+        if self.who == MeasuredProcess::Raw {
             return Ok(());
         }
         self.bed.remove(&self.kustomizations(), self.source()?).await
     }
 
-    async fn watch(&self) -> anyhow::Result<Watch> {
-        Watch::begin(self.bed.client(), &[test_bed::sources(), test_bed::kustomizations()]).await
+    async fn watch(&self) -> anyhow::Result<ObjectWatch> {
+        ObjectWatch::begin(self.bed.client(), &[test_bed::sources(), test_bed::kustomizations()])
+            .await
     }
 
-    async fn arrivals(&self, commit: &str, watch: &mut Watch) -> anyhow::Result<Arrivals> {
-        Arrivals::of(commit, self.apps.len(), watch, self.options.rounds.limit()).await
+    async fn arrivals(
+        &self,
+        commit: &str,
+        watch: &mut ObjectWatch,
+    ) -> anyhow::Result<CommitArrivals> {
+        CommitArrivals::of(commit, self.apps.len(), watch, self.options.rounds.limit()).await
     }
 
     fn commit(&self, version: u32) -> anyhow::Result<String> {
-        let file = |app: &App| (format!("{}/app.yaml", app.name), app.manifest(version));
+        let file = |app: &WorkloadApp| (format!("{}/app.yaml", app.name), app.manifest(version));
         let files: Vec<(String, String)> = self.apps.iter().map(file).collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (&**path, &**it)).collect();
         self.repository.commit(&files, &format!("{} {version}", self.work))
@@ -258,7 +274,8 @@ impl<'a> Side<'a> {
     fn kustomizations(&self) -> Vec<String> {
         let source = &self.work;
         let wait = self.options.rounds.wait;
-        let one = |app: &App| workload::kustomization(&app.name, source, &app.name, "10m", wait);
+        let one =
+            |app: &WorkloadApp| workload::kustomization(&app.name, source, &app.name, "10m", wait);
         self.apps.iter().map(one).collect()
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
 //! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `notify`, `receive`,
-//! `trust`, `versus`), with what (`test_bed`, `raw`, `rounds`, `workload`, `chain`), how it is counted
-//! (`commit_arrivals`, `audit`, `process_comparison`), what the numbers come to (`samples`, `measurements`).
+//! `trust`, `versus`), with what (`test_bed`, `raw_client`, `round_options`, `workload`, `kustomization_chain`), how it
+//! is counted (`commit_arrivals`, `audit`, `process_comparison`), what the numbers come to (`time_samples`,
+//! `measurements`).
 
 mod apply;
 mod audit;
 mod build;
-mod chain;
 mod commit_arrivals;
 mod crds;
 mod get;
@@ -16,19 +16,20 @@ mod helm_releases;
 mod helmfile;
 mod helmfile_releases;
 mod idle;
+mod kustomization_chain;
 mod kustomizations;
 mod measurements;
 mod notice;
 mod notify;
 mod process_comparison;
-mod raw;
+mod raw_client;
 mod receive;
-mod rounds;
-mod samples;
+mod round_options;
 mod settle;
 mod sources;
 mod template;
 mod test_bed;
+mod time_samples;
 mod trust;
 mod versus;
 mod wake;
@@ -39,14 +40,14 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use e2e::installation::{Build, make_packages};
+use e2e::installation::{BuildProfile, make_packages};
 use e2e::rusage;
 use testbed::progress::{self, step};
 use testbed::released;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
-struct Arguments {
+struct BenchArguments {
     #[command(subcommand)]
     command: BenchCommand,
 }
@@ -56,78 +57,78 @@ enum BenchCommand {
     /// Measure
     Bench {
         #[command(subcommand)]
-        command: Bench,
+        command: BenchKind,
     },
     /// Run a command and report its peak of memory: for other commands
     #[command(hide = true)]
-    Measured(rusage::Options),
+    Measured(rusage::RusageOptions),
 }
 
 /// What is measured.
 #[derive(Debug, Subcommand)]
-enum Bench {
+enum BenchKind {
     /// How soon a change is acted on when every interval is ten minutes: dependencies, drift, commits
-    Wake(wake::Options),
+    Wake(wake::WakeBenchOptions),
     /// How fast one Kustomization of many objects is applied, beside a client that does nothing but apply
-    Apply(apply::Options),
+    Apply(apply::ApplyBenchOptions),
     /// How fast many small Kustomizations are applied, and what that costs, beside the same client
-    Kustomizations(kustomizations::Options),
+    Kustomizations(kustomizations::KustomizationBenchOptions),
     /// How fast many releases of one chart are installed, and what that costs, beside the same client
-    Helmreleases(helm_releases::Options),
+    Helmreleases(helm_releases::HelmReleaseBenchOptions),
     /// Whether every change is noticed in time with many HelmReleases, Secrets and kinds, after ten minutes
-    Notice(notice::Options),
+    Notice(notice::NoticeBenchOptions),
     /// What a large cluster costs: a restart, and one change among thousands of objects with references
-    Settle(settle::Options),
+    Settle(settle::SettleBenchOptions),
     /// What settled Kustomizations ask of the API server: nothing
-    Idle(idle::Options),
+    Idle(idle::IdleBenchOptions),
     /// What sources cost in time, bytes and memory: a repository, a bucket, an index of charts
-    Sources(sources::Options),
+    Sources(sources::SourceBenchOptions),
     /// How fast charts are rendered, and in how much memory, beside the real Helm
-    Template(template::Options),
+    Template(template::TemplateBenchOptions),
     /// How fast overlays are built, and in how much memory, beside the real Kustomize
-    Build(build::Options),
+    Build(build::BuildBenchOptions),
     /// How fast helmfiles are listed and rendered, and in how much memory, beside the real helmfile
-    Helmfile(helmfile::Options),
+    Helmfile(helmfile::HelmfileBenchOptions),
     /// How fast objects are moved out of a version that is dropped, and in how much memory, beside the raw client
-    Crds(crds::Options),
+    Crds(crds::CrdBenchOptions),
     /// How soon `windlass get -A` prints the first row in a large cluster, and in how much memory
-    Get(get::Options),
+    Get(get::GetBenchOptions),
     /// How fast the releases of one Helmfile are installed beside the same client, and what a settled Helmfile costs
-    HelmfileReleases(helmfile_releases::Options),
+    HelmfileReleases(helmfile_releases::HelmfileReleaseBenchOptions),
     /// How fast events reach the services that work while one is dead, and what is lost, beside Flux's controller
-    Notify(notify::Options),
+    Notify(notify::NotifyBenchOptions),
     /// How soon a push is applied that a webhook announces, and how often a burst of webhooks has it fetched
-    Receive(receive::Options),
+    Receive(receive::ReceiveBenchOptions),
     /// How fast Secrets are decrypted, beside Flux's decryptor, and signatures of commits verified
-    Trust(trust::Options),
+    Trust(trust::TrustBenchOptions),
     /// How fast windlass is, and what it costs, beside Flux's own controllers on the same control plane
-    Versus(versus::Options),
+    Versus(versus::VersusBenchOptions),
 }
 
 /// Measures, and prints a table.
 ///
 /// # Errors
 /// When something did not happen at all, or was slower than its limit.
-fn run(command: &Bench) -> anyhow::Result<()> {
+fn run(command: &BenchKind) -> anyhow::Result<()> {
     match command {
-        Bench::Wake(options) => wake::run(options),
-        Bench::Apply(options) => as_shipped(|| apply::run(options)),
-        Bench::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
-        Bench::Helmreleases(options) => as_shipped(|| helm_releases::run(options)),
-        Bench::Idle(options) => as_shipped(|| idle::run(options)),
-        Bench::Notice(options) => as_shipped(|| notice::run(options)),
-        Bench::Settle(options) => as_shipped(|| settle::run(options)),
-        Bench::Sources(options) => sources::run(options),
-        Bench::Template(options) => as_shipped(|| template::run(options)),
-        Bench::Build(options) => as_shipped(|| build::run(options)),
-        Bench::Helmfile(options) => as_shipped(|| helmfile::run(options)),
-        Bench::Crds(options) => as_shipped(|| crds::run(options)),
-        Bench::Get(options) => get::run(options),
-        Bench::Notify(options) => notify::run(options),
-        Bench::Receive(options) => receive::run(options),
-        Bench::Trust(options) => as_shipped(|| trust::run(options)),
-        Bench::HelmfileReleases(options) => as_shipped(|| helmfile_releases::run(options)),
-        Bench::Versus(options) => as_shipped(|| versus::run(options)),
+        BenchKind::Wake(options) => wake::run(options),
+        BenchKind::Apply(options) => as_shipped(|| apply::run(options)),
+        BenchKind::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
+        BenchKind::Helmreleases(options) => as_shipped(|| helm_releases::run(options)),
+        BenchKind::Idle(options) => as_shipped(|| idle::run(options)),
+        BenchKind::Notice(options) => as_shipped(|| notice::run(options)),
+        BenchKind::Settle(options) => as_shipped(|| settle::run(options)),
+        BenchKind::Sources(options) => sources::run(options),
+        BenchKind::Template(options) => as_shipped(|| template::run(options)),
+        BenchKind::Build(options) => as_shipped(|| build::run(options)),
+        BenchKind::Helmfile(options) => as_shipped(|| helmfile::run(options)),
+        BenchKind::Crds(options) => as_shipped(|| crds::run(options)),
+        BenchKind::Get(options) => get::run(options),
+        BenchKind::Notify(options) => notify::run(options),
+        BenchKind::Receive(options) => receive::run(options),
+        BenchKind::Trust(options) => as_shipped(|| trust::run(options)),
+        BenchKind::HelmfileReleases(options) => as_shipped(|| helmfile_releases::run(options)),
+        BenchKind::Versus(options) => as_shipped(|| versus::run(options)),
     }
 }
 
@@ -136,14 +137,14 @@ fn as_shipped(measure: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()
     if !cfg!(debug_assertions) {
         return measure();
     }
-    step("everything, optimised", || make_packages(Build::Release, &["windlass", "bench"]))?;
+    step("everything, optimised", || make_packages(BuildProfile::Release, &["windlass", "bench"]))?;
     let again =
         std::process::Command::new(released("bench")?).args(std::env::args_os().skip(1)).exec();
     Err(again).context("the optimised `bench` cannot be started")
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let outcome = match BenchArguments::parse().command {
         BenchCommand::Bench { command } => run(&command).map(|()| ExitCode::SUCCESS),
         BenchCommand::Measured(options) => rusage::run(&options),
     };
@@ -157,6 +158,6 @@ mod tests {
     /// clap finds out that a command is put together wrongly only when that command is used.
     #[test]
     fn every_command_is_put_together_right() {
-        super::Arguments::command().debug_assert();
+        super::BenchArguments::command().debug_assert();
     }
 }

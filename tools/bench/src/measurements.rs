@@ -5,13 +5,13 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::audit::{Purpose, Requests};
-use super::test_bed::Who;
+use super::audit::{RequestCounts, RequestPurpose};
+use super::test_bed::MeasuredProcess;
 use testbed::progress::{bold, green, red};
 
 /// How the figures are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub(crate) enum FigureOutputFormat {
     /// Tables for people
     #[default]
     Table,
@@ -21,7 +21,7 @@ pub(crate) enum Output {
 
 /// What one piece of work cost the raw client or the operator that did it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Phase {
+pub(super) struct PhaseCost {
     /// Seconds until all of it was done.
     pub(super) total: f64,
     /// Seconds until half of it was done; none when it has only one part.
@@ -33,7 +33,7 @@ pub(super) struct Phase {
     /// Highest resident memory of that program, since its start, in MiB.
     pub(super) peak: f64,
     /// Its requests to the API server.
-    pub(super) requests: Option<Requests>,
+    pub(super) requests: Option<RequestCounts>,
 }
 
 /// What the operator may take at most.
@@ -55,14 +55,14 @@ pub(super) struct BenchLimits {
 
 /// The same work done by both, several times.
 #[derive(Debug)]
-pub(super) struct Comparison {
+pub(super) struct BenchComparison {
     title: String,
     /// How many objects the work is about.
     objects: usize,
     limits: BenchLimits,
     columns: [&'static str; 2],
-    raw: Vec<Phase>,
-    operator: Vec<Phase>,
+    raw: Vec<PhaseCost>,
+    operator: Vec<PhaseCost>,
 }
 
 /// The columns, unless others are given.
@@ -91,7 +91,7 @@ struct RequestRow {
     mean_ms: f64,
 }
 
-impl Comparison {
+impl BenchComparison {
     /// Nothing measured yet.
     pub(super) fn new(title: String, objects: usize, limits: BenchLimits) -> Self {
         Self { title, objects, limits, columns: COLUMNS, raw: Vec::new(), operator: Vec::new() }
@@ -108,10 +108,10 @@ impl Comparison {
     }
 
     /// Adds a round.
-    pub(super) fn add(&mut self, who: Who, phase: Phase) {
+    pub(super) fn add(&mut self, who: MeasuredProcess, phase: PhaseCost) {
         match who {
-            Who::Raw => self.raw.push(phase),
-            Who::Operator => self.operator.push(phase),
+            MeasuredProcess::Raw => self.raw.push(phase),
+            MeasuredProcess::Operator => self.operator.push(phase),
         }
     }
 
@@ -123,7 +123,7 @@ impl Comparison {
     }
 
     fn rows(&self) -> Vec<FigureRow> {
-        let both = |what, of: &dyn Fn(&Phase) -> Option<f64>| FigureRow {
+        let both = |what, of: &dyn Fn(&PhaseCost) -> Option<f64>| FigureRow {
             what,
             raw: median(&self.raw, of),
             operator: median(&self.operator, of),
@@ -131,9 +131,9 @@ impl Comparison {
             limit: None,
             passes: None,
         };
-        let an_object = |phase: &Phase| {
+        let an_object = |phase: &PhaseCost| {
             let requests = phase.requests.as_ref()?;
-            Some(requests.total(Purpose::Work) as f64 / self.objects as f64)
+            Some(requests.total(RequestPurpose::Work) as f64 / self.objects as f64)
         };
         let mut total = both("total time, s", &|phase| Some(phase.total)).compared();
         match self.limits.total {
@@ -143,7 +143,7 @@ impl Comparison {
         let mut cpu = both("its own CPU, s", &|phase| Some(phase.cpu));
         cpu.judge(cpu.operator, self.limits.cpu);
         // A peak is over all rounds: it is not forgotten between them.
-        let highest = |phases: &[Phase]| phases.iter().map(|it| it.peak).reduce(f64::max);
+        let highest = |phases: &[PhaseCost]| phases.iter().map(|it| it.peak).reduce(f64::max);
         let mut peak = both("peak memory, MiB", &|phase| Some(phase.peak));
         peak.raw = None;
         peak.operator = highest(&self.operator);
@@ -172,7 +172,7 @@ impl Comparison {
         let mut lines = Vec::new();
         let [first, second] = self.columns;
         for (who, phases) in [(first, &self.raw), (second, &self.operator)] {
-            let mut all = Requests::default();
+            let mut all = RequestCounts::default();
             phases.iter().filter_map(|it| it.requests.as_ref()).for_each(|it| all.extend(it));
             let of = (self.objects * phases.len()) as f64;
             lines.extend(all.iter().map(|(_, verb, resource, tally)| RequestRow {
@@ -252,7 +252,7 @@ impl FigureRow {
 }
 
 /// The figure in the middle, the mean of two when there is none; none when nothing was measured.
-fn median(phases: &[Phase], of: &dyn Fn(&Phase) -> Option<f64>) -> Option<f64> {
+fn median(phases: &[PhaseCost], of: &dyn Fn(&PhaseCost) -> Option<f64>) -> Option<f64> {
     let mut all: Vec<f64> = phases.iter().filter_map(of).collect();
     all.sort_by(f64::total_cmp);
     let low = all.get(all.len().checked_sub(1)? / 2)?;
@@ -262,35 +262,36 @@ fn median(phases: &[Phase], of: &dyn Fn(&Phase) -> Option<f64>) -> Option<f64> {
 
 /// Writes all that was measured, and what the numbers have to be read with.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-pub(super) fn print(output: Output, all: &[Comparison], load: &str) {
-    if output == Output::Json {
-        let figures: Vec<serde_json::Value> = all.iter().map(Comparison::to_json).collect();
+pub(super) fn print(output: FigureOutputFormat, all: &[BenchComparison], load: &str) {
+    if output == FigureOutputFormat::Json {
+        let figures: Vec<serde_json::Value> = all.iter().map(BenchComparison::to_json).collect();
         println!("{}", serde_json::json!({"load": load, "comparisons": figures}));
         return;
     }
-    all.iter().for_each(Comparison::print);
-    super::samples::print_machine(load);
+    all.iter().for_each(BenchComparison::print);
+    super::time_samples::print_machine(load);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn phase(total: f64, cpu: f64, peak: f64) -> Phase {
-        Phase { total, cpu, peak, ..Phase::default() }
+    fn phase(total: f64, cpu: f64, peak: f64) -> PhaseCost {
+        PhaseCost { total, cpu, peak, ..PhaseCost::default() }
     }
 
-    fn comparison(limits: BenchLimits, raw: &[f64], operator: &[Phase]) -> Comparison {
-        let mut all = Comparison::new("work".into(), 10, limits);
-        raw.iter().for_each(|total| all.add(Who::Raw, phase(*total, 0.0, 1.0)));
-        operator.iter().for_each(|phase| all.add(Who::Operator, phase.clone()));
+    fn comparison(limits: BenchLimits, raw: &[f64], operator: &[PhaseCost]) -> BenchComparison {
+        let mut all = BenchComparison::new("work".into(), 10, limits);
+        raw.iter().for_each(|total| all.add(MeasuredProcess::Raw, phase(*total, 0.0, 1.0)));
+        operator.iter().for_each(|phase| all.add(MeasuredProcess::Operator, phase.clone()));
         all
     }
 
     #[test]
     fn a_median_is_the_middle_one_or_between_two() {
         let of = |totals: &[f64]| {
-            let phases: Vec<Phase> = totals.iter().map(|total| phase(*total, 0.0, 0.0)).collect();
+            let phases: Vec<PhaseCost> =
+                totals.iter().map(|total| phase(*total, 0.0, 0.0)).collect();
             median(&phases, &|phase| Some(phase.total))
         };
         assert_eq!((of(&[3.0, 1.0, 2.0]), of(&[4.0, 1.0]), of(&[])), (Some(2.0), Some(2.5), None));

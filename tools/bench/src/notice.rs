@@ -2,7 +2,7 @@
 //! many kinds, after some time in which connections grow old.
 //!
 //! Here: the objects, the changes, the table, the verdict.
-//! Elsewhere: starting everything (`e2e::installation`), judging times (`super::samples`).
+//! Elsewhere: starting everything (`e2e::installation`), judging times (`super::time_samples`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,10 +14,12 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::raw::Raw;
-use super::samples::{self, Samples};
+use super::raw_client::RawApiClient;
+use super::time_samples::{self, TimeSamples};
 use super::{test_bed, workload};
-use e2e::installation::{Build, Installation, Selection, Watch, WatchedObject};
+use e2e::installation::{
+    BuildProfile, ObjectWatch, TestInstallation, WatchSelection, WatchedObject,
+};
 use testbed::progress::step;
 
 /// The promise: each change is acted on within this time.
@@ -36,7 +38,7 @@ const GROUP: &str = "bench.windlass.dev";
 
 /// How many, and for how long.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct NoticeBenchOptions {
     /// How many HelmReleases
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=2000))]
     releases: u16,
@@ -52,31 +54,31 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When something was not noticed, or later than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &NoticeBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let load = samples::load();
-    let installation = Installation::start(&runtime, Build::Release, &[])?;
+    let load = time_samples::load();
+    let installation = TestInstallation::start(&runtime, BuildProfile::Release, &[])?;
     let repository = installation.git().repository("notice")?;
-    let mut scene = Scene { installation, repository, options };
+    let mut scene = NoticeBenchSetup { installation, repository, options };
     let measured = scene.measure(&runtime);
     let all = measured.map_err(|error| scene.installation.explain(&error))?;
-    samples::print(&all);
-    samples::print_machine(&load);
-    if !all.iter().all(Samples::passes) {
+    time_samples::print(&all);
+    time_samples::print_machine(&load);
+    if !all.iter().all(TimeSamples::passes) {
         bail!("a promise was not kept");
     }
     Ok(())
 }
 
-struct Scene<'a> {
-    installation: Installation,
+struct NoticeBenchSetup<'a> {
+    installation: TestInstallation,
     repository: StoryRepository,
-    options: &'a Options,
+    options: &'a NoticeBenchOptions,
 }
 
-impl Scene<'_> {
-    fn measure(&mut self, runtime: &Runtime) -> anyhow::Result<Vec<Samples>> {
-        let Options { releases, kinds, minutes } = *self.options;
+impl NoticeBenchSetup<'_> {
+    fn measure(&mut self, runtime: &Runtime) -> anyhow::Result<Vec<TimeSamples>> {
+        let NoticeBenchOptions { releases, kinds, minutes } = *self.options;
         step(&format!("{releases} HelmReleases, {kinds} kinds"), || {
             runtime.block_on(self.install())
         })?;
@@ -85,14 +87,14 @@ impl Scene<'_> {
             Ok(())
         })?;
         let mut values =
-            Samples::new("Secret of values changed, object changed", MAX_REACTION_DELAY)
+            TimeSamples::new("Secret of values changed, object changed", MAX_REACTION_DELAY)
                 .judged_at(100);
-        let mut drift =
-            Samples::new("object of one of the kinds put back", MAX_REACTION_DELAY).judged_at(100);
+        let mut drift = TimeSamples::new("object of one of the kinds put back", MAX_REACTION_DELAY)
+            .judged_at(100);
         step("every Secret changed", || {
             runtime.block_on(async {
-                let raw = Raw::connect(&self.installation.kubeconfig()).await?;
-                let mut watch = self.watch(&Selection::of("v1", "ConfigMap")).await?;
+                let raw = RawApiClient::connect(&self.installation.kubeconfig()).await?;
+                let mut watch = self.watch(&WatchSelection::of("v1", "ConfigMap")).await?;
                 for number in 1..=releases {
                     values.add(self.change(&raw, &mut watch, number).await?);
                 }
@@ -118,7 +120,7 @@ impl Scene<'_> {
             ("chart/templates/app.yaml", TEMPLATE),
         ];
         self.repository.commit(&commit, "The chart")?;
-        let raw = Raw::connect(&self.installation.kubeconfig()).await?;
+        let raw = RawApiClient::connect(&self.installation.kubeconfig()).await?;
         let kinds: Vec<String> = (1..=self.options.kinds).map(crd).collect();
         for part in kinds.chunks(50) {
             raw.apply(&test_bed::prepare(part)?).await?;
@@ -127,7 +129,8 @@ impl Scene<'_> {
         let mut first = vec![workload::source("notice", &url, "1h"), CHART.to_owned()];
         first.extend((1..=self.options.releases).map(|number| secret(number, 0)));
         raw.apply(&test_bed::prepare(&first)?).await?;
-        let mut watch = Watch::begin(self.installation.client(), &test_bed::releases()).await?;
+        let mut watch =
+            ObjectWatch::begin(self.installation.client(), &test_bed::releases()).await?;
         let all = (1..=self.options.releases).map(|it| release(it, it <= self.options.kinds));
         raw.apply(&test_bed::prepare(&all.collect::<Vec<_>>())?).await?;
         let deadline = Instant::now() + INSTALL_LIMIT;
@@ -142,14 +145,19 @@ impl Scene<'_> {
         Ok(())
     }
 
-    async fn watch(&self, selection: &Selection) -> anyhow::Result<Watch> {
+    async fn watch(&self, selection: &WatchSelection) -> anyhow::Result<ObjectWatch> {
         let within = selection.clone().within(NAMESPACE);
-        let mut watch = Watch::begin(self.installation.client(), &[within]).await?;
+        let mut watch = ObjectWatch::begin(self.installation.client(), &[within]).await?;
         watch.forget();
         Ok(watch)
     }
 
-    async fn change(&self, raw: &Raw, watch: &mut Watch, number: u16) -> anyhow::Result<Duration> {
+    async fn change(
+        &self,
+        raw: &RawApiClient,
+        watch: &mut ObjectWatch,
+        number: u16,
+    ) -> anyhow::Result<Duration> {
         let change = test_bed::prepare(&[secret(number, 1)])?;
         let name = name(number);
         let wanted = value(number, 1);
@@ -165,7 +173,7 @@ impl Scene<'_> {
 
     async fn edit(&self, number: u16) -> anyhow::Result<Duration> {
         let name = name(number);
-        let all = Selection::of(&format!("{GROUP}/v1"), &kind(number)).within(NAMESPACE);
+        let all = WatchSelection::of(&format!("{GROUP}/v1"), &kind(number)).within(NAMESPACE);
         let api = all.api(self.installation.client());
         let mut watch = self.watch(&all.named(&name)).await?;
         let patch = Patch::Merge(json!({"spec": {"value": "edited"}}));

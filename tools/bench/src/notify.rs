@@ -18,15 +18,15 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 use tokio::runtime::Runtime;
 
-use self::event_posts::Posting;
-use self::service::Service;
-use super::measurements::{self, BenchLimits, Comparison, Output, Phase};
-use super::samples;
-use super::test_bed::{BenchTestbed, Who};
-use e2e::installation::{Build, Selection, Serving, make};
+use self::event_posts::EventPostingClient;
+use self::service::CountingNotificationService;
+use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost};
+use super::test_bed::{BenchTestbed, MeasuredProcess};
+use super::time_samples;
+use e2e::installation::{BuildProfile, FluxApiServer, WatchSelection, make};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise: windlass takes no more memory than this, in MiB.
@@ -47,7 +47,7 @@ const DEAD_SERVICE_DOWN_PERIOD: Duration = Duration::from_secs(20);
 
 /// What the service does that is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Dead {
+enum DeadServiceBehavior {
     /// It refuses connections
     Refuses,
     /// It takes connections and answers nothing
@@ -56,18 +56,18 @@ enum Dead {
 
 /// How much is measured.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct NotifyBenchOptions {
     /// How many events; more than windlass keeps for one service are not measured
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u16).range(1..=9_000))]
     events: u16,
     /// What the dead service does until it works
-    #[arg(long, value_enum, default_value_t = Dead::Refuses)]
-    dead: Dead,
+    #[arg(long, value_enum, default_value_t = DeadServiceBehavior::Refuses)]
+    dead: DeadServiceBehavior,
 }
 
 /// The program that delivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum DeliveringProgram {
     Flux,
     Windlass,
 }
@@ -75,7 +75,7 @@ enum Side {
 /// How one side delivered the events.
 struct DeliveryFigures {
     /// What delivering to the live services took.
-    phase: Phase,
+    phase: PhaseCost,
     /// Seconds until all events were accepted.
     accepted: f64,
     /// Events that a live service never got, of both.
@@ -96,16 +96,16 @@ struct DeliveryFigures {
 ///
 /// # Errors
 /// When a side delivered nothing, or windlass lost something or took more memory than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &NotifyBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let flux = Oracle::NotificationController;
+    let flux = OracleProgram::NotificationController;
     let flux = step(flux.version(), || flux.ensure())?;
     // What this program itself does is not measured, so only windlass is optimised.
-    step("windlass itself", || make(Build::Release))?;
-    let mut bed = BenchTestbed::with(&runtime, Serving::Programs(&[], &[]))?;
-    let load = samples::load();
+    step("windlass itself", || make(BuildProfile::Release))?;
+    let mut bed = BenchTestbed::with(&runtime, FluxApiServer::Programs(&[], &[]))?;
+    let load = time_samples::load();
     let mut sides = Vec::new();
-    for side in [Side::Windlass, Side::Flux] {
+    for side in [DeliveringProgram::Windlass, DeliveringProgram::Flux] {
         let events_at = start(&mut bed, side, &flux.display().to_string())?;
         let what = format!("{} events by {side:?}", options.events);
         let measured = step(&what, || runtime.block_on(measure(&bed, options, side, &events_at)));
@@ -114,7 +114,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let [windlass, flux] = sides.try_into().ok().context("a side was not measured")?;
     let comparison = compared(options, &flux, &windlass);
     let rows = rows(options, &flux, &windlass);
-    measurements::print(Output::Table, std::slice::from_ref(&comparison), &load);
+    measurements::print(FigureOutputFormat::Table, std::slice::from_ref(&comparison), &load);
     print(&rows);
     if !comparison.passes() || rows.iter().any(|row| row.passes == Some(false)) {
         bail!("a promise was not kept");
@@ -123,13 +123,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// Starts a side; the address to which events are posted.
-fn start(bed: &mut BenchTestbed, side: Side, flux: &str) -> anyhow::Result<String> {
+fn start(bed: &mut BenchTestbed, side: DeliveringProgram, flux: &str) -> anyhow::Result<String> {
     match side {
-        Side::Windlass => {
-            bed.serve("windlass", Serving::Windlass(Build::Release, &[]))?;
+        DeliveringProgram::Windlass => {
+            bed.serve("windlass", FluxApiServer::Windlass(BuildProfile::Release, &[]))?;
             bed.installation()?.address("artifacts and events")
         }
-        Side::Flux => {
+        DeliveringProgram::Flux => {
             // It does not say which ports it took, so they are chosen here.
             let free = || anyhow::Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?);
             let events = free()?;
@@ -138,7 +138,7 @@ fn start(bed: &mut BenchTestbed, side: Side, flux: &str) -> anyhow::Result<Strin
                 "env RUNTIME_NAMESPACE=flux-system {flux} --events-addr={events} --receiverAddr={webhooks} \
                  --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 --enable-leader-election=false"
             );
-            bed.serve("flux", Serving::Programs(&[line], &[]))?;
+            bed.serve("flux", FluxApiServer::Programs(&[line], &[]))?;
             Ok(events.to_string())
         }
     }
@@ -146,41 +146,42 @@ fn start(bed: &mut BenchTestbed, side: Side, flux: &str) -> anyhow::Result<Strin
 
 async fn measure(
     bed: &BenchTestbed,
-    options: &Options,
-    side: Side,
+    options: &NotifyBenchOptions,
+    side: DeliveringProgram,
     events_at: &str,
 ) -> anyhow::Result<DeliveryFigures> {
     let namespace = match side {
-        Side::Windlass => "notify-windlass",
-        Side::Flux => "notify-flux",
+        DeliveringProgram::Windlass => "notify-windlass",
+        DeliveringProgram::Flux => "notify-flux",
     };
     let count = usize::from(options.events);
-    let live = [Service::start().await?, Service::start().await?];
-    let mut dead = Service::dead(options.dead)?;
+    let live =
+        [CountingNotificationService::start().await?, CountingNotificationService::start().await?];
+    let mut dead = CountingNotificationService::dead(options.dead)?;
     bed.create_namespaces(&[namespace.to_owned()]).await?;
     let services = [("live-1", &live[0]), ("live-2", &live[1]), ("dead", &dead)];
     let services = services.map(|(name, service)| (name, service.url()));
     bed.apply(&objects::all(namespace, &services)).await?;
-    let posting = Posting::new(events_at, namespace);
+    let posting = EventPostingClient::new(events_at, namespace);
     probe(&posting, &live).await?;
-    live.iter().for_each(Service::forget);
+    live.iter().for_each(CountingNotificationService::forget);
 
-    let before = bed.read(Who::Operator)?;
+    let before = bed.read(MeasuredProcess::Operator)?;
     let begun = Instant::now();
     posting.post_all(count).await.context("posting events")?;
     let accepted = begun.elapsed().as_secs_f64();
     let is_there = || live.iter().all(|service| service.count() == count);
-    let progress = || live.iter().map(Service::received).sum::<usize>();
+    let progress = || live.iter().map(CountingNotificationService::received).sum::<usize>();
     quiet_or(is_there, progress).await;
     let times: Vec<Duration> = live.iter().flat_map(|service| service.times(begun)).collect();
     let phase = bed.spent(&before, times)?;
     tokio::time::sleep(DEAD_SERVICE_DOWN_PERIOD).await;
     let waiting = match side {
-        Side::Windlass => Some(waiting(&bed.installation()?.metrics()?)?),
-        Side::Flux => None,
+        DeliveringProgram::Windlass => Some(waiting(&bed.installation()?.metrics()?)?),
+        DeliveringProgram::Flux => None,
     };
     let lost = live.iter().map(|service| count - service.count()).sum();
-    let repeated = live.iter().map(Service::repeated).sum();
+    let repeated = live.iter().map(CountingNotificationService::repeated).sum();
 
     let revived = Instant::now();
     dead.revive()?;
@@ -202,7 +203,10 @@ async fn measure(
 }
 
 /// Posts events until each live service got one, since Alerts and Providers are seen a moment after they are applied.
-async fn probe(posting: &Posting, live: &[Service]) -> anyhow::Result<()> {
+async fn probe(
+    posting: &EventPostingClient,
+    live: &[CountingNotificationService],
+) -> anyhow::Result<()> {
     let deadline = Instant::now() + START_LIMIT;
     for number in 0.. {
         if live.iter().all(|service| service.received() > 0) {
@@ -233,7 +237,7 @@ async fn quiet_or(is_done: impl Fn() -> bool, progress: impl Fn() -> usize) {
 
 /// Changes the Provider of the dead service.
 async fn touch(bed: &BenchTestbed, namespace: &str) -> anyhow::Result<()> {
-    let providers = Selection::of(objects::VERSION, "Provider").within(namespace);
+    let providers = WatchSelection::of(objects::VERSION, "Provider").within(namespace);
     let patch = Patch::Merge(json!({"spec": {"timeout": "5s"}}));
     providers.api(bed.client()).patch("dead", &PatchParams::default(), &patch).await?;
     Ok(())
@@ -247,13 +251,18 @@ fn waiting(metrics: &str) -> anyhow::Result<usize> {
     value.trim().parse().context("the metric is no number")
 }
 
-fn compared(options: &Options, flux: &DeliveryFigures, windlass: &DeliveryFigures) -> Comparison {
+fn compared(
+    options: &NotifyBenchOptions,
+    flux: &DeliveryFigures,
+    windlass: &DeliveryFigures,
+) -> BenchComparison {
     let count = options.events;
     let title =
         format!("{count} events to 3 services of which one is dead, to the last live delivery");
     let of = |delivered: &DeliveryFigures| {
-        let mut all = Comparison::new(title.clone(), usize::from(count), BenchLimits::default());
-        all.add(Who::Operator, delivered.phase.clone());
+        let mut all =
+            BenchComparison::new(title.clone(), usize::from(count), BenchLimits::default());
+        all.add(MeasuredProcess::Operator, delivered.phase.clone());
         all
     };
     let limits = BenchLimits { peak: Some(MAX_MEMORY_MIB), ..BenchLimits::default() };
@@ -269,7 +278,11 @@ struct DeliveryRow {
     passes: Option<bool>,
 }
 
-fn rows(options: &Options, flux: &DeliveryFigures, windlass: &DeliveryFigures) -> Vec<DeliveryRow> {
+fn rows(
+    options: &NotifyBenchOptions,
+    flux: &DeliveryFigures,
+    windlass: &DeliveryFigures,
+) -> Vec<DeliveryRow> {
     let count = usize::from(options.events);
     let both = |what, of: &dyn Fn(&DeliveryFigures) -> Option<f64>| DeliveryRow {
         what,
@@ -321,7 +334,7 @@ mod tests {
 
     fn delivered(lost: usize, waiting: usize, lost_by_dead: usize) -> DeliveryFigures {
         DeliveryFigures {
-            phase: Phase { total: 2.0, peak: 70.0, ..Phase::default() },
+            phase: PhaseCost { total: 2.0, peak: 70.0, ..PhaseCost::default() },
             accepted: 1.0,
             lost,
             repeated: 0,
@@ -334,7 +347,7 @@ mod tests {
 
     #[test]
     fn windlass_may_lose_nothing_and_flux_may() {
-        let options = Options { events: 10, dead: Dead::Refuses };
+        let options = NotifyBenchOptions { events: 10, dead: DeadServiceBehavior::Refuses };
         let judge = |windlass: DeliveryFigures| {
             let rows = rows(&options, &delivered(5, 0, 10), &windlass);
             rows.iter().all(|row| row.passes != Some(false))
@@ -347,10 +360,10 @@ mod tests {
 
     #[test]
     fn more_memory_than_promised_fails_beside_flux_too() {
-        let options = Options { events: 10, dead: Dead::Refuses };
+        let options = NotifyBenchOptions { events: 10, dead: DeadServiceBehavior::Refuses };
         let judge = |peak| {
             let windlass = delivered(0, 10, 0);
-            let phase = Phase { peak, ..windlass.phase.clone() };
+            let phase = PhaseCost { peak, ..windlass.phase.clone() };
             compared(&options, &delivered(0, 0, 0), &DeliveryFigures { phase, ..windlass }).passes()
         };
         assert!(judge(MAX_MEMORY_MIB));

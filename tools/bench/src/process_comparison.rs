@@ -13,8 +13,8 @@ use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 use tempfile::TempDir;
 
-use super::measurements::Output;
-use super::samples;
+use super::measurements::FigureOutputFormat;
+use super::time_samples;
 use conformance::corpus;
 use e2e::rusage;
 use testbed::progress::{bold, dim, green, red};
@@ -65,7 +65,7 @@ impl BenchChart {
 }
 
 /// The two programs, and what both are asked.
-pub(super) struct Pair<'a> {
+pub(super) struct ComparedPrograms<'a> {
     pub(super) real: ProgramCommand<'a>,
     pub(super) own: ProgramCommand<'a>,
     /// Folders of programs that the real one runs.
@@ -79,7 +79,7 @@ pub(super) struct ProgramCommand<'a> {
     pub(super) arguments: &'a [&'a str],
 }
 
-impl<'a> Pair<'a> {
+impl<'a> ComparedPrograms<'a> {
     /// Both are asked the same.
     pub(super) fn alike(real: &'a Path, own: &'a Path, arguments: &'a [&'a str]) -> Self {
         let asked = |program| ProgramCommand { program, arguments };
@@ -89,7 +89,7 @@ impl<'a> Pair<'a> {
 
 /// A line of the table. Figures are of the real program and of windlass, in the same unit.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct ComparisonRow {
     subject: String,
     what: &'static str,
     real: f64,
@@ -100,7 +100,7 @@ pub(super) struct Row {
     wanted: f64,
 }
 
-impl Row {
+impl ComparisonRow {
     pub(super) fn new(
         subject: &str,
         what: &'static str,
@@ -132,10 +132,10 @@ impl Row {
 /// # Errors
 /// When a program cannot be run, or fails on the subject.
 pub(super) fn processes(
-    pair: &Pair<'_>,
+    pair: &ComparedPrograms<'_>,
     subject: &BenchChart,
     rounds: u16,
-) -> anyhow::Result<Vec<Row>> {
+) -> anyhow::Result<Vec<ComparisonRow>> {
     let programs = [pair.real, pair.own];
     let home = tempfile::tempdir().context("cannot make a folder")?;
     let known = std::env::var_os("PATH").unwrap_or_default();
@@ -171,8 +171,20 @@ pub(super) fn processes(
     let name = &subject.name;
     let peak = |index: usize| peaks.get(index).copied();
     Ok(vec![
-        Row::new(name, "whole process, ms", real.context("no rounds")?, own, subject.wanted),
-        Row::new(name, "peak memory, MiB", peak(0).context("no peak")?, peak(1), MIN_MEMORY_RATIO),
+        ComparisonRow::new(
+            name,
+            "whole process, ms",
+            real.context("no rounds")?,
+            own,
+            subject.wanted,
+        ),
+        ComparisonRow::new(
+            name,
+            "peak memory, MiB",
+            peak(0).context("no peak")?,
+            peak(1),
+            MIN_MEMORY_RATIO,
+        ),
     ])
 }
 
@@ -192,8 +204,8 @@ pub(super) fn median(all: &[f64]) -> Option<f64> {
 pub(super) fn conclude(
     subjects: &str,
     real: &str,
-    rows: &[Row],
-    output: Output,
+    rows: &[ComparisonRow],
+    output: FigureOutputFormat,
     load: &str,
 ) -> anyhow::Result<()> {
     print(subjects, real, rows, output, load)?;
@@ -206,11 +218,11 @@ pub(super) fn conclude(
 fn print(
     subjects: &str,
     real: &str,
-    rows: &[Row],
-    output: Output,
+    rows: &[ComparisonRow],
+    output: FigureOutputFormat,
     load: &str,
 ) -> anyhow::Result<()> {
-    if output == Output::Json {
+    if output == FigureOutputFormat::Json {
         let all = serde_json::json!({"load": load, "figures": rows});
         println!("{}", serde_json::to_string(&all).context("the figures are no JSON")?);
         return Ok(());
@@ -225,7 +237,7 @@ fn print(
     if rows.iter().any(|row| row.windlass.is_none()) {
         println!("{}", dim("–: not measured, there is no such engine in this program yet"));
     }
-    samples::print_machine(load);
+    time_samples::print_machine(load);
     Ok(())
 }
 
@@ -235,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_how_many_times_less_and_has_to_be_reached() {
-        let row = |own| Row::new("web", "whole process, ms", 48.0, own, 8.0);
+        let row = |own| ComparisonRow::new("web", "whole process, ms", 48.0, own, 8.0);
         assert!(row(Some(6.0)).passes(), "the promise itself is kept");
         assert!(!row(Some(6.1)).passes());
         assert!(!row(None).passes(), "nothing measured is not a pass");

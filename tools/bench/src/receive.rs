@@ -2,7 +2,7 @@
 //! ten minutes.
 //!
 //! Here: what is done how often, and the promises. In the folder: the repository with its Receiver, and its webhooks
-//! (`repository`). Elsewhere: starting everything (`e2e::installation`), judging the times (`super::samples`).
+//! (`repository`). Elsewhere: starting everything (`e2e::installation`), judging the times (`super::time_samples`).
 
 mod repository;
 
@@ -13,8 +13,8 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use self::repository::WebhookBenchmark;
-use super::samples::{self, Samples};
-use e2e::installation::{Build, Installation};
+use super::time_samples::{self, TimeSamples};
+use e2e::installation::{BuildProfile, TestInstallation};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise: 95 of 100 pushes are applied within this time.
@@ -26,7 +26,7 @@ const MAX_FETCHES_PER_BURST: usize = 2;
 
 /// How many pushes are made, and how many webhooks report the same one.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ReceiveBenchOptions {
     /// How many commits are made, one after the other, each with its webhook
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
     pushes: u16,
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 }
 
 /// What became of a burst.
-struct Burst {
+struct WebhookBurst {
     /// How many webhooks there were.
     webhooks: u16,
     /// How many were accepted; the others were answered with 503, as too many were under way.
@@ -56,17 +56,17 @@ struct Burst {
 ///
 /// # Errors
 /// When something did not happen, or was slower than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let build = if options.release { Build::Release } else { Build::Debug };
+pub(super) fn run(options: &ReceiveBenchOptions) -> anyhow::Result<()> {
+    let build = if options.release { BuildProfile::Release } else { BuildProfile::Debug };
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut installation = Installation::start(&runtime, build, &["--requeue-dependency=10m"])?;
-    let load = samples::load();
+    let mut installation = TestInstallation::start(&runtime, build, &["--requeue-dependency=10m"])?;
+    let load = time_samples::load();
     let measured = measure(&runtime, &installation, options);
     let measured = measured.and_then(|all| installation.check().map(|()| all));
     let (pushes, burst) = measured.map_err(|error| installation.explain(&error))?;
-    samples::print(std::slice::from_ref(&pushes));
+    time_samples::print(std::slice::from_ref(&pushes));
     burst.print();
-    samples::print_machine(&load);
+    time_samples::print_machine(&load);
     if !pushes.passes() || !burst.passes() {
         bail!("a promise was not kept");
     }
@@ -75,11 +75,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn measure(
     runtime: &Runtime,
-    installation: &Installation,
-    options: &Options,
-) -> anyhow::Result<(Samples, Burst)> {
+    installation: &TestInstallation,
+    options: &ReceiveBenchOptions,
+) -> anyhow::Result<(TimeSamples, WebhookBurst)> {
     let mut pushes =
-        Samples::new("commit announced by a webhook, its object applied", MAX_PUSH_DELAY);
+        TimeSamples::new("commit announced by a webhook, its object applied", MAX_PUSH_DELAY);
     let mut pushed = step("a repository with a Receiver", || {
         runtime.block_on(WebhookBenchmark::install(installation))
     })?;
@@ -95,7 +95,7 @@ fn measure(
     Ok((pushes, burst))
 }
 
-async fn burst(pushed: &mut WebhookBenchmark<'_>, webhooks: u16) -> anyhow::Result<Burst> {
+async fn burst(pushed: &mut WebhookBenchmark<'_>, webhooks: u16) -> anyhow::Result<WebhookBurst> {
     // What the pushes asked for is done.
     pushed.fetches().await?;
     let commit = pushed.commit()?;
@@ -117,10 +117,10 @@ async fn burst(pushed: &mut WebhookBenchmark<'_>, webhooks: u16) -> anyhow::Resu
     let applied = applied?.saturating_duration_since(begun);
     let fetches = pushed.fetches().await?;
     let asked = pushed.asked() - asked;
-    Ok(Burst { webhooks, accepted, fetches, asked, applied })
+    Ok(WebhookBurst { webhooks, accepted, fetches, asked, applied })
 }
 
-impl Burst {
+impl WebhookBurst {
     fn passes(&self) -> bool {
         self.accepted > 0 && (1..=MAX_FETCHES_PER_BURST).contains(&self.fetches)
     }
@@ -148,7 +148,7 @@ mod tests {
     fn a_burst_is_fetched_and_not_often() {
         let judge = |fetches, accepted| {
             let applied = Duration::ZERO;
-            Burst { webhooks: 100, accepted, fetches, asked: 0, applied }.passes()
+            WebhookBurst { webhooks: 100, accepted, fetches, asked: 0, applied }.passes()
         };
         assert!(judge(1, 100) && judge(2, 1));
         assert!(!judge(3, 100), "too often");

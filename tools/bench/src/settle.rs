@@ -2,7 +2,8 @@
 //!
 //! Here: two sizes, what is done to each, the table, the verdict: that the cost of a change does not depend on how much
 //! there is, and that the rest grows as the number does.
-//! Elsewhere: starting everything (`e2e::installation`), judging times (`super::samples`), counting (`super::audit`).
+//! Elsewhere: starting everything (`e2e::installation`), judging times (`super::time_samples`), counting
+//! (`super::audit`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,11 +17,13 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::audit::{AuditLog, Purpose};
-use super::raw::Raw;
-use super::samples::{self, Samples};
+use super::audit::{AuditLog, RequestPurpose};
+use super::raw_client::RawApiClient;
+use super::time_samples::{self, TimeSamples};
 use super::{test_bed, workload};
-use e2e::installation::{Build, Installation, Selection, Watch, WatchedObject};
+use e2e::installation::{
+    BuildProfile, ObjectWatch, TestInstallation, WatchSelection, WatchedObject,
+};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise: 99 of 100 wake-ups take less than this, however many objects there are.
@@ -37,7 +40,7 @@ const NAMESPACE: &str = "settle";
 
 /// What is measured.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct SettleBenchOptions {
     /// The numbers of Kustomizations, the smaller first
     #[arg(default_values_t = [200, 2000], num_args = 1..)]
     sizes: Vec<usize>,
@@ -63,43 +66,46 @@ struct SettleCost {
     /// Requests and CPU seconds of a changed object.
     requests: f64,
     change_cpu: f64,
-    samples: Vec<Samples>,
+    samples: Vec<TimeSamples>,
 }
 
 /// Measures and prints the tables.
 ///
 /// # Errors
 /// When something did not happen, or took more than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &SettleBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let load = samples::load();
+    let load = time_samples::load();
     let mut all = Vec::new();
     for &size in &options.sizes {
         ensure!(size > 0, "a size is at least 1");
         // Each size has a control plane of its own: etcd does not forget what was deleted.
-        let installation =
-            Installation::start(&runtime, Build::Release, &["--requeue-dependency=10m"])?;
+        let installation = TestInstallation::start(
+            &runtime,
+            BuildProfile::Release,
+            &["--requeue-dependency=10m"],
+        )?;
         let repository = installation.git().repository("settle")?;
-        let mut scene = Scene { installation, repository, size, options };
+        let mut scene = SettleBenchSetup { installation, repository, size, options };
         let taken = scene.measure(&runtime);
         all.push(taken.map_err(|error| scene.installation.explain(&error))?);
     }
     let passes = print(&all);
-    samples::print_machine(&load);
+    time_samples::print_machine(&load);
     if !passes {
         bail!("a promise was not kept");
     }
     Ok(())
 }
 
-struct Scene<'a> {
-    installation: Installation,
+struct SettleBenchSetup<'a> {
+    installation: TestInstallation,
     repository: StoryRepository,
     size: usize,
-    options: &'a Options,
+    options: &'a SettleBenchOptions,
 }
 
-impl Scene<'_> {
+impl SettleBenchSetup<'_> {
     fn measure(&mut self, runtime: &Runtime) -> anyhow::Result<SettleCost> {
         let size = self.size;
         let cpu = self.cpu()?;
@@ -113,9 +119,10 @@ impl Scene<'_> {
             .context("the control plane has no audit log")?;
         let mark = audit.mark()?;
         let mut edited =
-            Samples::new("object edited by hand put back", MAX_WAKE_DELAY).judged_at(99);
+            TimeSamples::new("object edited by hand put back", MAX_WAKE_DELAY).judged_at(99);
         let mut referred =
-            Samples::new("Secret changed, what it fills in changed", MAX_WAKE_DELAY).judged_at(99);
+            TimeSamples::new("Secret changed, what it fills in changed", MAX_WAKE_DELAY)
+                .judged_at(99);
         let changes = usize::from(self.options.changes);
         step(&format!("{changes} edits by hand"), || {
             (0..changes).try_for_each(|number| {
@@ -124,7 +131,7 @@ impl Scene<'_> {
             })
         })?;
         let change_cpu = (self.cpu()? - settle_cpu) / changes as f64;
-        let work = audit.since(mark, OPERATOR)?.total(Purpose::Work);
+        let work = audit.since(mark, OPERATOR)?.total(RequestPurpose::Work);
         step(&format!("{changes} Secrets changed"), || {
             (0..changes).try_for_each(|number| {
                 referred.add(runtime.block_on(self.refer(self.place(number), number))?);
@@ -161,7 +168,7 @@ impl Scene<'_> {
         let files: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (&**path, &**text)).collect();
         self.repository.commit(&files, "All")?;
-        let raw = Raw::connect(&self.installation.kubeconfig()).await?;
+        let raw = RawApiClient::connect(&self.installation.kubeconfig()).await?;
         let mut first = vec![workload::namespace(NAMESPACE)];
         first.push(workload::source(
             "settle",
@@ -173,7 +180,7 @@ impl Scene<'_> {
             raw.apply(&test_bed::prepare(part)?).await?;
         }
         let mut watch =
-            Watch::begin(self.installation.client(), &[test_bed::kustomizations()]).await?;
+            ObjectWatch::begin(self.installation.client(), &[test_bed::kustomizations()]).await?;
         let begun = Instant::now();
         let all: Vec<String> = (1..=self.size).map(kustomization).collect();
         raw.apply(&test_bed::prepare(&all)?).await?;
@@ -227,7 +234,7 @@ impl Scene<'_> {
         let (_, mut watch) = config_map(&format!("{}-1", name(number)))
             .watch_alone(self.installation.client())
             .await?;
-        let raw = Raw::connect(&self.installation.kubeconfig()).await?;
+        let raw = RawApiClient::connect(&self.installation.kubeconfig()).await?;
         let wanted = value(number, round + 1);
         let change = test_bed::prepare(&[secret(number, round + 1)])?;
         let begun = Instant::now();
@@ -249,8 +256,8 @@ impl Scene<'_> {
     }
 }
 
-fn config_map(name: &str) -> Selection {
-    Selection::of("v1", "ConfigMap").within(NAMESPACE).named(name)
+fn config_map(name: &str) -> WatchSelection {
+    WatchSelection::of("v1", "ConfigMap").within(NAMESPACE).named(name)
 }
 
 fn name(number: usize) -> String {
@@ -334,8 +341,8 @@ fn print(all: &[SettleCost]) -> bool {
     }
     for it in all {
         println!("{}", bold(&format!("{} Kustomizations", it.size)));
-        samples::print(&it.samples);
-        passes &= it.samples.iter().all(Samples::passes);
+        time_samples::print(&it.samples);
+        passes &= it.samples.iter().all(TimeSamples::passes);
     }
     passes
 }

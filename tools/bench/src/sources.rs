@@ -1,7 +1,7 @@
 //! What sources cost: how long a fetch takes, how many bytes it needs, and how much memory the process then had.
 //!
 //! Here: which sources, doing something and waiting for what comes of it, the table, the verdict.
-//! Elsewhere: each source and its server (the folder), what passes the wire (`e2e::relay`).
+//! Elsewhere: each source and its server (the folder), what passes the wire (`e2e::tcp_relay`).
 
 mod bucket;
 mod charts;
@@ -13,16 +13,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use e2e::process_usage;
-use e2e::relay::{Relay, RelayTraffic};
+use e2e::tcp_relay::{TcpRelay, TcpRelayTraffic};
 use kube::api::{Patch, PatchParams};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::measurements::Output;
-use super::samples;
+use super::measurements::FigureOutputFormat;
+use super::time_samples;
 use super::workload::NAMESPACE;
-use e2e::installation::{Build, Installation, Selection, Serving, Watch, WatchedObject};
+use e2e::installation::{
+    BuildProfile, FluxApiServer, ObjectWatch, TestInstallation, WatchSelection, WatchedObject,
+};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise, in MiB.
@@ -50,7 +52,7 @@ enum SourceBenchmark {
 
 /// What is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct SourceBenchOptions {
     /// Which sources; all by default
     #[arg(value_enum)]
     subjects: Vec<SourceBenchmark>,
@@ -58,8 +60,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
     /// How the figures are written
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = FigureOutputFormat::Table)]
+    output: FigureOutputFormat,
     /// Flags for `windlass serve`
     #[arg(last = true)]
     flags: Vec<String>,
@@ -67,16 +69,16 @@ pub(crate) struct Options {
 
 /// One fetch.
 #[derive(Debug, Clone, Copy)]
-struct Fetch {
+struct FetchMeasurement {
     seconds: f64,
-    passed: RelayTraffic,
+    passed: TcpRelayTraffic,
     /// What the server was asked for.
     requests: usize,
 }
 
 /// Fetches of one sort; figures are medians.
 #[derive(Debug, Serialize)]
-struct Row {
+struct FetchTableRow {
     what: String,
     rounds: usize,
     seconds: f64,
@@ -95,16 +97,18 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct SourceMeasurement {
     title: String,
-    rows: Vec<Row>,
+    rows: Vec<FetchTableRow>,
     /// Highest resident memory of the whole process since its start, in MiB.
     peak: f64,
     /// What it had before there was a source.
     idle: f64,
 }
 
-impl Row {
-    fn new(what: &str, limit: Option<usize>, fetches: &[Fetch]) -> Self {
-        let of = |figure: &dyn Fn(&Fetch) -> f64| median(fetches.iter().map(figure).collect());
+impl FetchTableRow {
+    fn new(what: &str, limit: Option<usize>, fetches: &[FetchMeasurement]) -> Self {
+        let of = |figure: &dyn Fn(&FetchMeasurement) -> f64| {
+            median(fetches.iter().map(figure).collect())
+        };
         Self {
             what: what.to_owned(),
             rounds: fetches.len(),
@@ -124,7 +128,7 @@ impl Row {
 
 impl SourceMeasurement {
     fn passes(&self) -> bool {
-        self.peak <= MAX_PEAK_MIB && self.rows.iter().all(Row::passes)
+        self.peak <= MAX_PEAK_MIB && self.rows.iter().all(FetchTableRow::passes)
     }
 }
 
@@ -139,8 +143,8 @@ fn median(mut all: Vec<f64>) -> f64 {
 ///
 /// # Errors
 /// When something did not happen at all, or took more requests or memory than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let load = samples::load();
+pub(super) fn run(options: &SourceBenchOptions) -> anyhow::Result<()> {
+    let load = time_samples::load();
     let all = [SourceBenchmark::Git, SourceBenchmark::Bucket, SourceBenchmark::Charts];
     let chosen = |subject: &SourceBenchmark| {
         options.subjects.is_empty() || options.subjects.contains(subject)
@@ -148,7 +152,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let mut measured = Vec::new();
     for subject in all.iter().filter(|subject| chosen(subject)) {
         // Each has a process of its own, since a peak is never forgotten.
-        let mut scene = Scene::open(&options.flags)?;
+        let mut scene = SourceBenchSetup::open(&options.flags)?;
         let outcome = match subject {
             SourceBenchmark::Git => git::measure(&scene, options.rounds),
             SourceBenchmark::Bucket => bucket::measure(&scene, options.rounds),
@@ -164,8 +168,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(output: Output, all: &[SourceMeasurement], load: &str) {
-    if output == Output::Json {
+fn print(output: FigureOutputFormat, all: &[SourceMeasurement], load: &str) {
+    if output == FigureOutputFormat::Json {
         println!("{}", json!({"load": load, "sources": all}));
         return;
     }
@@ -177,7 +181,16 @@ fn print(output: Output, all: &[SourceMeasurement], load: &str) {
             "what", "rounds", "s", "received, B", "sent, B", "connections", "requests"
         );
         for row in rows {
-            let Row { what, rounds, seconds, received, sent, connections, requests, limit } = row;
+            let FetchTableRow {
+                what,
+                rounds,
+                seconds,
+                received,
+                sent,
+                connections,
+                requests,
+                limit,
+            } = row;
             let limit = limit
                 .map(|limit| format!("  {} (at most {limit})", verdict(row.passes())))
                 .unwrap_or_default();
@@ -191,13 +204,13 @@ fn print(output: Output, all: &[SourceMeasurement], load: &str) {
             "peak memory of the process: {peak:.1} MiB  {verdict} (at most {MAX_PEAK_MIB:.0}); before the first fetch: {idle:.1}"
         );
     }
-    samples::print_machine(load);
+    time_samples::print_machine(load);
 }
 
 /// windlass with nothing to do yet, on a control plane of its own.
-struct Scene {
+struct SourceBenchSetup {
     // Before the runtime, on which its servers run.
-    installation: Installation,
+    installation: TestInstallation,
     runtime: Runtime,
 }
 
@@ -208,11 +221,11 @@ struct AwaitedObjects<'a> {
     is_done: &'a dyn Fn(&WatchedObject) -> bool,
 }
 
-impl Scene {
+impl SourceBenchSetup {
     fn open(flags: &[String]) -> anyhow::Result<Self> {
         let runtime = Runtime::new().context("cannot start the runtime")?;
-        let serving = Serving::Windlass(Build::Release, flags);
-        let installation = Installation::start_with(&runtime, serving)?;
+        let serving = FluxApiServer::Windlass(BuildProfile::Release, flags);
+        let installation = TestInstallation::start_with(&runtime, serving)?;
         Ok(Self { installation, runtime })
     }
 
@@ -226,7 +239,8 @@ impl Scene {
         for object in objects {
             let word =
                 |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let selection = Selection::of(word("/apiVersion"), word("/kind")).within(NAMESPACE);
+            let selection =
+                WatchSelection::of(word("/apiVersion"), word("/kind")).within(NAMESPACE);
             let api = selection.api(self.installation.client());
             let params = PatchParams::apply("bench").force();
             api.patch(word("/metadata/name"), &params, &Patch::Apply(object)).await?;
@@ -239,7 +253,7 @@ impl Scene {
         let token = format!("{:?}", std::time::SystemTime::now());
         let patch =
             json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": token}}});
-        let api = Selection::of(API, kind).within(NAMESPACE).api(self.installation.client());
+        let api = WatchSelection::of(API, kind).within(NAMESPACE).api(self.installation.client());
         api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         Ok(token)
     }
@@ -247,13 +261,13 @@ impl Scene {
     /// How long it takes from `act` on until all is as awaited.
     async fn timed(
         &self,
-        relay: &Relay,
+        relay: &TcpRelay,
         awaited: &AwaitedObjects<'_>,
         act: impl AsyncFnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<Fetch> {
+    ) -> anyhow::Result<FetchMeasurement> {
         let AwaitedObjects { kind, count, is_done } = awaited;
-        let selection = Selection::of(API, kind).within(NAMESPACE);
-        let mut watch = Watch::begin(self.installation.client(), &[selection]).await?;
+        let selection = WatchSelection::of(API, kind).within(NAMESPACE);
+        let mut watch = ObjectWatch::begin(self.installation.client(), &[selection]).await?;
         watch.forget();
         relay.forget();
         let begun = Instant::now();
@@ -268,11 +282,16 @@ impl Scene {
             }
         }
         let seconds = last.duration_since(begun).as_secs_f64();
-        Ok(Fetch { seconds, passed: relay.passed(), requests: 0 })
+        Ok(FetchMeasurement { seconds, passed: relay.passed(), requests: 0 })
     }
 
     /// How long a run takes at which nothing is new.
-    async fn reconcile(&self, relay: &Relay, kind: &str, name: &str) -> anyhow::Result<Fetch> {
+    async fn reconcile(
+        &self,
+        relay: &TcpRelay,
+        kind: &str,
+        name: &str,
+    ) -> anyhow::Result<FetchMeasurement> {
         let token = std::cell::RefCell::new(None);
         let is_done = |seen: &WatchedObject| {
             let handled = seen.value("/status/lastHandledReconcileAt").as_str();
@@ -300,16 +319,16 @@ fn revision(seen: &WatchedObject) -> Option<&str> {
 }
 
 /// The same with what the server was asked meanwhile.
-fn asked(fetch: Fetch, requests: usize) -> Fetch {
-    Fetch { requests, ..fetch }
+fn asked(fetch: FetchMeasurement, requests: usize) -> FetchMeasurement {
+    FetchMeasurement { requests, ..fetch }
 }
 
 /// Several, with progress.
 fn rounds(
     name: &str,
     rounds: u16,
-    mut one: impl FnMut(u16) -> anyhow::Result<Fetch>,
-) -> anyhow::Result<Vec<Fetch>> {
+    mut one: impl FnMut(u16) -> anyhow::Result<FetchMeasurement>,
+) -> anyhow::Result<Vec<FetchMeasurement>> {
     step(name, || (1..=rounds).map(&mut one).collect())
 }
 
@@ -317,16 +336,17 @@ fn rounds(
 mod tests {
     use super::*;
 
-    fn fetch(seconds: f64, requests: usize) -> Fetch {
-        Fetch { seconds, passed: RelayTraffic::default(), requests }
+    fn fetch(seconds: f64, requests: usize) -> FetchMeasurement {
+        FetchMeasurement { seconds, passed: TcpRelayTraffic::default(), requests }
     }
 
     #[test]
     fn a_row_has_the_median_of_times_and_the_most_requests() {
-        let row = Row::new("change", Some(2), &[fetch(3.0, 2), fetch(1.0, 3), fetch(2.0, 2)]);
+        let row =
+            FetchTableRow::new("change", Some(2), &[fetch(3.0, 2), fetch(1.0, 3), fetch(2.0, 2)]);
         assert_eq!((row.seconds, row.requests, row.passes()), (2.0, 3, false));
-        assert!(Row::new("change", Some(3), &[fetch(1.0, 3)]).passes());
-        assert!(!Row::new("change", None, &[]).passes(), "nothing was measured");
+        assert!(FetchTableRow::new("change", Some(3), &[fetch(1.0, 3)]).passes());
+        assert!(!FetchTableRow::new("change", None, &[]).passes(), "nothing was measured");
     }
 
     #[test]

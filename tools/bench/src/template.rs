@@ -12,13 +12,13 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use testbed::oracle::{self, Oracle};
+use testbed::oracle::{self, OracleProgram};
 
-use super::measurements::Output;
-use super::process_comparison::{self, BenchChart, Pair, Row, median};
-use super::samples;
-use conformance::corpus::{self, Case, Corpus};
-use e2e::installation::{Build, make, program};
+use super::measurements::FigureOutputFormat;
+use super::process_comparison::{self, BenchChart, ComparedPrograms, ComparisonRow, median};
+use super::time_samples;
+use conformance::corpus::{self, CorpusCase, CorpusKind};
+use e2e::installation::{BuildProfile, make, program};
 use testbed::progress::step;
 
 /// The promises: how many times faster than Helm a whole process is with a small chart, and with others;
@@ -32,7 +32,7 @@ const SMALL_CHART: &str = "web";
 
 /// What is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct TemplateBenchOptions {
     /// Charts: paths of folders or archives; a small and a large one of our own by default
     charts: Vec<PathBuf>,
     /// How often each process is run
@@ -42,21 +42,21 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     renders: u16,
     /// How the figures are written
-    #[arg(long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(long, value_enum, default_value_t = FigureOutputFormat::Table)]
+    output: FigureOutputFormat,
 }
 
 /// Measures, and prints the table.
 ///
 /// # Errors
 /// When a chart cannot be rendered, or windlass is not as much faster or smaller as promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let helm = step(Oracle::Helm.version(), || Oracle::Helm.ensure())?;
+pub(super) fn run(options: &TemplateBenchOptions) -> anyhow::Result<()> {
+    let helm = step(OracleProgram::Helm.version(), || OracleProgram::Helm.ensure())?;
     let renders = step("Helm's engine, many times", oracle::renders)?;
-    step("windlass itself", || make(Build::Release))?;
-    let own = program(Build::Release)?;
-    let load = samples::load();
-    let pair = Pair::alike(&helm, &own, &["template", "rel"]);
+    step("windlass itself", || make(BuildProfile::Release))?;
+    let own = program(BuildProfile::Release)?;
+    let load = time_samples::load();
+    let pair = ComparedPrograms::alike(&helm, &own, &["template", "rel"]);
     let mut rows = Vec::new();
     for subject in subjects(options)? {
         step(&subject.name, || {
@@ -65,12 +65,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             Ok(())
         })?;
     }
-    process_comparison::conclude("charts", Oracle::Helm.name(), &rows, options.output, &load)
+    process_comparison::conclude("charts", OracleProgram::Helm.name(), &rows, options.output, &load)
 }
 
-fn subjects(options: &Options) -> anyhow::Result<Vec<BenchChart>> {
+fn subjects(options: &TemplateBenchOptions) -> anyhow::Result<Vec<BenchChart>> {
     if options.charts.is_empty() {
-        let small = Case::load(Corpus::Charts, &[SMALL_CHART.to_owned()])?;
+        let small = CorpusCase::load(CorpusKind::Charts, &[SMALL_CHART.to_owned()])?;
         let small = small.first().context("the small chart is not there")?;
         let large = corpus::large_chart();
         let objects = "200 templates, 600 objects";
@@ -83,7 +83,7 @@ fn subjects(options: &Options) -> anyhow::Result<Vec<BenchChart>> {
 }
 
 /// Times of a render in a process that has rendered the chart before.
-fn engines(renders: &Path, subject: &BenchChart, times: u16) -> anyhow::Result<Row> {
+fn engines(renders: &Path, subject: &BenchChart, times: u16) -> anyhow::Result<ComparisonRow> {
     let output = Command::new(renders).arg(&subject.path).arg(times.to_string()).output();
     let output = output.context("Helm's engine cannot be started")?;
     if !output.status.success() {
@@ -93,5 +93,11 @@ fn engines(renders: &Path, subject: &BenchChart, times: u16) -> anyhow::Result<R
     let helm = median(&seconds).context("no renders")? * 1000.0;
     let own = in_process::seconds(&subject.path, times)?;
     let own = own.and_then(|seconds| median(&seconds)).map(|seconds| seconds * 1000.0);
-    Ok(Row::new(&subject.name, "one render in a process, ms", helm, own, MIN_ENGINE_SPEEDUP))
+    Ok(ComparisonRow::new(
+        &subject.name,
+        "one render in a process, ms",
+        helm,
+        own,
+        MIN_ENGINE_SPEEDUP,
+    ))
 }

@@ -10,19 +10,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use e2e::control_plane::{self, OPERATOR, State};
-use e2e::git_server::{Access, GitServer};
+use e2e::control_plane::{self, ControlPlaneStateFolder, OPERATOR};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::process_usage;
 use kube::Client;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::audit::{AuditLog, Mark, Requests};
-use super::measurements::{Output, Phase};
-use super::raw::{self, PreparedObject, Raw};
+use super::audit::{AuditLog, AuditLogPosition, RequestCounts};
+use super::measurements::{FigureOutputFormat, PhaseCost};
+use super::raw_client::{self, PreparedObject, RawApiClient};
 use super::workload;
-use e2e::installation::{Build, Installation, Selection, Serving, Watch, WatchedObject};
+use e2e::installation::{
+    BuildProfile, FluxApiServer, ObjectWatch, TestInstallation, WatchSelection, WatchedObject,
+};
 use testbed::progress::step;
 
 /// How long the cluster may take to get quiet, and new namespaces to be usable.
@@ -48,8 +50,8 @@ pub(crate) struct BenchTarget {
     #[arg(long, requires = "kubeconfig")]
     pid: Vec<u32>,
     /// How the figures are written
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(super) output: Output,
+    #[arg(short, long, value_enum, default_value_t = FigureOutputFormat::Table)]
+    pub(super) output: FigureOutputFormat,
     /// Flags for `windlass serve`
     #[arg(last = true, conflicts_with_all = ["operator", "kubeconfig"])]
     flags: Vec<String>,
@@ -76,7 +78,7 @@ Measuring another operator of the Flux APIs:
 
 /// Whose costs are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum MeasuredProcess {
     /// The raw client, which is this process.
     Raw,
     /// The operator.
@@ -86,10 +88,10 @@ pub(super) enum Who {
 /// Everything that is measured with. All that was started ends when this is dropped.
 pub(super) struct BenchTestbed {
     // Dropped first: it has windlass, which talks to the rest.
-    installation: Option<Installation>,
+    installation: Option<TestInstallation>,
     given: Option<GitServer>,
     client: Client,
-    raw: Raw,
+    raw: RawApiClient,
     operators: Vec<u32>,
     api_server: Option<u32>,
     audit: Option<AuditLog>,
@@ -101,11 +103,11 @@ pub(super) struct BenchTestbed {
 }
 
 /// Costs at a moment.
-pub(super) struct Reading {
-    who: Who,
+pub(super) struct CostReading {
+    who: MeasuredProcess,
     cpu: f64,
     server_cpu: Option<f64>,
-    mark: Option<Mark>,
+    mark: Option<AuditLogPosition>,
 }
 
 impl BenchTestbed {
@@ -118,9 +120,9 @@ impl BenchTestbed {
             return Self::given(runtime, kubeconfig.clone(), target.pid.clone());
         }
         let serving = if target.operator.is_empty() {
-            Serving::Windlass(Build::Release, &target.flags)
+            FluxApiServer::Windlass(BuildProfile::Release, &target.flags)
         } else {
-            Serving::Programs(&target.operator, &target.definitions)
+            FluxApiServer::Programs(&target.operator, &target.definitions)
         };
         Self::with(runtime, serving)
     }
@@ -129,11 +131,12 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// The step that failed.
-    pub(super) fn with(runtime: &Runtime, serving: Serving<'_>) -> anyhow::Result<Self> {
-        let is_windlass = matches!(serving, Serving::Windlass(..));
-        let installation = Installation::start_with(runtime, serving)?;
+    pub(super) fn with(runtime: &Runtime, serving: FluxApiServer<'_>) -> anyhow::Result<Self> {
+        let is_windlass = matches!(serving, FluxApiServer::Windlass(..));
+        let installation = TestInstallation::start_with(runtime, serving)?;
         let plane = installation.plane()?;
-        let raw = step("raw client", || runtime.block_on(Raw::connect(&plane.kubeconfig())))?;
+        let raw =
+            step("raw client", || runtime.block_on(RawApiClient::connect(&plane.kubeconfig())))?;
         Ok(Self {
             part: String::new(),
             given: None,
@@ -152,25 +155,25 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// When the cluster is not ours, or a program does not end or start.
-    pub(super) fn serve(&mut self, part: &str, serving: Serving<'_>) -> anyhow::Result<()> {
+    pub(super) fn serve(&mut self, part: &str, serving: FluxApiServer<'_>) -> anyhow::Result<()> {
         let installation = self.installation.as_mut().context("the cluster is not ours")?;
         installation.serve(serving)?;
         self.operators = installation.operators();
-        self.is_windlass = matches!(serving, Serving::Windlass(..));
+        self.is_windlass = matches!(serving, FluxApiServer::Windlass(..));
         part.clone_into(&mut self.part);
         Ok(())
     }
 
     fn given(runtime: &Runtime, kubeconfig: PathBuf, operators: Vec<u32>) -> anyhow::Result<Self> {
-        let state = State::beside(&kubeconfig);
+        let state = ControlPlaneStateFolder::beside(&kubeconfig);
         let record = state.record();
         let api_server = record.and_then(|it| it.processes.get("kube-apiserver").copied());
         let client = runtime.block_on(control_plane::client(&kubeconfig))?;
-        let raw = step("raw client", || runtime.block_on(Raw::connect(&kubeconfig)))?;
+        let raw = step("raw client", || runtime.block_on(RawApiClient::connect(&kubeconfig)))?;
         Ok(Self {
             part: String::new(),
             installation: None,
-            given: Some(step("Git server", || GitServer::start(Access::Open))?),
+            given: Some(step("Git server", || GitServer::start(GitReadAccess::Open))?),
             client,
             raw,
             operators,
@@ -185,7 +188,7 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// When the cluster was there before.
-    pub(super) fn installation(&self) -> anyhow::Result<&Installation> {
+    pub(super) fn installation(&self) -> anyhow::Result<&TestInstallation> {
         self.installation.as_ref().context("the cluster is not ours")
     }
 
@@ -194,7 +197,7 @@ impl BenchTestbed {
     /// # Errors
     /// Never while this exists.
     pub(super) fn git(&self) -> anyhow::Result<&GitServer> {
-        let own = self.installation.as_ref().map(Installation::git);
+        let own = self.installation.as_ref().map(TestInstallation::git);
         own.or(self.given.as_ref()).context("there is no Git server")
     }
 
@@ -204,7 +207,7 @@ impl BenchTestbed {
     }
 
     /// The raw client.
-    pub(super) fn raw(&self) -> &Raw {
+    pub(super) fn raw(&self) -> &RawApiClient {
         &self.raw
     }
 
@@ -240,10 +243,10 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// When a process has ended.
-    pub(super) fn read(&self, who: Who) -> anyhow::Result<Reading> {
+    pub(super) fn read(&self, who: MeasuredProcess) -> anyhow::Result<CostReading> {
         let server_cpu = self.api_server.map(|id| process_usage::cpu_seconds(&[id])).transpose()?;
         let mark = self.audit.as_ref().map(AuditLog::mark).transpose()?;
-        Ok(Reading {
+        Ok(CostReading {
             who,
             cpu: process_usage::cpu_seconds(&self.processes(who))?,
             server_cpu,
@@ -255,12 +258,16 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// When a process has ended, or the audit log cannot be read.
-    pub(super) fn spent(&self, since: &Reading, mut times: Vec<Duration>) -> anyhow::Result<Phase> {
+    pub(super) fn spent(
+        &self,
+        since: &CostReading,
+        mut times: Vec<Duration>,
+    ) -> anyhow::Result<PhaseCost> {
         times.sort_unstable();
         let last = times.len().saturating_sub(1);
         let at = |index: usize| times.get(index).map_or(0.0, Duration::as_secs_f64);
         let now = self.read(since.who)?;
-        Ok(Phase {
+        Ok(PhaseCost {
             total: at(last),
             half: (last > 0).then(|| at(last / 2)),
             cpu: now.cpu - since.cpu,
@@ -270,13 +277,17 @@ impl BenchTestbed {
         })
     }
 
-    fn requests(&self, who: Who, mark: Mark) -> anyhow::Result<Requests> {
-        let user = if who == Who::Raw { raw::USER } else { OPERATOR };
+    fn requests(
+        &self,
+        who: MeasuredProcess,
+        mark: AuditLogPosition,
+    ) -> anyhow::Result<RequestCounts> {
+        let user = if who == MeasuredProcess::Raw { raw_client::USER } else { OPERATOR };
         self.audit()?.since(mark, user)
     }
 
-    fn processes(&self, who: Who) -> Vec<u32> {
-        if who == Who::Raw { vec![std::process::id()] } else { self.operators.clone() }
+    fn processes(&self, who: MeasuredProcess) -> Vec<u32> {
+        if who == MeasuredProcess::Raw { vec![std::process::id()] } else { self.operators.clone() }
     }
 
     /// Applies manifests with the raw client.
@@ -298,7 +309,7 @@ impl BenchTestbed {
         let deadline = Instant::now() + QUIET_LIMIT;
         let needed = [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")];
         for (kind, name) in needed {
-            let api = Selection::of("v1", kind).api(&self.client);
+            let api = WatchSelection::of("v1", kind).api(&self.client);
             let selected = ListParams::default().fields(&format!("metadata.name={name}"));
             loop {
                 let found = api.list_metadata(&selected).await?;
@@ -332,7 +343,7 @@ impl BenchTestbed {
         &self,
         applied: &[String],
         sources: &[String],
-        kind: &Selection,
+        kind: &WatchSelection,
     ) -> anyhow::Result<()> {
         self.raw.delete(&prepare(applied)?).await?;
         let deadline = Instant::now() + QUIET_LIMIT;
@@ -349,8 +360,8 @@ impl BenchTestbed {
     }
 
     /// The name of a piece of work: on a cluster that existed before, no earlier run has used the name.
-    pub(super) fn work(&self, who: Who, round: u16) -> String {
-        let word = if who == Who::Raw { "raw" } else { "app" };
+    pub(super) fn work(&self, who: MeasuredProcess, round: u16) -> String {
+        let word = if who == MeasuredProcess::Raw { "raw" } else { "app" };
         match (&self.given, &*self.part) {
             (Some(_), _) => format!("{word}-{}-{round}", std::process::id()),
             (None, "") => format!("{word}-{round}"),
@@ -386,10 +397,10 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// When the watch does not open.
-    pub(super) async fn watch_deployments(&self, work: &str) -> anyhow::Result<Watch> {
+    pub(super) async fn watch_deployments(&self, work: &str) -> anyhow::Result<ObjectWatch> {
         let label = format!("{}={work}", workload::LABEL);
-        let deployments = Selection::of("apps/v1", "Deployment").labelled(&label);
-        Watch::begin(&self.client, &[deployments]).await
+        let deployments = WatchSelection::of("apps/v1", "Deployment").labelled(&label);
+        ObjectWatch::begin(&self.client, &[deployments]).await
     }
 
     /// Has a GitRepository reconciled now.
@@ -405,9 +416,9 @@ impl BenchTestbed {
     /// # Errors
     /// When it does not exist, or does not.
     pub(super) async fn announce_repository(&self, name: &str) -> anyhow::Result<()> {
-        let all = Selection::of("source.toolkit.fluxcd.io/v1", "HelmRepository")
+        let all = WatchSelection::of("source.toolkit.fluxcd.io/v1", "HelmRepository")
             .within(workload::NAMESPACE);
-        let mut watch = Watch::begin(&self.client, std::slice::from_ref(&all)).await?;
+        let mut watch = ObjectWatch::begin(&self.client, std::slice::from_ref(&all)).await?;
         let moment = "update";
         self.request(&all, name, moment).await?;
         let is_done = |seen: &WatchedObject| {
@@ -416,7 +427,7 @@ impl BenchTestbed {
         watch.until("the index", QUIET_LIMIT, is_done).await.map(drop)
     }
 
-    async fn request(&self, of: &Selection, name: &str, at: &str) -> anyhow::Result<()> {
+    async fn request(&self, of: &WatchSelection, name: &str, at: &str) -> anyhow::Result<()> {
         let annotations = json!({"reconcile.fluxcd.io/requestedAt": at});
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         of.api(&self.client).patch(name, &PatchParams::default(), &patch).await?;
@@ -437,20 +448,20 @@ pub(super) fn prepare(manifests: &[String]) -> anyhow::Result<Vec<PreparedObject
 }
 
 /// The GitRepositories.
-pub(super) fn sources() -> Selection {
-    Selection::of("source.toolkit.fluxcd.io/v1", "GitRepository").within(workload::NAMESPACE)
+pub(super) fn sources() -> WatchSelection {
+    WatchSelection::of("source.toolkit.fluxcd.io/v1", "GitRepository").within(workload::NAMESPACE)
 }
 
 /// The HelmReleases, and the chart that they release.
-pub(super) fn releases() -> [Selection; 2] {
-    let charts = Selection::of("source.toolkit.fluxcd.io/v1", "HelmChart");
-    let all = Selection::of("helm.toolkit.fluxcd.io/v2", "HelmRelease");
+pub(super) fn releases() -> [WatchSelection; 2] {
+    let charts = WatchSelection::of("source.toolkit.fluxcd.io/v1", "HelmChart");
+    let all = WatchSelection::of("helm.toolkit.fluxcd.io/v2", "HelmRelease");
     [all, charts].map(|it| it.within(workload::NAMESPACE))
 }
 
 /// The Kustomizations.
-pub(super) fn kustomizations() -> Selection {
-    let all = Selection::of("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
+pub(super) fn kustomizations() -> WatchSelection {
+    let all = WatchSelection::of("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
     all.within(workload::NAMESPACE)
 }
 
@@ -459,7 +470,7 @@ pub(super) fn kustomizations() -> Selection {
 /// # Errors
 /// When one of them is not within ten minutes.
 pub(super) async fn rollouts(
-    watch: &mut Watch,
+    watch: &mut ObjectWatch,
     count: usize,
     is_it: impl Fn(&WatchedObject) -> bool,
 ) -> anyhow::Result<Vec<Instant>> {

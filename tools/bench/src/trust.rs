@@ -2,7 +2,7 @@
 //!
 //! Here: what is measured how often, and the promises. In the folder: the Secrets (`secrets`), signed commits (`commits`).
 //! Elsewhere: Flux's side (`e2e/testbed/kustomize-controller/decrypts`), tables and verdicts
-//! (`super::process_comparison`, `super::samples`).
+//! (`super::process_comparison`, `super::time_samples`).
 
 mod commits;
 mod secrets;
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
-use e2e::git_server::{Access, GitServer};
-use e2e::signer::Signer;
+use e2e::git_server::{GitReadAccess, GitServer};
+use e2e::signing_key::SigningKey;
 use testbed::oracle;
 
-use super::measurements::Output;
+use super::measurements::FigureOutputFormat;
 use super::process_comparison;
-use super::samples::{self, Samples};
+use super::time_samples::{self, TimeSamples};
 use testbed::progress::step;
 
 /// The promise: how many times faster than Flux's decryptor windlass decrypts.
@@ -27,18 +27,18 @@ const MIN_DECRYPTION_SPEEDUP: f64 = 5.0;
 const MAX_VERIFICATION_DELAY: Duration = Duration::from_millis(5);
 
 /// Makes the keys of a signer.
-type MakeSigner = fn() -> anyhow::Result<Signer>;
+type MakeSigner = fn() -> anyhow::Result<SigningKey>;
 
 /// Who signs commits, and what that is called in the table.
 const SIGNERS: [(&str, MakeSigner); 3] = [
-    ("commit signed by OpenPGP (Ed25519) verified", Signer::gpg),
-    ("commit signed by OpenPGP (RSA 4096) verified", || Signer::gpg_with("rsa4096")),
-    ("commit signed by SSH (Ed25519) verified", Signer::ssh),
+    ("commit signed by OpenPGP (Ed25519) verified", SigningKey::gpg),
+    ("commit signed by OpenPGP (RSA 4096) verified", || SigningKey::gpg_with("rsa4096")),
+    ("commit signed by SSH (Ed25519) verified", SigningKey::ssh),
 ];
 
 /// What is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct TrustBenchOptions {
     /// How many Secrets are decrypted, encrypted to an age recipient
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
     secrets: u16,
@@ -54,18 +54,18 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When both do not decrypt the same, a signature is refused, or windlass is slower than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &TrustBenchOptions) -> anyhow::Result<()> {
     let decrypts = step("Flux's decryptor", oracle::decrypts)?;
-    let load = samples::load();
+    let load = time_samples::load();
     let rows = step(&format!("{} Secrets, {} times", options.secrets, options.rounds), || {
         secrets::rows(&decrypts, options.secrets, options.rounds)
     })?;
-    let git = GitServer::start(Access::Open)?;
+    let git = GitServer::start(GitReadAccess::Open)?;
     let mut verified = Vec::new();
     for (number, (what, signer)) in SIGNERS.into_iter().enumerate() {
         step(what, || {
             let repository = git.repository(&format!("signed-{number}"))?;
-            let mut samples = Samples::new(what, MAX_VERIFICATION_DELAY);
+            let mut samples = TimeSamples::new(what, MAX_VERIFICATION_DELAY);
             for time in commits::times(&repository, &signer()?, options.verifications)? {
                 samples.add(time);
             }
@@ -73,8 +73,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             Ok(())
         })?;
     }
-    samples::print(&verified);
-    let concluded = process_comparison::conclude("Secrets", "Flux", &rows, Output::Table, &load);
-    ensure!(verified.iter().all(Samples::passes), "verifying a commit takes longer than promised");
+    time_samples::print(&verified);
+    let concluded =
+        process_comparison::conclude("Secrets", "Flux", &rows, FigureOutputFormat::Table, &load);
+    ensure!(
+        verified.iter().all(TimeSamples::passes),
+        "verifying a commit takes longer than promised"
+    );
     concluded
 }

@@ -2,7 +2,8 @@
 //! HelmReleases, a chain of dependencies, and edits by hand.
 //!
 //! Here: which of both runs when, and the promises. Elsewhere: the work (`super::kustomizations`,
-//! `super::helm_releases`, `super::chain`), costs (`super::test_bed`), which versions of Flux (`testbed::oracle`).
+//! `super::helm_releases`, `super::kustomization_chain`), costs (`super::test_bed`), which versions of Flux
+//! (`testbed::oracle`).
 //!
 //! Each piece of work is done by a process that was started for it, so that a peak of memory is that of the work.
 
@@ -12,14 +13,14 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use futures::future::try_join_all;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 use tokio::runtime::Runtime;
 
-use super::chain::{CHAIN_KUSTOMIZATION_COUNT, Chain};
-use super::measurements::{self, BenchLimits, Comparison, Output};
-use super::test_bed::{BenchTestbed, Who};
-use super::{helm_releases, kustomizations, samples};
-use e2e::installation::{Build, Serving};
+use super::kustomization_chain::{CHAIN_KUSTOMIZATION_COUNT, KustomizationChain};
+use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat};
+use super::test_bed::{BenchTestbed, MeasuredProcess};
+use super::{helm_releases, kustomizations, time_samples};
+use e2e::installation::{BuildProfile, FluxApiServer};
 use testbed::progress::step;
 
 /// What windlass may take of what Flux takes: all of the time, a tenth of the CPU, a fifth of the memory.
@@ -43,23 +44,23 @@ const COLUMNS: [&str; 2] = ["Flux", "windlass"];
 
 /// With what windlass is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Other {
+enum ComparedOperator {
     /// Flux 2: source-, kustomize- and helm-controller, built from their Go modules
     Flux,
 }
 
 /// What is measured with how many.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct VersusBenchOptions {
     /// With what windlass is compared
     #[arg(value_enum)]
-    other: Other,
+    other: ComparedOperator,
     /// How many Kustomizations, and how many HelmReleases; repeat it
     #[arg(long, default_values_t = [100, 500], value_parser = clap::value_parser!(u16).range(1..=2000))]
     count: Vec<u16>,
     /// How the figures are written
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = FigureOutputFormat::Table)]
+    output: FigureOutputFormat,
 }
 
 /// A piece of work.
@@ -73,7 +74,7 @@ enum BenchWorkload {
 
 /// Who does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum ComparisonSide {
     Flux,
     Windlass,
 }
@@ -82,12 +83,12 @@ enum Side {
 ///
 /// # Errors
 /// When one of both did not do the work, or windlass took more than it promises.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let Other::Flux = options.other;
+pub(super) fn run(options: &VersusBenchOptions) -> anyhow::Result<()> {
+    let ComparedOperator::Flux = options.other;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let flux = programs()?;
-    let mut bed = BenchTestbed::with(&runtime, Serving::Programs(&[], &[]))?;
-    let load = samples::load();
+    let mut bed = BenchTestbed::with(&runtime, FluxApiServer::Programs(&[], &[]))?;
+    let load = time_samples::load();
     let mut work: Vec<BenchWorkload> =
         options.count.iter().copied().map(BenchWorkload::Kustomizations).collect();
     work.extend(options.count.iter().copied().map(BenchWorkload::HelmReleases));
@@ -95,15 +96,15 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let mut all = Vec::new();
     for work in work {
         let mut sides = Vec::new();
-        for side in [Side::Windlass, Side::Flux] {
+        for side in [ComparisonSide::Windlass, ComparisonSide::Flux] {
             let measured = measure(&runtime, &mut bed, &flux, work, side);
             sides.push(measured.map_err(|error| bed.explain(error))?);
         }
         let [windlass, flux] = sides.try_into().ok().context("a side was not measured")?;
-        let flux: Comparison = flux;
+        let flux: BenchComparison = flux;
         all.push(flux.against(windlass, COLUMNS, PROMISE));
     }
-    let passes = all.iter().all(Comparison::passes);
+    let passes = all.iter().all(BenchComparison::passes);
     measurements::print(options.output, &all, &load);
     if !passes {
         bail!("a promise was not kept");
@@ -116,11 +117,15 @@ fn programs() -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     // The address of the artifacts is a setting of the other two controllers, too, so it is chosen here.
     let free = TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?;
-    let all = [Oracle::SourceController, Oracle::KustomizeController, Oracle::HelmController];
+    let all = [
+        OracleProgram::SourceController,
+        OracleProgram::KustomizeController,
+        OracleProgram::HelmController,
+    ];
     for oracle in all {
         let path = step(oracle.version(), || oracle.ensure())?;
         let own = match oracle {
-            Oracle::SourceController => format!(
+            OracleProgram::SourceController => format!(
                 " --storage-path={{folder}} --storage-addr={free} --storage-adv-addr={free}"
             ),
             _ => String::new(),
@@ -139,11 +144,13 @@ fn measure(
     bed: &mut BenchTestbed,
     flux: &[String],
     work: BenchWorkload,
-    side: Side,
-) -> anyhow::Result<Comparison> {
+    side: ComparisonSide,
+) -> anyhow::Result<BenchComparison> {
     let (name, serving) = match side {
-        Side::Windlass => ("windlass", Serving::Windlass(Build::Release, &[])),
-        Side::Flux => ("flux", Serving::Programs(flux, &[])),
+        ComparisonSide::Windlass => {
+            ("windlass", FluxApiServer::Windlass(BuildProfile::Release, &[]))
+        }
+        ComparisonSide::Flux => ("flux", FluxApiServer::Programs(flux, &[])),
     };
     let count = match work {
         BenchWorkload::Kustomizations(count) | BenchWorkload::HelmReleases(count) => count,
@@ -151,12 +158,16 @@ fn measure(
     };
     bed.serve(&format!("{name}-{count}"), serving)?;
     let mut measured = match work {
-        BenchWorkload::Kustomizations(count) => {
-            kustomizations::measure(runtime, bed, &kustomizations::Options::alone(count))?
-        }
-        BenchWorkload::HelmReleases(count) => {
-            helm_releases::measure(runtime, bed, &helm_releases::Options::alone(count))?
-        }
+        BenchWorkload::Kustomizations(count) => kustomizations::measure(
+            runtime,
+            bed,
+            &kustomizations::KustomizationBenchOptions::alone(count),
+        )?,
+        BenchWorkload::HelmReleases(count) => helm_releases::measure(
+            runtime,
+            bed,
+            &helm_releases::HelmReleaseBenchOptions::alone(count),
+        )?,
         BenchWorkload::Chain => vec![chain(runtime, bed, name)?],
         BenchWorkload::Drift => vec![drift(runtime, bed, name)?],
     };
@@ -164,35 +175,40 @@ fn measure(
 }
 
 /// From the artifact until the last of the chain is Ready.
-fn chain(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<Comparison> {
+fn chain(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<BenchComparison> {
     let title =
         format!("a chain of {CHAIN_KUSTOMIZATION_COUNT} Kustomizations, from the artifact on");
-    let mut comparison = Comparison::new(title, CHAIN_KUSTOMIZATION_COUNT, BenchLimits::default());
+    let mut comparison =
+        BenchComparison::new(title, CHAIN_KUSTOMIZATION_COUNT, BenchLimits::default());
     let repository = format!("chain-{name}");
-    let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, STEP_TIMEOUT)?;
+    let mut chain =
+        KustomizationChain::new(bed.installation()?, &repository, INTERVAL, STEP_TIMEOUT)?;
     step(&format!("{name}: a chain of {CHAIN_KUSTOMIZATION_COUNT}"), || {
-        let before = bed.read(Who::Operator)?;
+        let before = bed.read(MeasuredProcess::Operator)?;
         let arrivals = runtime.block_on(chain.install())?;
-        comparison.add(Who::Operator, bed.spent(&before, arrivals.since(arrivals.fetched))?);
+        comparison
+            .add(MeasuredProcess::Operator, bed.spent(&before, arrivals.since(arrivals.fetched))?);
         chain.remove()
     })?;
     Ok(comparison)
 }
 
 /// Every object of the chain is edited at the same time, until all are put back.
-fn drift(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<Comparison> {
+fn drift(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<BenchComparison> {
     let title = format!(
         "{CHAIN_KUSTOMIZATION_COUNT} objects edited by hand, until put back, interval {INTERVAL}"
     );
-    let mut comparison = Comparison::new(title, CHAIN_KUSTOMIZATION_COUNT, BenchLimits::default());
+    let mut comparison =
+        BenchComparison::new(title, CHAIN_KUSTOMIZATION_COUNT, BenchLimits::default());
     let repository = format!("drift-{name}");
-    let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, STEP_TIMEOUT)?;
+    let mut chain =
+        KustomizationChain::new(bed.installation()?, &repository, INTERVAL, STEP_TIMEOUT)?;
     step(&format!("{name}: {CHAIN_KUSTOMIZATION_COUNT} edits by hand"), || {
         runtime.block_on(chain.install())?;
-        let before = bed.read(Who::Operator)?;
+        let before = bed.read(MeasuredProcess::Operator)?;
         let edits = (0..CHAIN_KUSTOMIZATION_COUNT).map(|hop| chain.edit(hop));
         let times = runtime.block_on(try_join_all(edits))?;
-        comparison.add(Who::Operator, bed.spent(&before, times)?);
+        comparison.add(MeasuredProcess::Operator, bed.spent(&before, times)?);
         chain.remove()
     })?;
     Ok(comparison)
@@ -200,18 +216,18 @@ fn drift(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<Co
 
 #[cfg(test)]
 mod tests {
-    use super::super::measurements::Phase;
+    use super::super::measurements::PhaseCost;
     use super::*;
 
-    fn done(total: f64, cpu: f64, peak: f64) -> Comparison {
-        let mut all = Comparison::new("work".into(), 1, BenchLimits::default());
-        all.add(Who::Operator, Phase { total, cpu, peak, ..Phase::default() });
+    fn done(total: f64, cpu: f64, peak: f64) -> BenchComparison {
+        let mut all = BenchComparison::new("work".into(), 1, BenchLimits::default());
+        all.add(MeasuredProcess::Operator, PhaseCost { total, cpu, peak, ..PhaseCost::default() });
         all
     }
 
     #[test]
     fn each_promise_is_a_share_of_what_flux_takes() {
-        let judge = |windlass: Comparison| {
+        let judge = |windlass: BenchComparison| {
             done(10.0, 10.0, 100.0).against(windlass, COLUMNS, PROMISE).passes()
         };
         assert!(judge(done(10.0, 1.0, 20.0)), "the promises themselves are kept");

@@ -1,7 +1,8 @@
 //! How soon windlass acts when nothing but a wake-up can make it act: every interval is ten minutes.
 //!
 //! Here: what is done how often, and the promises. Elsewhere: the chain of Kustomizations and what is done to it
-//! (`super::chain`), starting everything (`e2e::installation`), judging the times (`super::samples`).
+//! (`super::kustomization_chain`), starting everything (`e2e::installation`), judging the times
+//! (`super::time_samples`).
 
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::chain::{CHAIN_KUSTOMIZATION_COUNT, Chain};
-use super::samples::{self, Samples};
-use e2e::installation::{Build, Installation};
+use super::kustomization_chain::{CHAIN_KUSTOMIZATION_COUNT, KustomizationChain};
+use super::time_samples::{self, TimeSamples};
+use e2e::installation::{BuildProfile, TestInstallation};
 use testbed::progress::step;
 
 /// The promise: 95 of 100 wake-ups take less than this.
@@ -25,7 +26,7 @@ const ROUND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is measured how often, with which build.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct WakeBenchOptions {
     /// How many objects are edited, and how many deleted, by hand
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
@@ -41,17 +42,17 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When something did not happen, or was slower than promised.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let build = if options.release { Build::Release } else { Build::Debug };
+pub(super) fn run(options: &WakeBenchOptions) -> anyhow::Result<()> {
+    let build = if options.release { BuildProfile::Release } else { BuildProfile::Debug };
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut installation = Installation::start(&runtime, build, &["--requeue-dependency=10m"])?;
-    let load = samples::load();
+    let mut installation = TestInstallation::start(&runtime, build, &["--requeue-dependency=10m"])?;
+    let load = time_samples::load();
     let measured = measure(&runtime, &installation, options);
     let measured = measured.and_then(|all| installation.check().map(|()| all));
     let all = measured.map_err(|error| installation.explain(&error))?;
-    samples::print(&all);
-    samples::print_machine(&load);
-    if !all.iter().all(Samples::passes) {
+    time_samples::print(&all);
+    time_samples::print_machine(&load);
+    if !all.iter().all(TimeSamples::passes) {
         bail!("a promise was not kept");
     }
     Ok(())
@@ -59,16 +60,18 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn measure(
     runtime: &Runtime,
-    installation: &Installation,
-    options: &Options,
-) -> anyhow::Result<Vec<Samples>> {
-    let mut chain = Chain::new(installation, "chain", "10m", ROUND_TIMEOUT)?;
-    let mut first = Samples::new("next of the chain Ready after its dependency", MAX_WAKE_DELAY);
-    let mut next = Samples::new("the same, when a commit changes all of them", MAX_WAKE_DELAY);
-    let mut edited = Samples::new("object edited by hand put back", MAX_WAKE_DELAY);
-    let mut deleted = Samples::new("object deleted by hand created again", MAX_WAKE_DELAY);
-    let mut fetched = Samples::new("commit announced, its artifact there", MAX_WAKE_DELAY);
-    let mut commits = Samples::new("commit applied by all ten of the chain (a sum)", CHAIN_PROMISE);
+    installation: &TestInstallation,
+    options: &WakeBenchOptions,
+) -> anyhow::Result<Vec<TimeSamples>> {
+    let mut chain = KustomizationChain::new(installation, "chain", "10m", ROUND_TIMEOUT)?;
+    let mut first =
+        TimeSamples::new("next of the chain Ready after its dependency", MAX_WAKE_DELAY);
+    let mut next = TimeSamples::new("the same, when a commit changes all of them", MAX_WAKE_DELAY);
+    let mut edited = TimeSamples::new("object edited by hand put back", MAX_WAKE_DELAY);
+    let mut deleted = TimeSamples::new("object deleted by hand created again", MAX_WAKE_DELAY);
+    let mut fetched = TimeSamples::new("commit announced, its artifact there", MAX_WAKE_DELAY);
+    let mut commits =
+        TimeSamples::new("commit applied by all ten of the chain (a sum)", CHAIN_PROMISE);
     let what = format!("a chain of {CHAIN_KUSTOMIZATION_COUNT}");
     step(&what, || {
         let arrivals = runtime.block_on(chain.install())?;

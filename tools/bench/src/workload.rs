@@ -11,7 +11,7 @@ pub(super) const LABEL: &str = "windlass-bench";
 
 /// A ConfigMap and a Deployment of the same name.
 #[derive(Debug, Clone)]
-pub(super) struct App {
+pub(super) struct WorkloadApp {
     /// Its name.
     pub(super) name: String,
     /// Where it is.
@@ -22,7 +22,7 @@ pub(super) struct App {
     pub(super) replicas: u32,
 }
 
-impl App {
+impl WorkloadApp {
     /// Its manifests in a version: another version is another ConfigMap, and other Pods.
     pub(super) fn manifest(&self, version: u32) -> String {
         let Self { name, namespace, work, replicas } = self;
@@ -137,8 +137,12 @@ mod tests {
 
     #[test]
     fn the_strings_are_manifests_and_a_version_changes_both_objects_of_an_app() {
-        let app =
-            App { name: "a".into(), namespace: "b".into(), work: "raw-1".into(), replicas: 1 };
+        let app = WorkloadApp {
+            name: "a".into(),
+            namespace: "b".into(),
+            work: "raw-1".into(),
+            replicas: 1,
+        };
         assert_eq!(kinds(&app.manifest(1)), ["ConfigMap", "Deployment"]);
         let one = app.manifest(1);
         let two = app.manifest(2);

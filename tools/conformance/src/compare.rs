@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
-use e2e::operator;
-use testbed::oracle::Oracle;
+use e2e::operator_process;
+use testbed::oracle::OracleProgram;
 
-use crate::corpus::{self, Case, Corpus, ProgramOutput, RecordedAnswer};
-use e2e::installation::{Build, make};
-use report::{Difference, Table};
+use crate::corpus::{self, CorpusCase, CorpusKind, ProgramOutput, RecordedAnswer};
+use e2e::installation::{BuildProfile, make};
+use report::{AnswerDifference, ComparisonTable};
 use testbed::progress::step;
 
 /// With which program.
@@ -27,11 +27,11 @@ pub enum CompareCommand {
     /// `windlass template` beside `helm template`: exit status, both outputs and written files
     Helm(HelmOptions),
     /// `windlass helmfile` beside `helmfile`: exit status and standard output
-    Helmfile(helmfile::Options),
+    Helmfile(helmfile::HelmfileComparisonOptions),
     /// `windlass build` beside `kustomize build`: exit status, both outputs and written files
     Kustomize(KustomizeOptions),
     /// The verdicts of the guard on CustomResourceDefinitions of public projects beside those of an API server
-    Crds(crds::Options),
+    Crds(crds::CrdComparisonOptions),
 }
 
 /// What is rendered how.
@@ -43,7 +43,7 @@ pub struct HelmOptions {
     #[arg(short = 'f', long = "values")]
     values: Vec<PathBuf>,
     #[command(flatten)]
-    how: How,
+    how: ComparisonOptions,
 }
 
 /// What is built how.
@@ -52,12 +52,12 @@ pub struct KustomizeOptions {
     /// Overlays: paths of folders, or names of our own overlays; all of our own by default
     overlays: Vec<String>,
     #[command(flatten)]
-    how: How,
+    how: ComparisonOptions,
 }
 
 /// What is compared with what.
 #[derive(Debug, Args, Default)]
-struct How {
+struct ComparisonOptions {
     /// Show every difference, not the first few
     #[arg(long)]
     all: bool,
@@ -73,12 +73,12 @@ struct How {
 }
 
 /// What is compared: cases of our own, and places elsewhere with the arguments for them.
-struct Comparison<'a> {
-    corpus: Corpus,
-    cases: Vec<Case>,
+struct ProgramComparison<'a> {
+    corpus: CorpusKind,
+    cases: Vec<CorpusCase>,
     paths: Vec<String>,
     arguments: Vec<String>,
-    how: &'a How,
+    how: &'a ComparisonOptions,
 }
 
 /// Compares, and prints a table.
@@ -89,15 +89,17 @@ pub fn run(command: &CompareCommand) -> anyhow::Result<()> {
     let (corpus, given, how, values) = match command {
         CompareCommand::Helmfile(options) => return helmfile::run(options),
         CompareCommand::Crds(options) => return crds::run(options),
-        CompareCommand::Helm(it) => (Corpus::Charts, &it.charts, &it.how, it.values.as_slice()),
-        CompareCommand::Kustomize(it) => (Corpus::Overlays, &it.overlays, &it.how, [].as_slice()),
+        CompareCommand::Helm(it) => (CorpusKind::Charts, &it.charts, &it.how, it.values.as_slice()),
+        CompareCommand::Kustomize(it) => {
+            (CorpusKind::Overlays, &it.overlays, &it.how, [].as_slice())
+        }
     };
     let home = corpus.home();
     let is_path = |name: &String| !home.join(name).join("case.yaml").is_file();
     let (paths, names): (Vec<String>, Vec<String>) = given.iter().cloned().partition(is_path);
     let mut cases = Vec::new();
     if paths.is_empty() || !names.is_empty() {
-        cases = Case::load(corpus, &names)?;
+        cases = CorpusCase::load(corpus, &names)?;
     }
     let mut arguments = Vec::new();
     for file in values {
@@ -109,7 +111,7 @@ pub fn run(command: &CompareCommand) -> anyhow::Result<()> {
         "our own {} have their runs in case.yaml: values and arguments are for what is given by path",
         corpus.noun()
     );
-    Comparison { corpus, cases, paths, arguments, how }.run()
+    ProgramComparison { corpus, cases, paths, arguments, how }.run()
 }
 
 /// Our own charts and overlays against what is recorded of them: what CI runs.
@@ -117,7 +119,7 @@ pub fn run(command: &CompareCommand) -> anyhow::Result<()> {
 /// # Errors
 /// When something differs.
 pub fn recorded() -> anyhow::Result<()> {
-    let how = || How { recorded: true, ..How::default() };
+    let how = || ComparisonOptions { recorded: true, ..ComparisonOptions::default() };
     run(&CompareCommand::Helm(HelmOptions { charts: Vec::new(), values: Vec::new(), how: how() }))?;
     run(&CompareCommand::Kustomize(KustomizeOptions { overlays: Vec::new(), how: how() }))
 }
@@ -128,10 +130,10 @@ pub fn difference(
     wanted: &ProgramOutput,
     got: &ProgramOutput,
 ) -> Option<String> {
-    Difference::between("", arguments, wanted, got).map(Difference::into_text)
+    AnswerDifference::between("", arguments, wanted, got).map(AnswerDifference::into_text)
 }
 
-impl Comparison<'_> {
+impl ProgramComparison<'_> {
     fn run(&self) -> anyhow::Result<()> {
         let noun = self.corpus.noun();
         if self.how.record || self.how.recorded {
@@ -141,7 +143,7 @@ impl Comparison<'_> {
             let real = self.real()?;
             return self.cases.iter().try_for_each(|case| real.record(case));
         }
-        let mut table = Table::default();
+        let mut table = ComparisonTable::default();
         if self.how.recorded {
             let own = windlass()?;
             step(&format!("our own {noun}, as recorded"), || {
@@ -161,41 +163,41 @@ impl Comparison<'_> {
     }
 
     /// The program whose answers are right, with Helm beside it if it will be asked for charts.
-    fn real(&self) -> anyhow::Result<Real> {
-        let ensure = |oracle: Oracle| step(oracle.version(), || oracle.ensure());
+    fn real(&self) -> anyhow::Result<ReferenceProgram> {
+        let ensure = |oracle: OracleProgram| step(oracle.version(), || oracle.ensure());
         let of_cases = self.cases.iter().flat_map(|case| case.runs().values().flatten());
         let has_charts =
             of_cases.chain(&self.arguments).any(|argument| argument == "--enable-helm");
-        let helm = has_charts.then(|| ensure(Oracle::Helm)).transpose()?;
+        let helm = has_charts.then(|| ensure(OracleProgram::Helm)).transpose()?;
         let tools = helm.as_deref().and_then(Path::parent).map(Path::to_owned);
-        Ok(Real { program: ensure(self.corpus.oracle())?, tools })
+        Ok(ReferenceProgram { program: ensure(self.corpus.oracle())?, tools })
     }
 
     fn compare_path(
         &self,
-        real: &Real,
+        real: &ReferenceProgram,
         own: &Path,
         path: &str,
-        table: &mut Table,
+        table: &mut ComparisonTable,
     ) -> anyhow::Result<()> {
         let place = full(Path::new(path))?;
         let mut arguments = match self.corpus {
-            Corpus::Charts => vec!["rel".to_owned(), place],
-            Corpus::Overlays => vec![place],
+            CorpusKind::Charts => vec!["rel".to_owned(), place],
+            CorpusKind::Overlays => vec![place],
         };
         arguments.extend(self.arguments.iter().cloned());
         let folder = || tempfile::tempdir().context("cannot make a folder");
         let tools = real.tools.as_deref();
         let wanted = corpus::ask(self.corpus, &real.program, folder()?.path(), &arguments, tools)?;
         let got = ask_windlass(self.corpus, own, folder()?.path(), &arguments)?;
-        let differences = Difference::between("", &arguments, &wanted, &got);
+        let differences = AnswerDifference::between("", &arguments, &wanted, &got);
         table.add(path, 1, differences.into_iter().collect());
         Ok(())
     }
 }
 
 /// Prints a table, and fails if anything differs.
-fn conclude(table: &Table, is_whole: bool) -> anyhow::Result<()> {
+fn conclude(table: &ComparisonTable, is_whole: bool) -> anyhow::Result<()> {
     table.print(is_whole);
     let differing = table.differing();
     ensure!(differing == 0, "{differing} answers differ");
@@ -210,13 +212,13 @@ fn full(path: &Path) -> anyhow::Result<String> {
 
 /// The windlass that was built or given.
 fn windlass() -> anyhow::Result<PathBuf> {
-    step("windlass itself", || make(Build::Debug))?;
-    operator::binary()
+    step("windlass itself", || make(BuildProfile::Debug))?;
+    operator_process::binary()
 }
 
 /// Asks windlass, which may take as long as a busy machine needs.
 fn ask_windlass(
-    corpus: Corpus,
+    corpus: CorpusKind,
     own: &Path,
     folder: &Path,
     arguments: &[String],
@@ -227,22 +229,22 @@ fn ask_windlass(
 }
 
 /// The program whose answers are right, and the folder of those that it runs.
-struct Real {
+struct ReferenceProgram {
     program: PathBuf,
     tools: Option<PathBuf>,
 }
 
-impl Real {
+impl ReferenceProgram {
     fn ask(
         &self,
-        case: &Case,
+        case: &CorpusCase,
         folder: &Path,
         arguments: &[String],
     ) -> anyhow::Result<ProgramOutput> {
         corpus::ask(case.corpus, &self.program, folder, arguments, self.tools.as_deref())
     }
 
-    fn record(&self, case: &Case) -> anyhow::Result<()> {
+    fn record(&self, case: &CorpusCase) -> anyhow::Result<()> {
         let mut answers = BTreeMap::new();
         for (run, arguments) in case.runs() {
             let again = || {
@@ -263,7 +265,12 @@ impl Real {
         Ok(())
     }
 
-    fn compare_case(&self, own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
+    fn compare_case(
+        &self,
+        own: &Path,
+        case: &CorpusCase,
+        table: &mut ComparisonTable,
+    ) -> anyhow::Result<()> {
         let mut differences = Vec::new();
         for (run, arguments) in case.runs() {
             let mut wanted = self.ask(case, case.lay_out()?.path(), arguments)?;
@@ -273,14 +280,14 @@ impl Real {
                 same_silence(&mut got, !wanted.stderr.is_empty());
                 wanted.stderr.clear();
             }
-            differences.extend(Difference::between(run, arguments, &wanted, &got));
+            differences.extend(AnswerDifference::between(run, arguments, &wanted, &got));
         }
         table.add_case(case, differences);
         Ok(())
     }
 }
 
-fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
+fn replay(own: &Path, case: &CorpusCase, table: &mut ComparisonTable) -> anyhow::Result<()> {
     let recorded = corpus::read_recorded(case)?;
     let mut differences = Vec::new();
     for (run, arguments) in case.runs() {
@@ -297,7 +304,7 @@ fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
         if !case.is_same_wording(run) {
             same_silence(&mut got, wanted.strings.remove("stderr").is_some());
         }
-        differences.extend(Difference::from_recorded(run, arguments, &wanted, &got));
+        differences.extend(AnswerDifference::from_recorded(run, arguments, &wanted, &got));
     }
     table.add_case(case, differences);
     Ok(())

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 use tempfile::TempDir;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
 use testbed::root;
 
@@ -36,14 +36,14 @@ pub use record::{RecordedAnswer, RecordedText, read_recorded, write_recorded};
 
 /// Which cases, and so which command and whose answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Corpus {
+pub enum CorpusKind {
     /// Charts: `windlass template` beside Helm.
     Charts,
     /// Overlays: `windlass build` beside Kustomize.
     Overlays,
 }
 
-impl Corpus {
+impl CorpusKind {
     /// What its cases are called.
     pub const fn noun(self) -> &'static str {
         match self {
@@ -61,10 +61,10 @@ impl Corpus {
     }
 
     /// Whose answers are right.
-    pub const fn oracle(self) -> Oracle {
+    pub const fn oracle(self) -> OracleProgram {
         match self {
-            Self::Charts => Oracle::Helm,
-            Self::Overlays => Oracle::Kustomize,
+            Self::Charts => OracleProgram::Helm,
+            Self::Overlays => OracleProgram::Kustomize,
         }
     }
 
@@ -76,19 +76,19 @@ impl Corpus {
 
 /// A chart or an overlay of ours and what is asked about it.
 #[derive(Debug)]
-pub struct Case {
+pub struct CorpusCase {
     /// What it is one of.
-    pub corpus: Corpus,
+    pub corpus: CorpusKind,
     /// Name of its folder.
     pub name: String,
     folder: PathBuf,
-    description: Description,
+    description: CaseDescription,
 }
 
 /// What `case.yaml` says.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Description {
+struct CaseDescription {
     /// One sentence about the case, for its readers.
     about: String,
     /// Name of a run and its arguments after the command.
@@ -103,15 +103,15 @@ struct Description {
     #[serde(default)]
     worded_otherwise: BTreeMap<String, String>,
     /// The chart or overlay is made instead of read.
-    generate: Option<generate::Size>,
+    generate: Option<generate::GeneratedSize>,
 }
 
-impl Case {
+impl CorpusCase {
     /// All cases, or those with certain names.
     ///
     /// # Errors
     /// Names the case that is not there or cannot be read.
-    pub fn load(corpus: Corpus, names: &[String]) -> anyhow::Result<Vec<Self>> {
+    pub fn load(corpus: CorpusKind, names: &[String]) -> anyhow::Result<Vec<Self>> {
         let home = corpus.home();
         let cannot_list = || format!("cannot list {}", home.display());
         let mut found = names.to_vec();
@@ -129,13 +129,13 @@ impl Case {
         found.iter().map(|name| Self::read(corpus, &home, name)).collect()
     }
 
-    fn read(corpus: Corpus, home: &Path, name: &str) -> anyhow::Result<Self> {
+    fn read(corpus: CorpusKind, home: &Path, name: &str) -> anyhow::Result<Self> {
         let folder = home.join(name);
         let path = folder.join("case.yaml");
         let text =
             std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let value = goyaml::to_json(&text).map_err(|e| anyhow::anyhow!("{name}/case.yaml: {e}"))?;
-        let description: Description =
+        let description: CaseDescription =
             serde_json::from_value(value).with_context(|| format!("{name}/case.yaml"))?;
         let is_name = |it: &str| it.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         if let Some(bad) = description.runs.keys().find(|run| !is_name(run) || run.is_empty()) {
@@ -215,12 +215,12 @@ impl Case {
 
 /// A chart of the size that the promises are about, as files below `chart/`.
 pub fn large_chart() -> BTreeMap<String, Vec<u8>> {
-    generate::files(generate::Size::Chart { templates: 200, objects: 3 })
+    generate::files(generate::GeneratedSize::Chart { templates: 200, objects: 3 })
 }
 
 /// An overlay of many objects, as files below `overlay/` and `base/`.
 pub fn overlay(objects: u16, is_plain: bool) -> BTreeMap<String, Vec<u8>> {
-    generate::files(generate::Size::Overlay { objects, plain: is_plain })
+    generate::files(generate::GeneratedSize::Overlay { objects, plain: is_plain })
 }
 
 /// The files below a folder by their paths, with slashes. Symbolic links are left out.

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 
-use case::{Case, CaseFailure, Judgement};
+use case::{Case, CaseFailure, CaseJudgement};
 use testbed::root;
 
 /// One recorded file, or folder of files, and the engine that has to give the same answers.
@@ -45,7 +45,7 @@ struct Topic {
     /// a `.tsv`), or a folder of JSON files that are a case each.
     path: &'static str,
     /// Runs a case.
-    judge: fn(Case) -> Judgement,
+    judge: fn(Case) -> CaseJudgement,
     /// Names of cases that cannot be as recorded, each with the reason.
     exceptions: &'static [(&'static str, &'static str)],
 }
@@ -78,7 +78,7 @@ const STACK_BYTES: usize = 256 << 20;
 
 /// What a topic came to.
 #[derive(Debug, Default)]
-struct Tally {
+struct ReplayTally {
     passed: usize,
     /// Case and reason.
     excepted: Vec<(String, &'static str)>,
@@ -87,13 +87,13 @@ struct Tally {
     not_run: BTreeMap<String, usize>,
 }
 
-impl Tally {
+impl ReplayTally {
     /// How many cases were run.
     fn run(&self) -> usize {
         self.passed + self.excepted.len() + self.failures.len()
     }
 
-    fn count(&mut self, topic: &Topic, name: String, judgement: Judgement) {
+    fn count(&mut self, topic: &Topic, name: String, judgement: CaseJudgement) {
         let exception = topic.exceptions.iter().find(|(known, _)| *known == name);
         match (judgement, exception) {
             (Ok(()), _) => self.passed += 1,
@@ -107,7 +107,7 @@ impl Tally {
     }
 }
 
-type Tallies = BTreeMap<&'static str, Tally>;
+type ReplayTallies = BTreeMap<&'static str, ReplayTally>;
 
 /// Replays the cases of some folders and prints a table.
 ///
@@ -169,9 +169,9 @@ fn unknown_files(folder: &Path) -> anyhow::Result<Vec<String>> {
 ///
 /// # Errors
 /// When no thread can be started.
-fn replay(topics: &[Topic], folders: &[PathBuf]) -> anyhow::Result<Tallies> {
+fn replay(topics: &[Topic], folders: &[PathBuf]) -> anyhow::Result<ReplayTallies> {
     let all = || {
-        let mut tallies = Tallies::new();
+        let mut tallies = ReplayTallies::new();
         for topic in topics {
             for path in folders.iter().map(|folder| folder.join(topic.path)) {
                 if path.exists() {
@@ -188,7 +188,7 @@ fn replay(topics: &[Topic], folders: &[PathBuf]) -> anyhow::Result<Tallies> {
     })
 }
 
-fn replay_path(topic: &Topic, path: &Path, tally: &mut Tally) {
+fn replay_path(topic: &Topic, path: &Path, tally: &mut ReplayTally) {
     let strings = match strings(path) {
         Ok(strings) => strings,
         Err(error) => {

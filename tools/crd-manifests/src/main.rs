@@ -91,14 +91,14 @@ fn run(check: bool) -> anyhow::Result<()> {
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask crds", bin_name = "cargo xtask crds")]
-struct Options {
+struct CrdManifestOptions {
     /// Fail when a file is stale instead of writing it
     #[arg(long)]
     check: bool,
 }
 
 fn main() -> ExitCode {
-    progress::exit_code(run(Options::parse().check).map(|()| ExitCode::SUCCESS))
+    progress::exit_code(run(CrdManifestOptions::parse().check).map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]
@@ -113,6 +113,6 @@ mod tests {
     /// clap finds out that a command is put together wrongly only when that command is used.
     #[test]
     fn every_command_is_put_together_right() {
-        super::Options::command().debug_assert();
+        super::CrdManifestOptions::command().debug_assert();
     }
 }

@@ -1,6 +1,7 @@
 //! The scenes beyond Git: a chart becomes a release, a bundle in S3 becomes objects, an incident holds the release.
 //!
-//! Elsewhere: their order (`super`), the scenes of the repository (`scene`), how all are shown (`terminal_output`).
+//! Elsewhere: their order (`super`), the scenes of the repository (`demo_scenes`), how all are shown
+//! (`terminal_output`).
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,9 @@ use e2e::servers::web::WebServer;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::Demo;
+use super::DemoSetup;
 use super::terminal_output::{command, fact, milliseconds, moment};
-use e2e::installation::{Selection, Watch, WatchedObject};
+use e2e::installation::{ObjectWatch, WatchSelection, WatchedObject};
 use e2e::servers::chart_archive::{digest, pack};
 
 /// How long what was asked for may take.
@@ -29,12 +30,12 @@ const CHART: [(&str, &str); 3] = [
 ];
 
 /// The servers of these scenes.
-pub(super) struct Servers {
+pub(super) struct IncidentDemoServers {
     charts: WebServer,
     s3: S3Server,
 }
 
-impl Servers {
+impl IncidentDemoServers {
     /// Starts both, with the first version of everything.
     pub(super) async fn start() -> anyhow::Result<Self> {
         let servers = Self { charts: WebServer::start().await?, s3: S3Server::start().await? };
@@ -89,14 +90,14 @@ fn says(seen: &WatchedObject, text: &str) -> bool {
     seen.is("ConfigMap", "banner") && seen.value("/data/text") == text
 }
 
-impl Demo {
-    async fn watch_delivery(&self) -> anyhow::Result<Watch> {
+impl DemoSetup {
+    async fn watch_delivery(&self) -> anyhow::Result<ObjectWatch> {
         let all = [
-            Selection::of("apps/v1", "Deployment").within("shop").named("web"),
-            Selection::of("v1", "ConfigMap").within("shop").named("banner"),
-            Selection::of("helm.toolkit.fluxcd.io/v2", "HelmRelease").within("shop"),
+            WatchSelection::of("apps/v1", "Deployment").within("shop").named("web"),
+            WatchSelection::of("v1", "ConfigMap").within("shop").named("banner"),
+            WatchSelection::of("helm.toolkit.fluxcd.io/v2", "HelmRelease").within("shop"),
         ];
-        Watch::begin(self.installation.client(), &all).await
+        ObjectWatch::begin(self.installation.client(), &all).await
     }
 
     /// Tells a source to look now.
@@ -106,7 +107,10 @@ impl Demo {
     }
 
     /// A chart and a bundle are installed; a new version of each replaces it.
-    pub(super) async fn a_chart_and_a_bundle(&self, servers: &Servers) -> anyhow::Result<()> {
+    pub(super) async fn a_chart_and_a_bundle(
+        &self,
+        servers: &IncidentDemoServers,
+    ) -> anyhow::Result<()> {
         let text = include_str!("releases.yaml")
             .replace("CHARTS", &servers.url())
             .replace("S3", &servers.s3.endpoint())
@@ -143,7 +147,7 @@ impl Demo {
     }
 
     /// An engineer on call suspends the release and scales it; everything else goes on; one edit ends it.
-    pub(super) async fn an_incident(&self, servers: &Servers) -> anyhow::Result<()> {
+    pub(super) async fn an_incident(&self, servers: &IncidentDemoServers) -> anyhow::Result<()> {
         let mut watch = self.watch_delivery().await?;
         self.kubectl(&[
             "-n",

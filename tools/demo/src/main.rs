@@ -1,12 +1,12 @@
 //! `cargo xtask demo`: windlass at work on a real control plane, step by step.
 //!
 //! Here: the order of the scenes, and what remains to be seen afterwards.
-//! Elsewhere: the scenes (`scene`, `incident`), how they are shown (`terminal_output`, `terminal_svg`), the manifests
-//! (`repository/`, `chart/`, `fleet.yaml`, `releases.yaml`), starting everything (`e2e::installation`).
+//! Elsewhere: the scenes (`demo_scenes`, `incident`), how they are shown (`terminal_output`, `terminal_svg`), the
+//! manifests (`repository/`, `chart/`, `fleet.yaml`, `releases.yaml`), starting everything (`e2e::installation`).
 #![expect(clippy::print_stderr, reason = "a command for people")]
 
+mod demo_scenes;
 mod incident;
-mod scene;
 mod terminal_output;
 mod terminal_svg;
 
@@ -19,7 +19,7 @@ use clap::Parser;
 use e2e::git_server::StoryRepository;
 use tokio::runtime::Runtime;
 
-use e2e::installation::{Build, Installation};
+use e2e::installation::{BuildProfile, TestInstallation};
 use testbed::progress::{self, bold, dim, green, spell};
 
 use terminal_output::{output, title, typed};
@@ -27,7 +27,7 @@ use terminal_output::{output, title, typed};
 /// How the demo ends.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask demo", bin_name = "cargo xtask demo")]
-struct Options {
+struct DemoOptions {
     /// End after the last scene instead of waiting for Ctrl-C
     #[arg(long)]
     once: bool,
@@ -50,8 +50,8 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 /// What the scenes are played with.
-struct Demo {
-    installation: Installation,
+struct DemoSetup {
+    installation: TestInstallation,
     repository: StoryRepository,
 }
 
@@ -59,17 +59,19 @@ struct Demo {
 ///
 /// # Errors
 /// The scene that did not come true within its limit, with the objects' state and the end of windlass's log.
-fn run(options: &Options) -> anyhow::Result<()> {
+fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let begun = Instant::now();
     let runtime = Runtime::new().context("cannot start the runtime")?;
     // Built meanwhile where it is not there: the first acts do not need it.
-    let servers = has_go().then(|| runtime.spawn(incident::Servers::start()));
+    let servers = has_go().then(|| runtime.spawn(incident::IncidentDemoServers::start()));
     let installation = match &options.kubeconfig {
-        Some(kubeconfig) => Installation::start_on(&runtime, kubeconfig, Build::Debug, &[])?,
-        None => Installation::start(&runtime, Build::Debug, &[])?,
+        Some(kubeconfig) => {
+            TestInstallation::start_on(&runtime, kubeconfig, BuildProfile::Debug, &[])?
+        }
+        None => TestInstallation::start(&runtime, BuildProfile::Debug, &[])?,
     };
     let repository = installation.git().repository("fleet")?;
-    let mut demo = Demo { installation, repository };
+    let mut demo = DemoSetup { installation, repository };
     runtime.block_on(async {
         if let Err(error) = demo.play_repository().await {
             return Err(demo.installation.explain(&error));
@@ -111,7 +113,7 @@ fn has_go() -> bool {
     std::process::Command::new("go").arg("version").output().is_ok_and(|it| it.status.success())
 }
 
-impl Demo {
+impl DemoSetup {
     async fn play_repository(&mut self) -> anyhow::Result<()> {
         title("a commit becomes objects, in the order of dependsOn");
         let commit = self.repository.commit(&FILES, "The shop")?;
@@ -125,7 +127,10 @@ impl Demo {
         self.installation.check()
     }
 
-    async fn play_releases(&mut self, servers: &incident::Servers) -> anyhow::Result<()> {
+    async fn play_releases(
+        &mut self,
+        servers: &incident::IncidentDemoServers,
+    ) -> anyhow::Result<()> {
         title("a chart becomes a release, a bundle in S3 becomes objects");
         self.a_chart_and_a_bundle(servers).await?;
         self.installation.check()?;
@@ -154,7 +159,7 @@ impl Demo {
         output(&format!(
             "git clone {url} && cd {}\ngit commit -a -m \"…\" && git push\n{}",
             self.repository.name(),
-            typed(&scene::reconcile_now("\"$(date +%s)\"")),
+            typed(&demo_scenes::reconcile_now("\"$(date +%s)\"")),
         ));
         eprintln!("{}", dim("the log of windlass"));
         output(&format!("tail -f {}", installation.log().display()));
@@ -164,7 +169,7 @@ impl Demo {
 }
 
 fn main() -> ExitCode {
-    progress::exit_code(run(&Options::parse()).map(|()| ExitCode::SUCCESS))
+    progress::exit_code(run(&DemoOptions::parse()).map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]
@@ -193,6 +198,6 @@ mod tests {
     /// clap finds out that a command is put together wrongly only when that command is used.
     #[test]
     fn every_command_is_put_together_right() {
-        Options::command().debug_assert();
+        DemoOptions::command().debug_assert();
     }
 }

@@ -18,14 +18,14 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::runtime::Runtime;
 
 use attempt::{CrashRunReport, attempt};
-use crash_points::{Point, Sample};
+use crash_points::{CrashPoint, CrashPointSample};
 use e2e::installation;
-use scenario::Scenario;
-use scenario::crds::Definitions;
-use scenario::helm_release::HelmReleases;
-use scenario::helmfile::Helmfiles;
-use scenario::kustomization::Kustomizations;
-use scenario::lifecycle::Lifecycles;
+use scenario::CrashScenario;
+use scenario::crds::CrdScenario;
+use scenario::helm_release::HelmReleaseScenario;
+use scenario::helmfile::HelmfileScenario;
+use scenario::kustomization::KustomizationScenario;
+use scenario::lifecycle::LifecycleScenario;
 use testbed::machine;
 use testbed::progress::{dim, green, red, spell, step};
 
@@ -34,7 +34,7 @@ const MAX_VIOLATIONS_SHOWN: usize = 5;
 
 /// Which cuts are made.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct CrashTestOptions {
     /// Cut at this many writes of each scenario, evenly spread, the first and the last among them
     #[arg(long, value_name = "N", conflicts_with = "all", value_parser = clap::value_parser!(u16).range(2..))]
     sample: Option<u16>,
@@ -59,9 +59,9 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// When a law was broken, or windlass did not even do the work without a cut.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(options: &CrashTestOptions) -> anyhow::Result<()> {
     step("what the machine needs", machine::ensure)?;
-    step("windlass itself", || installation::make(installation::Build::Debug))?;
+    step("windlass itself", || installation::make(installation::BuildProfile::Debug))?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let is_wanted =
         |it: &ScenarioEntry| options.scenario.as_deref().is_none_or(|name| name == it.name);
@@ -86,7 +86,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 /// A scenario, and what tries it.
 struct ScenarioEntry {
     name: &'static str,
-    explore: for<'a> fn(&'a Options) -> LocalBoxFuture<'a, anyhow::Result<CrashTestReport>>,
+    explore:
+        for<'a> fn(&'a CrashTestOptions) -> LocalBoxFuture<'a, anyhow::Result<CrashTestReport>>,
 }
 
 /// What trying a scenario came to.
@@ -99,20 +100,20 @@ struct CrashTestReport {
 /// Every scenario.
 fn entries() -> [ScenarioEntry; 5] {
     [
-        entry::<Kustomizations>(),
-        entry::<HelmReleases>(),
-        entry::<Helmfiles>(),
-        entry::<Lifecycles>(),
-        entry::<Definitions>(),
+        entry::<KustomizationScenario>(),
+        entry::<HelmReleaseScenario>(),
+        entry::<HelmfileScenario>(),
+        entry::<LifecycleScenario>(),
+        entry::<CrdScenario>(),
     ]
 }
 
-fn entry<S: Scenario + 'static>() -> ScenarioEntry {
+fn entry<S: CrashScenario + 'static>() -> ScenarioEntry {
     ScenarioEntry { name: S::NAME, explore: |options| explore::<S>(options).boxed_local() }
 }
 
 /// One scenario without a cut, then with each.
-async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<CrashTestReport> {
+async fn explore<S: CrashScenario>(options: &CrashTestOptions) -> anyhow::Result<CrashTestReport> {
     let begun = Instant::now();
     let name = S::NAME;
     let usual = attempt::<S>(None, None).await.with_context(|| format!("{name}, without a cut"))?;
@@ -125,7 +126,8 @@ async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<CrashTestRepo
     let writes = usual.writes.len();
     let took = spell(usual.took);
     eprintln!("{name}: {writes} writes in {} acts, {took} without a cut", usual.snapshots.len());
-    let sample = options.sample.map(|count| Sample { count: count.into(), seed: options.seed });
+    let sample =
+        options.sample.map(|count| CrashPointSample { count: count.into(), seed: options.seed });
     let mut points = crash_points::choose(writes, sample);
     points.retain(|it| options.writes.is_empty() || options.writes.contains(&it.number));
     let total = points.len();
@@ -155,7 +157,7 @@ async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<CrashTestRepo
 
 /// Prints one line of the table; returns what went wrong.
 fn report(
-    point: Point,
+    point: CrashPoint,
     outcome: &anyhow::Result<CrashRunReport>,
     progress: &str,
     writes: usize,
@@ -171,7 +173,7 @@ fn report(
         }
     };
     let sign = if violations.is_empty() { green("✔") } else { red("✘") };
-    let Point { number, moment } = point;
+    let CrashPoint { number, moment } = point;
     eprintln!(
         "{sign} {progress:>9}  write {number:>3}/{writes} {moment:<6}  {request} {}",
         dim(&took)

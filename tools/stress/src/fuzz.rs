@@ -30,7 +30,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 
-use conformance::corpus::Corpus;
+use conformance::corpus::CorpusKind;
 use testbed::progress::red;
 
 /// What reads something that tenants write.
@@ -40,7 +40,7 @@ pub(crate) struct FuzzTarget {
     /// Bytes of stack that it has where it is used.
     stack: usize,
     /// What its inputs are made of.
-    words: &'static mutate::Words,
+    words: &'static mutate::LanguageWords,
     /// Recorded cases of `e2e/conformance` whose strings are inputs too.
     recorded: &'static [&'static str],
     /// Reads an input.
@@ -74,33 +74,33 @@ pub(crate) enum FuzzCommand {
         minutes: u16,
     },
     /// Artifacts: tar in gzip, and zip
-    Archive(Options),
+    Archive(FuzzOptions),
     /// Expressions of health and readiness
-    Cel(Options),
+    Cel(FuzzOptions),
     /// Templates of commit messages
-    CommitTemplate(Options),
+    CommitTemplate(FuzzOptions),
     /// Strings with variables of a Kustomization
-    Envsubst(Options),
+    Envsubst(FuzzOptions),
     /// Helmfiles with the files that they name
-    Helmfile(Options),
+    Helmfile(FuzzOptions),
     /// Indexes of chart repositories
-    Index(Options),
+    Index(FuzzOptions),
     /// Our own overlays: kustomizations, patches, manifests
-    Overlay(cases::Options),
+    Overlay(cases::CaseFuzzOptions),
     /// Policies and filters of images, with tags
-    Policy(Options),
+    Policy(FuzzOptions),
     /// Schemas of charts, and values for them
-    Schema(Options),
+    Schema(FuzzOptions),
     /// Files in which image policies set values
-    Setters(Options),
+    Setters(FuzzOptions),
     /// Signed commits, tags and provenance files, with their keys
-    Signature(Options),
+    Signature(FuzzOptions),
     /// Every field of every kind, on a control plane: the story `poison` with other seeds
-    Spec(Options),
+    Spec(FuzzOptions),
     /// Our own charts: templates, values, CRDs, schemas
-    Template(cases::Options),
+    Template(cases::CaseFuzzOptions),
     /// Manifests and values
-    Yaml(Options),
+    Yaml(FuzzOptions),
     /// The process that reads inputs, and may die of one
     #[command(hide = true)]
     Reader(rounds::FuzzReaderArguments),
@@ -108,7 +108,7 @@ pub(crate) enum FuzzCommand {
 
 /// For how long, and by which numbers.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct FuzzOptions {
     /// For how long
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     minutes: u16,
@@ -117,7 +117,7 @@ pub(crate) struct Options {
     seed: Option<u64>,
 }
 
-impl Options {
+impl FuzzOptions {
     /// How long it takes.
     fn time(&self) -> Duration {
         Duration::from_secs(u64::from(self.minutes) * 60)
@@ -129,7 +129,7 @@ impl Options {
 /// # Errors
 /// When something was found, or nothing could be run.
 pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
-    let of = |target, options: &Options| rounds::run(target, options.time(), options.seed);
+    let of = |target, options: &FuzzOptions| rounds::run(target, options.time(), options.seed);
     match command {
         FuzzCommand::All { minutes } => all(Duration::from_secs(u64::from(*minutes) * 60)),
         FuzzCommand::Archive(options) => of(&archive::TARGET, options),
@@ -138,13 +138,13 @@ pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
         FuzzCommand::Envsubst(options) => of(&envsubst::TARGET, options),
         FuzzCommand::Helmfile(options) => of(&helmfile::TARGET, options),
         FuzzCommand::Index(options) => of(&index::TARGET, options),
-        FuzzCommand::Overlay(options) => cases::run(Corpus::Overlays, options),
+        FuzzCommand::Overlay(options) => cases::run(CorpusKind::Overlays, options),
         FuzzCommand::Policy(options) => of(&policy::TARGET, options),
         FuzzCommand::Schema(options) => of(&schema::TARGET, options),
         FuzzCommand::Setters(options) => of(&setters::TARGET, options),
         FuzzCommand::Signature(options) => of(&signature::TARGET, options),
         FuzzCommand::Spec(options) => spec::run(options),
-        FuzzCommand::Template(options) => cases::run(Corpus::Charts, options),
+        FuzzCommand::Template(options) => cases::run(CorpusKind::Charts, options),
         FuzzCommand::Yaml(options) => of(&yaml::TARGET, options),
         FuzzCommand::Reader(reader) => return rounds::read(reader),
     }?;
@@ -156,7 +156,7 @@ pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// When something was found, or nothing could be run.
 pub(crate) fn all(time: Duration) -> anyhow::Result<()> {
-    let corpora = [("template", Corpus::Charts), ("overlay", Corpus::Overlays)];
+    let corpora = [("template", CorpusKind::Charts), ("overlay", CorpusKind::Overlays)];
     let part = time / (TARGETS.len() + corpora.len()) as u32;
     let mut failed = Vec::new();
     let targets = TARGETS.iter().map(|target| (target.name, rounds::run(target, part, None)));

@@ -20,7 +20,7 @@ use testbed::progress;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
-struct Arguments {
+struct StressArguments {
     #[command(subcommand)]
     command: StressCommand,
 }
@@ -28,9 +28,9 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum StressCommand {
     /// Kill windlass at every write and see whether anything is lost
-    Crash(crash::Options),
+    Crash(crash::CrashTestOptions),
     /// Run random operations, API server failures and kills, and verify that windlass converges
-    Soak(soak::Options),
+    Soak(soak::SoakOptions),
     /// Change what tenants write at random and see whether windlass survives it
     Fuzz {
         /// What
@@ -39,11 +39,11 @@ enum StressCommand {
     },
     /// Run a command and report its peak of memory: for other commands
     #[command(hide = true)]
-    Measured(rusage::Options),
+    Measured(rusage::RusageOptions),
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let outcome = match StressArguments::parse().command {
         StressCommand::Crash(options) => crash::run(&options).map(|()| ExitCode::SUCCESS),
         StressCommand::Soak(options) => soak::run(&options).map(|()| ExitCode::SUCCESS),
         StressCommand::Fuzz { command } => fuzz::run(&command),
@@ -59,6 +59,6 @@ mod tests {
     /// clap finds out that a command is put together wrongly only when that command is used.
     #[test]
     fn every_command_is_put_together_right() {
-        super::Arguments::command().debug_assert();
+        super::StressArguments::command().debug_assert();
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn helm_releases() -> ApiResource {
 }
 
 /// A kind whose objects own others.
-pub(crate) struct Owner {
+pub(crate) struct OwnerKind {
     /// The kind.
     pub(crate) kind: ApiResource,
     /// The label that names the owner.
@@ -42,7 +42,7 @@ pub(crate) struct Owner {
     pub(crate) namespace: &'static str,
 }
 
-impl Owner {
+impl OwnerKind {
     /// Kustomizations.
     pub(crate) fn kustomization() -> Self {
         Self { kind: kustomizations(), name: OWNER_NAME, namespace: OWNER_NAMESPACE }
@@ -67,7 +67,7 @@ impl Owner {
 pub(crate) async fn live(
     client: &Client,
     kinds: &[ApiResource],
-    owner: &Owner,
+    owner: &OwnerKind,
     namespace: &str,
 ) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
     let mut found = BTreeMap::new();
@@ -104,7 +104,7 @@ pub(crate) async fn live(
 /// What the inventories of a namespace's owners hold: the id, and which of them has it.
 pub(crate) async fn recorded(
     client: &Client,
-    owner: &Owner,
+    owner: &OwnerKind,
     namespace: &str,
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &owner.kind);
@@ -120,7 +120,7 @@ pub(crate) async fn recorded(
 pub(crate) fn unrecorded(
     live: &BTreeMap<String, DynamicObject>,
     recorded: &BTreeMap<String, String>,
-    owner: &Owner,
+    owner: &OwnerKind,
 ) -> Vec<String> {
     let lost = live.iter().filter(|(id, object)| {
         let labels = object.metadata.labels.as_ref();
@@ -155,11 +155,11 @@ mod tests {
         let live = BTreeMap::from([("n_a__ConfigMap".to_owned(), owned("app"))]);
         let in_inventory_of = |name: &str| {
             let recorded = BTreeMap::from([("n_a__ConfigMap".to_owned(), name.to_owned())]);
-            unrecorded(&live, &recorded, &Owner::kustomization()).len()
+            unrecorded(&live, &recorded, &OwnerKind::kustomization()).len()
         };
         assert_eq!(in_inventory_of("app"), 0);
         assert_eq!(in_inventory_of("other"), 1);
-        assert_eq!(unrecorded(&live, &BTreeMap::new(), &Owner::kustomization()).len(), 1);
+        assert_eq!(unrecorded(&live, &BTreeMap::new(), &OwnerKind::kustomization()).len(), 1);
         assert_eq!(
             absent(&BTreeMap::new(), &BTreeMap::from([("x".into(), "app".into())])).len(),
             1

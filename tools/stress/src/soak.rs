@@ -5,13 +5,13 @@
 //!
 //! At the end, every write to a managed object has to be in exactly one ReleaseAudit.
 //!
-//! Here: the command line, the rounds, the verdict. Elsewhere: what should be (`model`), what is done (`operations`),
-//! what is (`soak_environment`), what was audited (`audits`).
+//! Here: the command line, the rounds, the verdict. Elsewhere: what should be (`soak_model`), what is done
+//! (`operations`), what is (`soak_environment`), what was audited (`audits`).
 
 mod audits;
-mod model;
 mod operations;
 mod soak_environment;
+mod soak_model;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,18 +19,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use e2e::installation;
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 use testbed::machine;
 use testbed::progress::{dim, green, spell, step};
 use tokio::runtime::Runtime;
 
-use model::Model;
 use operations::SoakOperation;
 use soak_environment::SoakEnvironment;
+use soak_model::SoakModel;
 
 /// How long, how much, and by which numbers.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct SoakOptions {
     /// For how long things happen; waiting for the right state comes on top
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..))]
     minutes: u16,
@@ -65,11 +65,11 @@ const GROWTH_KIB: u64 = 10 << 10;
 ///
 /// # Errors
 /// What was not as it should be, with the seed; or memory that grew.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let seed = options.seed.unwrap_or_else(Random::seed);
+pub(crate) fn run(options: &SoakOptions) -> anyhow::Result<()> {
+    let seed = options.seed.unwrap_or_else(RandomSequence::seed);
     eprintln!("seed {seed}");
     step("what the machine needs", machine::ensure)?;
-    step("windlass itself", || installation::make(installation::Build::Debug))?;
+    step("windlass itself", || installation::make(installation::BuildProfile::Debug))?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let outcome = runtime.block_on(soak(options, seed));
     outcome.with_context(|| {
@@ -77,12 +77,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     })
 }
 
-async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
+async fn soak(options: &SoakOptions, seed: u64) -> anyhow::Result<()> {
     let total = Duration::from_secs(u64::from(options.minutes) * 60);
     let rounds = total.as_secs().div_ceil(LONGEST_ROUND.as_secs()).max(FEWEST_ROUNDS);
     let length = total.div_f64(rounds as f64);
-    let mut random = Random::new(seed);
-    let mut model = Model::new(options.kustomizations.into());
+    let mut random = RandomSequence::new(seed);
+    let mut model = SoakModel::new(options.kustomizations.into());
     let mut environment = SoakEnvironment::begin(&model, options.other.clone()).await?;
     let took = settle(&mut environment, &mut model).await?;
     eprintln!("{} Kustomizations are Ready after {}", options.kustomizations, spell(took));
@@ -106,7 +106,8 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
         }
     }
     judge_memory(&memory)?;
-    let audits::Tally { audited, repeated, lost, unanswered } = environment.judge_audits().await?;
+    let audits::AuditTally { audited, repeated, lost, unanswered } =
+        environment.judge_audits().await?;
     eprintln!(
         "{audited} writes are each in one audit; {repeated} corrections were audited within ten minutes before; \
          {lost} writes were made shortly before a kill, and {unanswered} while the API server failed"
@@ -118,13 +119,13 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
 /// One round of deeds; returns how many there were of each sort.
 async fn play(
     environment: &mut SoakEnvironment,
-    model: &mut Model,
-    random: &mut Random,
+    model: &mut SoakModel,
+    random: &mut RandomSequence,
     length: Duration,
     may_kill: bool,
 ) -> anyhow::Result<String> {
     let begun = Instant::now();
-    let mut counts = operations::Counts::default();
+    let mut counts = operations::OperationCounts::default();
     while begun.elapsed() < length {
         let operation = SoakOperation::choose(model, random, may_kill);
         counts.add(&operation);
@@ -137,7 +138,10 @@ async fn play(
 }
 
 /// Ends faults and suspensions, and waits until everything is as it should be.
-async fn settle(environment: &mut SoakEnvironment, model: &mut Model) -> anyhow::Result<Duration> {
+async fn settle(
+    environment: &mut SoakEnvironment,
+    model: &mut SoakModel,
+) -> anyhow::Result<Duration> {
     environment.heal();
     for name in model.resume_all() {
         environment.suspend(&name, false).await?;

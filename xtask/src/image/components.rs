@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-use super::platform::Platform;
+use super::platform::ImagePlatform;
 
 /// The package whose dependencies count.
 const PROGRAM: &str = "windlass";
@@ -14,7 +14,7 @@ const PROGRAM: &str = "windlass";
 ///
 /// # Errors
 /// When cargo does not know them.
-pub(crate) fn list(version: &str, platform: Platform) -> anyhow::Result<Value> {
+pub(crate) fn list(version: &str, platform: ImagePlatform) -> anyhow::Result<Value> {
     let platform = platform.triple().to_owned();
     let metadata = MetadataCommand::new()
         .current_dir(testbed::root())
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_list_has_what_is_linked_and_nothing_of_tests() {
-        let list = list("v1", Platform::of_machine()).unwrap();
+        let list = list("v1", ImagePlatform::of_machine()).unwrap();
         let names: Vec<&str> = list["components"]
             .as_array()
             .unwrap()

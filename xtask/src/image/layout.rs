@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use testbed::ENVIRONMENT;
 
-use super::root::{NONROOT_USER_ID, PROGRAM, WRITABLE_FOLDER_MODES};
+use super::root_filesystem::{NONROOT_USER_ID, PROGRAM, WRITABLE_FOLDER_MODES};
 
 /// What the labels say.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Config<'c> {
+pub(super) struct ImageLabels<'c> {
     pub(super) version: &'c str,
     pub(super) commit: &'c str,
     /// As container images name it.
@@ -28,7 +28,7 @@ pub(super) struct Config<'c> {
 ///
 /// # Errors
 /// When a file cannot be read or written.
-pub(super) fn make(top: &Path, layout: &Path, config: Config<'_>) -> anyhow::Result<usize> {
+pub(super) fn make(top: &Path, layout: &Path, config: ImageLabels<'_>) -> anyhow::Result<usize> {
     if layout.exists() {
         fs::remove_dir_all(layout)?;
     }
@@ -107,7 +107,7 @@ fn digest(content: &[u8]) -> String {
 }
 
 /// Labels, which are annotations of the manifest, too.
-fn labels(config: Config<'_>) -> BTreeMap<&'static str, String> {
+fn labels(config: ImageLabels<'_>) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("org.opencontainers.image.title", "windlass".to_owned()),
         (
@@ -121,7 +121,7 @@ fn labels(config: Config<'_>) -> BTreeMap<&'static str, String> {
 }
 
 /// What a container of the image is.
-fn image(layer: &str, config: Config<'_>) -> Value {
+fn image(layer: &str, config: ImageLabels<'_>) -> Value {
     let paths =
         [("PATH", "/usr/local/bin"), ("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")];
     let environment = paths.into_iter().chain(ENVIRONMENT);
@@ -197,8 +197,12 @@ mod tests {
         for (folder, _) in WRITABLE_FOLDER_MODES {
             fs::create_dir_all(top.join(folder)).unwrap();
         }
-        make(&top, &out.join("oci"), Config { version: "v1", commit: "abc", architecture: "amd64" })
-            .unwrap()
+        make(
+            &top,
+            &out.join("oci"),
+            ImageLabels { version: "v1", commit: "abc", architecture: "amd64" },
+        )
+        .unwrap()
     }
 
     fn index(out: &Path) -> Value {

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 
 /// A platform, as container images name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Platform {
+pub(crate) enum ImagePlatform {
     /// x86-64.
     #[value(name = "linux/amd64")]
     Amd64,
@@ -31,7 +31,7 @@ const EMULATOR: &str = "/usr/bin/qemu-aarch64-static";
 /// The loader of arm64.
 const LOADER: &str = "/lib/ld-linux-aarch64.so.1";
 
-impl Platform {
+impl ImagePlatform {
     /// That of this machine.
     pub(crate) fn of_machine() -> Self {
         if ARCH == "aarch64" { Self::Arm64 } else { Self::Amd64 }
@@ -149,10 +149,11 @@ mod tests {
 
     #[test]
     fn libraries_of_another_platform_are_found_and_keep_their_paths() {
-        let own = Platform::of_machine();
+        let own = ImagePlatform::of_machine();
         let libc = Path::new("/lib/libc.so.6");
         assert_eq!((own.on_this_machine(libc), own.in_image(libc)), (libc.into(), libc.into()));
-        let foreign = [Platform::Amd64, Platform::Arm64].into_iter().find(|it| it.is_foreign());
+        let foreign =
+            [ImagePlatform::Amd64, ImagePlatform::Arm64].into_iter().find(|it| it.is_foreign());
         let foreign = foreign.unwrap();
         let here = foreign.on_this_machine(libc);
         assert_eq!(here, Path::new("/usr/aarch64-linux-gnu/lib/libc.so.6"));

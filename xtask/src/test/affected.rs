@@ -147,14 +147,14 @@ const PLACES: [(&str, &[&str]); 50] = [
 
 /// What is tested.
 #[derive(Debug)]
-pub(super) struct Selection {
+pub(super) struct TestSelection {
     /// Packages, unless it is all of them.
     packages: Option<BTreeSet<String>>,
     /// How the names of stories begin, unless it is all of them.
     stories: Option<BTreeSet<&'static str>>,
 }
 
-impl Selection {
+impl TestSelection {
     /// All of it.
     pub(super) fn everything() -> Self {
         Self { packages: None, stories: None }
@@ -200,12 +200,12 @@ impl Selection {
 ///
 /// # Errors
 /// Git or cargo does not answer.
-pub(super) fn selection(revision: &str) -> anyhow::Result<Selection> {
+pub(super) fn selection(revision: &str) -> anyhow::Result<TestSelection> {
     let metadata =
         MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec()?;
     let mut paths = git(&["diff", "--name-only", "--no-renames", revision])?;
     paths.extend(git(&["ls-files", "--others", "--exclude-standard"])?);
-    let selection = concerned(&Graph::of(&metadata), &paths);
+    let selection = concerned(&WorkspaceGraph::of(&metadata), &paths);
     let say = |all: Option<String>| all.unwrap_or_else(|| "all".to_owned());
     let packages =
         selection.packages.as_ref().map(|it| it.iter().cloned().collect::<Vec<_>>().join(" "));
@@ -226,14 +226,14 @@ fn git(arguments: &[&str]) -> anyhow::Result<Vec<String>> {
 
 /// Members of the workspace.
 #[derive(Debug, Default)]
-struct Graph {
+struct WorkspaceGraph {
     /// Folders below the root, and the package in each.
     folders: BTreeMap<String, String>,
     /// Packages and those that depend on them.
     users: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Graph {
+impl WorkspaceGraph {
     fn of(metadata: &Metadata) -> Self {
         let mut graph = Self::default();
         for package in &metadata.packages {
@@ -285,13 +285,13 @@ impl Graph {
     }
 }
 
-fn concerned(graph: &Graph, paths: &[String]) -> Selection {
+fn concerned(graph: &WorkspaceGraph, paths: &[String]) -> TestSelection {
     let is_whole = |path: &&String| {
         let settings = ["Cargo.", ".cargo", ".ci", "rust-toolchain", "clippy.toml"];
         settings.iter().any(|start| path.starts_with(start))
     };
     if paths.iter().any(|path| is_whole(&path)) {
-        return Selection::everything();
+        return TestSelection::everything();
     }
     let changed = paths.iter().filter_map(|path| graph.package(path)).cloned().collect();
     let mut packages = graph.with_users(changed);
@@ -319,7 +319,7 @@ fn concerned(graph: &Graph, paths: &[String]) -> Selection {
             (None, Some(_)) => stories = None,
         }
     }
-    Selection { packages: Some(packages), stories }
+    TestSelection { packages: Some(packages), stories }
 }
 
 /// The modules of stories.
@@ -357,13 +357,13 @@ pub(super) const MODULES: [&str; 27] = [
 mod tests {
     use super::*;
 
-    fn graph() -> Graph {
+    fn graph() -> WorkspaceGraph {
         let metadata =
             MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec();
-        Graph::of(&metadata.unwrap())
+        WorkspaceGraph::of(&metadata.unwrap())
     }
 
-    fn of(paths: &[&str]) -> Selection {
+    fn of(paths: &[&str]) -> TestSelection {
         let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
         concerned(&graph(), &paths)
     }

@@ -18,7 +18,7 @@ const LINTS: [(&str, &str); 1] =
 
 /// What is compiled.
 #[derive(Debug)]
-pub(super) struct Build {
+pub(super) struct TestBuild {
     /// Whether the stories are compiled, too.
     pub(super) has_stories: bool,
     /// Whether those are that take long.
@@ -68,7 +68,7 @@ pub(super) fn with_lints(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Build {
+impl TestBuild {
     fn selection(&self) -> Vec<&str> {
         let mut arguments = Vec::new();
         for package in &self.packages {

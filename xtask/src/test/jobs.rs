@@ -22,7 +22,7 @@ const MAX_LINES_SHOWN: usize = 400;
 
 /// A program that is run with tests or as one.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct TestJob {
     /// As people read it.
     pub(super) name: String,
     /// The program with all that it is given.
@@ -33,11 +33,11 @@ pub(super) struct Job {
 
 /// The jobs of a run.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub(super) struct TestJobs {
     /// Those that need a control plane, and wait for it.
-    pub(super) with_cluster: Vec<Job>,
+    pub(super) with_cluster: Vec<TestJob>,
     /// Those that only compute.
-    pub(super) computing: Vec<Job>,
+    pub(super) computing: Vec<TestJob>,
 }
 
 /// What a job came to.
@@ -50,19 +50,19 @@ pub(super) struct JobOutcome {
     /// What it, and all that it waited for, took of processors.
     pub(super) processor: Duration,
     /// How many tests passed, failed and were left out.
-    pub(super) tests: Tests,
+    pub(super) tests: TestCounts,
     failure: Option<String>,
 }
 
 /// Counts of tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Tests {
+pub(super) struct TestCounts {
     pub(super) passed: usize,
     pub(super) failed: usize,
     pub(super) skipped: usize,
 }
 
-impl Tests {
+impl TestCounts {
     /// What lines such as `test result: ok. 3 passed; 0 failed; 1 ignored; …` say together.
     fn of(output: &str) -> Self {
         let mut sum = Self::default();
@@ -92,13 +92,13 @@ impl Tests {
 
 /// Room for jobs, of which a heavy one takes two.
 #[derive(Debug)]
-struct Slots {
+struct JobSlots {
     total: usize,
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-impl Slots {
+impl JobSlots {
     fn new(total: usize) -> Self {
         Self { total, free: Mutex::new(total), freed: Condvar::new() }
     }
@@ -122,7 +122,7 @@ impl Slots {
 /// # Errors
 /// Names the jobs that failed, after their logs were printed.
 pub(super) fn run(
-    jobs: Jobs,
+    jobs: TestJobs,
     at_once: usize,
     outcomes: &mut Vec<JobOutcome>,
 ) -> anyhow::Result<()> {
@@ -133,9 +133,9 @@ pub(super) fn run(
     let number = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     let at_once = at_once.max(1);
-    let room = Slots::new(at_once);
-    let unlimited = Slots::new(usize::MAX);
-    let work = |slots: &Slots, queues: &[&Mutex<std::vec::IntoIter<Job>>]| {
+    let room = JobSlots::new(at_once);
+    let unlimited = JobSlots::new(usize::MAX);
+    let work = |slots: &JobSlots, queues: &[&Mutex<std::vec::IntoIter<TestJob>>]| {
         let next = || queues.iter().find_map(|queue| queue.lock().ok()?.next());
         while let Some(job) = next() {
             let log = folder.path().join(number.fetch_add(1, Ordering::Relaxed).to_string());
@@ -153,7 +153,7 @@ pub(super) fn run(
         }
     });
     *outcomes = done.into_inner().unwrap_or_default();
-    let sum = outcomes.iter().fold(Tests::default(), |sum, it| sum.and(it.tests));
+    let sum = outcomes.iter().fold(TestCounts::default(), |sum, it| sum.and(it.tests));
     let failed: Vec<&JobOutcome> = outcomes.iter().filter(|it| it.failure.is_some()).collect();
     for outcome in &failed {
         eprintln!("\n{} {}", red("✘ failed:"), bold(&outcome.name));
@@ -183,7 +183,7 @@ fn report(outcome: Option<&JobOutcome>, done: usize, total: usize) {
     eprintln!("{sign} {done}/{total} {} {}", outcome.name, dim(&took));
 }
 
-fn one(mut job: Job, log: PathBuf) -> JobOutcome {
+fn one(mut job: TestJob, log: PathBuf) -> JobOutcome {
     let begun = Instant::now();
     let ended = start(&mut job.command, &log);
     let output = std::fs::read(&log).unwrap_or_default();
@@ -199,7 +199,7 @@ fn one(mut job: Job, log: PathBuf) -> JobOutcome {
         name: job.name,
         took: begun.elapsed(),
         processor,
-        tests: Tests::of(&output),
+        tests: TestCounts::of(&output),
         failure,
     }
 }
@@ -245,10 +245,10 @@ fn excerpt(output: &str) -> String {
 mod tests {
     use super::*;
 
-    fn shell(name: &str, script: &str) -> Job {
+    fn shell(name: &str, script: &str) -> TestJob {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Job { name: name.to_owned(), command, is_heavy: false }
+        TestJob { name: name.to_owned(), command, is_heavy: false }
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
                 ),
             ),
         ];
-        let jobs = Jobs { computing: jobs, ..Jobs::default() };
+        let jobs = TestJobs { computing: jobs, ..TestJobs::default() };
         let error = run(jobs, 1, &mut Vec::new()).unwrap_err().to_string();
         assert_eq!(error, "1 of 2 programs failed: bad");
         assert!(mark.is_file());
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn nothing_runs_beside_a_heavy_job_where_there_is_room_for_two() {
-        let slots = Slots::new(2);
+        let slots = JobSlots::new(2);
         let running = AtomicUsize::new(0);
         let most_beside_heavy = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -299,13 +299,17 @@ mod tests {
         });
         assert_eq!(most_beside_heavy.into_inner(), 0);
         assert_eq!(*slots.free.lock().unwrap(), 2);
-        assert_eq!(Slots::new(1).with(true, || 1), 1, "it has to fit where there is room for one");
+        assert_eq!(
+            JobSlots::new(1).with(true, || 1),
+            1,
+            "it has to fit where there is room for one"
+        );
     }
 
     #[test]
     fn results_are_counted_and_failures_begin_where_they_are_listed() {
         let output = "test a ... ok\nfailures:\n---- b\nbecause\ntest result: FAILED. 1 passed; 2 failed; 3 ignored; 0 measured\n";
-        assert_eq!(Tests::of(output), Tests { passed: 1, failed: 2, skipped: 3 });
+        assert_eq!(TestCounts::of(output), TestCounts { passed: 1, failed: 2, skipped: 3 });
         assert!(excerpt(output).starts_with("failures:\n---- b\nbecause\n"));
     }
 

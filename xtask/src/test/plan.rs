@@ -9,15 +9,15 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::affected::Selection;
+use super::affected::TestSelection;
 use super::build::TestProgram;
-use super::jobs::{Job, Jobs};
+use super::jobs::{TestJob, TestJobs};
 use crate::tool::{CONFORMANCE, E2E, STRESS, beside};
 
 /// The folder in which stories collect the requests of windlass (`e2e::harness::requests`).
 const REQUESTS: &str = "WINDLASS_REQUESTS";
 
-/// The variable that names the program, so that nothing compiles it again (`e2e::operator`).
+/// The variable that names the program, so that nothing compiles it again (`e2e::operator_process`).
 const PROGRAM: &str = "WINDLASS_BIN";
 
 /// How many stories of a module run at once: they mostly wait, so more than there are processors.
@@ -60,7 +60,7 @@ const HEAVY: [&str; 1] = ["sources"];
 /// What jobs are made from.
 pub(super) struct JobScope<'a> {
     pub(super) tests: &'a [TestProgram],
-    pub(super) selection: &'a Selection,
+    pub(super) selection: &'a TestSelection,
     pub(super) filter: Option<&'a str>,
     pub(super) is_thorough: bool,
     /// Where requests are collected.
@@ -87,8 +87,8 @@ fn program_of_windlass() -> anyhow::Result<std::path::PathBuf> {
 ///
 /// # Errors
 /// Something that was compiled is not there.
-pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<Jobs> {
-    let mut jobs = Jobs::default();
+pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<TestJobs> {
+    let mut jobs = TestJobs::default();
     if has_cluster && scope.selection.has_stories() {
         jobs.with_cluster = stories(scope)?;
     }
@@ -107,7 +107,7 @@ pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<Jo
 }
 
 /// Tests that need no control plane, a job for each program.
-fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
+fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
     let programs = scope.tests.iter().filter(|it| !is_stories(it));
     let job = |program: &TestProgram| {
         let mut command = computing(&program.path)?;
@@ -120,7 +120,7 @@ fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
         } else {
             format!(" {}", program.target)
         };
-        Ok(Job { name: format!("{}{target}", program.package), command, is_heavy: false })
+        Ok(TestJob { name: format!("{}{target}", program.package), command, is_heavy: false })
     };
     programs.map(job).collect()
 }
@@ -129,7 +129,7 @@ fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
 ///
 /// # Errors
 /// The program does not list its tests, or has none.
-pub(super) fn stories(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
+pub(super) fn stories(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
     let Some(program) = scope.tests.iter().find(|it| is_stories(it)) else { return Ok(Vec::new()) };
     let output = Command::new(&program.path).args(["--list", "--format=terse"]).output();
     let output = output.context("the stories cannot be listed")?;
@@ -151,14 +151,14 @@ pub(super) fn stories(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
         command.env(PROGRAM, program_of_windlass()?).env(REQUESTS, scope.requests);
         command.args(["--test-threads", AT_ONCE, "--exact"]).args(names);
         let is_heavy = HEAVY.contains(&module.as_str());
-        jobs.push(Job { name: format!("stories {module}"), command, is_heavy });
+        jobs.push(TestJob { name: format!("stories {module}"), command, is_heavy });
     }
     jobs.sort_by_key(place);
     Ok(jobs)
 }
 
 /// Where a job stands among those that begin first; all others are behind them.
-fn place(job: &Job) -> usize {
+fn place(job: &TestJob) -> usize {
     LONGEST.iter().position(|it| *it == job.name).unwrap_or(LONGEST.len())
 }
 
@@ -173,27 +173,27 @@ fn modules(listed: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Recorded charts and overlays.
-fn recorded() -> anyhow::Result<Job> {
+fn recorded() -> anyhow::Result<TestJob> {
     let mut command = computing(&CONFORMANCE.path()?)?;
     command.arg("recorded");
     let name = "conformance, charts and overlays".to_owned();
-    Ok(Job { name, command, is_heavy: false })
+    Ok(TestJob { name, command, is_heavy: false })
 }
 
 /// Random input.
-fn random(scope: &JobScope<'_>) -> anyhow::Result<Job> {
+fn random(scope: &JobScope<'_>) -> anyhow::Result<TestJob> {
     let mut command = computing(&STRESS.path()?)?;
     let minutes = if scope.is_thorough { FUZZ_MINUTES_THOROUGH } else { FUZZ_MINUTES };
     command.args(["fuzz", "all", "--minutes", minutes]);
-    Ok(Job { name: "fuzz, all targets".to_owned(), command, is_heavy: false })
+    Ok(TestJob { name: "fuzz, all targets".to_owned(), command, is_heavy: false })
 }
 
 /// On a control plane: crashes and random operations.
-fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
+fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
     let job = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(STRESS.path()?);
         command.args(arguments).env(PROGRAM, program_of_windlass()?);
-        Ok::<_, anyhow::Error>(Job { name: name.to_owned(), command, is_heavy: false })
+        Ok::<_, anyhow::Error>(TestJob { name: name.to_owned(), command, is_heavy: false })
     };
     let cuts = if scope.is_thorough { CUTS_THOROUGH } else { CUTS };
     Ok(vec![

@@ -20,7 +20,7 @@ const MIN_DURATION_LISTED: Duration = Duration::from_secs(5);
 
 /// What was measured so far.
 #[derive(Debug, Default)]
-pub(super) struct Timings {
+pub(super) struct TestTimings {
     steps: Vec<TimedStep>,
 }
 
@@ -28,20 +28,20 @@ pub(super) struct Timings {
 struct TimedStep {
     name: String,
     took: Duration,
-    units: Vec<Unit>,
+    units: Vec<CompiledUnit>,
     jobs: Vec<JobOutcome>,
 }
 
 /// What cargo compiled in one go.
 #[derive(Debug, Clone, Deserialize)]
-struct Unit {
+struct CompiledUnit {
     name: String,
     version: String,
     target: String,
     duration: f64,
 }
 
-impl Timings {
+impl TestTimings {
     /// Runs a step.
     ///
     /// # Errors
@@ -140,8 +140,8 @@ fn jobs(text: &mut String, jobs: &[JobOutcome]) {
     }
 }
 
-fn slowest(text: &mut String, units: &[Unit]) {
-    let mut units: Vec<&Unit> = units.iter().collect();
+fn slowest(text: &mut String, units: &[CompiledUnit]) {
+    let mut units: Vec<&CompiledUnit> = units.iter().collect();
     units.sort_by(|a, b| b.duration.total_cmp(&a.duration));
     for unit in units.into_iter().take(MAX_CRATES_LISTED) {
         let name = format!("  {} {}{}", unit.name, unit.version, unit.target);
@@ -151,9 +151,9 @@ fn slowest(text: &mut String, units: &[Unit]) {
 }
 
 /// The units that cargo's page of timings lists.
-fn units(page: &str) -> Vec<Unit> {
+fn units(page: &str) -> Vec<CompiledUnit> {
     let list = page.split_once("UNIT_DATA = ").map_or("", |(_, rest)| rest);
-    let mut values = serde_json::Deserializer::from_str(list).into_iter::<Vec<Unit>>();
+    let mut values = serde_json::Deserializer::from_str(list).into_iter::<Vec<CompiledUnit>>();
     values.next().and_then(Result::ok).unwrap_or_default()
 }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn each_step_has_a_row_and_a_failure_too() {
-        let mut timings = Timings::default();
+        let mut timings = TestTimings::default();
         timings.step("good", || Ok(())).unwrap();
         timings.step("bad", || anyhow::bail!("no")).map(|(): ()| ()).unwrap_err();
         let table = timings.table(false);

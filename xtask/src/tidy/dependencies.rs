@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
-use super::licence::Policy;
+use super::licence::LicencePolicy;
 use super::{assert_none, read};
 use testbed::root;
 
@@ -79,14 +79,14 @@ pub(super) fn metadata() -> &'static Metadata {
 
 /// Packages by name, with the names of what they depend on.
 #[derive(Debug, Default)]
-struct Graph {
+struct PackageGraph {
     /// As shipped: without dependencies of tests and build scripts.
     normal: BTreeMap<String, BTreeSet<String>>,
     /// Of every kind.
     all: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Graph {
+impl PackageGraph {
     fn load(metadata: &Metadata) -> Self {
         let packages: BTreeMap<_, _> = metadata.packages.iter().map(|it| (&it.id, it)).collect();
         let mut graph = Self::default();
@@ -160,7 +160,7 @@ fn is_switched_on(package: &Package, name: &str, features: &[&str]) -> bool {
 /// The packages that are compiled into the program, its tests or its build.
 pub(super) fn packages() -> Vec<&'static Package> {
     let metadata = metadata();
-    let graph = Graph::load(metadata);
+    let graph = PackageGraph::load(metadata);
     let members = metadata.workspace_packages();
     let used = graph.in_use(members.iter().map(|package| package.name.as_str()));
     metadata.packages.iter().filter(|package| used.contains(package.name.as_str())).collect()
@@ -185,7 +185,11 @@ fn members() -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 /// Rule 1 for one engine.
-fn engine_faults(graph: &Graph, engine: &str, other_members: &BTreeSet<String>) -> Vec<String> {
+fn engine_faults(
+    graph: &PackageGraph,
+    engine: &str,
+    other_members: &BTreeSet<String>,
+) -> Vec<String> {
     let mut faults = graph.faults(engine, &NOT_PURE);
     let ours =
         graph.all.get(engine).into_iter().flatten().filter(|name| other_members.contains(*name));
@@ -194,14 +198,14 @@ fn engine_faults(graph: &Graph, engine: &str, other_members: &BTreeSet<String>) 
 }
 
 /// Rule 2.
-fn crds_faults(graph: &Graph) -> Vec<String> {
+fn crds_faults(graph: &PackageGraph) -> Vec<String> {
     let users = graph.all.iter().filter(|(_, uses)| uses.contains("crds"));
     let strangers = users.filter(|(name, _)| !MAY_USE_CRDS.contains(&name.as_str()));
     strangers.map(|(name, _)| format!("{name} uses crds")).collect()
 }
 
 /// Rule 3. Tests of `sources` are held to it too.
-fn sources_faults(graph: &Graph) -> Vec<String> {
+fn sources_faults(graph: &PackageGraph) -> Vec<String> {
     let mut faults = graph.faults("sources", &CLUSTER);
     let direct = graph.all.get("sources").into_iter().flatten();
     let direct = direct.filter(|name| CLUSTER.iter().any(|ban| matches(ban, name)));
@@ -210,7 +214,7 @@ fn sources_faults(graph: &Graph) -> Vec<String> {
 }
 
 /// Rule 4.
-fn client_faults(graph: &Graph) -> Vec<String> {
+fn client_faults(graph: &PackageGraph) -> Vec<String> {
     let may = |name: &str| MAY_USE_CLIENT.contains(&name) || CLIENT_PACKAGES.contains(&name);
     let others = graph.all.iter().filter(|(name, _)| !may(name));
     let users = others.filter(|(_, uses)| CLIENT_PACKAGES.iter().any(|part| uses.contains(*part)));
@@ -221,8 +225,8 @@ fn client_faults(graph: &Graph) -> Vec<String> {
         .collect()
 }
 
-fn graph(edges: &[(&str, &str)]) -> Graph {
-    let mut graph = Graph::default();
+fn graph(edges: &[(&str, &str)]) -> PackageGraph {
+    let mut graph = PackageGraph::default();
     for (from, to) in edges {
         graph.normal.entry((*from).to_owned()).or_default().insert((*to).to_owned());
     }
@@ -232,7 +236,7 @@ fn graph(edges: &[(&str, &str)]) -> Graph {
 
 #[test]
 fn engines_depend_on_engines_and_pure_crates_only() {
-    let graph = Graph::load(metadata());
+    let graph = PackageGraph::load(metadata());
     let (engines, others) = members();
     assert!(engines.contains("reconcile") && others.contains("windlass"), "{engines:?} {others:?}");
     let faults: Vec<String> =
@@ -251,7 +255,7 @@ fn an_engine_that_reaches_the_network_through_another_crate_is_found() {
 
 #[test]
 fn crds_are_used_by_the_program_and_its_tests_only() {
-    let graph = Graph::load(metadata());
+    let graph = PackageGraph::load(metadata());
     assert!(graph.all["windlass-cli"].contains("crds"));
     assert_none(&crds_faults(&graph));
     assert_eq!(
@@ -262,14 +266,14 @@ fn crds_are_used_by_the_program_and_its_tests_only() {
 
 #[test]
 fn sources_see_neither_crds_nor_the_cluster() {
-    assert_none(&sources_faults(&Graph::load(metadata())));
+    assert_none(&sources_faults(&PackageGraph::load(metadata())));
     assert_eq!(sources_faults(&graph(&[("sources", "fetch"), ("fetch", "kube-client")])).len(), 1);
     assert_eq!(sources_faults(&graph(&[("sources", "crds")])).len(), 2);
 }
 
 #[test]
 fn of_the_program_the_cluster_edge_alone_uses_the_client_of_kube() {
-    let graph = Graph::load(metadata());
+    let graph = PackageGraph::load(metadata());
     assert!(graph.all["windlass-cluster"].contains("kube"));
     assert!(graph.all["crds"].contains("kube-core"));
     assert_none(&client_faults(&graph));
@@ -281,14 +285,14 @@ fn of_the_program_the_cluster_edge_alone_uses_the_client_of_kube() {
 }
 
 /// Packages that are in the tree although `deny.toml` bans them.
-fn banned<'a>(policy: &Policy, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn banned<'a>(policy: &LicencePolicy, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let bad = names.filter(|name| policy.bans.deny.iter().any(|ban| ban.name == *name));
     bad.map(|name| format!("{name} is banned by deny.toml")).collect()
 }
 
 #[test]
 fn nothing_that_is_banned_is_in_the_tree() {
-    let policy = Policy::load();
+    let policy = LicencePolicy::load();
     assert_none(&banned(&policy, packages().iter().map(|package| package.name.as_str())));
     assert_eq!(banned(&policy, ["serde", "ring"].into_iter()), ["ring is banned by deny.toml"]);
 }
@@ -303,7 +307,7 @@ fn what_is_in_use_is_what_the_members_reach() {
 
 #[test]
 fn everything_comes_from_a_registry_that_is_allowed() {
-    let known = Policy::load().sources.allow_registry;
+    let known = LicencePolicy::load().sources.allow_registry;
     assert!(!known.is_empty());
     let foreign = packages().into_iter().filter_map(|package| {
         let source = package.source.as_ref()?;
@@ -330,7 +334,7 @@ fn silent_crates(telemetry: &str, logging: &[String]) -> Vec<String> {
 
 #[test]
 fn the_filter_of_the_log_names_every_crate_that_logs() {
-    let graph = Graph::load(metadata());
+    let graph = PackageGraph::load(metadata());
     let (_, others) = members();
     let reached = graph.reach("windlass");
     let logs = |name: &&String| {

@@ -18,10 +18,10 @@ const MAX_CRATES_PER_PROGRAM: [(&str, usize, usize); 2] =
     [("xtask", 70, 15), ("crd-manifests", 90, 30)];
 
 /// A crate with its version, and the sets of its features.
-type Crates = BTreeMap<String, BTreeSet<String>>;
+type CrateFeatures = BTreeMap<String, BTreeSet<String>>;
 
 /// What cargo compiles, without crates of this workspace.
-fn compiled(selection: &[&str]) -> Crates {
+fn compiled(selection: &[&str]) -> CrateFeatures {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["tree", "--locked", "--prefix", "none", "--format", "{p}|{f}"])
         .args(selection)
@@ -33,8 +33,8 @@ fn compiled(selection: &[&str]) -> Crates {
 }
 
 /// Lines such as `serde v1.0.229|alloc,std (*)`.
-fn crates(tree: &str) -> Crates {
-    let mut crates = Crates::new();
+fn crates(tree: &str) -> CrateFeatures {
+    let mut crates = CrateFeatures::new();
     let own = format!("({}", root().display());
     for line in tree.lines().filter(|line| !line.contains(&own)) {
         let line = line.replace(" (*)", "").replace(" (proc-macro)", "");
@@ -45,12 +45,12 @@ fn crates(tree: &str) -> Crates {
     crates
 }
 
-fn of_tests() -> Crates {
+fn of_tests() -> CrateFeatures {
     compiled(&["--workspace", "--edges", "normal,build,dev", "--features", "e2e/stories"])
 }
 
 /// Crates with a set of features that the tests do not have.
-fn others(of_tests: &Crates, crates: &Crates) -> Vec<String> {
+fn others(of_tests: &CrateFeatures, crates: &CrateFeatures) -> Vec<String> {
     let all = crates.iter().flat_map(|(name, sets)| sets.iter().map(move |set| (name, set)));
     let is_other = |(name, set): &(&String, &String)| {
         of_tests.get(*name).is_none_or(|known| !known.contains(*set))

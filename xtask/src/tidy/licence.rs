@@ -11,22 +11,22 @@ use super::{assert_none, dependencies, read};
 
 /// What `deny.toml` says.
 #[derive(Debug, Deserialize)]
-pub(super) struct Policy {
-    licenses: Licences,
-    pub(super) bans: Bans,
-    pub(super) sources: Sources,
+pub(super) struct LicencePolicy {
+    licenses: LicenceRules,
+    pub(super) bans: CrateBans,
+    pub(super) sources: CrateSources,
 }
 
 #[derive(Debug, Deserialize)]
-struct Licences {
+struct LicenceRules {
     #[serde(deserialize_with = "licences")]
     allow: Vec<Licensee>,
-    exceptions: Vec<Exception>,
+    exceptions: Vec<LicenceException>,
 }
 
 /// Licences that one crate may be under besides.
 #[derive(Debug, Deserialize)]
-struct Exception {
+struct LicenceException {
     #[serde(rename = "crate")]
     name: String,
     #[serde(deserialize_with = "licences")]
@@ -34,19 +34,19 @@ struct Exception {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Bans {
-    pub(super) deny: Vec<Ban>,
+pub(super) struct CrateBans {
+    pub(super) deny: Vec<CrateBan>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Ban {
+pub(super) struct CrateBan {
     #[serde(rename = "crate")]
     pub(super) name: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Sources {
+pub(super) struct CrateSources {
     pub(super) allow_registry: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ fn licences<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Licensee>, D::Erro
     names.iter().map(|name| Licensee::parse(name).map_err(D::Error::custom)).collect()
 }
 
-impl Policy {
+impl LicencePolicy {
     pub(super) fn load() -> Self {
         toml::from_str(&read("deny.toml")).unwrap()
     }
@@ -73,7 +73,7 @@ impl Policy {
 
 /// Packages whose licence is not covered.
 fn faults<'a>(
-    policy: &Policy,
+    policy: &LicencePolicy,
     packages: impl Iterator<Item = (&'a str, Option<&'a str>)>,
 ) -> Vec<String> {
     let bad = packages.filter(|(name, licence)| {
@@ -91,13 +91,13 @@ fn every_licence_of_the_tree_is_allowed() {
     let packages = dependencies::packages();
     assert!(packages.len() > 100, "only {} packages", packages.len());
     let licences = packages.iter().map(|it| (it.name.as_str(), it.license.as_deref()));
-    assert_none(&faults(&Policy::load(), licences));
+    assert_none(&faults(&LicencePolicy::load(), licences));
 }
 
 #[test]
 fn every_entry_of_the_policy_is_needed() {
     let packages = dependencies::packages();
-    let policy = Policy::load();
+    let policy = LicencePolicy::load();
     let exceptions = policy.licenses.exceptions.iter().map(|it| it.name.as_str());
     let stale = exceptions.filter(|name| !packages.iter().any(|it| it.name == *name));
     assert_none(&stale.map(|name| format!("{name} is not in the tree")).collect::<Vec<_>>());
@@ -105,7 +105,7 @@ fn every_entry_of_the_policy_is_needed() {
 
 #[test]
 fn a_licence_that_is_not_allowed_is_found() {
-    let policy: Policy = toml::from_str(
+    let policy: LicencePolicy = toml::from_str(
         r#"
         licenses.allow = ["MIT", "Apache-2.0"]
         licenses.exceptions = [{ crate = "odd", allow = ["MPL-2.0"] }]

@@ -107,7 +107,7 @@ fn is_of_tests(tokens: &[TokenTree]) -> bool {
 
 /// What was found of each habit, each as `file: name`.
 #[derive(Debug, Default)]
-struct Habits {
+struct NamingHabits {
     types: BTreeMap<String, Vec<String>>,
     one_word_constants: Vec<String>,
     tuple_parameters: Vec<String>,
@@ -201,18 +201,18 @@ fn is_result(tokens: &[TokenTree]) -> bool {
 
 /// Where tokens stand.
 #[derive(Debug, Clone, Copy)]
-struct Scope {
+struct TokenScope {
     /// In a test.
     is_test: bool,
     /// Directly in the body of an `impl`.
     is_impl: bool,
 }
 
-impl Habits {
+impl NamingHabits {
     /// Adds those of a file.
-    fn add(&mut self, path: &str, tokens: TokenStream, scope: Scope) {
+    fn add(&mut self, path: &str, tokens: TokenStream, scope: TokenScope) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let mut inner = Scope { is_impl: false, ..scope };
+        let mut inner = TokenScope { is_impl: false, ..scope };
         let mut at = 0;
         while at < tokens.len() {
             if is_of_tests(&tokens[at..]) {
@@ -225,7 +225,7 @@ impl Habits {
                 TokenTree::Group(group) => {
                     let is_body = group.delimiter() == Delimiter::Brace;
                     let is_impl = inner.is_impl && is_body;
-                    self.add(path, group.stream(), Scope { is_impl, ..scope });
+                    self.add(path, group.stream(), TokenScope { is_impl, ..scope });
                     inner.is_impl &= !is_body;
                 }
                 _ => {}
@@ -234,7 +234,7 @@ impl Habits {
         }
     }
 
-    fn add_at(&mut self, path: &str, tokens: &[TokenTree], scope: Scope) {
+    fn add_at(&mut self, path: &str, tokens: &[TokenTree], scope: TokenScope) {
         let Some(word) = ident(tokens.first()) else { return };
         let next = ident(tokens.get(1));
         let at = |name: &str| format!("{path}: {name}");
@@ -314,13 +314,13 @@ impl Habits {
     }
 }
 
-fn habits() -> Habits {
-    let mut habits = Habits::default();
+fn habits() -> NamingHabits {
+    let mut habits = NamingHabits::default();
     for path in files("", ".rs") {
         let is_test =
             path.contains("/tests/") || path.ends_with("tests.rs") || path.starts_with("e2e/tests");
         let tokens: TokenStream = read(&path).parse().unwrap_or_else(|e| panic!("{path}: {e}"));
-        habits.add(&path, tokens, Scope { is_test, is_impl: false });
+        habits.add(&path, tokens, TokenScope { is_test, is_impl: false });
     }
     habits
 }
@@ -335,8 +335,8 @@ fn names_say_what_they_name() {
 #[test]
 fn each_habit_is_found() {
     let text = include_str!("names/sample.txt");
-    let mut habits = Habits::default();
-    habits.add("a.rs", text.parse().unwrap(), Scope { is_test: false, is_impl: false });
+    let mut habits = NamingHabits::default();
+    habits.add("a.rs", text.parse().unwrap(), TokenScope { is_test: false, is_impl: false });
     let participles = habits.types.keys().filter(|it| is_participle(it)).count();
     assert_eq!((participles, habits.types.len()), (2, 3), "{habits:#?}");
     assert_eq!(habits.one_word_constants, ["a.rs: MOST"]);

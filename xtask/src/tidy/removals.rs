@@ -1,5 +1,5 @@
-//! Who may delete objects without the gate of removals (`engines/reconcile/src/removal.rs`): a list of files, each with its
-//! reason, so that a new one is a decision.
+//! Who may delete objects without the gate of removals (`engines/reconcile/src/removal_gate.rs`): a list of files, each
+//! with its reason, so that a new one is a decision.
 
 use super::{assert_none, files, read};
 
@@ -14,7 +14,7 @@ const UNGATED: [UngatedCall; 2] = [
         call: ".delete_unmanaged(",
         files: &[
             // The user of a command names what goes.
-            "cli/installation/src/migrate/record.rs",
+            "cli/installation/src/migrate/migration_record.rs",
             "cli/installation/src/uninstall.rs",
             // Objects that windlass keeps for itself.
             "operator/runtime/src/audit/retention.rs",
@@ -24,7 +24,7 @@ const UNGATED: [UngatedCall; 2] = [
             // Helm's records: those of a removal that has come to its end, and old ones.
             "operator/helm/src/release_runner/storage.rs",
             // Sources that were made for an object; nothing that is applied goes with them.
-            "operator/helm/src/helm_release/template.rs",
+            "operator/helm/src/helm_release/chart_template.rs",
             "operator/source/src/http_archive/external_artifact.rs",
             // Helm's policy for the objects of hooks, as a task of an operation that was permitted.
             "operator/helm/src/release_runner/hooks.rs",

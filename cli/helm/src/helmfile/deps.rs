@@ -4,22 +4,22 @@
 //! (`helm_controller::helmfile`).
 
 use anyhow::Context as _;
-use helmfile::{Plan, PrintOutput, UnlockedHelmfile};
+use helmfile::{HelmfileProcessingPlan, PrintOutput, UnlockedHelmfile};
 
-use super::CommandOutcome;
+use super::HelmfileCommandOutcome;
 use super::logins;
-use helm_controller::helmfile::charts::Charts;
+use helm_controller::helmfile::charts::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
 /// Writes the lock files of a plan.
-pub(super) fn run(plan: &Plan) -> Result<CommandOutcome, String> {
+pub(super) fn run(plan: &HelmfileProcessingPlan) -> Result<HelmfileCommandOutcome, String> {
     let all = plan.dependencies().map_err(|error| error.to_string())?;
     let printed = PrintOutput {
         warnings: all.warnings,
         has_releases: all.has_releases,
         ..PrintOutput::default()
     };
-    let mut outcome = CommandOutcome::from(printed);
+    let mut outcome = HelmfileCommandOutcome::from(printed);
     if all.unlocked.is_empty() {
         outcome.summary =
             "no release has a chart of a repository, so there is nothing to lock\n".to_owned();
@@ -39,7 +39,10 @@ pub(super) fn run(plan: &Plan) -> Result<CommandOutcome, String> {
 }
 
 /// The text of a lock file.
-async fn lock(unlocked: &UnlockedHelmfile, charts: &mut Charts) -> anyhow::Result<String> {
+async fn lock(
+    unlocked: &UnlockedHelmfile,
+    charts: &mut ChartRepositoryCache,
+) -> anyhow::Result<String> {
     let mut versions = Vec::new();
     for chart in &unlocked.charts {
         let version = charts.version(chart).await;

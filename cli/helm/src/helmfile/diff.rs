@@ -10,32 +10,32 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use golang::meter::Stop;
-use helmfile::{Plan, PrintOutput, Rendering, Renderings};
-use objects::{Masking, Object};
-use release::Record;
+use golang::work_meter::StopSignal;
+use helmfile::{HelmfileProcessingPlan, PrintOutput, ReleaseRendering, ReleaseRenderings};
+use objects::{Object, SecretMasking};
+use release::ReleaseRecord;
 
-use super::flags::{DiffFlags, Flags};
-use super::{CommandOutcome, Ending, InFolder, rendered};
+use super::flags::{HelmfileDiffFlags, HelmfileFlags};
+use super::{FolderChartRenderer, HelmfileCommandEnd, HelmfileCommandOutcome, rendered};
 use crate::template;
 use format::DiffDisplayOptions;
 use helm_controller::release_runner::preview::{ObjectPreview, preview, stored};
 use windlass_cli_runtime::connection::{block_on, connected};
-use windlass_cluster::Cluster;
+use windlass_cluster::ClusterConnection;
 use windlass_cluster::capabilities::ServerCapabilities;
-use windlass_cluster::client::Access;
+use windlass_cluster::client::ClusterAccessOptions;
 
 /// Compares the releases of a plan with their clusters.
 ///
 /// Differs(helmfile 1.8): objects are compared with those in the cluster rather than with the stored revision alone, and
 /// hooks are left out, because most of them are deleted once they have run.
 pub(super) fn run(
-    plan: Plan,
-    given: &DiffFlags,
-    flags: &Flags,
-    stop: &Stop,
-) -> Result<CommandOutcome, String> {
-    let all = plan.renderings(&given.options(flags), &InFolder(stop));
+    plan: HelmfileProcessingPlan,
+    given: &HelmfileDiffFlags,
+    flags: &HelmfileFlags,
+    stop: &StopSignal,
+) -> Result<HelmfileCommandOutcome, String> {
+    let all = plan.renderings(&given.options(flags), &FolderChartRenderer(stop));
     let all = all.map_err(|error| error.to_string())?;
     let mut printed = PrintOutput {
         warnings: all.warnings.clone(),
@@ -43,7 +43,8 @@ pub(super) fn run(
         ..PrintOutput::default()
     };
     let mut affected = Vec::new();
-    let mut clusters = Clusters { kubeconfig: flags.kubeconfig.as_deref(), known: BTreeMap::new() };
+    let mut clusters =
+        ClustersByContext { kubeconfig: flags.kubeconfig.as_deref(), known: BTreeMap::new() };
     let work = compare_all(&all, given, stop, &mut clusters, &mut printed, &mut affected);
     block_on(work).map_err(|error| format!("{error:#}"))?;
     affected.sort();
@@ -52,20 +53,20 @@ pub(super) fn run(
         false => format!("Affected releases are:\n{}\n", affected.join("\n")),
     };
     let has_changed = given.detailed_exitcode && !affected.is_empty();
-    let ending = if has_changed { Ending::Changed } else { Ending::Done };
-    Ok(CommandOutcome { printed, summary, ending })
+    let ending = if has_changed { HelmfileCommandEnd::Changed } else { HelmfileCommandEnd::Done };
+    Ok(HelmfileCommandOutcome { printed, summary, ending })
 }
 
 async fn compare_all(
-    all: &Renderings,
-    given: &DiffFlags,
-    stop: &Stop,
-    clusters: &mut Clusters<'_>,
+    all: &ReleaseRenderings,
+    given: &HelmfileDiffFlags,
+    stop: &StopSignal,
+    clusters: &mut ClustersByContext<'_>,
     printed: &mut PrintOutput,
     affected: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     for release in &all.releases {
-        let Rendering { name, shown, .. } = release;
+        let ReleaseRendering { name, shown, .. } = release;
         let place = clusters.of(&release.kube_context, &release.namespace).await?;
         let text = place.changed(release, given, stop).await;
         if let Some(text) = text.with_context(|| format!("release \"{name}\""))? {
@@ -86,45 +87,49 @@ async fn compare_all(
 }
 
 /// Clusters by the contexts that releases name.
-struct Clusters<'f> {
+struct ClustersByContext<'f> {
     kubeconfig: Option<&'f str>,
-    known: BTreeMap<String, (Cluster, Arc<ServerCapabilities>)>,
+    known: BTreeMap<String, (ClusterConnection, Arc<ServerCapabilities>)>,
 }
 
 /// Where a release is.
-struct ReleaseCluster {
-    cluster: Cluster,
+struct ReleaseClusterLocation {
+    cluster: ClusterConnection,
     served: Arc<ServerCapabilities>,
     namespace: String,
 }
 
-impl Clusters<'_> {
-    async fn of(&mut self, context: &str, namespace: &str) -> anyhow::Result<ReleaseCluster> {
+impl ClustersByContext<'_> {
+    async fn of(
+        &mut self,
+        context: &str,
+        namespace: &str,
+    ) -> anyhow::Result<ReleaseClusterLocation> {
         let namespace = template::namespace(namespace, self.kubeconfig, context);
         if let Some((cluster, served)) = self.known.get(context) {
             let cluster = cluster.clone();
             let served = Arc::clone(served);
-            return Ok(ReleaseCluster { cluster, served, namespace });
+            return Ok(ReleaseClusterLocation { cluster, served, namespace });
         }
-        let access = Access {
+        let access = ClusterAccessOptions {
             kubeconfig: self.kubeconfig.map(Path::new),
             context: Some(context).filter(|name| !name.is_empty()),
-            ..Access::default()
+            ..ClusterAccessOptions::default()
         };
         let (cluster, _) = connected(access).await?;
         let served = cluster.served().await?;
         self.known.insert(context.to_owned(), (cluster.clone(), Arc::clone(&served)));
-        Ok(ReleaseCluster { cluster, served, namespace })
+        Ok(ReleaseClusterLocation { cluster, served, namespace })
     }
 }
 
-impl ReleaseCluster {
+impl ReleaseClusterLocation {
     /// What an upgrade of a release would change, as text; nothing if it changes nothing.
     async fn changed(
         &self,
-        release: &Rendering,
-        given: &DiffFlags,
-        stop: &Stop,
+        release: &ReleaseRendering,
+        given: &HelmfileDiffFlags,
+        stop: &StopSignal,
     ) -> anyhow::Result<Option<String>> {
         let record = stored(&self.cluster, &release.name, &self.namespace).await?;
         if record.is_none() && given.skip_diff_on_install {
@@ -138,7 +143,11 @@ impl ReleaseCluster {
     }
 
     /// What the removal of a release would delete, as text; nothing if it is not there.
-    async fn removed(&self, name: &str, given: &DiffFlags) -> anyhow::Result<Option<String>> {
+    async fn removed(
+        &self,
+        name: &str,
+        given: &HelmfileDiffFlags,
+    ) -> anyhow::Result<Option<String>> {
         match stored(&self.cluster, name, &self.namespace).await? {
             Some(record) => {
                 let text = self.change_text(name, Some(&record), "", given).await?;
@@ -168,9 +177,9 @@ impl ReleaseCluster {
     async fn change_text(
         &self,
         name: &str,
-        record: Option<&Record>,
+        record: Option<&ReleaseRecord>,
         manifest: &str,
-        given: &DiffFlags,
+        given: &HelmfileDiffFlags,
     ) -> anyhow::Result<Option<String>> {
         let changes = preview(&self.cluster, record, name, &self.namespace, manifest).await;
         // An API server quotes what it refuses.
@@ -194,10 +203,10 @@ impl ReleaseCluster {
 }
 
 /// What the Secrets among manifests hold.
-fn secrets(manifest: &str) -> Masking {
+fn secrets(manifest: &str) -> SecretMasking {
     let read =
         objects::manifest::read("manifest", manifest.as_bytes(), &goyaml::YamlLimits::default());
     let read = read.unwrap_or_default();
     let objects: Vec<Object> = read.into_iter().map(|located| located.object).collect();
-    Masking::default().with_manifests(&objects)
+    SecretMasking::default().with_manifests(&objects)
 }

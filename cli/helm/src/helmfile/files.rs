@@ -8,13 +8,13 @@ use std::sync::Arc;
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 /// This machine's disk.
-pub(crate) struct Disk;
+pub(crate) struct LocalDiskFiles;
 
 fn path(at: &RelPath) -> PathBuf {
     PathBuf::from(format!("/{}", at.as_str()))
 }
 
-impl FileTree for Disk {
+impl FileTree for LocalDiskFiles {
     fn read(&self, at: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         match self.entry(at) {
             Some(FileMetadata::Dir) => Err(TreeError::IsDirectory(at.clone())),
@@ -83,10 +83,10 @@ mod tests {
         let at = |name: &str| {
             RelPath::root().join(top.join(name).to_str().unwrap().trim_start_matches('/')).unwrap()
         };
-        assert_eq!(&*Disk.read(&at("link")).unwrap(), b"text");
-        assert_eq!(Disk.read(&at("d")), Err(TreeError::IsDirectory(at("d"))));
-        assert_eq!(Disk.entry(&at("broken")), None);
-        let listed = Disk.list(&at("")).unwrap();
+        assert_eq!(&*LocalDiskFiles.read(&at("link")).unwrap(), b"text");
+        assert_eq!(LocalDiskFiles.read(&at("d")), Err(TreeError::IsDirectory(at("d"))));
+        assert_eq!(LocalDiskFiles.entry(&at("broken")), None);
+        let listed = LocalDiskFiles.list(&at("")).unwrap();
         assert_eq!(listed, [("d".to_owned(), FileKind::Dir), ("link".to_owned(), FileKind::File)]);
         let found = below(&top.join("d")).unwrap();
         assert_eq!(found, [("f".to_owned(), b"text".to_vec())]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use helmfile::{Dialect, Options, Purpose, Settings};
+use helmfile::{HelmfileDialect, HelmfilePlanSettings, ReleaseRenderOptions, RenderPurpose};
 
 use windlass_cli_runtime::time_limit;
 
@@ -13,7 +13,7 @@ use windlass_cli_runtime::time_limit;
 /// error that says what to use instead. Addresses are fetched, and `diff` reads a cluster.
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
-pub struct Flags {
+pub struct HelmfileFlags {
     #[command(subcommand)]
     pub(super) command: HelmfileCommand,
 
@@ -179,8 +179,8 @@ pub(super) enum HelmfileCommand {
     /// List releases
     List {
         /// Format
-        #[arg(long, value_enum, default_value_t = ListFormat::Table, hide_default_value = true)]
-        output: ListFormat,
+        #[arg(long, value_enum, default_value_t = HelmfileListFormat::Table, hide_default_value = true)]
+        output: HelmfileListFormat,
         /// No effect: `list` needs no charts
         #[arg(long, hide = true)]
         skip_charts: bool,
@@ -189,20 +189,20 @@ pub(super) enum HelmfileCommand {
         keep_temp_dir: bool,
     },
     /// Render releases
-    Template(TemplateFlags),
+    Template(HelmfileTemplateFlags),
     /// Lint the charts of releases with their values, as `helm lint` does
-    Lint(LintFlags),
+    Lint(HelmfileLintFlags),
     /// Write the versions of charts in repositories to lock files
-    Deps(DepsFlags),
+    Deps(HelmfileDepsFlags),
     /// Show what an upgrade of releases would change in the cluster; nothing is changed
-    Diff(DiffFlags),
+    Diff(HelmfileDiffFlags),
     /// Print the groups in which releases are processed
     ShowDag,
     /// Print environments with their values
     PrintEnv {
         /// Format
-        #[arg(long, value_enum, default_value_t = EnvFormat::Yaml, hide_default_value = true)]
-        output: EnvFormat,
+        #[arg(long, value_enum, default_value_t = HelmfileEnvFormat::Yaml, hide_default_value = true)]
+        output: HelmfileEnvFormat,
     },
 }
 
@@ -224,7 +224,7 @@ impl HelmfileCommand {
 
 /// Formats of `list`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum ListFormat {
+pub(super) enum HelmfileListFormat {
     /// A table
     #[value(alias = "")]
     Table,
@@ -234,7 +234,7 @@ pub(super) enum ListFormat {
 
 /// Formats of `print-env`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum EnvFormat {
+pub(super) enum HelmfileEnvFormat {
     /// YAML
     Yaml,
     /// JSON
@@ -244,7 +244,7 @@ pub(super) enum EnvFormat {
 /// Flags of `template`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub(super) struct TemplateFlags {
+pub(super) struct HelmfileTemplateFlags {
     /// Also render what selected releases need
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
     include_needs: bool,
@@ -306,7 +306,7 @@ pub(super) struct TemplateFlags {
 
 /// Flags of `deps`, which have no effect: no program is run, and repositories are not kept.
 #[derive(Debug, Args)]
-pub(super) struct DepsFlags {
+pub(super) struct HelmfileDepsFlags {
     /// No effect: helm is not run
     #[arg(long, hide = true, value_name = "FLAGS", allow_hyphen_values = true)]
     args: Option<String>,
@@ -320,7 +320,7 @@ pub(super) struct DepsFlags {
 
 /// Flags of `lint`.
 #[derive(Debug, Args)]
-pub(super) struct LintFlags {
+pub(super) struct HelmfileLintFlags {
     /// Also lint what selected releases need
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
     include_needs: bool,
@@ -350,18 +350,18 @@ pub(super) struct LintFlags {
     concurrency: i64,
 }
 
-impl LintFlags {
+impl HelmfileLintFlags {
     /// What `lint` is asked for.
-    pub(super) fn options(&self, flags: &Flags) -> Options {
-        Options {
-            purpose: Purpose::Lint,
+    pub(super) fn options(&self, flags: &HelmfileFlags) -> ReleaseRenderOptions {
+        ReleaseRenderOptions {
+            purpose: RenderPurpose::Lint,
             skip_deps: flags.skip_deps,
             include_needs: self.include_needs || self.include_transitive_needs,
             skip_needs: self.skip_needs,
             set: self.set.clone(),
             values: self.values.clone(),
             args: self.args.clone(),
-            ..Options::default()
+            ..ReleaseRenderOptions::default()
         }
     }
 }
@@ -369,7 +369,7 @@ impl LintFlags {
 /// Flags of `diff`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub(super) struct DiffFlags {
+pub(super) struct HelmfileDiffFlags {
     /// Also compare what selected releases need
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false)]
     include_needs: bool,
@@ -438,11 +438,11 @@ pub(super) struct DiffFlags {
     concurrency: i64,
 }
 
-impl DiffFlags {
+impl HelmfileDiffFlags {
     /// What `diff` is asked for.
-    pub(super) fn options(&self, flags: &Flags) -> Options {
-        Options {
-            purpose: Purpose::Diff,
+    pub(super) fn options(&self, flags: &HelmfileFlags) -> ReleaseRenderOptions {
+        ReleaseRenderOptions {
+            purpose: RenderPurpose::Diff,
             skip_deps: flags.skip_deps,
             include_needs: self.include_needs || self.include_transitive_needs,
             skip_needs: self.skip_needs,
@@ -452,15 +452,15 @@ impl DiffFlags {
             values: self.values.clone(),
             args: self.args.clone(),
             template_args: self.template_args.clone(),
-            ..Options::default()
+            ..ReleaseRenderOptions::default()
         }
     }
 }
 
-impl TemplateFlags {
-    fn options(&self, skip_deps: bool) -> Options {
-        Options {
-            purpose: Purpose::Template,
+impl HelmfileTemplateFlags {
+    fn options(&self, skip_deps: bool) -> ReleaseRenderOptions {
+        ReleaseRenderOptions {
+            purpose: RenderPurpose::Template,
             skip_deps,
             include_needs: self.include_needs || self.include_transitive_needs,
             skip_needs: self.skip_needs,
@@ -478,19 +478,19 @@ impl TemplateFlags {
     }
 }
 
-impl Flags {
+impl HelmfileFlags {
     /// What `template` is asked for.
-    pub(super) fn options(&self, given: &TemplateFlags) -> Options {
+    pub(super) fn options(&self, given: &HelmfileTemplateFlags) -> ReleaseRenderOptions {
         given.options(self.skip_deps)
     }
 
     /// What the engine is asked for. An empty environment is that of `HELMFILE_ENVIRONMENT`, or `default`.
-    pub(super) fn settings(&self) -> Settings {
+    pub(super) fn settings(&self) -> HelmfilePlanSettings {
         let of_variable = || std::env::var("HELMFILE_ENVIRONMENT").ok();
         let given = Some(self.environment.clone()).filter(|name| !name.is_empty());
         let environment = given.or_else(of_variable).filter(|name| !name.is_empty());
-        Settings {
-            dialect: Dialect::V1,
+        HelmfilePlanSettings {
+            dialect: HelmfileDialect::V1,
             file: self.file.clone(),
             environment: environment.unwrap_or_else(|| "default".to_owned()),
             selectors: self.selector.clone(),

@@ -5,9 +5,11 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use golang::meter::Stop;
-use helmfile::Decrypt;
-use sops::{Decryptor, Error, Keys, MacPolicy, ServiceKey, Services, SopsFormat};
+use golang::work_meter::StopSignal;
+use helmfile::SopsFileDecryptor;
+use sops::{
+    DataKeyServices, DecryptionKeys, Error, MacPolicy, ServiceKey, SopsDecryptor, SopsFormat,
+};
 use zeroize::Zeroizing;
 
 /// Under the directory of configurations of a person.
@@ -20,24 +22,24 @@ const ADVICE: &str = "set SOPS_AGE_KEY or SOPS_AGE_KEY_FILE to an age key that d
 type EnvironmentLookup = fn(&str) -> Option<String>;
 
 /// Decrypts with the keys of the environment, which are read when the first file is decrypted.
-pub(super) struct OwnKeys {
+pub(super) struct LocalKeyDecryptor {
     variable: EnvironmentLookup,
-    keys: OnceLock<Result<Keys, String>>,
-    stop: Stop,
+    keys: OnceLock<Result<DecryptionKeys, String>>,
+    stop: StopSignal,
 }
 
-impl OwnKeys {
+impl LocalKeyDecryptor {
     /// Those of this process.
-    pub(super) fn new(stop: &Stop) -> Self {
+    pub(super) fn new(stop: &StopSignal) -> Self {
         Self::of(|name| std::env::var(name).ok().filter(|it| !it.is_empty()), stop)
     }
 
-    fn of(variable: EnvironmentLookup, stop: &Stop) -> Self {
+    fn of(variable: EnvironmentLookup, stop: &StopSignal) -> Self {
         Self { variable, keys: OnceLock::new(), stop: stop.clone() }
     }
 
     /// All keys that sops would take: those of both variables, and of the file if it is there.
-    fn read(&self) -> Result<Keys, String> {
+    fn read(&self) -> Result<DecryptionKeys, String> {
         let mut found: Vec<(String, Zeroizing<Vec<u8>>)> = Vec::new();
         if let Some(text) = (self.variable)("SOPS_AGE_KEY") {
             found.push(("SOPS_AGE_KEY".to_owned(), Zeroizing::new(text.into_bytes())));
@@ -57,7 +59,7 @@ impl OwnKeys {
         let entries: Vec<(String, &[u8])> =
             found.iter().map(|(name, text)| (format!("{name}.agekey"), text.as_slice())).collect();
         let entries = entries.iter().map(|(name, text)| (name.as_str(), *text));
-        Keys::import("", entries).map_err(|error| match error {
+        DecryptionKeys::import("", entries).map_err(|error| match error {
             Error::Import { name, problem, .. } => {
                 format!("{}: {problem}", name.trim_end_matches(".agekey"))
             }
@@ -76,12 +78,12 @@ impl OwnKeys {
     }
 }
 
-impl Decrypt for OwnKeys {
+impl SopsFileDecryptor for LocalKeyDecryptor {
     fn decrypt(&self, data: &[u8], format: SopsFormat) -> Result<Zeroizing<Vec<u8>>, String> {
         let keys = self.keys.get_or_init(|| self.read()).as_ref().map_err(Clone::clone)?;
         // As sops does it.
-        let decryptor = Decryptor::new(keys).with_mac(MacPolicy::Require);
-        let decryptor = decryptor.with_services(&NotAsked).with_stop(&self.stop);
+        let decryptor = SopsDecryptor::new(keys).with_mac(MacPolicy::Require);
+        let decryptor = decryptor.with_services(&DisabledKeyServices).with_stop(&self.stop);
         decryptor.decrypt(data, format, format).map_err(|error| match error {
             Error::DataKey(_) => format!("{error}\n\n{ADVICE}"),
             other => other.to_string(),
@@ -90,9 +92,9 @@ impl Decrypt for OwnKeys {
 }
 
 /// Only the operator sends requests to services.
-struct NotAsked;
+struct DisabledKeyServices;
 
-impl Services for NotAsked {
+impl DataKeyServices for DisabledKeyServices {
     fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
         Err(format!("this command does not ask {}, it knows age keys only", key.service()))
     }
@@ -103,13 +105,15 @@ mod tests {
     use super::*;
 
     fn why(variable: EnvironmentLookup) -> String {
-        let keys = OwnKeys::of(variable, &Stop::default());
+        let keys = LocalKeyDecryptor::of(variable, &StopSignal::default());
         keys.decrypt(b"{}", SopsFormat::Json).unwrap_err()
     }
 
     #[test]
     fn keys_are_read_from_the_places_of_sops() {
-        let usual = |variable: EnvironmentLookup| OwnKeys::of(variable, &Stop::default()).usual();
+        let usual = |variable: EnvironmentLookup| {
+            LocalKeyDecryptor::of(variable, &StopSignal::default()).usual()
+        };
         let file = |top: &str| Some(PathBuf::from(format!("{top}/sops/age/keys.txt")));
         assert_eq!(usual(|name| (name == "XDG_CONFIG_HOME").then(|| "/x".to_owned())), file("/x"));
         if !cfg!(target_os = "macos") {

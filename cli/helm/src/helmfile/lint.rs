@@ -1,14 +1,22 @@
 //! `windlass helmfile lint`: the chart of each release with its values, until one fails.
 
-use golang::meter::Stop;
-use helmfile::{Chart, Options, Plan, PrintOutput, Rendering, UntilError};
+use golang::work_meter::StopSignal;
+use helmfile::{
+    HelmfileProcessingPlan, PartialResultError, PrintOutput, ReleaseChartLocation,
+    ReleaseRenderOptions, ReleaseRendering,
+};
 
-use super::{CommandOutcome, InFolder, failure_of};
+use super::{FolderChartRenderer, HelmfileCommandOutcome, failure_of};
 use crate::template::{LintedChart, lint_chart};
 
 /// Lints the releases of a plan in the order of their needs.
-pub(super) fn run(plan: Plan, options: &Options, stop: &Stop) -> CommandOutcome {
-    let UntilError { made: all, error } = plan.renderings_until_error(options, &InFolder(stop));
+pub(super) fn run(
+    plan: HelmfileProcessingPlan,
+    options: &ReleaseRenderOptions,
+    stop: &StopSignal,
+) -> HelmfileCommandOutcome {
+    let PartialResultError { made: all, error } =
+        plan.renderings_until_error(options, &FolderChartRenderer(stop));
     let mut printed = PrintOutput {
         warnings: all.warnings,
         has_releases: all.has_releases,
@@ -16,18 +24,24 @@ pub(super) fn run(plan: Plan, options: &Options, stop: &Stop) -> CommandOutcome 
     };
     for release in &all.releases {
         let (path, files) = match &release.chart {
-            Chart::Path(path) => (path, None),
-            Chart::Files { place, files } => (place, Some(files.as_slice())),
-            Chart::Refused { why } => {
-                return CommandOutcome::until_error(printed, Some(failure_of(release, why)));
+            ReleaseChartLocation::Path(path) => (path, None),
+            ReleaseChartLocation::Files { place, files } => (place, Some(files.as_slice())),
+            ReleaseChartLocation::Refused { why } => {
+                return HelmfileCommandOutcome::until_error(
+                    printed,
+                    Some(failure_of(release, why)),
+                );
             }
         };
-        let Rendering { name, shown, flags, values, .. } = release;
+        let ReleaseRendering { name, shown, flags, values, .. } = release;
         let chart = LintedChart { shown, path, files };
         let linted = match lint_chart(&chart, flags, values, stop) {
             Ok(linted) => linted,
             Err(error) => {
-                return CommandOutcome::until_error(printed, Some(failure_of(release, &error)));
+                return HelmfileCommandOutcome::until_error(
+                    printed,
+                    Some(failure_of(release, &error)),
+                );
             }
         };
         printed.text.push_str(&linted.text);
@@ -40,8 +54,8 @@ pub(super) fn run(plan: Plan, options: &Options, stop: &Stop) -> CommandOutcome 
                 "{}: the chart `{shown}` of release \"{name}\" failed, see above",
                 release.trail
             );
-            return CommandOutcome::until_error(printed, Some(error));
+            return HelmfileCommandOutcome::until_error(printed, Some(error));
         }
     }
-    UntilError { made: printed, error }.into()
+    PartialResultError { made: printed, error }.into()
 }

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use sources::charts::repository::Reach;
-use sources::oci::Keyring;
+use sources::charts::repository::RepositoryAccess;
+use sources::oci::RegistryKeyring;
 
-use helm_controller::helmfile::charts::Charts;
+use helm_controller::helmfile::charts::ChartRepositoryCache;
 
 /// Repositories and registries, asked with the logins of the user who runs the command.
-pub(super) fn charts() -> Charts {
-    Charts::new(Reach::default(), Arc::default(), Some(logins))
+pub(super) fn charts() -> ChartRepositoryCache {
+    ChartRepositoryCache::new(RepositoryAccess::default(), Arc::default(), Some(logins))
 }
 
 /// What `helm registry login` and `docker login` left, in the first file that is there. Credential helpers are not run.
-fn logins() -> anyhow::Result<Keyring> {
+fn logins() -> anyhow::Result<RegistryKeyring> {
     let variable =
         |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let home = || variable("HOME");
@@ -29,7 +29,7 @@ fn logins() -> anyhow::Result<Keyring> {
             .or_else(|| home().map(|it| it.join(".docker")))
             .map(|it| it.join("config.json")),
     ];
-    let mut logins = Keyring::default();
+    let mut logins = RegistryKeyring::default();
     if let Some(path) = places.into_iter().flatten().find(|path| path.is_file()) {
         let shown = path.display().to_string();
         let text = std::fs::read(&path).with_context(|| shown.clone())?;

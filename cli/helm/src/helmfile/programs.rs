@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use golang::meter::Stop;
-use helmfile::{Program, ProgramRunner};
+use golang::work_meter::StopSignal;
+use helmfile::{ProgramCall, ProgramRunner};
 
 /// The most that a program may print, in bytes.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
@@ -21,15 +21,15 @@ const MAX_STDERR_BYTES: u64 = 64 << 10;
 const OUTPUT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs programs of this machine.
-pub(super) struct Programs {
+pub(super) struct LocalProgramRunner {
     /// How long each may take.
     limit: Option<Duration>,
     /// Ends them with the command.
-    stop: Stop,
+    stop: StopSignal,
 }
 
-impl ProgramRunner for Programs {
-    fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String> {
+impl ProgramRunner for LocalProgramRunner {
+    fn run(&self, program: &ProgramCall<'_>) -> Result<Vec<u8>, String> {
         let shown = format!("`{}`", program.command);
         let failed = |error: &io::Error| format!("{shown} cannot be run: {error}");
         let mut child = Command::new(program.command)
@@ -68,9 +68,9 @@ impl ProgramRunner for Programs {
     }
 }
 
-impl Programs {
+impl LocalProgramRunner {
     /// Programs that may take so long each, or without limit if it is zero, and end with the command.
-    pub(super) fn within(limit: Duration, stop: &Stop) -> Self {
+    pub(super) fn within(limit: Duration, stop: &StopSignal) -> Self {
         Self { limit: Some(limit).filter(|limit| !limit.is_zero()), stop: stop.clone() }
     }
 
@@ -152,11 +152,13 @@ mod tests {
     use super::*;
 
     fn run(script: &str, input: &[u8], limit: u64) -> Result<String, String> {
-        let programs =
-            Programs { limit: Some(Duration::from_millis(limit)), stop: Stop::default() };
+        let programs = LocalProgramRunner {
+            limit: Some(Duration::from_millis(limit)),
+            stop: StopSignal::default(),
+        };
         let args = ["-c".to_owned(), script.to_owned()];
         let env = [("GREETING".to_owned(), "hello".to_owned())];
-        let program = Program { command: "sh", args: &args, env: &env, input, directory: "/" };
+        let program = ProgramCall { command: "sh", args: &args, env: &env, input, directory: "/" };
         programs.run(&program).map(|text| String::from_utf8(text).unwrap())
     }
 
@@ -178,8 +180,8 @@ mod tests {
         assert!(run("exec >&-; sleep 60", b"", 100).unwrap_err().contains("--time-limit"));
         assert!(run("yes", b"", 60_000).unwrap_err().contains("more than"));
         let nothing =
-            Program { command: "/no/such", args: &[], env: &[], input: b"", directory: "/" };
-        let programs = Programs { limit: None, stop: Stop::default() };
+            ProgramCall { command: "/no/such", args: &[], env: &[], input: b"", directory: "/" };
+        let programs = LocalProgramRunner { limit: None, stop: StopSignal::default() };
         assert!(programs.run(&nothing).unwrap_err().contains("`/no/such` cannot be run"));
     }
 }

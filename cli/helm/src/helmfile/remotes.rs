@@ -9,34 +9,34 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use helmfile::bundle;
-use helmfile::{Address, ChartError, ChartVersionRequest, Fetch, RemoteSource};
+use helmfile::{ChartFetchError, ChartVersionRequest, RemoteAddress, RemoteFetcher, RemoteSource};
 use kustomize::{BuildFiles as _, RepositoryAddress};
 use parking_lot::Mutex;
-use sources::bucket::{self, BucketIdentity, Endpoint, Remote, Server};
-use sources::disk::Disk;
-use sources::getter;
-use sources::http::Tls;
+use sources::bucket::{self, BucketEndpoint, BucketIdentity, BucketServerAddress, RemoteBucket};
+use sources::go_getter;
+use sources::http::TlsConfig;
+use sources::local_disk::LocalDisk;
 use tempfile::TempDir;
 use tree::{FileKind, FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::logins;
-use helm_controller::helmfile::charts::Charts;
+use helm_controller::helmfile::charts::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
 /// How long fetching a repository may take where the command has no limit.
 const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Fetches for one run of the command; nothing is kept after it.
-pub(crate) struct Remotes {
-    disk: Disk,
+pub(crate) struct HelmfileRemoteFetcher {
+    disk: LocalDisk,
     folder: TempDir,
     limit: Duration,
     /// The directories of addresses and charts that were asked for.
     known: Mutex<BTreeMap<String, Result<String, String>>>,
-    charts: Mutex<Charts>,
+    charts: Mutex<ChartRepositoryCache>,
 }
 
-impl Remotes {
+impl HelmfileRemoteFetcher {
     /// What may take so long each, or ten minutes if it is zero.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Remotes {
         let folder = folder.map_err(|error| format!("cannot create a directory: {error}"))?;
         let limit = if limit.is_zero() { DEFAULT_FETCH_TIMEOUT } else { limit };
         Ok(Self {
-            disk: Disk::default(),
+            disk: LocalDisk::default(),
             folder,
             limit,
             known: Mutex::default(),
@@ -55,8 +55,8 @@ impl Remotes {
     }
 }
 
-impl Fetch for Remotes {
-    fn fetch(&self, address: &Address) -> Result<String, String> {
+impl RemoteFetcher for HelmfileRemoteFetcher {
+    fn fetch(&self, address: &RemoteAddress) -> Result<String, String> {
         let key = [&bundle::address_id(address), &address.user].map(String::as_str).join("\n");
         let mut known = self.known.lock();
         if let Some(done) = known.get(&key) {
@@ -68,7 +68,7 @@ impl Fetch for Remotes {
         done
     }
 
-    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartFetchError> {
         let ChartVersionRequest { url, name, range, .. } = chart;
         let key = ["chart", url, name, range].join("\n");
         let mut known = self.known.lock();
@@ -82,7 +82,7 @@ impl Fetch for Remotes {
     }
 }
 
-impl Remotes {
+impl HelmfileRemoteFetcher {
     fn chart_into(&self, place: &Path, chart: &ChartVersionRequest) -> Result<String, String> {
         let mut charts = self.charts.lock();
         let archive = block_on(async {
@@ -96,7 +96,7 @@ impl Remotes {
         within(place, &chart.name)
     }
 
-    fn fetch_into(&self, place: &Path, address: &Address) -> Result<String, String> {
+    fn fetch_into(&self, place: &Path, address: &RemoteAddress) -> Result<String, String> {
         match address.source()? {
             RemoteSource::Git { host, path, folder, reference } => {
                 let timeout = u64::try_from(self.limit.as_nanos()).unwrap_or(u64::MAX);
@@ -125,7 +125,7 @@ impl Remotes {
             RemoteSource::S3 { region, bucket, key } => {
                 let data = self.object(&region, bucket, &key)?;
                 let name = key.rsplit('/').next().unwrap_or_default();
-                if getter::is_archive(name) {
+                if go_getter::is_archive(name) {
                     unpack(&data, place)?;
                 } else {
                     write_file(place, name, &data)?;
@@ -136,7 +136,7 @@ impl Remotes {
     }
 }
 
-impl Remotes {
+impl HelmfileRemoteFetcher {
     /// An object of S3, read with the credentials of the environment, from the server of `AWS_ENDPOINT_URL_S3` or
     /// `AWS_ENDPOINT_URL` if one of them is set.
     fn object(&self, region: &str, bucket: String, key: &str) -> Result<Vec<u8>, String> {
@@ -149,18 +149,19 @@ impl Remotes {
             Some((scheme, host)) => (host.to_owned(), scheme == "http"),
             None => (format!("s3.{region}.amazonaws.com"), false),
         };
-        let endpoint = Endpoint::parse(&host, is_insecure).map_err(|error| error.to_string())?;
-        let server = Server {
+        let endpoint =
+            BucketEndpoint::parse(&host, is_insecure).map_err(|error| error.to_string())?;
+        let server = BucketServerAddress {
             endpoint,
             region: Some(region),
             identity: BucketIdentity::Environment { sts: None },
-            tls: Tls::default(),
+            tls: TlsConfig::default(),
             proxy: None,
         };
         let prefix = String::new();
         let timeout = self.limit;
         let remote =
-            Remote { server, bucket, prefix, timeout, limits: tree::TreeLimits::default() };
+            RemoteBucket { server, bucket, prefix, timeout, limits: tree::TreeLimits::default() };
         let known = bucket::BucketClientCache::default();
         let fetched = block_on(async { Ok(bucket::object(&remote, key, &known).await?) });
         fetched.map_err(|error| format!("{error:#}"))
@@ -188,7 +189,7 @@ fn within(top: &Path, folder: &str) -> Result<String, String> {
 
 /// Takes an archive apart: gzip with tar, or zip.
 fn unpack(data: &[u8], place: &Path) -> Result<(), String> {
-    write_below(&getter::unpack(data, tree::TreeLimits::default().total_bytes)?, place)
+    write_below(&go_getter::unpack(data, tree::TreeLimits::default().total_bytes)?, place)
 }
 
 /// Writes the files of a tree, whose paths lead nowhere else, into a folder.
@@ -238,8 +239,8 @@ mod tests {
         folder
     }
 
-    fn fetched(remotes: &Remotes, text: &str) -> Result<String, String> {
-        let address = Address::parse(text).unwrap();
+    fn fetched(remotes: &HelmfileRemoteFetcher, text: &str) -> Result<String, String> {
+        let address = RemoteAddress::parse(text).unwrap();
         let directory = remotes.fetch(&address)?;
         Ok(fs::read_to_string(Path::new(&directory).join(&address.file)).unwrap())
     }
@@ -248,7 +249,7 @@ mod tests {
     fn repositories_are_checked_out_by_reference_and_folder() {
         let repository = repository();
         let url = format!("git::file://{}", repository.path().display());
-        let remotes = Remotes::within(Duration::from_secs(60)).unwrap();
+        let remotes = HelmfileRemoteFetcher::within(Duration::from_secs(60)).unwrap();
         assert_eq!(fetched(&remotes, &format!("{url}@d/f.yaml")).unwrap(), "second");
         assert_eq!(fetched(&remotes, &format!("{url}@d/f.yaml?ref=v1")).unwrap(), "first");
         assert_eq!(fetched(&remotes, &format!("{url}//d@f.yaml?ref=v1")).unwrap(), "first");
@@ -274,8 +275,8 @@ mod tests {
 
     #[test]
     fn what_is_not_fetched_is_named() {
-        let remotes = Remotes::within(Duration::ZERO).unwrap();
-        let error = |text: &str| remotes.fetch(&Address::parse(text).unwrap()).unwrap_err();
+        let remotes = HelmfileRemoteFetcher::within(Duration::ZERO).unwrap();
+        let error = |text: &str| remotes.fetch(&RemoteAddress::parse(text).unwrap()).unwrap_err();
         assert!(error("s3://bucket").contains("a bucket and an object"));
         assert!(error("gcs::https://h/b@f").contains("not supported"));
         assert!(error("git::https://h/r.git").contains("`@`"));

@@ -32,15 +32,16 @@ struct TerminalStyle {
 }
 
 /// How parts are set off.
-struct Style {
+struct ExplanationStyle {
     error: TerminalStyle,
     place: TerminalStyle,
     dim: TerminalStyle,
 }
 
 const NO_STYLE: TerminalStyle = TerminalStyle { before: "", after: "" };
-const PLAIN: Style = Style { error: NO_STYLE, place: NO_STYLE, dim: NO_STYLE };
-const COLOURED: Style = Style {
+const PLAIN: ExplanationStyle =
+    ExplanationStyle { error: NO_STYLE, place: NO_STYLE, dim: NO_STYLE };
+const COLOURED: ExplanationStyle = ExplanationStyle {
     error: TerminalStyle { before: "\x1b[31;1m", after: "\x1b[0m" },
     place: TerminalStyle { before: "\x1b[36m", after: "\x1b[0m" },
     dim: TerminalStyle { before: "\x1b[2m", after: "\x1b[0m" },
@@ -50,7 +51,7 @@ fn styled(text: &str, TerminalStyle { before, after }: TerminalStyle) -> String 
     format!("{before}{text}{after}")
 }
 
-fn shown(trail: &[TemplateTrailStep], style: &Style) -> Option<String> {
+fn shown(trail: &[TemplateTrailStep], style: &ExplanationStyle) -> Option<String> {
     let last = trail.iter().rev().find(|step| step.text.is_some())?;
     let line = last.text.as_deref()?;
     let number = last.line.to_string();

@@ -7,13 +7,15 @@ use std::net::ToSocketAddrs as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use golang::time::Zone;
-use helm::chart::{Chart, File, LoadError, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED, load as from};
-use helm::env::Resolve;
-use helm::ignore::Rules;
-use helm::warning::{Level, Warning};
+use golang::time::GoTimeZone;
+use helm::chart::{
+    Chart, ChartFile, ChartLoadError, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED, load as from,
+};
+use helm::ignore::HelmIgnoreRules;
+use helm::render_environment::HostNameLookup;
+use helm::warning::{HelmWarning, WarningLevel};
 
-use super::flags::Flags;
+use super::flags::HelmTemplateFlags;
 
 /// How deep folders of a chart may be nested, so that links in a circle come to an end.
 const MAX_DEPTH: usize = 128;
@@ -106,7 +108,7 @@ fn missing(link: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Helm's text.
-pub(super) fn load(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, String> {
+pub(super) fn load(path: &Path, warnings: &mut Vec<HelmWarning>) -> Result<Chart, String> {
     let place = path.to_string_lossy();
     let loaded = if path.is_dir() {
         from::folder(&place, in_folder(path, warnings)?)
@@ -114,8 +116,9 @@ pub(super) fn load(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, St
         let bytes = std::fs::read(path).map_err(|error| go_error("open", &place, &error))?;
         from::archive_file(&place, &bytes)
     };
-    let loaded = loaded.map_err(|error: LoadError| error.to_string())?;
-    warnings.extend(loaded.warnings.into_iter().map(|text| Warning::new(Level::Info, text)));
+    let loaded = loaded.map_err(|error: ChartLoadError| error.to_string())?;
+    warnings
+        .extend(loaded.warnings.into_iter().map(|text| HelmWarning::new(WarningLevel::Info, text)));
     Ok(loaded.chart)
 }
 
@@ -123,12 +126,12 @@ pub(super) fn load(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, St
 ///
 /// # Errors
 /// Helm's text.
-pub(super) fn all(path: &Path) -> Result<Vec<File>, String> {
+pub(super) fn all(path: &Path) -> Result<Vec<ChartFile>, String> {
     in_folder(path, &mut Vec::new())
 }
 
-fn in_folder(path: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>, String> {
-    let mut walk = Walk::new(path, warnings)?;
+fn in_folder(path: &Path, warnings: &mut Vec<HelmWarning>) -> Result<Vec<ChartFile>, String> {
+    let mut walk = ChartFolderWalk::new(path, warnings)?;
     let walked = walk.folder(path, 0);
     // What cannot be read on the way comes before what ended the walk.
     let files = read_all(&walk.places)?;
@@ -145,18 +148,18 @@ struct ChartFileEntry {
 }
 
 /// A walk through the folder of a chart, each folder by name.
-struct Walk<'w> {
+struct ChartFolderWalk<'w> {
     top: PathBuf,
-    rules: Rules,
+    rules: HelmIgnoreRules,
     places: Vec<ChartFileEntry>,
     bytes: u64,
-    warnings: &'w mut Vec<Warning>,
+    warnings: &'w mut Vec<HelmWarning>,
 }
 
-impl<'w> Walk<'w> {
-    fn new(top: &Path, warnings: &'w mut Vec<Warning>) -> Result<Self, String> {
+impl<'w> ChartFolderWalk<'w> {
+    fn new(top: &Path, warnings: &'w mut Vec<HelmWarning>) -> Result<Self, String> {
         let rules = std::fs::read(top.join(from::IGNORE_FILE)).unwrap_or_default();
-        let rules = Rules::parse(&String::from_utf8_lossy(&rules));
+        let rules = HelmIgnoreRules::parse(&String::from_utf8_lossy(&rules));
         let rules = rules.map_err(|error| error.to_string())?;
         Ok(Self { top: top.to_owned(), rules, places: Vec::new(), bytes: 0, warnings })
     }
@@ -188,7 +191,7 @@ impl<'w> Walk<'w> {
                 format!("error evaluating symlink {shown}: {error}")
             })?;
             let text = "found symbolic link in path. Contents of linked file included and used";
-            let warning = Warning::new(Level::Info, text).with("path", &*shown);
+            let warning = HelmWarning::new(WarningLevel::Info, text).with("path", &*shown);
             self.warnings.push(warning.with("resolved", resolved.to_string_lossy()));
             known = std::fs::metadata(path).map_err(|error| go_error("lstat", &shown, &error))?;
         }
@@ -208,7 +211,7 @@ impl<'w> Walk<'w> {
         }
         if known.len() > MAX_FILE_SIZE {
             let base = path.file_name().unwrap_or_default().to_string_lossy();
-            return Err(LoadError::FileTooLarge(format!("{base:?}")).to_string());
+            return Err(ChartLoadError::FileTooLarge(format!("{base:?}")).to_string());
         }
         self.bytes += known.len();
         if self.bytes > MAX_UNPACKED || self.places.len() >= MAX_ENTRIES {
@@ -225,7 +228,7 @@ impl<'w> Walk<'w> {
 const MIN_PARALLEL_FILES: usize = 32;
 
 /// Reads files, in their order; many are read on two threads, since that is work of the system alone.
-fn read_all(places: &[ChartFileEntry]) -> Result<Vec<File>, String> {
+fn read_all(places: &[ChartFileEntry]) -> Result<Vec<ChartFile>, String> {
     let read =
         |places: &[ChartFileEntry]| places.iter().map(read_one).collect::<Result<Vec<_>, _>>();
     if places.len() < MIN_PARALLEL_FILES {
@@ -246,12 +249,12 @@ fn read_all(places: &[ChartFileEntry]) -> Result<Vec<File>, String> {
     })
 }
 
-fn read_one(ChartFileEntry { path, name, length }: &ChartFileEntry) -> Result<File, String> {
+fn read_one(ChartFileEntry { path, name, length }: &ChartFileEntry) -> Result<ChartFile, String> {
     let data = contents(path, *length).map_err(|error| {
         let error = go_error("open", &path.to_string_lossy(), &error);
         format!("error reading {name}: {error}")
     })?;
-    Ok(File { name: name.clone(), data })
+    Ok(ChartFile { name: name.clone(), data })
 }
 
 /// The bytes of a file that had a length a moment ago, without a copy where it still has it.
@@ -269,7 +272,7 @@ fn contents(path: &Path, length: u64) -> io::Result<Arc<[u8]>> {
 }
 
 /// The namespace of the release: of the flag, `HELM_NAMESPACE`, or the context of the kubeconfig.
-pub(super) fn namespace(flags: &Flags) -> String {
+pub(super) fn namespace(flags: &HelmTemplateFlags) -> String {
     let given = flags.namespace.clone().filter(|name| !name.is_empty());
     let of_helm = || std::env::var("HELM_NAMESPACE").ok().filter(|name| !name.is_empty());
     let found = given.or_else(of_helm).or_else(|| namespace_of_context(flags));
@@ -277,7 +280,7 @@ pub(super) fn namespace(flags: &Flags) -> String {
 }
 
 /// The namespace of the current context in the kubeconfig, if there is one that can be read.
-fn namespace_of_context(flags: &Flags) -> Option<String> {
+fn namespace_of_context(flags: &HelmTemplateFlags) -> Option<String> {
     let given = flags.kubeconfig.as_ref().filter(|path| !path.is_empty());
     let paths = std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty());
     let paths = match (given, paths) {
@@ -303,18 +306,18 @@ fn namespace_of_context(flags: &Flags) -> Option<String> {
 }
 
 /// The zone of `/etc/localtime`; UTC without one.
-pub(super) fn zone_of_the_machine() -> Zone {
+pub(super) fn zone_of_the_machine() -> GoTimeZone {
     let link = std::fs::read_link("/etc/localtime").unwrap_or_default();
     let name = link.to_string_lossy();
     let name = name.split_once("zoneinfo/").map_or("UTC", |(_, name)| name);
-    Zone::load(name).unwrap_or_else(|_| Zone::fixed("UTC", 0))
+    GoTimeZone::load(name).unwrap_or_else(|_| GoTimeZone::fixed("UTC", 0))
 }
 
 /// Names of hosts as the machine resolves them.
 #[derive(Debug)]
-pub(super) struct Resolver;
+pub(super) struct HostNameResolver;
 
-impl Resolve for Resolver {
+impl HostNameLookup for HostNameResolver {
     fn address_of(&self, host: &str) -> Result<String, String> {
         let found = (host, 0).to_socket_addrs().map_err(|error| error.to_string())?;
         let address = found.into_iter().next().map(|address| address.ip().to_string());

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clap::Args;
 use golang::strconv::parse_bool;
-use helm::Env;
-use helm::warning::{Level, Warning};
+use helm::RenderEnvironment;
+use helm::warning::{HelmWarning, WarningLevel};
 
-use super::ignored_flags::Other;
+use super::ignored_flags::IgnoredFlagsReport;
 use super::values::comma_separated;
 use windlass_cli_runtime::time_limit;
 
@@ -20,7 +20,7 @@ use windlass_cli_runtime::time_limit;
 /// API versions are set by flags.
 #[derive(Debug, Clone, Default, Args)]
 #[command(args_override_self = true, disable_version_flag = true)]
-pub struct Flags {
+pub struct HelmTemplateFlags {
     /// Release name, then the chart; with the chart alone the release name is `release-name`
     #[arg(value_name = "[NAME] CHART")]
     pub(super) arguments: Vec<String>,
@@ -129,7 +129,7 @@ pub struct Flags {
     dry_run: Option<String>,
 
     #[command(flatten)]
-    pub(super) other: Other,
+    pub(super) other: IgnoredFlagsReport,
 }
 
 /// `true` and `false` as Go's flags read them.
@@ -137,16 +137,16 @@ fn truth(text: &str) -> Result<bool, String> {
     parse_bool(text).map_err(|error| error.to_string())
 }
 
-impl Flags {
+impl HelmTemplateFlags {
     /// What is said of flags that were given.
     ///
     /// # Errors
     /// A flag that needs what windlass has not here.
-    pub(super) fn said(&self) -> Result<Vec<Warning>, String> {
+    pub(super) fn said(&self) -> Result<Vec<HelmWarning>, String> {
         if let Some(refusal) = &self.other.refusal {
             return Err(refusal.clone());
         }
-        let warn = |text: String| Ok(vec![Warning::new(Level::Warn, text)]);
+        let warn = |text: String| Ok(vec![HelmWarning::new(WarningLevel::Warn, text)]);
         match self.dry_run.as_deref() {
             None | Some("client") => Ok(Vec::new()),
             Some("unset") => warn(
@@ -177,7 +177,10 @@ impl Flags {
     ///
     /// # Errors
     /// Helm's text.
-    pub(super) fn name_and_chart(&self, env: &Env) -> Result<(String, String), String> {
+    pub(super) fn name_and_chart(
+        &self,
+        env: &RenderEnvironment,
+    ) -> Result<(String, String), String> {
         let template = self.name_template.as_deref().unwrap_or_default();
         match self.arguments.as_slice() {
             [] => Err("\"windlass template\" requires at least 1 argument\n\nUsage:  windlass template [NAME] [CHART] [flags]".to_owned()),

@@ -79,7 +79,7 @@ const DEPRECATED: [(&str, &str); 5] = [
 
 /// What was found of these flags.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Other {
+pub(super) struct IgnoredFlagsReport {
     /// What Helm says before anything else, a line each.
     pub(super) notices: Vec<String>,
     /// Why the command cannot do what it is asked for.
@@ -101,7 +101,7 @@ fn value(name: &'static str) -> Arg {
     if name == "labels" { value.short('l') } else { value }
 }
 
-impl Args for Other {
+impl Args for IgnoredFlagsReport {
     fn augment_args(command: Command) -> Command {
         let refused =
             REFUSED.map(|(name, is_switch, _)| if is_switch { switch(name) } else { value(name) });
@@ -113,7 +113,7 @@ impl Args for Other {
     }
 }
 
-impl FromArgMatches for Other {
+impl FromArgMatches for IgnoredFlagsReport {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = |name: &str| matches.get_one::<String>(name);
         let deprecated = DEPRECATED.iter().filter(|(name, _)| given(name).is_some());

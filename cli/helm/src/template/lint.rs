@@ -5,24 +5,24 @@
 use std::path::Path;
 
 use clap::{Args as _, Command, FromArgMatches as _};
-use golang::meter::Stop;
-use helm::Env;
+use golang::work_meter::StopSignal;
+use helm::RenderEnvironment;
 use helm::capabilities::KubeVersion;
-use helm::chart::{File, load};
-use helm::lint::{LintSubject, Severity};
+use helm::chart::{ChartFile, load};
+use helm::lint::{LintSeverity, LintSubject};
 use helm::render::REQUIRED_STACK_BYTES;
 
-use super::{Flags, files, values};
+use super::{HelmTemplateFlags, files, values};
 
 /// A chart to be linted.
 #[derive(Debug)]
-pub(crate) struct Chart<'c> {
+pub(crate) struct ChartToLint<'c> {
     /// What it is called in the output.
     pub(crate) shown: &'c str,
     /// Its directory or archive.
     pub(crate) path: &'c str,
     /// Its files, if they are not those of the directory.
-    pub(crate) files: Option<&'c [File]>,
+    pub(crate) files: Option<&'c [ChartFile]>,
 }
 
 /// What Helm prints of a chart.
@@ -39,10 +39,10 @@ pub(crate) struct LintReport {
 /// # Errors
 /// A flag or a value that cannot be used, or a directory that cannot be read.
 pub(crate) fn lint_chart(
-    chart: &Chart<'_>,
+    chart: &ChartToLint<'_>,
     args: &[String],
     strings: &[Vec<u8>],
-    stop: &Stop,
+    stop: &StopSignal,
 ) -> Result<LintReport, String> {
     let has = |name: &str| args.iter().any(|arg| arg == name);
     if has("--with-subcharts") {
@@ -52,8 +52,10 @@ pub(crate) fn lint_chart(
     }
     let own = ["--strict", "--quiet"];
     let others = args.iter().filter(|arg| !own.contains(&arg.as_str()));
-    let command = Flags::augment_args(Command::new("lint").no_binary_name(true));
-    let flags = command.try_get_matches_from(others).and_then(|it| Flags::from_arg_matches(&it));
+    let command = HelmTemplateFlags::augment_args(Command::new("lint").no_binary_name(true));
+    let flags = command
+        .try_get_matches_from(others)
+        .and_then(|it| HelmTemplateFlags::from_arg_matches(&it));
     let flags =
         flags.map_err(|error| super::explain_usage(&error).unwrap_or_else(|| error.to_string()))?;
     let kube_version = match flags.kube_version.as_deref() {
@@ -63,7 +65,8 @@ pub(crate) fn lint_chart(
                 .map_err(|error| format!("invalid kube version '{text}': {error}"))?,
         ),
     };
-    let env = Env { stop: stop.clone(), names: None, ..super::env(&flags, kube_version) };
+    let env =
+        RenderEnvironment { stop: stop.clone(), names: None, ..super::env(&flags, kube_version) };
     let subject = LintSubject {
         place: chart.path,
         files: match chart.files {
@@ -74,7 +77,7 @@ pub(crate) fn lint_chart(
         namespace: &files::namespace(&flags),
         skip_schema: flags.skip_schema_validation,
     };
-    let least = if has("--strict") { Severity::Warning } else { Severity::Error };
+    let least = if has("--strict") { LintSeverity::Warning } else { LintSeverity::Error };
     on_large_stack(|| linted(chart.shown, &subject, &env, least, has("--quiet")))
 }
 
@@ -89,7 +92,7 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String>
 }
 
 /// The files of a directory or an archive.
-fn read(path: &Path) -> Result<Vec<File>, String> {
+fn read(path: &Path) -> Result<Vec<ChartFile>, String> {
     if path.is_dir() {
         return files::all(path);
     }
@@ -105,20 +108,20 @@ fn read(path: &Path) -> Result<Vec<File>, String> {
 fn linted(
     shown: &str,
     subject: &LintSubject<'_>,
-    env: &Env,
-    least: Severity,
+    env: &RenderEnvironment,
+    least: LintSeverity,
     is_quiet: bool,
 ) -> LintReport {
     let mut text = format!("==> Linting {shown}\n");
     let (is_failed, is_clean) = match helm::lint::lint(subject, env, &mut Vec::new()) {
         Ok(messages) => {
             for message in &messages {
-                if !is_quiet || message.severity > Severity::Info {
+                if !is_quiet || message.severity > LintSeverity::Info {
                     text.push_str(&format!("{message}\n"));
                 }
             }
             let worst = messages.iter().map(|message| message.severity).max();
-            (worst >= Some(least), worst <= Some(Severity::Info))
+            (worst >= Some(least), worst <= Some(LintSeverity::Info))
         }
         Err(error) => {
             text.push_str(&format!("Error {error}\n"));
@@ -150,8 +153,8 @@ mod tests {
         std::fs::write(top.join("values.yaml"), "").unwrap();
         std::fs::write(top.join("templates/a.yaml"), template).unwrap();
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let chart = Chart { shown: "./app", path: top.to_str().unwrap(), files: None };
-        lint_chart(&chart, &args, &[b"name: given".to_vec()], &Stop::default())
+        let chart = ChartToLint { shown: "./app", path: top.to_str().unwrap(), files: None };
+        lint_chart(&chart, &args, &[b"name: given".to_vec()], &StopSignal::default())
     }
 
     #[test]
@@ -173,8 +176,8 @@ mod tests {
         assert!(lint("{{ nope }}", &[]).unwrap().is_failed);
         assert!(lint("", &["--with-subcharts"]).unwrap_err().contains("--with-subcharts"));
         assert!(lint("", &["--no-such-flag"]).is_err());
-        let chart = Chart { shown: "x", path: "/no/such/chart.tgz", files: None };
-        let error = lint_chart(&chart, &[], &[], &Stop::default()).unwrap_err();
+        let chart = ChartToLint { shown: "x", path: "/no/such/chart.tgz", files: None };
+        let error = lint_chart(&chart, &[], &[], &StopSignal::default()).unwrap_err();
         assert!(error.contains("unable to open tarball"), "{error}");
     }
 }

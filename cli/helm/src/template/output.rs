@@ -8,12 +8,12 @@ use std::path::Path;
 
 use golang::glob::path_match;
 use helm::chart::crds;
-use helm::manifests::{Hook, HookEvent, split};
-use helm::render::Release;
+use helm::manifests::{HookEvent, ReleaseHook, split};
+use helm::render::ReleaseToRender;
 use helm::template::{Error, RenderedRelease, text};
 
 use super::files::go_error;
-use super::flags::Flags;
+use super::flags::HelmTemplateFlags;
 
 /// What Helm adds to an error once there is something to be shown.
 pub(super) const HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
@@ -23,8 +23,8 @@ pub(super) const HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
 /// # Errors
 /// A file cannot be written, or a template to be shown gave nothing.
 pub(super) fn print(
-    flags: &Flags,
-    release: &Release,
+    flags: &HelmTemplateFlags,
+    release: &ReleaseToRender,
     rendered: &RenderedRelease,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
@@ -57,8 +57,8 @@ pub(super) fn print(
 /// # Errors
 /// As [`print`].
 pub(super) fn print_partial(
-    flags: &Flags,
-    release: &Release,
+    flags: &HelmTemplateFlags,
+    release: &ReleaseToRender,
     error: &Error,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
@@ -71,23 +71,24 @@ pub(super) fn print_partial(
 }
 
 /// Where templates are written to.
-fn folder(flags: &Flags, release: &Release) -> Option<String> {
+fn folder(flags: &HelmTemplateFlags, release: &ReleaseToRender) -> Option<String> {
     let folder = flags.output_dir.clone().filter(|folder| !folder.is_empty())?;
     Some(if flags.release_name { format!("{folder}/{}", release.name) } else { folder })
 }
 
 fn finish(
-    flags: &Flags,
+    flags: &HelmTemplateFlags,
     folder: Option<&str>,
     manifests: Vec<u8>,
-    hooks: &[Hook],
+    hooks: &[ReleaseHook],
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     // Manifests begin with a marker or are nothing, so there is only something to be cut off at their end.
     let mut all = manifests;
     all.truncate(trimmed(&all).len());
     all.push(b'\n');
-    let is_shown = |hook: &&Hook| !(flags.skip_tests && hook.events.contains(&HookEvent::Test));
+    let is_shown =
+        |hook: &&ReleaseHook| !(flags.skip_tests && hook.events.contains(&HookEvent::Test));
     for hook in hooks.iter().filter(|_| !flags.no_hooks).filter(is_shown) {
         match folder {
             None => all.extend(text([(hook.path.as_str(), hook.manifest.as_bytes())])),

@@ -3,17 +3,17 @@
 //! Elsewhere: which arguments these are (`windlass build`).
 
 use clap::{Args as _, Command, FromArgMatches as _};
-use golang::meter::Stop;
-use helm::chart::File;
+use golang::work_meter::StopSignal;
+use helm::chart::ChartFile;
 use helm::render::REQUIRED_STACK_BYTES;
 
-use super::{Flags, TemplateOutput, Within};
+use super::{HelmTemplateFlags, RenderContext, TemplateOutput};
 
 /// What `helm template` prints with these arguments and values, unless `stop` ends it.
 ///
 /// # Errors
 /// What Helm says in their place; with `--debug` also what it prints nevertheless.
-pub fn render(args: &[String], values: &[u8], stop: &Stop) -> Result<Vec<u8>, String> {
+pub fn render(args: &[String], values: &[u8], stop: &StopSignal) -> Result<Vec<u8>, String> {
     render_chart(args, &[values.to_vec()], None, stop)
 }
 
@@ -24,17 +24,18 @@ pub fn render(args: &[String], values: &[u8], stop: &Stop) -> Result<Vec<u8>, St
 pub fn render_chart(
     args: &[String],
     values: &[Vec<u8>],
-    chart: Option<&[File]>,
-    stop: &Stop,
+    chart: Option<&[ChartFile]>,
+    stop: &StopSignal,
 ) -> Result<Vec<u8>, String> {
-    let command = Flags::augment_args(Command::new("template").no_binary_name(true));
-    let flags = command.try_get_matches_from(args).and_then(|it| Flags::from_arg_matches(&it));
+    let command = HelmTemplateFlags::augment_args(Command::new("template").no_binary_name(true));
+    let flags =
+        command.try_get_matches_from(args).and_then(|it| HelmTemplateFlags::from_arg_matches(&it));
     let flags =
         flags.map_err(|error| super::explain_usage(&error).unwrap_or_else(|| error.to_string()))?;
     let mut said = TemplateOutput::default();
     // Templates may include each other deeply, which takes stack.
     let done = std::thread::scope(|scope| {
-        let work = || super::render(&flags, Some(Within { values, chart, stop }), &mut said);
+        let work = || super::render(&flags, Some(RenderContext { values, chart, stop }), &mut said);
         let thread =
             std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, work);
         thread.map_err(|error| (error.to_string(), None)).and_then(|thread| {
@@ -67,7 +68,7 @@ mod tests {
         file("Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n");
         file("templates/a.yaml", "{{ range until 100000 }}{{ end }}a: b\n");
         let args = ["app".to_owned(), folder.path().display().to_string()];
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let rendered = render(&args, b"{}", &stop).unwrap();
         assert!(String::from_utf8_lossy(&rendered).contains("a: b"));
         stop.set();

@@ -4,20 +4,20 @@
 //! Elsewhere: what each of them means (`helm::chart`, `helm::strvals`).
 
 use golang::GoRuntimeValue;
-use golang::value::{Map, Str};
+use golang::value::{GoMap, GoString};
 use helm::chart::read_values;
-use helm::strvals::{Mode, set};
+use helm::strvals::{SetValueMode, set};
 use helm::values::over;
 
 use super::files::read;
-use super::flags::Flags;
+use super::flags::HelmTemplateFlags;
 
 /// All values that the flags give, over those of strings.
 ///
 /// # Errors
 /// Helm's text.
-pub(super) fn merged(flags: &Flags, strings: &[Vec<u8>]) -> Result<Map, String> {
-    let mut all = Map::default();
+pub(super) fn merged(flags: &HelmTemplateFlags, strings: &[Vec<u8>]) -> Result<GoMap, String> {
+    let mut all = GoMap::default();
     for text in strings {
         let more = read_values(text).map_err(|error| format!("failed to parse values: {error}"))?;
         all = over(&all, &more);
@@ -33,32 +33,32 @@ pub(super) fn merged(flags: &Flags, strings: &[Vec<u8>]) -> Result<Map, String> 
             let wrong = || format!("failed parsing --set-json data JSON: {text}");
             all = over(&all, &object(text.trim().as_bytes()).ok_or_else(wrong)?);
         } else {
-            let done = set(&all, text, Mode::Json);
+            let done = set(&all, text, SetValueMode::Json);
             done.map_err(|_| format!("failed parsing --set-json data {text}"))?;
         }
     }
     for text in &flags.set {
-        let done = set(&all, text, Mode::Typed);
+        let done = set(&all, text, SetValueMode::Typed);
         done.map_err(|error| format!("failed parsing --set data: {error}"))?;
     }
     for text in &flags.set_string {
-        let done = set(&all, text, Mode::Strings);
+        let done = set(&all, text, SetValueMode::Strings);
         done.map_err(|error| format!("failed parsing --set-string data: {error}"))?;
     }
     for text in &flags.set_file {
-        let mut from = |path: &str| read(path).map(Str::from);
-        let done = set(&all, text, Mode::File(&mut from));
+        let mut from = |path: &str| read(path).map(GoString::from);
+        let done = set(&all, text, SetValueMode::File(&mut from));
         done.map_err(|error| format!("failed parsing --set-file data: {error}"))?;
     }
     for text in &flags.set_literal {
-        let done = set(&all, text, Mode::Literal);
+        let done = set(&all, text, SetValueMode::Literal);
         done.map_err(|error| format!("failed parsing --set-literal data: {error}"))?;
     }
     Ok(all)
 }
 
 /// A JSON object and nothing behind it.
-fn object(text: &[u8]) -> Option<Map> {
+fn object(text: &[u8]) -> Option<GoMap> {
     let (value, end) = golang::json::decode_prefix(text).ok()?;
     match value {
         GoRuntimeValue::Map(map) if text[end..].trim_ascii().is_empty() => Some(map),

@@ -21,8 +21,8 @@ use tempfile::TempDir;
 use url::Url;
 
 use super::repository_move;
-use windlass_cli_runtime::connection::{Mark, say};
-use windlass_cluster::Cluster;
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+use windlass_cluster::ClusterConnection;
 
 /// What was given on the command line.
 #[derive(Debug, Clone, Args)]
@@ -63,7 +63,7 @@ impl GitCredentialsArgs {
 }
 
 /// What the cluster reads the repository with.
-pub(super) struct Credentials {
+pub(super) struct RepositoryCredentials {
     /// The data of the Secret; empty if the repository may be read anonymously.
     data: BTreeMap<String, String>,
     /// How the user's `git` is to write; empty if its own configuration has credentials.
@@ -94,13 +94,13 @@ pub(super) fn check(url: &Url, allow_http: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Credentials {
+impl RepositoryCredentials {
     /// Takes what was given, else what the Secret has for this repository, else makes a key for `ssh://`.
     ///
     /// # Errors
     /// A file cannot be read, the server shows no host key, or the Secret cannot be read.
     pub(super) async fn find(
-        cluster: &Cluster,
+        cluster: &ClusterConnection,
         namespace: &str,
         url: &Url,
         given: &GitCredentialsArgs,
@@ -116,7 +116,7 @@ impl Credentials {
                 let text = format!(
                     "Secret/{namespace}/{secret} is of {earlier}: its credentials are replaced by those of {url}"
                 );
-                say(Mark::Action, &text);
+                say(ProgressGlyph::Action, &text);
                 BTreeMap::new()
             }
             _ => found.clone(),
@@ -296,7 +296,7 @@ fn knows(known_hosts: &str, url: &Url, folder: &Path) -> anyhow::Result<bool> {
 
 /// The data of the Secret; nothing if there is none.
 async fn kept(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     name: &str,
 ) -> anyhow::Result<BTreeMap<String, String>> {
@@ -365,7 +365,7 @@ fn host_keys(url: &Url) -> anyhow::Result<String> {
         let kind = fields.next().unwrap_or_default();
         let blob = fields.next().unwrap_or_default();
         let digest = sha256(&STANDARD.decode(blob).unwrap_or_default());
-        say(Mark::Warning, &format!("host key of {host}: {kind} SHA256:{digest}"));
+        say(ProgressGlyph::Warning, &format!("host key of {host}: {kind} SHA256:{digest}"));
     }
     Ok(keys.join("\n") + "\n")
 }

@@ -11,13 +11,13 @@ use clap::{Args, ValueEnum};
 use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
-use sources::http::Tls;
+use sources::http::TlsConfig;
 use url::Url;
 
 use super::credentials::GitCredentialsArgs;
-use super::{Following, Git};
-use crate::install::manifests::Manifests;
-use windlass_cli_runtime::connection::{Connection, Mark, say};
+use super::{BootstrapSyncArgs, GitBootstrapArgs};
+use crate::install::manifests::InstallManifestFlags;
+use windlass_cli_runtime::connection::{ProgressGlyph, WindlassConnectionFlags, say};
 
 /// How long the service may take to answer a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,13 +27,13 @@ const MAX_SHOWN_MESSAGE_CHARACTERS: usize = 300;
 
 /// A service that hosts repositories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Service {
+pub(super) enum ForgeService {
     GitHub,
     GitLab,
     Gitea,
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for ForgeService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::GitHub => "GitHub",
@@ -44,7 +44,7 @@ impl fmt::Display for Service {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Visibility {
+enum RepositoryVisibility {
     Private,
     Internal,
     Public,
@@ -54,11 +54,11 @@ enum Visibility {
 #[derive(Debug, Clone, Args)]
 pub(super) struct ForgeBootstrapArgs {
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
     #[command(flatten)]
-    manifests: Manifests,
+    manifests: InstallManifestFlags,
     #[command(flatten)]
-    following: Following,
+    following: BootstrapSyncArgs,
     /// User, organization or group that has the repository
     #[arg(long)]
     owner: String,
@@ -76,7 +76,7 @@ pub(super) struct ForgeBootstrapArgs {
     personal: bool,
     /// Who may read a repository that is created
     #[arg(long, value_enum, default_value = "private")]
-    visibility: Visibility,
+    visibility: RepositoryVisibility,
     /// The cluster reads the repository with the token, instead of a deploy key
     #[arg(long)]
     token_auth: bool,
@@ -96,12 +96,12 @@ impl ForgeBootstrapArgs {
     ///
     /// # Errors
     /// The names make no URL.
-    pub(super) fn as_git(&self, forge: &Forge) -> anyhow::Result<Git> {
+    pub(super) fn as_git(&self, forge: &ForgeRepository) -> anyhow::Result<GitBootstrapArgs> {
         let (url, given) = match self.token_auth {
             true => (forge.url()?, forge.given(&self.secret_name)),
             false => (forge.ssh_url()?, GitCredentialsArgs::key(&self.secret_name)),
         };
-        Ok(Git {
+        Ok(GitBootstrapArgs {
             connection: self.connection.clone(),
             manifests: self.manifests.clone(),
             given,
@@ -114,8 +114,8 @@ impl ForgeBootstrapArgs {
 }
 
 /// A repository of a service.
-pub(super) struct Forge {
-    service: Service,
+pub(super) struct ForgeRepository {
+    service: ForgeService,
     /// The service, `https://HOST/`.
     host: Url,
     /// The same for keys, `ssh://git@HOST/`.
@@ -123,22 +123,22 @@ pub(super) struct Forge {
     owner: String,
     repository: String,
     is_personal: bool,
-    visibility: Visibility,
+    visibility: RepositoryVisibility,
     read_only: bool,
     token: String,
-    tls: Tls,
+    tls: TlsConfig,
 }
 
-impl Forge {
+impl ForgeRepository {
     /// The repository that flags name.
     ///
     /// # Errors
     /// There is no token, or a name is not valid.
-    pub(super) fn new(service: Service, args: &ForgeBootstrapArgs) -> anyhow::Result<Self> {
+    pub(super) fn new(service: ForgeService, args: &ForgeBootstrapArgs) -> anyhow::Result<Self> {
         let (variable, public) = match service {
-            Service::GitHub => ("GITHUB_TOKEN", "github.com"),
-            Service::GitLab => ("GITLAB_TOKEN", "gitlab.com"),
-            Service::Gitea => ("GITEA_TOKEN", "gitea.com"),
+            ForgeService::GitHub => ("GITHUB_TOKEN", "github.com"),
+            ForgeService::GitLab => ("GITLAB_TOKEN", "gitlab.com"),
+            ForgeService::Gitea => ("GITEA_TOKEN", "gitea.com"),
         };
         let token = args.token.clone().or_else(|| std::env::var(variable).ok());
         let token = token
@@ -166,7 +166,7 @@ impl Forge {
             if slashes { text.split('/').all(is_part) } else { is_part(text) }
         };
         // Groups of GitLab have groups.
-        let owner_is_name = is_name(&args.owner, service == Service::GitLab);
+        let owner_is_name = is_name(&args.owner, service == ForgeService::GitLab);
         ensure!(owner_is_name, "--owner {} is not a valid {service} owner name", args.owner);
         let name = args.repository.trim_end_matches(".git");
         ensure!(
@@ -174,10 +174,10 @@ impl Forge {
             "--repository {name} is not a valid {service} repository name"
         );
         ensure!(
-            service == Service::GitLab || args.visibility != Visibility::Internal,
+            service == ForgeService::GitLab || args.visibility != RepositoryVisibility::Internal,
             "--visibility internal is for GitLab: {service} has private and public repositories"
         );
-        let tls = Tls { ca: args.following.ca()?.map(String::into_bytes), identity: None };
+        let tls = TlsConfig { ca: args.following.ca()?.map(String::into_bytes), identity: None };
         Ok(Self {
             service,
             host,
@@ -236,14 +236,14 @@ impl Forge {
             self.service,
             said(status, &body)
         );
-        say(Mark::Success, &format!("repository {name} created"));
+        say(ProgressGlyph::Success, &format!("repository {name} created"));
         Ok(())
     }
 
     /// The request that creates the repository.
     async fn creation(&self) -> anyhow::Result<(String, Value)> {
-        let private = self.visibility != Visibility::Public;
-        if self.service != Service::GitLab {
+        let private = self.visibility != RepositoryVisibility::Public;
+        if self.service != ForgeService::GitLab {
             let path = match self.is_personal {
                 true => "user/repos".to_owned(),
                 false => format!("orgs/{}/repos", self.owner),
@@ -251,9 +251,9 @@ impl Forge {
             return Ok((path, json!({"name": self.repository, "private": private})));
         }
         let visibility = match self.visibility {
-            Visibility::Private => "private",
-            Visibility::Internal => "internal",
-            Visibility::Public => "public",
+            RepositoryVisibility::Private => "private",
+            RepositoryVisibility::Internal => "internal",
+            RepositoryVisibility::Public => "public",
         };
         let mut body =
             json!({"name": self.repository, "path": self.repository, "visibility": visibility});
@@ -278,11 +278,11 @@ impl Forge {
     pub(super) async fn register(&self, public_key: &str, title: &str) -> anyhow::Result<()> {
         let key = public_key.trim();
         let (path, body) = match self.service {
-            Service::GitLab => (
+            ForgeService::GitLab => (
                 self.of_repository("/deploy_keys"),
                 json!({"title": title, "key": key, "can_push": !self.read_only}),
             ),
-            Service::GitHub | Service::Gitea => (
+            ForgeService::GitHub | ForgeService::Gitea => (
                 self.of_repository("/keys"),
                 json!({"title": title, "key": key, "read_only": self.read_only}),
             ),
@@ -296,13 +296,13 @@ impl Forge {
             said(status, &body)
         );
         let rights = if self.read_only { "read" } else { "read and write" };
-        say(Mark::Success, &format!("deploy key `{title}` may {rights} the repository"));
+        say(ProgressGlyph::Success, &format!("deploy key `{title}` may {rights} the repository"));
         Ok(())
     }
 
     fn of_repository(&self, rest: &str) -> String {
         match self.service {
-            Service::GitLab => {
+            ForgeService::GitLab => {
                 format!(
                     "projects/{}{rest}",
                     encoded(&format!("{}/{}", self.owner, self.repository))
@@ -316,12 +316,12 @@ impl Forge {
     fn api(&self) -> String {
         let host = &self.host;
         match self.service {
-            Service::GitHub if host.host_str() == Some("github.com") => {
+            ForgeService::GitHub if host.host_str() == Some("github.com") => {
                 "https://api.github.com/".to_owned()
             }
-            Service::GitHub => format!("{host}api/v3/"),
-            Service::GitLab => format!("{host}api/v4/"),
-            Service::Gitea => format!("{host}api/v1/"),
+            ForgeService::GitHub => format!("{host}api/v3/"),
+            ForgeService::GitLab => format!("{host}api/v4/"),
+            ForgeService::Gitea => format!("{host}api/v1/"),
         }
     }
 
@@ -334,9 +334,9 @@ impl Forge {
         let client = sources::http::client(&self.tls, None)?;
         let url = format!("{}{path}", self.api());
         let (name, value) = match self.service {
-            Service::GitHub => ("Authorization", format!("Bearer {}", self.token)),
-            Service::GitLab => ("PRIVATE-TOKEN", self.token.clone()),
-            Service::Gitea => ("Authorization", format!("token {}", self.token)),
+            ForgeService::GitHub => ("Authorization", format!("Bearer {}", self.token)),
+            ForgeService::GitLab => ("PRIVATE-TOKEN", self.token.clone()),
+            ForgeService::Gitea => ("Authorization", format!("token {}", self.token)),
         };
         let mut request = client
             .request(method, &url)

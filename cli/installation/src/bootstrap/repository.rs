@@ -11,11 +11,11 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use url::Url;
 
-use super::credentials::Credentials;
+use super::credentials::RepositoryCredentials;
 
 /// Who makes a commit.
 #[derive(Clone, Copy)]
-pub(super) struct Author<'a> {
+pub(super) struct CommitAuthor<'a> {
     pub(super) name: &'a str,
     /// The address for e-mail.
     pub(super) address: &'a str,
@@ -28,7 +28,7 @@ const MAX_SHOWN_STDERR_CHARACTERS: usize = 2000;
 pub(super) struct BootstrapRepository<'c> {
     folder: TempDir,
     branch: String,
-    access: &'c Credentials,
+    access: &'c RepositoryCredentials,
     limit: Duration,
 }
 
@@ -40,7 +40,7 @@ impl<'c> BootstrapRepository<'c> {
     pub(super) async fn clone(
         url: &Url,
         branch: &str,
-        access: &'c Credentials,
+        access: &'c RepositoryCredentials,
         limit: Duration,
     ) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-bootstrap-").tempdir()?;
@@ -82,7 +82,7 @@ impl<'c> BootstrapRepository<'c> {
     pub(super) async fn commit_and_push(
         &self,
         paths: &[String],
-        Author { name, address }: Author<'_>,
+        CommitAuthor { name, address }: CommitAuthor<'_>,
         message: &str,
     ) -> anyhow::Result<()> {
         let mut add = vec!["add", "-f", "--"];

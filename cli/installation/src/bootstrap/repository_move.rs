@@ -10,21 +10,21 @@ use tokio::time::Instant;
 
 use super::layout::NAME;
 use crate::install::{MANAGER, POLL_INTERVAL, definitions};
-use windlass_cli_runtime::connection::{Mark, say};
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::objects::Mode;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
 
 /// What was suspended.
-pub(super) struct Moving<'c> {
-    cluster: &'c Cluster,
+pub(super) struct RepositoryMove<'c> {
+    cluster: &'c ClusterConnection,
     namespace: String,
     /// The source as it is to be.
     source: Object,
-    sources: Resource,
-    kustomizations: Resource,
+    sources: ApiResourceLocation,
+    kustomizations: ApiResourceLocation,
 }
 
 /// The source that a cluster follows; none if it follows none yet, also where its CRD is missing.
@@ -32,7 +32,7 @@ pub(super) struct Moving<'c> {
 /// # Errors
 /// The API server refuses to read it.
 pub(super) async fn read_source(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
 ) -> Result<Option<Object>, ClusterError> {
     let resource = match cluster.resource(&Gvk::new(SOURCE.0, SOURCE.1)).await {
@@ -48,13 +48,13 @@ fn followed(source: &Object) -> Option<(&Value, &Value)> {
     Some((&spec["url"], &spec["ref"]))
 }
 
-impl<'c> Moving<'c> {
+impl<'c> RepositoryMove<'c> {
     /// Suspends the Kustomization if objects to be applied have its source follow something else.
     ///
     /// # Errors
     /// The cluster cannot be read or written.
     pub(super) async fn begin(
-        cluster: &'c Cluster,
+        cluster: &'c ClusterConnection,
         namespace: &str,
         sync: &[Object],
     ) -> anyhow::Result<Option<Self>> {
@@ -82,7 +82,7 @@ impl<'c> Moving<'c> {
         let source = source.clone();
         let moving = Self { cluster, namespace, source, sources, kustomizations };
         moving.suspend(&json!(true)).await?;
-        say(Mark::Action, &format!("Kustomization/{}/{NAME} suspended", moving.namespace));
+        say(ProgressGlyph::Action, &format!("Kustomization/{}/{NAME} suspended", moving.namespace));
         Ok(Some(moving))
     }
 
@@ -103,19 +103,22 @@ impl<'c> Moving<'c> {
         };
         self.suspend(&Value::Null).await?;
         fetched?;
-        say(Mark::Success, &format!("Kustomization/{}/{NAME} resumed", self.namespace));
+        say(ProgressGlyph::Success, &format!("Kustomization/{}/{NAME} resumed", self.namespace));
         Ok(())
     }
 
     async fn fetch(&self, commit: &str, deadline: Instant) -> anyhow::Result<()> {
-        say(Mark::Waiting, &format!("GitRepository/{}/{NAME} fetches {commit}", self.namespace));
+        say(
+            ProgressGlyph::Waiting,
+            &format!("GitRepository/{}/{NAME} fetches {commit}", self.namespace),
+        );
         loop {
             let found = self.cluster.get(&self.sources, &self.namespace, NAME).await?;
             let found = found.context("the GitRepository was deleted meanwhile")?;
             if followed(&found) != followed(&self.source) {
                 // For the first time, or because a run that was under way restored the former one.
                 let resource = &self.sources;
-                let mode = Mode::Write;
+                let mode = DryRunMode::Write;
                 self.cluster.apply_checked(resource, &self.source, MANAGER, mode, true).await?;
             } else if is_fetched(&found, commit) {
                 return Ok(());
@@ -165,7 +168,7 @@ mod tests {
         let (cluster, _) = with_objects(objects).await;
         let sync = [source("https://example.com/new"), kustomization()];
         let sync = sync.map(|it| Object::new(it).unwrap());
-        Moving::begin(&cluster, "flux-system", &sync).await.unwrap().is_some()
+        RepositoryMove::begin(&cluster, "flux-system", &sync).await.unwrap().is_some()
     }
 
     #[tokio::test]

@@ -1,11 +1,11 @@
 //! Which CRDs may be replaced by those of this version: a version under which objects are stored is never dropped.
 
 use anyhow::{Context as _, bail};
-use golang::semver::Version;
+use golang::semver::SemverVersion;
 use objects::Object;
 use serde_json::Value;
 
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The label with the version of windlass, or of Flux, that a CRD belongs to.
 const VERSION: &str = "app.kubernetes.io/version";
@@ -17,7 +17,7 @@ pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// # Errors
 /// One cannot be replaced, and why; or the API server did not say.
 pub(crate) async fn check(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     objects: &[Object],
     force: bool,
 ) -> anyhow::Result<()> {
@@ -32,7 +32,7 @@ pub(crate) async fn check(
 
 /// The object in the cluster that has a manifest.
 pub(crate) async fn read(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     wanted: &Object,
 ) -> Result<Option<Object>, ClusterError> {
     match cluster.resource(&wanted.gvk()).await {
@@ -60,7 +60,7 @@ fn problem(wanted: &Object, found: &Object, force: bool) -> Option<String> {
     let is_ours = found.label(MANAGED_BY) == Some("windlass");
     let version = |object: &Object| {
         let text = object.label(VERSION)?.trim_start_matches('v').to_owned();
-        Version::parse(&text).ok()
+        SemverVersion::parse(&text).ok()
     };
     let old = version(found)?;
     let new = version(wanted)?;

@@ -1,7 +1,7 @@
 //! Whether an installation acts: one of its Pods renews the Lease of windlass, and no controller of Flux holds its own.
 //!
 //! Pods are ready before, since a standby is ready, too. Elsewhere: whether objects are ready ([`super`]), who holds a Lease and
-//! lives (`operators/renewal.rs`), in which order a process takes Leases (`windlass_cluster::election`).
+//! lives (`cluster_operators/renewal.rs`), in which order a process takes Leases (`windlass_cluster::election`).
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use super::POLL_INTERVAL;
 use super::manifests::workloads;
 use crate::check::{OURS, is_elected, selector};
-use crate::operators::{self, LeaseHolder, Renewals, replicas};
-use windlass_cli_runtime::connection::{Mark, say};
-use windlass_cluster::{Cluster, ClusterError};
+use crate::cluster_operators::{self, LeaseHolder, LeaseRenewals, replicas};
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::lease_name;
 
 /// What the Leases say of an installation.
 #[derive(Debug, PartialEq, Eq)]
-enum LeaderState {
+enum InstallationLeaderState {
     /// This Pod acts.
     Held(LeaseHolder),
     /// None does yet: what is waited for.
@@ -36,11 +36,11 @@ pub(super) fn leases_of(objects: &[Object]) -> Vec<String> {
 /// # Errors
 /// One does, and until when; or the API server refuses to list Leases or Pods.
 pub(crate) async fn permit_leases(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     objects: &[Object],
 ) -> anyhow::Result<()> {
-    let outside = operators::outside(cluster, namespace, Timestamp::now()).await;
+    let outside = cluster_operators::outside(cluster, namespace, Timestamp::now()).await;
     let outside = outside.context("cannot tell which processes hold the Leases of windlass")?;
     let wanted = leases_of(objects);
     let is_wanted =
@@ -60,22 +60,25 @@ pub(crate) async fn permit_leases(
 /// # Errors
 /// None does in time, and why; or the API server refuses to list Leases or Pods.
 pub(super) async fn await_leader(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     leases: &[String],
     deadline: Instant,
 ) -> anyhow::Result<()> {
-    let mut renewals = Renewals::default();
+    let mut renewals = LeaseRenewals::default();
     let mut said = String::new();
     for lease in leases {
         loop {
             let leadership = leadership(cluster, namespace, lease, &mut renewals).await;
             let text = match leadership.context("cannot tell whether windlass acts")? {
-                LeaderState::Held(holder) => {
-                    say(Mark::Success, &format!("windlass acts: {holder} ({})", holder.term()));
+                InstallationLeaderState::Held(holder) => {
+                    say(
+                        ProgressGlyph::Success,
+                        &format!("windlass acts: {holder} ({})", holder.term()),
+                    );
                     break;
                 }
-                LeaderState::Awaited(text) => text,
+                InstallationLeaderState::Awaited(text) => text,
             };
             if Instant::now() >= deadline {
                 bail!(
@@ -84,7 +87,7 @@ pub(super) async fn await_leader(
                 );
             }
             if said != text {
-                say(Mark::Waiting, &text);
+                say(ProgressGlyph::Waiting, &text);
                 said = text;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -95,40 +98,45 @@ pub(super) async fn await_leader(
 
 /// What the Leases of a namespace say now.
 async fn leadership(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     name: &str,
-    renewals: &mut Renewals,
-) -> Result<LeaderState, ClusterError> {
+    renewals: &mut LeaseRenewals,
+) -> Result<InstallationLeaderState, ClusterError> {
     let now = Timestamp::now();
-    let leases = operators::leases(cluster, namespace).await?;
+    let leases = cluster_operators::leases(cluster, namespace).await?;
     let Some(lease) = leases.iter().find(|it| it.name() == name) else {
         let text = format!("no process has acquired Lease {namespace}/{name} yet");
-        return Ok(LeaderState::Awaited(text));
+        return Ok(InstallationLeaderState::Awaited(text));
     };
     let Some(holder) = LeaseHolder::of(lease, now) else {
-        return Ok(LeaderState::Awaited(format!("no process holds Lease {namespace}/{name}")));
+        return Ok(InstallationLeaderState::Awaited(format!(
+            "no process holds Lease {namespace}/{name}"
+        )));
     };
-    let pods = operators::pods(cluster, namespace).await?;
+    let pods = cluster_operators::pods(cluster, namespace).await?;
     let is_holder =
         |pod: &Object| pod.name() == holder.identity && pod.meta("deletionTimestamp").is_none();
     if !pods.iter().any(is_holder) {
-        return Ok(LeaderState::Awaited(format!(
+        return Ok(InstallationLeaderState::Awaited(format!(
             "{holder}, and is none of the Pods of windlass that stay: they wait until that process ends"
         )));
     }
     if !renewals.is_seen(lease, now) {
-        return Ok(LeaderState::Awaited(format!("{holder}, and has not renewed it yet")));
+        return Ok(InstallationLeaderState::Awaited(format!(
+            "{holder}, and has not renewed it yet"
+        )));
     }
     // Objects that are divided by a selector may be divided between windlass and Flux, too.
-    let of_flux = leases.iter().filter(|it| operators::is_of_flux(it) && name == lease_name(""));
+    let of_flux =
+        leases.iter().filter(|it| cluster_operators::is_of_flux(it) && name == lease_name(""));
     let other =
         of_flux.filter_map(|it| LeaseHolder::of(it, now)).find(|it| it.identity != holder.identity);
     Ok(match other {
-        Some(other) => {
-            LeaderState::Awaited(format!("{other}, and windlass waits until it is free"))
-        }
-        None => LeaderState::Held(holder),
+        Some(other) => InstallationLeaderState::Awaited(format!(
+            "{other}, and windlass waits until it is free"
+        )),
+        None => InstallationLeaderState::Held(holder),
     })
 }
 

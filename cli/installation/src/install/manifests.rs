@@ -4,9 +4,11 @@
 
 use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args, ValueEnum};
-use golang::meter::{Meter, Stop};
+use golang::work_meter::{StopSignal, WorkMeter};
 use include_dir::{Dir, include_dir};
-use kustomize::{BuildBudget, InTree, KustomizeBuildOutput, Options, Restriction};
+use kustomize::{
+    BuildBudget, KustomizeBuildOptions, KustomizeBuildOutput, LoadRestriction, TreeBuildFiles,
+};
 use objects::Object;
 use serde_json::{Value, json};
 use tree::MemoryTree;
@@ -32,7 +34,7 @@ const IMAGE: &str = "ghcr.io/windlass-dev/windlass";
 
 /// How windlass is installed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Profile {
+pub(super) enum InstallProfile {
     /// One replica with cluster-admin rights
     #[default]
     Single,
@@ -42,7 +44,7 @@ pub(super) enum Profile {
     Lockdown,
 }
 
-impl Profile {
+impl InstallProfile {
     /// Its overlay.
     pub(super) fn folder(self) -> &'static str {
         match self {
@@ -55,10 +57,10 @@ impl Profile {
 
 /// What may be changed in the manifests.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Manifests {
+pub(crate) struct InstallManifestFlags {
     /// How windlass is installed
-    #[arg(long, value_enum, default_value_t = Profile::Single, value_name = "PROFILE")]
-    pub(super) profile: Profile,
+    #[arg(long, value_enum, default_value_t = InstallProfile::Single, value_name = "PROFILE")]
+    pub(super) profile: InstallProfile,
     /// Registry and repository of the image, such as registry.example.com/windlass
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
@@ -79,14 +81,14 @@ pub(crate) struct Manifests {
     pub(crate) serve_flags: Vec<String>,
 }
 
-impl Manifests {
+impl InstallManifestFlags {
     /// The objects in the order in which they are applied, for a namespace.
     ///
     /// # Errors
     /// A flag makes a manifest that cannot be built.
     pub(crate) fn objects(&self, namespace: &str) -> anyhow::Result<Vec<Object>> {
         let objects = self.build(namespace)?.into_objects()?;
-        let object = |found: kustomize::Object| {
+        let object = |found: kustomize::BuiltObject| {
             let name = found.id.to_string();
             Object::new(found.value).with_context(|| name)
         };
@@ -104,7 +106,7 @@ impl Manifests {
     /// It has not.
     pub(crate) fn can_manage_itself(&self) -> anyhow::Result<()> {
         ensure!(
-            self.profile != Profile::Lockdown,
+            self.profile != InstallProfile::Lockdown,
             "with --profile lockdown windlass applies with the rights of tenants only, which may not change windlass: \
              use `windlass install --profile lockdown`"
         );
@@ -115,7 +117,7 @@ impl Manifests {
     /// [`Self::serve_flags`].
     pub(crate) fn flags(&self) -> String {
         let Self { profile, image, tag, image_pull_secret, log_level, toleration_keys, .. } = self;
-        let is_default = *profile == Profile::default();
+        let is_default = *profile == InstallProfile::default();
         let profile = (!is_default).then(|| profile.folder().to_owned());
         let keys = (!toleration_keys.is_empty()).then(|| toleration_keys.join(","));
         let flags = [
@@ -219,9 +221,12 @@ fn quoted(word: &str) -> String {
 
 fn build(folder: &str, files: Vec<(String, Vec<u8>)>) -> anyhow::Result<KustomizeBuildOutput> {
     let tree = MemoryTree::from_files(files).map_err(|error| anyhow!("{error}"))?;
-    let options = Options { restriction: Restriction::None, ..Options::default() };
-    let budget = BuildBudget::new(Meter::new(kustomize::ALLOWED, Stop::default()));
-    Ok(kustomize::build(&InTree(tree), folder, &options, &budget, &mut Vec::new())?)
+    let options = KustomizeBuildOptions {
+        restriction: LoadRestriction::None,
+        ..KustomizeBuildOptions::default()
+    };
+    let budget = BuildBudget::new(WorkMeter::new(kustomize::ALLOWED, StopSignal::default()));
+    Ok(kustomize::build(&TreeBuildFiles(tree), folder, &options, &budget, &mut Vec::new())?)
 }
 
 /// Every embedded file that a build may read.

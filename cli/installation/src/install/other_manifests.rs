@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use objects::Object;
 use serde_json::Value;
 
-use crate::operators::replaced;
+use crate::cluster_operators::replaced;
 use windlass_cluster::election::REPLACED_CONTROLLERS;
 
 /// The objects of a file that are kept beside those of windlass, as a stream of documents.
@@ -54,7 +54,7 @@ fn is_replaced(object: &Object) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::install::manifests::Manifests;
+    use crate::install::manifests::InstallManifestFlags;
 
     /// Of the kind that `flux install --export` prints.
     const COMPONENTS: &str = "
@@ -128,7 +128,7 @@ metadata: {name: kustomize-controller-shard1, namespace: flux-system}
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gotk-components.yaml");
         std::fs::write(&path, COMPONENTS).unwrap();
-        let manifests = Manifests::default();
+        let manifests = InstallManifestFlags::default();
         let installed = manifests.objects("flux-system").unwrap();
         let text = beyond(&path, &installed).unwrap();
         let limits = goyaml::YamlLimits::default();

@@ -16,9 +16,11 @@ use objects::{Gvk, Object};
 use serde_json::{Map, Value, json};
 
 use super::super::install::name;
-use windlass_cli_runtime::connection::{Connection, Mark, block_on, print, say};
+use windlass_cli_runtime::connection::{
+    ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
+};
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The largest file that is read.
 const MAX_MANIFEST_FILE_BYTES: u64 = 16 << 20;
@@ -29,14 +31,14 @@ const MAX_FOLDER_DEPTH: usize = 32;
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
     /// File or folder of YAML to convert instead of what is in the cluster; may be repeated
     #[arg(short, long, value_name = "PATH")]
     filename: Vec<PathBuf>,
 }
 
 /// An operator whose objects are converted.
-pub(super) struct Operator {
+pub(super) struct ConvertibleOperator {
     /// What is converted.
     pub(super) gvk: (&'static str, &'static str),
     /// Kinds that are not, each with what to do instead.
@@ -60,8 +62,8 @@ pub(super) struct ConversionResult {
 }
 
 /// The objects that were converted so far.
-struct Conversion<'o> {
-    operator: &'o Operator,
+struct ObjectConversion<'o> {
+    operator: &'o ConvertibleOperator,
     /// The namespace of windlass.
     namespace: &'o str,
     text: String,
@@ -69,8 +71,8 @@ struct Conversion<'o> {
     count: usize,
 }
 
-impl<'o> Conversion<'o> {
-    fn new(operator: &'o Operator, namespace: &'o str) -> Self {
+impl<'o> ObjectConversion<'o> {
+    fn new(operator: &'o ConvertibleOperator, namespace: &'o str) -> Self {
         Self { operator, namespace, text: String::new(), left_out: 0, count: 0 }
     }
 
@@ -80,7 +82,7 @@ impl<'o> Conversion<'o> {
         let operator = self.operator;
         let other = operator.others.iter().find(|(api, kind, _)| gvk == Gvk::new(api, kind));
         if let Some((_, _, advice)) = other {
-            say(Mark::Failure, &format!("{} is not converted: {advice}", name(object)));
+            say(ProgressGlyph::Failure, &format!("{} is not converted: {advice}", name(object)));
             self.left_out += 1;
         }
         if gvk != Gvk::new(operator.gvk.0, operator.gvk.1) {
@@ -90,7 +92,7 @@ impl<'o> Conversion<'o> {
         let ConversionResult { objects, notes, obstacles } =
             (operator.convert)(object, self.namespace);
         for note in notes {
-            say(Mark::Warning, &format!("{}: {note}", name(object)));
+            say(ProgressGlyph::Warning, &format!("{}: {note}", name(object)));
         }
         if obstacles.is_empty() {
             for object in objects {
@@ -100,13 +102,13 @@ impl<'o> Conversion<'o> {
         }
         self.left_out += 1;
         for obstacle in obstacles {
-            say(Mark::Failure, &format!("{}: {obstacle}", name(object)));
+            say(ProgressGlyph::Failure, &format!("{}: {obstacle}", name(object)));
         }
         Ok(())
     }
 
     /// Converts the objects of a cluster, page by page.
-    async fn take_all(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+    async fn take_all(&mut self, cluster: &ClusterConnection) -> anyhow::Result<()> {
         let others = self.operator.others.iter().map(|(api, kind, _)| (*api, *kind));
         let kinds: Vec<_> = std::iter::once(self.operator.gvk).chain(others).collect();
         for (api_version, kind) in kinds {
@@ -134,8 +136,8 @@ impl<'o> Conversion<'o> {
 ///
 /// # Errors
 /// Something cannot be read, or objects were left out.
-pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
-    let mut conversion = Conversion::new(operator, &args.connection.namespace);
+pub(super) fn run(args: &Args, operator: &ConvertibleOperator) -> anyhow::Result<()> {
+    let mut conversion = ObjectConversion::new(operator, &args.connection.namespace);
     match args.filename.as_slice() {
         [] => block_on(async {
             let (cluster, _) = args.connection.open().await?;
@@ -143,19 +145,19 @@ pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
         })?,
         paths => from_files(paths)?.iter().try_for_each(|object| conversion.take(object))?,
     }
-    let Conversion { text, left_out, count, .. } = conversion;
+    let ObjectConversion { text, left_out, count, .. } = conversion;
     if count == 0 && left_out == 0 {
         bail!("there is no object of kind {} ({})", operator.gvk.1, operator.gvk.0);
     }
     print(&text)?;
     for remark in operator.remarks {
-        say(Mark::Warning, remark);
+        say(ProgressGlyph::Warning, remark);
     }
     if left_out > 0 {
         bail!("{left_out} object(s) were left out, {} converted", count - left_out.min(count));
     }
-    say(Mark::Success, &format!("{count} object(s) converted"));
-    say(Mark::Action, &format!("next: {}", operator.next));
+    say(ProgressGlyph::Success, &format!("{count} object(s) converted"));
+    say(ProgressGlyph::Action, &format!("next: {}", operator.next));
     Ok(())
 }
 
@@ -204,12 +206,12 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Resul
 }
 
 /// Fields that are taken one by one, so that none is forgotten.
-pub(super) struct Fields {
+pub(super) struct UnconvertedFields {
     path: String,
     left: Map<String, Value>,
 }
 
-impl Fields {
+impl UnconvertedFields {
     /// Those of a map, or none.
     pub(super) fn of(path: &str, value: Value) -> Self {
         let left = match value {

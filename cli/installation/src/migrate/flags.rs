@@ -11,12 +11,12 @@ use clap::{ArgAction, Args as _, Command};
 use objects::Object;
 use serde_json::Value;
 
-use self::selectors::{Divider, Selection};
+use self::selectors::{ControllerObjectSelection, ControllerSelector};
 use crate::check::containers;
+use crate::cluster_operators::replaced;
 use crate::install::manifests::workloads;
-use crate::operators::replaced;
 use windlass_cli_runtime::serve_flags;
-use windlass_serve::settings::{Settings, is_without_effect};
+use windlass_serve::settings::{OperatorSettings, is_without_effect};
 
 /// Flags that say where a controller runs, which windlass has of its own.
 const OF_INSTALLATION: [&str; 9] = [
@@ -53,14 +53,14 @@ const PERMISSIVE: &str = "insecure-";
 const APPLIERS: [&str; 2] = ["kustomize-controller", "helm-controller"];
 
 /// A restriction, and the controllers that know it.
-struct Restriction {
+struct FlagRestriction {
     flag: &'static str,
     controllers: &'static [&'static str],
 }
 
 /// Restrictions that some controllers may have and others not.
-const RESTRICTIONS: [Restriction; 3] = [
-    Restriction {
+const RESTRICTIONS: [FlagRestriction; 3] = [
+    FlagRestriction {
         flag: "no-cross-namespace-refs",
         controllers: &[
             "kustomize-controller",
@@ -70,13 +70,13 @@ const RESTRICTIONS: [Restriction; 3] = [
             "notification-controller",
         ],
     },
-    Restriction { flag: "default-service-account", controllers: &APPLIERS },
-    Restriction { flag: "default-kubeconfig-service-account", controllers: &APPLIERS },
+    FlagRestriction { flag: "default-service-account", controllers: &APPLIERS },
+    FlagRestriction { flag: "default-kubeconfig-service-account", controllers: &APPLIERS },
 ];
 
 /// What becomes of the flags of Flux's controllers.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct CarriedFlags {
+pub(super) struct MigratedFlags {
     /// Flags that windlass gets.
     pub(super) flags: Vec<String>,
     /// What these flags mean, and which others mean nothing.
@@ -102,14 +102,14 @@ impl ControllerFlag {
 }
 
 /// What becomes of the flags of some controllers in an installation with these objects.
-pub(super) fn carried(controllers: &[Object], installation: &[Object]) -> CarriedFlags {
-    let known = Settings::augment_args(Command::new("serve").no_binary_name(true));
+pub(super) fn carried(controllers: &[Object], installation: &[Object]) -> MigratedFlags {
+    let known = OperatorSettings::augment_args(Command::new("serve").no_binary_name(true));
     let installed = installation_flags(installation, &known);
     let mut groups: BTreeMap<String, Vec<ControllerFlag>> = BTreeMap::new();
     for flag in controllers.iter().flat_map(|it| flags_of(it, &known)) {
         groups.entry(key(&flag, &known)).or_default().push(flag);
     }
-    let mut carried = CarriedFlags::default();
+    let mut carried = MigratedFlags::default();
     for (key, flags) in groups {
         match installed.get(&key) {
             Some(own) => carried.replaced(&flags, own),
@@ -214,7 +214,7 @@ fn owners(flags: &[ControllerFlag]) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-impl CarriedFlags {
+impl MigratedFlags {
     /// Flags of controllers with one key, which the installation has with a value of its own.
     fn replaced(&mut self, flags: &[ControllerFlag], own: &str) {
         for flag in flags {
@@ -324,22 +324,22 @@ impl CarriedFlags {
         let divider = |controller: &Object| {
             let flag = flags.iter().find(|it| it.controller == controller.name());
             let selector = flag.map(|it| it.value.clone()).unwrap_or_default();
-            Some(Divider {
+            Some(ControllerSelector {
                 name: controller.name().to_owned(),
                 controller: replaced(controller)?,
                 selector,
             })
         };
         match selectors::of(controllers.iter().filter_map(divider).collect()) {
-            Selection::Part(selector) => {
+            ControllerObjectSelection::Part(selector) => {
                 let text = format!("--{}={selector}", selectors::FLAG);
                 self.notes.push(format!("`{text}` of Flux's controllers becomes a flag of windlass"));
                 self.flags.push(text);
             }
-            Selection::Shards(key) => self.notes.push(format!(
+            ControllerObjectSelection::Shards(key) => self.notes.push(format!(
                 "windlass reconciles the objects of all shards: the selectors by {key} of Flux's controllers are not needed"
             )),
-            Selection::Different(text) => self.obstacles.push(format!(
+            ControllerObjectSelection::Different(text) => self.obstacles.push(format!(
                 "{text}: windlass has one selector for all kinds; give the one that is to count, such as `-- \
                  --{}=SELECTOR`",
                 selectors::FLAG
@@ -359,7 +359,7 @@ fn is_of_all_appliers(flags: &[ControllerFlag], controllers: &[Object]) -> bool 
 /// The controllers without a restriction that others have, and that they know.
 fn unrestricted<'c>(flags: &[ControllerFlag], controllers: &'c [Object]) -> Vec<&'c str> {
     let restriction = RESTRICTIONS.iter().find(|it| flags.iter().any(|flag| flag.name == it.flag));
-    let Some(Restriction { controllers: knowing, .. }) = restriction else { return Vec::new() };
+    let Some(FlagRestriction { controllers: knowing, .. }) = restriction else { return Vec::new() };
     let know = controllers
         .iter()
         .filter(|it| replaced(it).is_some_and(|controller| knowing.contains(&controller)));

@@ -6,17 +6,17 @@ use anyhow::Context as _;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::{Value, json};
 
+use super::super::cluster_operators::{flux_deployments, replaced, replicas};
 use super::super::install::name;
-use super::super::operators::{flux_deployments, replaced, replicas};
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The operator that keeps Flux as its own object says.
 const INSTANCES: (&str, &str) = ("fluxcd.controlplane.io/v1", "FluxInstance");
 
 /// The installation of Flux in a cluster.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct FluxInstallationSurvey {
     /// The Deployments of the controllers that windlass replaces, and of their shards.
     pub(super) controllers: Vec<Object>,
     /// The other Deployments that are a part of Flux, which windlass does not replace.
@@ -31,12 +31,12 @@ pub(super) struct Survey {
     pub(super) obstacles: Vec<String>,
 }
 
-impl Survey {
+impl FluxInstallationSurvey {
     /// Reads the cluster.
     ///
     /// # Errors
     /// The API server refuses to list something.
-    pub(super) async fn of(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
+    pub(super) async fn of(cluster: &ClusterConnection, namespace: &str) -> anyhow::Result<Self> {
         let deployments = flux_deployments(cluster, namespace).await?;
         let (controllers, others): (Vec<_>, Vec<_>) =
             deployments.into_iter().partition(|it| replaced(it).is_some());
@@ -63,7 +63,7 @@ impl Survey {
     }
 
     /// Reads all objects of a kind; there are none where the kind is not served.
-    async fn read(&mut self, cluster: &Cluster, gvk: &Gvk) -> Result<(), ClusterError> {
+    async fn read(&mut self, cluster: &ClusterConnection, gvk: &Gvk) -> Result<(), ClusterError> {
         let resource = match cluster.resource(gvk).await {
             Err(ClusterError::NoSuchKind { .. }) => return Ok(()),
             found => found?,
@@ -260,7 +260,7 @@ mod tests {
             (200, Body::from(answer.to_string()))
         })
         .await;
-        let survey = Survey::of(&cluster, "flux-system").await.unwrap();
+        let survey = FluxInstallationSurvey::of(&cluster, "flux-system").await.unwrap();
         assert_eq!(survey.objects.len(), PAGES);
         assert_eq!(survey.applied_kinds, BTreeSet::from([Gvk::new("apps/v1", "Deployment")]));
         let kept = &survey.objects[0];

@@ -8,18 +8,20 @@ use objects::Object;
 use tokio::time::Instant;
 
 use super::super::check::is_supported;
-use super::super::install::manifests::Manifests;
+use super::super::cluster_operators::{ClusterOperators, DetectedOperator};
+use super::super::install::manifests::InstallManifestFlags;
 use super::super::install::{self, POLL_INTERVAL, definitions, leader, name};
-use super::super::operators::{Operator, Operators};
-use super::flags::{self, CarriedFlags};
-use super::flux_installation::{Survey, is_ready, ready};
-use super::record::{Record, suspend};
-use super::remaining_objects::Remains;
-use super::write_check::Live;
+use super::flags::{self, MigratedFlags};
+use super::flux_installation::{FluxInstallationSurvey, is_ready, ready};
+use super::migration_record::{MigrationRecord, suspend};
+use super::remaining_objects::RemainingObjects;
+use super::write_check::AppliedStateSnapshot;
 use super::{await_end, scale, to_flux};
-use windlass_cli_runtime::connection::{Connection, Mark, block_on, print, say};
+use windlass_cli_runtime::connection::{
+    ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
+};
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::Cluster;
+use windlass_cluster::ClusterConnection;
 use windlass_serve::settings::parse_duration;
 
 /// How long a release that is being upgraded may take before anything is changed.
@@ -31,9 +33,9 @@ const UNDO_LIMIT: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
     #[command(flatten)]
-    manifests: Manifests,
+    manifests: InstallManifestFlags,
     /// Print what is installed and what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -54,14 +56,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let mut manifests = args.manifests.clone();
         let mut wanted = manifests.objects(namespace)?;
         definitions::check(&cluster, &wanted, false).await?;
-        let mut survey = Survey::of(&cluster, namespace).await?;
-        survey.obstacles.extend(others(&Operators::find(&cluster).await?, namespace));
-        let CarriedFlags { flags, notes, warnings, obstacles } =
+        let mut survey = FluxInstallationSurvey::of(&cluster, namespace).await?;
+        survey.obstacles.extend(others(&ClusterOperators::find(&cluster).await?, namespace));
+        let MigratedFlags { flags, notes, warnings, obstacles } =
             flags::carried(&survey.controllers, &wanted);
         survey.obstacles.extend(obstacles);
         print(&survey.table())?;
-        notes.iter().for_each(|text| say(Mark::Action, &clean(text)));
-        warnings.iter().for_each(|text| say(Mark::Warning, &clean(text)));
+        notes.iter().for_each(|text| say(ProgressGlyph::Action, &clean(text)));
+        warnings.iter().for_each(|text| say(ProgressGlyph::Warning, &clean(text)));
         check(&survey, namespace)?;
         if !flags.is_empty() {
             manifests.serve_flags.extend(flags);
@@ -77,17 +79,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let deadline = Instant::now() + args.connection.timeout;
         let survey = await_idle(&cluster, namespace, survey).await?;
         // An existing record is of a migration that was cut short: the cluster is no longer as Flux had it.
-        let record = match Record::load(&cluster, namespace).await? {
+        let record = match MigrationRecord::load(&cluster, namespace).await? {
             Some(record) => record,
             None => {
-                let record = Record::of(&cluster, &survey, &wanted).await?;
+                let record = MigrationRecord::of(&cluster, &survey, &wanted).await?;
                 record.save(&cluster, namespace).await?;
                 record
             }
         };
         if let Err(error) = take_over(&cluster, args, &survey, wanted.clone(), deadline).await {
-            say(Mark::Failure, &format!("{error:#}"));
-            say(Mark::Action, "giving the cluster back to Flux");
+            say(ProgressGlyph::Failure, &format!("{error:#}"));
+            say(ProgressGlyph::Action, "giving the cluster back to Flux");
             let deadline = Instant::now() + args.connection.timeout.max(UNDO_LIMIT);
             to_flux::give_back(&cluster, namespace, &record, deadline).await.with_context(|| {
                 format!("Flux is not back yet; `windlass migrate to-flux -n {namespace}` tries again")
@@ -96,7 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             bail!("windlass did not take over, and Flux is as it was");
         }
         say(
-            Mark::Success,
+            ProgressGlyph::Success,
             "windlass has taken over; `windlass migrate to-flux` gives the cluster back",
         );
         tell_next(&survey, namespace, &manifests);
@@ -105,18 +107,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Says what stays of an installation that was undone.
-async fn tell_remains(cluster: &Cluster, installed: &[Object], namespace: &str) {
-    match Remains::of(cluster, installed).await {
+async fn tell_remains(cluster: &ClusterConnection, installed: &[Object], namespace: &str) {
+    match RemainingObjects::of(cluster, installed).await {
         Ok(remains) => {
-            remains.lines(namespace).iter().for_each(|text| say(Mark::Action, &clean(text)));
+            remains
+                .lines(namespace)
+                .iter()
+                .for_each(|text| say(ProgressGlyph::Action, &clean(text)));
         }
-        Err(error) => say(Mark::Warning, &format!("cannot tell what stays of windlass: {error}")),
+        Err(error) => {
+            say(ProgressGlyph::Warning, &format!("cannot tell what stays of windlass: {error}"));
+        }
     }
 }
 
 /// Operators elsewhere, which would act on the same objects beside windlass.
-fn others(operators: &Operators, namespace: &str) -> Vec<String> {
-    let is_elsewhere = |it: &&Operator| it.namespace != namespace;
+fn others(operators: &ClusterOperators, namespace: &str) -> Vec<String> {
+    let is_elsewhere = |it: &&DetectedOperator| it.namespace != namespace;
     let lines = operators.active().filter(is_elsewhere).map(|it| {
         format!("{}: it acts on the same objects; scale it to zero or remove it first", it.subject)
     });
@@ -124,7 +131,7 @@ fn others(operators: &Operators, namespace: &str) -> Vec<String> {
 }
 
 /// Whether there is something to take over, and nothing in the way.
-fn check(survey: &Survey, namespace: &str) -> anyhow::Result<()> {
+fn check(survey: &FluxInstallationSurvey, namespace: &str) -> anyhow::Result<()> {
     if survey.controllers.is_empty() {
         bail!(
             "no controller of Flux is in namespace {namespace}: name its namespace with -n, or `windlass install`"
@@ -136,7 +143,7 @@ fn check(survey: &Survey, namespace: &str) -> anyhow::Result<()> {
         );
     }
     for obstacle in &survey.obstacles {
-        say(Mark::Failure, &clean(obstacle));
+        say(ProgressGlyph::Failure, &clean(obstacle));
     }
     match survey.obstacles.len() {
         0 => Ok(()),
@@ -144,34 +151,34 @@ fn check(survey: &Survey, namespace: &str) -> anyhow::Result<()> {
     }
 }
 
-fn tell_plan(survey: &Survey, namespace: &str, manifests: &Manifests) {
+fn tell_plan(survey: &FluxInstallationSurvey, namespace: &str, manifests: &InstallManifestFlags) {
     if let Some(object) = &survey.bootstrap {
         say(
-            Mark::Action,
+            ProgressGlyph::Action,
             &format!("{} applies the controllers of Flux, so it would be suspended", name(object)),
         );
     }
     for controller in &survey.controllers {
-        say(Mark::Action, &format!("{} would be scaled to zero", name(controller)));
+        say(ProgressGlyph::Action, &format!("{} would be scaled to zero", name(controller)));
     }
-    say(Mark::Action, &format!("windlass would be installed in namespace {namespace}"));
+    say(ProgressGlyph::Action, &format!("windlass would be installed in namespace {namespace}"));
     tell_next(survey, namespace, manifests);
 }
 
 /// Says what a person has to do: in the repository, where one installs Flux, and about what is left of Flux.
-fn tell_next(survey: &Survey, namespace: &str, manifests: &Manifests) {
+fn tell_next(survey: &FluxInstallationSurvey, namespace: &str, manifests: &InstallManifestFlags) {
     if let Some(text) = next_in_repository(survey, namespace, manifests) {
-        say(Mark::Warning, &text);
+        say(ProgressGlyph::Warning, &text);
     } else if !manifests.serve_flags.is_empty() {
         let flags = format!("{}{}", manifests.flags(), manifests.serve_flags());
         say(
-            Mark::Action,
+            ProgressGlyph::Action,
             &format!("`windlass install -n {namespace}{flags}` upgrades windlass with these flags"),
         );
     }
     let names: Vec<&str> = survey.controllers.iter().map(Object::name).collect();
     say(
-        Mark::Action,
+        ProgressGlyph::Action,
         &format!(
             "{} stay at zero, so that Flux can be given back. To remove them, name them: windlass has the label \
              app.kubernetes.io/part-of=flux, too",
@@ -181,7 +188,11 @@ fn tell_next(survey: &Survey, namespace: &str, manifests: &Manifests) {
 }
 
 /// The step in the repository that installs Flux, if there is one. What it has beyond what windlass replaces is kept.
-fn next_in_repository(survey: &Survey, namespace: &str, manifests: &Manifests) -> Option<String> {
+fn next_in_repository(
+    survey: &FluxInstallationSurvey,
+    namespace: &str,
+    manifests: &InstallManifestFlags,
+) -> Option<String> {
     let object = survey.bootstrap.as_ref()?;
     let path = object.get("spec").and_then(|spec| spec["path"].as_str()).unwrap_or("./");
     let path = path.trim_start_matches("./").trim_end_matches('/');
@@ -211,10 +222,10 @@ fn next_in_repository(survey: &Survey, namespace: &str, manifests: &Manifests) -
 /// Waits until no release is being installed or upgraded: Helm's operations should end under the controller that began
 /// them.
 async fn await_idle(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
-    mut survey: Survey,
-) -> anyhow::Result<Survey> {
+    mut survey: FluxInstallationSurvey,
+) -> anyhow::Result<FluxInstallationSurvey> {
     let deadline = Instant::now() + PROGRESS_LIMIT;
     loop {
         let is_busy = |it: &&Object| {
@@ -226,20 +237,20 @@ async fn await_idle(
         if Instant::now() >= deadline {
             bail!("{busy} is in progress: run this again when it is Ready or has failed");
         }
-        say(Mark::Waiting, &format!("{busy} is in progress"));
+        say(ProgressGlyph::Waiting, &format!("{busy} is in progress"));
         tokio::time::sleep(4 * POLL_INTERVAL).await;
-        survey = Survey::of(cluster, namespace).await?;
+        survey = FluxInstallationSurvey::of(cluster, namespace).await?;
     }
 }
 
 async fn take_over(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     args: &Args,
-    survey: &Survey,
+    survey: &FluxInstallationSurvey,
     wanted: Vec<Object>,
     deadline: Instant,
 ) -> anyhow::Result<()> {
-    let live = Live::of(survey);
+    let live = AppliedStateSnapshot::of(survey);
     if let Some(object) = &survey.bootstrap {
         suspend(cluster, object.namespace(), object.name(), true).await?;
     }
@@ -254,17 +265,17 @@ async fn take_over(
 
 /// Whether everything that was ready stays it, and nothing is written that has no reason.
 async fn observe(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     args: &Args,
-    before: &Survey,
-    live: &Live,
+    before: &FluxInstallationSurvey,
+    live: &AppliedStateSnapshot,
 ) -> anyhow::Result<()> {
     let namespace = args.connection.namespace.as_str();
-    say(Mark::Waiting, "every object that was ready stays ready");
+    say(ProgressGlyph::Waiting, "every object that was ready stays ready");
     tokio::time::sleep(args.observe).await;
     let deadline = Instant::now() + args.connection.timeout;
     let now = loop {
-        let now = Survey::of(cluster, namespace).await?;
+        let now = FluxInstallationSurvey::of(cluster, namespace).await?;
         let is_worse = |it: &&Object| {
             before.objects.iter().any(|old| old.id() == it.id() && is_ready(old)) && !is_ready(it)
         };
@@ -283,7 +294,7 @@ async fn observe(
     if !written.is_empty() {
         bail!("objects were written whose revision is the same: {}", written.join(", "));
     }
-    say(Mark::Success, "nothing was written to what is managed");
+    say(ProgressGlyph::Success, "nothing was written to what is managed");
     Ok(())
 }
 
@@ -296,9 +307,9 @@ mod tests {
     use fake_cluster::with_objects;
 
     #[derive(Debug, Parser)]
-    struct Command {
+    struct FromFluxTestCommand {
         #[command(flatten)]
-        manifests: Manifests,
+        manifests: InstallManifestFlags,
     }
 
     fn controller(name: &str, namespace: &str, replicas: i64) -> Value {
@@ -324,15 +335,15 @@ mod tests {
         })
     }
 
-    async fn survey(objects: Vec<Value>) -> Survey {
-        Survey::of(&with_objects(objects).await.0, "flux-system").await.unwrap()
+    async fn survey(objects: Vec<Value>) -> FluxInstallationSurvey {
+        FluxInstallationSurvey::of(&with_objects(objects).await.0, "flux-system").await.unwrap()
     }
 
     #[tokio::test]
     async fn the_step_in_the_repository_keeps_what_windlass_does_not_replace_and_repeats_the_flags()
     {
         let flags = ["migrate", "--profile=high-availability", "--image-pull-secret=pull"];
-        let manifests = Command::try_parse_from(flags).unwrap().manifests;
+        let manifests = FromFluxTestCommand::try_parse_from(flags).unwrap().manifests;
         let source = controller("source-controller", "flux-system", 1);
         let plain = survey(vec![source.clone(), bootstrap()]).await;
         let text = next_in_repository(&plain, "flux-system", &manifests).unwrap();
@@ -364,10 +375,10 @@ mod tests {
             controller("helm-controller", "second-flux", 1),
         ];
         let (cluster, _) = with_objects(objects).await;
-        let found = Survey::of(&cluster, "flux-system").await.unwrap();
+        let found = FluxInstallationSurvey::of(&cluster, "flux-system").await.unwrap();
         let names: Vec<&str> = found.controllers.iter().map(Object::name).collect();
         assert_eq!(names, ["kustomize-controller", "kustomize-controller-shard1"]);
-        let others = others(&Operators::find(&cluster).await.unwrap(), "flux-system");
+        let others = others(&ClusterOperators::find(&cluster).await.unwrap(), "flux-system");
         assert_eq!(others.len(), 1);
         assert!(others[0].starts_with("Deployment/second-flux/helm-controller"), "{others:?}");
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::convert::{HELMFILE, SOURCE, object, put};
 use windlass_cli_helm::helmfile::{HelmfileReleaseList, listed};
-use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 
 /// The largest file that is searched for environment variables.
 const MAX_SEARCHED_FILE_BYTES: u64 = 1 << 20;
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     print(&text)?;
     if needed.keys {
         say(
-            Mark::Warning,
+            ProgressGlyph::Warning,
             &format!(
                 "files are encrypted with SOPS: put the keys into the Secret {name}-sops, which spec.decryption names"
             ),
@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if !needed.variables.is_empty() {
         let names: Vec<&str> = needed.variables.iter().map(String::as_str).collect();
         say(
-            Mark::Warning,
+            ProgressGlyph::Warning,
             &format!(
                 "the helmfile needs {}: put them into the Secret {name}-env, which spec.envFrom names, or into spec.env",
                 names.join(", ")
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     say(
-        Mark::Action,
+        ProgressGlyph::Action,
         "next: stop what runs `helmfile apply`, create Secrets, and apply these objects: releases that are \
          installed are adopted without a new revision where chart, version and values are the same. `windlass helmfile \
          diff` shows what else would change",
@@ -185,7 +185,7 @@ fn source(name: &str, args: &Args, place: &RepositoryLocation) -> Value {
     if place.url.starts_with("ssh://") {
         spec["secretRef"] = json!({"name": format!("{name}-git")});
         say(
-            Mark::Warning,
+            ProgressGlyph::Warning,
             &format!(
                 "GitRepository {name} needs the Secret {name}-git with identity and known_hosts"
             ),
@@ -200,7 +200,7 @@ fn helmfile(
     args: &Args,
     source: &str,
     place: &RepositoryLocation,
-    needed: &Needs,
+    needed: &RequiredSecretFiles,
 ) -> Value {
     let mut spec = json!({
         "sourceRef": {"kind": "GitRepository", "name": source}, "interval": "10m", "prune": true,
@@ -230,17 +230,17 @@ fn tell(name: &str, listed: &HelmfileReleaseList, args: &Args) {
         })
         .collect();
     say(
-        Mark::Success,
+        ProgressGlyph::Success,
         &format!("Helmfile {name} keeps {}: {}", releases.len(), releases.join(", ")),
     );
     for warning in &listed.warnings {
-        say(Mark::Warning, warning);
+        say(ProgressGlyph::Warning, warning);
     }
 }
 
 /// What files of a folder need from Secrets.
 #[derive(Default)]
-struct Needs {
+struct RequiredSecretFiles {
     /// Environment variables.
     variables: BTreeSet<String>,
     /// Keys of SOPS.
@@ -248,8 +248,8 @@ struct Needs {
 }
 
 /// What the files of a folder need.
-fn needs(folder: &Path) -> anyhow::Result<Needs> {
-    let mut found = Needs::default();
+fn needs(folder: &Path) -> anyhow::Result<RequiredSecretFiles> {
+    let mut found = RequiredSecretFiles::default();
     let mut left = vec![(folder.to_owned(), MAX_FOLDER_DEPTH)];
     while let Some((at, depth)) = left.pop() {
         for entry in std::fs::read_dir(&at).with_context(|| at.display().to_string())? {

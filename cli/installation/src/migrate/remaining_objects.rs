@@ -1,12 +1,12 @@
 //! What stays in the cluster of an installation that was undone: it is scaled to zero, and nothing is deleted.
 //!
-//! Elsewhere: what is put back (`record`), deleting what stays (`uninstall.rs`).
+//! Elsewhere: what is put back (`migration_record`), deleting what stays (`uninstall.rs`).
 
 use objects::Object;
 
 use super::super::check::OURS;
 use super::super::install::{definitions, name};
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The kind that windlass shares with Flux.
 const SHARED: &str = "CustomResourceDefinition";
@@ -15,7 +15,7 @@ const FLUX: &str = ".fluxcd.io";
 
 /// What stays.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Remains {
+pub(super) struct RemainingObjects {
     /// Objects of windlass, as messages name them.
     objects: Vec<String>,
     /// How many CRDs of Flux's kinds are those of windlass.
@@ -24,12 +24,15 @@ pub(super) struct Remains {
     own: Vec<String>,
 }
 
-impl Remains {
+impl RemainingObjects {
     /// What there is of the objects of an installation and was not put back.
     ///
     /// # Errors
     /// The API server refuses to read one.
-    pub(super) async fn of(cluster: &Cluster, installed: &[Object]) -> Result<Self, ClusterError> {
+    pub(super) async fn of(
+        cluster: &ClusterConnection,
+        installed: &[Object],
+    ) -> Result<Self, ClusterError> {
         let mut remains = Self::default();
         for wanted in installed {
             let Some(found) = definitions::read(cluster, wanted).await? else { continue };
@@ -106,8 +109,8 @@ mod tests {
         let absent = object("v1", "ServiceAccount", "windlass-controller", ours());
         installed.push(Object::new(absent).unwrap());
         let (cluster, _) = with_objects(found).await;
-        let remains = Remains::of(&cluster, &installed).await.unwrap();
-        let expected = Remains {
+        let remains = RemainingObjects::of(&cluster, &installed).await.unwrap();
+        let expected = RemainingObjects {
             objects: vec!["Deployment/flux-system/windlass-controller".to_owned()],
             shared: 1,
             own: vec!["helmfiles.helmfile.windlass.dev".to_owned()],
@@ -116,6 +119,6 @@ mod tests {
         let lines = remains.lines("flux-system");
         assert_eq!(lines.len(), 3);
         assert!(lines[0].contains("`windlass uninstall -n flux-system` deletes them"), "{lines:?}");
-        assert!(Remains::default().lines("flux-system").is_empty());
+        assert!(RemainingObjects::default().lines("flux-system").is_empty());
     }
 }

@@ -6,18 +6,18 @@ use objects::{Gvk, Object};
 use tokio::time::Instant;
 
 use super::super::check::OURS;
+use super::super::cluster_operators::{self, ClusterOperators};
 use super::super::install::name;
-use super::super::operators::{self, Operators};
-use super::record::Record;
+use super::migration_record::MigrationRecord;
 use super::{await_end, scale};
-use windlass_cli_runtime::connection::{Connection, Mark, block_on, say};
-use windlass_cluster::Cluster;
+use windlass_cli_runtime::connection::{ProgressGlyph, WindlassConnectionFlags, block_on, say};
+use windlass_cluster::ClusterConnection;
 
 /// The flags of `windlass migrate to-flux`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    connection: Connection,
+    connection: WindlassConnectionFlags,
     /// Only say what would be done
     #[arg(long)]
     dry_run: bool,
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, _) = args.connection.open().await?;
         let namespace = &args.connection.namespace;
-        let Some(record) = Record::load(&cluster, namespace).await? else {
+        let Some(record) = MigrationRecord::load(&cluster, namespace).await? else {
             bail!(
                 "windlass did not take over from Flux in namespace {namespace}, so nothing is known of what it replaced: \
                  name the namespace with -n, or `windlass uninstall` and `flux install`"
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             );
         }
         if let Some(other) =
-            Operators::find(&cluster).await?.elsewhere(namespace).find(|it| it.is_active)
+            ClusterOperators::find(&cluster).await?.elsewhere(namespace).find(|it| it.is_active)
         {
             bail!(
                 "windlass acts in namespace {}, too ({}), and must not act beside Flux: `windlass uninstall -n {}` first; \
@@ -57,7 +57,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                 other.namespace,
             );
         }
-        let outside = operators::outside(&cluster, namespace, jiff::Timestamp::now()).await?;
+        let outside =
+            cluster_operators::outside(&cluster, namespace, jiff::Timestamp::now()).await?;
         if let Some(holder) = outside.first() {
             bail!(
                 "{holder} ({}), and is none of the Pods of windlass: stop that process first, or wait until then if it was \
@@ -69,24 +70,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if workloads.is_empty() {
             let text =
                 format!("windlass has no Deployment or StatefulSet in namespace {namespace}");
-            say(Mark::Warning, &text);
+            say(ProgressGlyph::Warning, &text);
         }
         if args.dry_run {
             for workload in &workloads {
-                say(Mark::Action, &format!("{} would be scaled to zero", name(workload)));
+                say(ProgressGlyph::Action, &format!("{} would be scaled to zero", name(workload)));
             }
-            say(Mark::Action, "the controllers of Flux would be scaled to what they had");
+            say(ProgressGlyph::Action, "the controllers of Flux would be scaled to what they had");
             return Ok(());
         }
         let deadline = Instant::now() + args.connection.timeout;
         give_back(&cluster, namespace, &record, deadline).await?;
-        say(Mark::Success, &format!("Flux has taken over: {}", record.controllers()));
+        say(ProgressGlyph::Success, &format!("Flux has taken over: {}", record.controllers()));
         if !workloads.is_empty() {
             let text = format!(
                 "windlass is still installed, with no replicas: `windlass uninstall -n {namespace}` removes it; \
                  the CRDs are those of Flux, too, and stay"
             );
-            say(Mark::Action, &text);
+            say(ProgressGlyph::Action, &text);
         }
         Ok(())
     })
@@ -97,9 +98,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 /// # Errors
 /// Something did not end or become ready in time.
 pub(super) async fn give_back(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
-    record: &Record,
+    record: &MigrationRecord,
     deadline: Instant,
 ) -> anyhow::Result<()> {
     let workloads = workloads(cluster, namespace).await?;
@@ -111,7 +112,7 @@ pub(super) async fn give_back(
 }
 
 /// What windlass runs as.
-async fn workloads(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Object>> {
+async fn workloads(cluster: &ClusterConnection, namespace: &str) -> anyhow::Result<Vec<Object>> {
     let mut found = Vec::new();
     for kind in ["Deployment", "StatefulSet"] {
         found.extend(cluster.list_of_kind(&Gvk::new("apps/v1", kind), namespace, OURS).await?);

@@ -7,9 +7,9 @@ use objects::{Gvk, Object};
 use serde_json::Value;
 
 use super::super::install::name;
-use super::flux_installation::Survey;
+use super::flux_installation::FluxInstallationSurvey;
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The field managers by which Flux and windlass apply.
 const APPLIERS: [&str; 2] = ["kustomize-controller", "helm-controller"];
@@ -19,7 +19,7 @@ const OWNER: [&str; 2] =
 
 /// What every applier had applied at a moment.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct AppliedStateSnapshot {
     since: Timestamp,
     /// What was applied last, by kind, namespace and name.
     applied: BTreeMap<[String; 3], String>,
@@ -27,9 +27,9 @@ pub(super) struct Live {
     kinds: BTreeSet<Gvk>,
 }
 
-impl Live {
+impl AppliedStateSnapshot {
     /// From now on.
-    pub(super) fn of(survey: &Survey) -> Self {
+    pub(super) fn of(survey: &FluxInstallationSurvey) -> Self {
         let kinds = survey.applied_kinds.clone();
         Self { since: Timestamp::now(), applied: applied(survey), kinds }
     }
@@ -40,8 +40,8 @@ impl Live {
     /// The API server refuses to list a kind.
     pub(super) async fn written(
         &self,
-        cluster: &Cluster,
-        now: &Survey,
+        cluster: &ClusterConnection,
+        now: &FluxInstallationSurvey,
     ) -> Result<Vec<String>, ClusterError> {
         let later = applied(now);
         let is_same = |key: &[String; 3]| self.applied.get(key) == later.get(key);
@@ -74,7 +74,7 @@ impl Live {
 }
 
 /// What every applier has applied: the revision of a Kustomization, the number of the newest revision of a HelmRelease.
-fn applied(survey: &Survey) -> BTreeMap<[String; 3], String> {
+fn applied(survey: &FluxInstallationSurvey) -> BTreeMap<[String; 3], String> {
     let entry = |object: &Object, field: &Value| {
         let key = [object.kind(), object.namespace(), object.name()].map(str::to_owned);
         (key, field.to_string())
@@ -129,12 +129,12 @@ mod tests {
             )
         })
         .await;
-        let live = Live {
+        let live = AppliedStateSnapshot {
             since: "2026-01-01T10:00:00Z".parse().unwrap(),
             applied: BTreeMap::new(),
             kinds: BTreeSet::from([Gvk::new("v1", "ConfigMap")]),
         };
-        let written = live.written(&cluster, &Survey::default()).await.unwrap();
+        let written = live.written(&cluster, &FluxInstallationSurvey::default()).await.unwrap();
         assert_eq!(written, ["ConfigMap/team/c-8"]);
     }
 

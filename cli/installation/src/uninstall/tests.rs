@@ -7,7 +7,7 @@ use clap::Parser;
 use parking_lot::Mutex;
 
 use super::*;
-use fake_cluster::{Writes, with_objects, with_shared_objects};
+use fake_cluster::{RecordedWrites, with_objects, with_shared_objects};
 
 #[derive(Debug, Parser)]
 struct UninstallTestCommand {
@@ -66,7 +66,7 @@ fn kustomization() -> Value {
 async fn uninstalled(objects: Vec<Value>, flags: &[&str]) -> (Result<(), String>, Vec<String>) {
     let fixed = ["uninstall", "--silent", "--timeout=1s"];
     let args = UninstallTestCommand::try_parse_from([&fixed, flags].concat()).unwrap().args;
-    let (cluster, writes): (Cluster, Writes) = with_objects(objects).await;
+    let (cluster, writes): (ClusterConnection, RecordedWrites) = with_objects(objects).await;
     let ended = uninstall(&cluster, &args).await.map_err(|error| format!("{error:#}"));
     let writes = writes.lock().clone();
     (ended, writes)

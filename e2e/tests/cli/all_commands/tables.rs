@@ -1,6 +1,6 @@
 //! What each command says of an empty namespace, and to users who may not read.
 
-use super::{Row, row};
+use super::{CommandLineCase, row};
 
 /// Words of an answer that concludes that something is not there, or that all is well.
 pub(super) const ABSENT: &[&str] = &[
@@ -26,7 +26,7 @@ const NO_KUSTOMIZATION: &[&str] = &["Kustomization/{ns}/app does not exist"];
 const NO_RELEASE: &[&str] = &["HelmRelease/{ns}/web does not exist"];
 
 /// An empty namespace, in the name of an administrator.
-pub(super) const NOTHING_THERE: &[Row] = &[
+pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("alerts test slack", 2, &["Provider/{ns}/slack does not exist"], &[]),
     row("approve hr/web", 2, &["no LifecycleEvent of hr/web waits"], &[]),
     row("approve event", 2, &["LifecycleEvent event does not exist"], &[]),
@@ -166,7 +166,7 @@ const EVERYWHERE: &[&str] =
     &["left out: ", " of all namespaces: this user may list neither them nor namespaces"];
 
 /// In the name of a user without any rights.
-pub(super) const MAY_NOT_LOOK: &[Row] = &[
+pub(super) const MAY_NOT_LOOK: &[CommandLineCase] = &[
     row("alerts test slack", 2, &["cannot get resource \"providers\""], &[]),
     row("approve hr/web", 2, &["cannot list resource \"lifecycleevents\""], &["waits"]),
     row("approve event", 2, &["cannot list resource \"lifecycleevents\""], &[]),
@@ -288,7 +288,7 @@ const SOURCES: &[&str] = &["left out: ", "cannot list resource \"gitrepositories
 const SOURCE: &[&str] = &["GitRepository/{ns}/app", "cannot get resource \"gitrepositories\""];
 
 /// In the name of a user who may read Kustomizations only, of which one is ready.
-pub(super) const MAY_LOOK_AT_KUSTOMIZATIONS: &[Row] = &[
+pub(super) const MAY_LOOK_AT_KUSTOMIZATIONS: &[CommandLineCase] = &[
     row("get", 2, &["kustomization/app ", "left out: ", "\"gitrepositories\""], &[]),
     row("stats", 2, SOURCES, &["GitRepository "]),
     row(

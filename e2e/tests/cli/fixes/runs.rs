@@ -3,8 +3,8 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::release::{CONFIG, Charts, hook};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
+use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::cli::windlass;
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_deleted_comes_back() -> Result<()> {
     let story = Story::with_windlass("why-deleted").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     charts.seen().await?;
     let release = charts.release("app", json!({})).await?;
@@ -63,9 +63,9 @@ async fn a_closed_window_is_opened() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_whose_retries_are_exhausted_is_reset() -> Result<()> {
     let story = Story::with_windlass("why-reset").await?;
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     // It fails until the ConfigMap `go` exists.
-    let migrate = hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Fail);
+    let migrate = hook("migrate", "pre-install,pre-upgrade", 0, "", PodBehavior::Fail);
     let gated = format!(
         "{{{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"go\") }}}}{migrate}{{{{ end }}}}"
     );
@@ -87,13 +87,13 @@ async fn a_release_whose_retries_are_exhausted_is_reset() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_only_show_something_find_it() -> Result<()> {
     let story = Story::with_windlass("why-shows").await?;
-    let files = [("a.yaml", deployment("pulling", Pods::ImagePull))];
+    let files = [("a.yaml", deployment("pulling", PodBehavior::ImagePull))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "5m"})).await?;
     await_cause(&story, "ks/app", "Image", &["ImagePullBackOff"]).await?;
     mend(&story, "ks/app", &[])?;
     let values = json!({"values": {"value": {"not": "a string"}}});
-    let charts = Charts::of(&story).await?;
+    let charts = StoryChartRepository::of(&story).await?;
     let schema = "{\"properties\": {\"value\": {\"type\": \"string\"}}}";
     let chart = [("templates/a.yaml", CONFIG), ("values.schema.json", schema)];
     charts.publish("1.0.0", &chart).await?;

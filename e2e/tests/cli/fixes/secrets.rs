@@ -6,16 +6,16 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use e2e::git_server::{Access, GitServer};
+use e2e::forward_proxy::TestProxy;
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
-use e2e::proxy::Proxy;
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::{PASSWORD, Registry, USER};
+use e2e::servers::registry::{PASSWORD, RegistryServer, USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use e2e::servers::web::WebServer;
-use e2e::signer::Signer;
+use e2e::signing_key::SigningKey;
 use serde_json::{Value, json};
 
 use crate::cli::fixes::{advice, mend};
@@ -27,7 +27,7 @@ const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 const NOTIFICATIONS: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
 /// What a user puts in the place of a word of a command.
-struct Meaning<'a> {
+struct PlaceholderMeaning<'a> {
     word: &'a str,
     means: &'a str,
 }
@@ -37,7 +37,7 @@ async fn create(
     story: &Story,
     object: &str,
     missing: &str,
-    meanings: &[Meaning<'_>],
+    meanings: &[PlaceholderMeaning<'_>],
 ) -> Result<()> {
     let text = format!("{missing} does not exist");
     await_cause(story, object, "Missing", &[&text]).await?;
@@ -64,8 +64,8 @@ fn path(folder: &Path, name: &str, content: &str) -> Result<String> {
     Ok(path.to_str().context("a path that is no text")?.to_owned())
 }
 
-fn meaning<'a>(word: &'a str, means: &'a str) -> Meaning<'a> {
-    Meaning { word, means }
+fn meaning<'a>(word: &'a str, means: &'a str) -> PlaceholderMeaning<'a> {
+    PlaceholderMeaning { word, means }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +74,7 @@ async fn credentials_of_git_and_of_repositories_mend_their_sources() -> Result<(
     let folder = tempfile::tempdir()?;
     let user = "git".to_owned();
     let password = "right".to_owned();
-    let server = GitServer::start(Access::Basic { user, password })?;
+    let server = GitServer::start(GitReadAccess::Basic { user, password })?;
     let repository = server.repository("app")?;
     repository.commit(&[("a.yaml", config_map("a", "1").as_str())], "begin")?;
     let secret = |name: &str| json!({"secretRef": {"name": name}});
@@ -109,7 +109,7 @@ async fn credentials_of_git_and_of_repositories_mend_their_sources() -> Result<(
 async fn credentials_of_registries_buckets_and_proxies_mend_their_sources() -> Result<()> {
     let story = Story::with_windlass("why-registries").await?;
     let folder = tempfile::tempdir()?;
-    let registry = Registry::start_tls().await?;
+    let registry = RegistryServer::start_tls().await?;
     registry.push_files("app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
     let spec = json!({"interval": NEVER, "url": registry.url("app"), "ref": {"tag": "v1"},
         "secretRef": {"name": "login"}, "certSecretRef": {"name": "authority"}});
@@ -136,7 +136,7 @@ async fn credentials_of_registries_buckets_and_proxies_mend_their_sources() -> R
     let keys = [meaning("ACCESSKEY", ACCESS), meaning("SECRETKEY", SECRET)];
     create(&story, "bucket/bucket", "Secret/{ns}/bucket-key", &keys).await?;
 
-    let proxy = Proxy::start("user", "secret").await?;
+    let proxy = TestProxy::start("user", "secret").await?;
     let upstream = story.follow("plain", &[("a.yaml", config_map("a", "1"))]).await?;
     let url = upstream.server.url(&upstream.repository);
     story.git_repository("proxy", &url, json!({"proxySecretRef": {"name": "way"}})).await?;
@@ -144,7 +144,7 @@ async fn credentials_of_registries_buckets_and_proxies_mend_their_sources() -> R
     create(&story, "gitrepo/proxy", "Secret/{ns}/way", &[meaning("ADDRESS", &address)]).await?;
     ensure!(!proxy.passed().is_empty(), "it was fetched beside the proxy");
 
-    let signer = Signer::gpg()?;
+    let signer = SigningKey::gpg()?;
     signer.sign(&upstream.repository)?;
     upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "signed")?;
     let verify = json!({"verify": {"mode": "HEAD", "secretRef": {"name": "authors"}}});

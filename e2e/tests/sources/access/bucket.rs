@@ -5,15 +5,16 @@ use e2e::harness::Story;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use serde_json::{Map, Value, json};
 
-use super::proxies::Proxies;
+use super::proxies::TestProxies;
 use super::{
-    API, AccessFailure, AccessSubject, Failures, Url, WRONG, Ways, over_http, plain, tell,
+    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, KindFailureReasons,
+    WRONG, over_http, plain, tell,
 };
 
 pub(super) const FAILED: &str = "BucketOperationFailed";
 pub(super) const NAME: &str = "app";
 
-fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn objects(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"endpoint": url.server, "bucketName": NAME,
         "insecure": !url.is_tls, "timeout": super::timeout(name)});
     vec![super::object(API, "Bucket", name, spec, &own)]
@@ -27,14 +28,14 @@ fn keys(secret: &str) -> Value {
 pub(super) fn subject(
     always: Vec<(&'static str, Value)>,
     refused: &'static str,
-    objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
+    objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
 ) -> AccessSubject {
     let fails = |says| AccessFailure { reason: FAILED, says };
     AccessSubject {
         kind: (API, "Bucket"),
         certificates: "certSecretRef",
         always,
-        failures: Failures {
+        failures: KindFailureReasons {
             refused: fails(refused),
             untrusted: fails("spec.certSecretRef"),
             unknown: FAILED,
@@ -56,8 +57,8 @@ async fn a_bucket_is_reached_by_every_way() -> Result<()> {
     let address = server.endpoint().parse()?;
     let always = vec![("secretRef", keys(SECRET))];
     let subject = subject(always, "authentication failed at", objects);
-    let ways = Ways::to(address).await?;
-    let proxies = Proxies::start().await?;
+    let ways = AccessServerFronts::to(address).await?;
+    let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
     let refused = subject.failures.refused;

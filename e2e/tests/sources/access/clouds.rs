@@ -4,27 +4,27 @@
 
 use anyhow::Result;
 use e2e::harness::Story;
-use e2e::servers::azurite::{ACCOUNT, Azurite, KEY};
+use e2e::servers::azurite::{ACCOUNT, AzuriteServer, KEY};
 use e2e::servers::gcs::GcsServer;
 use e2e::servers::web::WebServer;
 use serde_json::{Map, Value, json};
 
 use super::bucket::{NAME, subject};
-use super::proxies::Proxies;
-use super::{API, AccessFailure, Url, Ways, over_http, plain, tell};
+use super::proxies::TestProxies;
+use super::{API, AccessFailure, AccessServerFronts, AccessServerUrl, over_http, plain, tell};
 
 /// A Secret that cannot be used is reported before any request is sent.
 const fn unusable(says: &'static str) -> AccessFailure {
     AccessFailure { reason: "AuthenticationFailed", says }
 }
 
-fn in_google(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn in_google(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"provider": "gcp", "endpoint": url.server, "bucketName": NAME,
         "insecure": !url.is_tls, "timeout": super::timeout(name)});
     vec![super::object(API, "Bucket", name, spec, &own)]
 }
 
-fn in_azure(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn in_azure(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let endpoint = format!("{}/{ACCOUNT}", url.base());
     let own = json!({"provider": "azure", "endpoint": endpoint, "bucketName": NAME,
         "timeout": super::timeout(name)});
@@ -42,8 +42,8 @@ async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
     refusing.protect("Bearer of somebody else");
     let refusing = refusing.address();
     let subject = subject(Vec::new(), "authentication failed at", in_google);
-    let ways = Ways::to(address).await?;
-    let proxies = Proxies::start().await?;
+    let ways = AccessServerFronts::to(address).await?;
+    let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
     let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)?;
@@ -70,14 +70,14 @@ async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_of_azure_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-azure").await?;
-    let server = Azurite::start().await?;
+    let server = AzuriteServer::start().await?;
     server.bucket(NAME).await?;
     server.put(NAME, "a.yaml", "value: 1\n").await?;
     let address = server.address().parse()?;
     let always = vec![("secretRef", json!({"accountKey": KEY}))];
     let subject = subject(always, "denied", in_azure);
-    let ways = Ways::to(address).await?;
-    let proxies = Proxies::start().await?;
+    let ways = AccessServerFronts::to(address).await?;
+    let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
     let field = "secretRef";

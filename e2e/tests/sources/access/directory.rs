@@ -5,13 +5,14 @@
 
 use anyhow::Result;
 use e2e::harness::Story;
-use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER};
+use e2e::servers::aws_identity::{AwsIdentityServer, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::S3Server;
 use serde_json::{Map, Value, json};
 
 use super::bucket::NAME;
 use super::{
-    API, AccessFailure, AccessSubject, Failures, Url, WRONG, Ways, over_http, plain, tell,
+    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, KindFailureReasons,
+    WRONG, over_http, plain, tell,
 };
 
 const DENIED: &str = "AuthenticationFailed";
@@ -25,11 +26,11 @@ fn user(password: &str) -> Value {
 async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-directory").await?;
     let store = S3Server::start().await?;
-    let service = AwsIdentity::start().await?;
+    let service = AwsIdentityServer::start().await?;
     store.bucket(NAME).await?;
     store.put(NAME, "a.yaml", "value: 1\n").await?;
     let endpoint = store.endpoint();
-    let objects = move |name: &str, url: Url<'_>, spec: Map<String, Value>| {
+    let objects = move |name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>| {
         let own = json!({"endpoint": endpoint, "bucketName": NAME, "insecure": true,
             "timeout": super::timeout(name), "sts": {"provider": "ldap", "endpoint": url.base()}});
         vec![super::object(API, "Bucket", name, spec, &own)]
@@ -39,7 +40,7 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
         kind: (API, "Bucket"),
         certificates: "sts.certSecretRef",
         always: vec![(FIELD, user(LDAP_PASSWORD))],
-        failures: Failures {
+        failures: KindFailureReasons {
             refused: fails("LDAP server error: no such user"),
             untrusted: fails("spec.sts.certSecretRef"),
             unknown: DENIED,
@@ -51,7 +52,7 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
         },
         objects: Box::new(objects),
     };
-    let ways = Ways::to(service.address()).await?;
+    let ways = AccessServerFronts::to(service.address()).await?;
     let mut cells = over_http(&subject, service.address(), &ways)?;
     let refused = subject.failures.refused;
     cells.extend([

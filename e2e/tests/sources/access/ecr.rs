@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use e2e::authority::Authority;
+use e2e::certificate_authority::TestCertificateAuthority;
+use e2e::forward_proxy::TestProxy;
 use e2e::harness::Story;
-use e2e::proxy::Proxy;
-use e2e::relay::Relay;
-use e2e::servers::aws_identity::AwsIdentity;
-use e2e::servers::registry::Registry;
+use e2e::servers::aws_identity::AwsIdentityServer;
+use e2e::servers::registry::RegistryServer;
 use e2e::servers::s3::{ACCESS, SECRET};
-use e2e::tls_front::TlsFront;
+use e2e::tcp_relay::TcpRelay;
+use e2e::tls_proxy::TlsProxyListener;
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
 use super::oci::filled;
 use super::{
-    API, AccessFailure, AccessSubject, Cell, PASSWORD, USER, Url, WRONG, closed_port, plain,
-    silent, tell_within,
+    API, AccessFailure, AccessServerUrl, AccessSubject, AccessTableCell, PASSWORD, USER, WRONG,
+    closed_port, plain, silent, tell_within,
 };
 
 const DENIED: &str = "AuthenticationFailed";
@@ -34,13 +34,13 @@ fn registry(account: &str, region: &str) -> String {
     format!("{account}.dkr.ecr.{region}.amazonaws.com")
 }
 
-fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn repositories(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("oci://{}/app", url.server), "provider": "aws",
         "insecure": true, "timeout": super::timeout(name)});
     vec![super::object(API, "OCIRepository", name, spec, &own)]
 }
 
-fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn charts(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"type": "oci", "url": format!("oci://{}/charts", url.server),
         "provider": "aws", "insecure": true, "timeout": super::timeout(name)});
     let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
@@ -51,23 +51,23 @@ fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
 }
 
 /// AWS as far as it is needed.
-struct Aws {
-    proxy: Proxy,
+struct FakeAwsServices {
+    proxy: TestProxy,
     trusted: NamedTempFile,
-    _registry: Registry,
-    _service: AwsIdentity,
-    _front: TlsFront,
-    _silent: [Relay; 2],
+    _registry: RegistryServer,
+    _service: AwsIdentityServer,
+    _front: TlsProxyListener,
+    _silent: [TcpRelay; 2],
 }
 
-impl Aws {
+impl FakeAwsServices {
     async fn start() -> Result<Self> {
-        let registry = filled(Registry::start_with_password().await?).await?;
-        let service = AwsIdentity::start().await?;
-        let authority = Authority::generate()?;
+        let registry = filled(RegistryServer::start_with_password().await?).await?;
+        let service = AwsIdentityServer::start().await?;
+        let authority = TestCertificateAuthority::generate()?;
         let names = REGIONS.map(|region| format!("api.ecr.{region}.amazonaws.com"));
         let of_front = names.each_ref().map(String::as_str);
-        let front = TlsFront::start_as(service.address(), &authority, &of_front).await?;
+        let front = TlsProxyListener::start_as(service.address(), &authority, &of_front).await?;
         let address: SocketAddr = registry.host().parse()?;
         let silent = [silent(address).await?, silent(front.address()).await?];
         let there = [address, closed_port()?, silent[0].address()];
@@ -80,7 +80,7 @@ impl Aws {
             let host = asked.split(':').next().unwrap_or_default();
             places.get(host).map_or_else(|| asked.to_owned(), ToString::to_string)
         };
-        let proxy = Proxy::start_to(USER, PASSWORD, lead).await?;
+        let proxy = TestProxy::start_to(USER, PASSWORD, lead).await?;
         let trusted = NamedTempFile::new()?;
         std::fs::write(trusted.path(), authority.certificate())?;
         Ok(Self {
@@ -98,7 +98,7 @@ impl Aws {
         story: &Story,
         subject: &AccessSubject,
         secret: &str,
-        cells: &[Cell],
+        cells: &[AccessTableCell],
     ) -> Result<()> {
         let through = self.proxy.url().replace("//", &format!("//{USER}:{PASSWORD}@"));
         let trusted = self.trusted.path().display().to_string();
@@ -122,7 +122,7 @@ async fn reached(
     stalled: AccessFailure,
 ) -> Result<()> {
     let story = Story::begin(name).await?;
-    let aws = Aws::start().await?;
+    let aws = FakeAwsServices::start().await?;
     let ([there, gone, silent], [right, closed, slow]) = (ACCOUNTS, REGIONS);
     let fails = |says| AccessFailure { reason: DENIED, says };
     let cells = [

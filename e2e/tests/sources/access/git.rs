@@ -1,20 +1,20 @@
 //! GitRepository over HTTP and SSH.
 
 use anyhow::{Context as _, Result};
-use e2e::git_server::{Access, GitServer};
+use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::Story;
 use serde_json::{Map, Value, json};
 
-use super::proxies::Proxies;
+use super::proxies::TestProxies;
 use super::{
-    API, AccessFailure, AccessSubject, Failures, PASSWORD, USER, Url, WRONG, Ways, closed_port,
-    over_http, plain, tell,
+    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, KindFailureReasons,
+    PASSWORD, USER, WRONG, closed_port, over_http, plain, tell,
 };
 
 const FAILED: &str = "GitOperationFailed";
 const DENIED: &str = "AuthenticationFailed";
 
-fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn repositories(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("{}/app.git", url.base()), "ref": {"branch": "main"},
         "timeout": super::timeout(name)});
     vec![super::object(API, "GitRepository", name, spec, &own)]
@@ -25,7 +25,7 @@ fn subject() -> AccessSubject {
         kind: (API, "GitRepository"),
         certificates: "secretRef",
         always: Vec::new(),
-        failures: Failures {
+        failures: KindFailureReasons {
             refused: AccessFailure { reason: DENIED, says: "credentials" },
             untrusted: AccessFailure { reason: FAILED, says: "ca.crt" },
             unknown: FAILED,
@@ -38,7 +38,7 @@ fn subject() -> AccessSubject {
     }
 }
 
-fn served(access: Access) -> Result<(GitServer, std::net::SocketAddr)> {
+fn served(access: GitReadAccess) -> Result<(GitServer, std::net::SocketAddr)> {
     let server = GitServer::start(access)?;
     server.repository("app")?.commit(&[("a.yaml", "value: 1\n")], "first")?;
     let address = server.base_url();
@@ -50,13 +50,13 @@ fn served(access: Access) -> Result<(GitServer, std::net::SocketAddr)> {
 async fn a_repository_over_http_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-git").await?;
     let subject = subject();
-    let (_open, open) = served(Access::Open)?;
-    let access = Access::Basic { user: USER.to_owned(), password: PASSWORD.to_owned() };
+    let (_open, open) = served(GitReadAccess::Open)?;
+    let access = GitReadAccess::Basic { user: USER.to_owned(), password: PASSWORD.to_owned() };
     let (_basic, basic) = served(access)?;
-    let (_bearer, bearer) = served(Access::Bearer(PASSWORD.to_owned()))?;
-    let ways = Ways::to(open).await?;
-    let proxies = Proxies::start().await?;
-    let tokens = Ways::to(bearer).await?;
+    let (_bearer, bearer) = served(GitReadAccess::Bearer(PASSWORD.to_owned()))?;
+    let ways = AccessServerFronts::to(open).await?;
+    let proxies = TestProxies::start().await?;
+    let tokens = AccessServerFronts::to(bearer).await?;
     let mut cells = over_http(&subject, open, &ways)?;
     cells.extend(proxies.cells(&subject, open, &ways)?);
     let field = "secretRef";
@@ -80,7 +80,7 @@ async fn a_repository_over_http_is_reached_by_every_way() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<()> {
     let story = Story::begin("access-ssh").await?;
-    let server = GitServer::start(Access::Open)?;
+    let server = GitServer::start(GitReadAccess::Open)?;
     let repository = server.repository("app")?;
     repository.commit(&[("a.yaml", "value: 1\n")], "first")?;
     let ssh = server.ssh()?;
@@ -89,7 +89,7 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let (user, rest) = rest.split_once('@').context("a user")?;
     let (host, path) = rest.split_once('/').context("a path")?;
     let place = (user.to_owned(), path.to_owned());
-    let over_ssh = move |name: &str, url: Url<'_>, spec: Map<String, Value>| {
+    let over_ssh = move |name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>| {
         let (user, path) = &place;
         let url = format!("ssh://{user}@{}/{path}", url.server);
         let own = json!({"url": url, "ref": {"branch": "main"}, "timeout": super::timeout(name)});
@@ -97,7 +97,7 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     };
     let address = host.parse()?;
     let silent = super::silent(address).await?;
-    let stranger = GitServer::start(Access::Open)?;
+    let stranger = GitServer::start(GitReadAccess::Open)?;
     let stranger = stranger.ssh()?;
 
     let subject = AccessSubject { objects: Box::new(over_ssh), ..subject() };

@@ -7,13 +7,13 @@ use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
 use serde_json::{Map, Value, json};
 
 use super::{
-    API, AccessFailure, AccessSubject, Cell, Failures, PASSWORD, USER, Url, WRONG, Ways, over_http,
-    plain, tell,
+    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, AccessTableCell,
+    KindFailureReasons, PASSWORD, USER, WRONG, over_http, plain, tell,
 };
 
 const FAILED: &str = "Failed";
 
-fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn objects(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": url.base(), "timeout": super::timeout(name)});
     let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
     vec![
@@ -23,7 +23,7 @@ fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
 }
 
 /// In a bucket of a server that a Secret names.
-fn in_bucket(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn in_bucket(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": "s3://charts/stable", "insecure": !url.is_tls, "timeout": super::timeout(name)});
     let mut all = objects(name, url, Map::new());
     all.pop();
@@ -32,12 +32,16 @@ fn in_bucket(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
 }
 
 /// The same, of which the chart is observed.
-fn chart_last(objects: Box<super::Objects>) -> Box<super::Objects> {
+fn chart_last(objects: Box<super::AccessCellObjects>) -> Box<super::AccessCellObjects> {
     Box::new(move |name, url, spec| objects(name, url, spec).into_iter().rev().collect())
 }
 
 /// Compares repositories, and then the charts in those that are reached: where the index comes, so does the chart.
-async fn tell_both(story: &Story, mut subject: AccessSubject, mut cells: Vec<Cell>) -> Result<()> {
+async fn tell_both(
+    story: &Story,
+    mut subject: AccessSubject,
+    mut cells: Vec<AccessTableCell>,
+) -> Result<()> {
     tell(story, &subject, &cells).await?;
     subject.kind = (API, "HelmChart");
     subject.objects = chart_last(subject.objects);
@@ -47,14 +51,14 @@ async fn tell_both(story: &Story, mut subject: AccessSubject, mut cells: Vec<Cel
 
 fn subject(
     refused: &'static str,
-    objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
+    objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
 ) -> AccessSubject {
     let fails = |says| AccessFailure { reason: FAILED, says };
     AccessSubject {
         kind: (API, "HelmRepository"),
         certificates: "certSecretRef",
         always: Vec::new(),
-        failures: Failures {
+        failures: KindFailureReasons {
             refused: fails(refused),
             untrusted: fails("certificate"),
             unknown: FAILED,
@@ -81,7 +85,7 @@ async fn a_repository_of_charts_is_reached_by_every_way() -> Result<()> {
         let url = server.url();
         Ok(url.strip_prefix("http://").context("it is served over HTTP")?.parse()?)
     };
-    let ways = Ways::to(address(&open)?).await?;
+    let ways = AccessServerFronts::to(address(&open)?).await?;
     let mut cells = over_http(&subject, address(&open)?, &ways)?;
     let field = "secretRef";
     let refused = subject.failures.refused;
@@ -115,10 +119,10 @@ async fn a_repository_in_a_bucket_is_reached_by_every_way() -> Result<()> {
         ..subject("authentication failed at", in_bucket)
     };
     let refused = subject.failures.refused;
-    let ways = Ways::to(address).await?;
+    let ways = AccessServerFronts::to(address).await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.push(plain("key-wrong", address).with(field, json!({"secretkey": WRONG})).fails(refused));
-    let at = |cell: Cell| {
+    let at = |cell: AccessTableCell| {
         let endpoint = json!({"endpoint": cell.server});
         cell.with(field, endpoint)
     };

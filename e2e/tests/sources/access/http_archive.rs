@@ -6,17 +6,17 @@ use e2e::harness::Story;
 use e2e::servers::web::WebServer;
 use serde_json::{Map, Value, json};
 
-use super::proxies::Proxies;
+use super::proxies::TestProxies;
 use super::{
-    AccessFailure, AccessSubject, Failures, PASSWORD, USER, Url, WRONG, Ways, over_http, plain,
-    tell,
+    AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, KindFailureReasons,
+    PASSWORD, USER, WRONG, over_http, plain, tell,
 };
 
 const GROUP: &str = "source.windlass.dev/v1alpha1";
 const FAILED: &str = "HTTPOperationFailed";
 const DENIED: &str = "AuthenticationFailed";
 
-fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn objects(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("{}/app.yaml", url.base()), "timeout": super::timeout(name)});
     vec![super::object(GROUP, "HTTPArchive", name, spec, &own)]
 }
@@ -26,7 +26,7 @@ fn subject() -> AccessSubject {
         kind: (GROUP, "HTTPArchive"),
         certificates: "certSecretRef",
         always: Vec::new(),
-        failures: Failures {
+        failures: KindFailureReasons {
             refused: AccessFailure { reason: DENIED, says: "HTTP status 401" },
             untrusted: AccessFailure { reason: FAILED, says: "spec.certSecretRef" },
             unknown: FAILED,
@@ -51,8 +51,8 @@ async fn an_archive_on_a_web_server_is_reached_by_every_way() -> Result<()> {
     let encoded = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
     basic.protect(&format!("Basic {encoded}"));
     bearer.protect(&format!("Bearer {PASSWORD}"));
-    let ways = Ways::to(open.address()).await?;
-    let proxies = Proxies::start().await?;
+    let ways = AccessServerFronts::to(open.address()).await?;
+    let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, open.address(), &ways)?;
     cells.extend(proxies.cells(&subject, open.address(), &ways)?);
     let field = "secretRef";

@@ -2,24 +2,25 @@
 
 use anyhow::Result;
 use e2e::harness::Story;
-use e2e::servers::registry::{self, Layer, Registry};
+use e2e::servers::registry::{self, PushedLayer, RegistryServer};
 use serde_json::{Map, Value, json};
 use sources::charts::LoadedChartFiles;
 use sources::oci::chart;
 use tree::{MemoryTree, RelPath};
 
-use super::proxies::Proxies;
+use super::proxies::TestProxies;
 use super::{
-    API, AccessFailure, AccessSubject, Cell, Failures, Url, WRONG, Ways, over_http, plain, tell,
+    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, AccessTableCell,
+    KindFailureReasons, WRONG, over_http, plain, tell,
 };
 
-fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn repositories(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("oci://{}/app", url.server), "insecure": !url.is_tls,
         "timeout": super::timeout(name)});
     vec![super::object(API, "OCIRepository", name, spec, &own)]
 }
 
-fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
+fn charts(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"type": "oci", "url": format!("oci://{}/charts", url.server),
         "insecure": !url.is_tls, "timeout": super::timeout(name)});
     let chart = json!({"chart": "app", "sourceRef": {"kind": "HelmRepository", "name": name}});
@@ -31,14 +32,14 @@ fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
 
 /// An OCIRepository, and how its failures are called.
 pub(super) fn repositories_of(
-    objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
+    objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
 ) -> AccessSubject {
     let failed = "OCIArtifactPullFailed";
     AccessSubject {
         kind: (API, "OCIRepository"),
         certificates: "certSecretRef",
         always: Vec::new(),
-        failures: Failures {
+        failures: KindFailureReasons {
             refused: AccessFailure {
                 reason: failed,
                 says: "UNAUTHORIZED: authentication required",
@@ -56,7 +57,7 @@ pub(super) fn repositories_of(
 
 /// A chart of a registry, and how its failures are called.
 pub(super) fn charts_of(
-    objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
+    objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
 ) -> AccessSubject {
     let failed = "ChartPullError";
     let denied = "AuthenticationFailed";
@@ -64,7 +65,7 @@ pub(super) fn charts_of(
         kind: (API, "HelmChart"),
         certificates: "certSecretRef",
         always: Vec::new(),
-        failures: Failures {
+        failures: KindFailureReasons {
             refused: AccessFailure {
                 reason: denied,
                 says: "UNAUTHORIZED: authentication required",
@@ -82,23 +83,23 @@ pub(super) fn charts_of(
 }
 
 /// A registry with an artifact and a chart in it.
-pub(super) async fn filled(registry: Registry) -> Result<Registry> {
+pub(super) async fn filled(registry: RegistryServer) -> Result<RegistryServer> {
     registry.push_files("app", "latest", &[("a.yaml", "value: 1\n")], json!({})).await?;
     let chart = [("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")];
     let mut packed = Vec::new();
     LoadedChartFiles::in_tree(&MemoryTree::from_files(chart)?, &RelPath::parse("app")?)?
         .write(&mut packed)?;
-    let layer = Layer { media_type: chart::CHART, bytes: packed };
+    let layer = PushedLayer { media_type: chart::CHART, bytes: packed };
     registry.push("charts/app", "1.0.0", &[layer], json!({})).await?;
     Ok(registry)
 }
 
 /// With a password, which a docker config or two keys of a Secret have.
 async fn by_password(
-    registry: &Registry,
+    registry: &RegistryServer,
     failure: AccessFailure,
     in_keys: bool,
-) -> Result<Vec<Cell>> {
+) -> Result<Vec<AccessTableCell>> {
     let server = registry.host();
     let field = "secretRef";
     let config = |password: &str| json!({".dockerconfigjson": registry.docker_config(password)});
@@ -121,11 +122,11 @@ async fn by_password(
 async fn an_artifact_of_a_registry_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-oci").await?;
     let subject = repositories_of(repositories);
-    let open = filled(Registry::start().await?).await?;
-    let protected = filled(Registry::start_with_password().await?).await?;
+    let open = filled(RegistryServer::start().await?).await?;
+    let protected = filled(RegistryServer::start_with_password().await?).await?;
     let address = open.host().parse()?;
-    let ways = Ways::to(address).await?;
-    let proxies = Proxies::start().await?;
+    let ways = AccessServerFronts::to(address).await?;
+    let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
     cells.extend(by_password(&protected, subject.failures.refused, false).await?);
@@ -138,10 +139,10 @@ async fn an_artifact_of_a_registry_is_reached_by_every_way() -> Result<()> {
 async fn a_chart_of_a_registry_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-oci-charts").await?;
     let subject = charts_of(charts);
-    let open = filled(Registry::start().await?).await?;
-    let protected = filled(Registry::start_with_password().await?).await?;
+    let open = filled(RegistryServer::start().await?).await?;
+    let protected = filled(RegistryServer::start_with_password().await?).await?;
     let address = open.host().parse()?;
-    let ways = Ways::to(address).await?;
+    let ways = AccessServerFronts::to(address).await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(by_password(&protected, subject.failures.refused, true).await?);
     tell(&story, &subject, &cells).await?;

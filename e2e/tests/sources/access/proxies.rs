@@ -1,17 +1,18 @@
 //! Kinds with `spec.proxySecretRef`, by proxies that speak HTTP and SOCKS 5.
 //!
-//! The SOCKS proxy is a program of others (`e2e::servers::socks`), the HTTP proxy is ours (`e2e::proxy`).
+//! The SOCKS proxy is a program of others (`e2e::servers::socks`), the HTTP proxy is ours (`e2e::forward_proxy`).
 
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::proxy::Proxy;
-use e2e::relay::Relay;
-use e2e::servers::socks::Socks;
+use e2e::forward_proxy::TestProxy;
+use e2e::servers::socks::SocksProxyServer;
+use e2e::tcp_relay::TcpRelay;
 use serde_json::json;
 
 use super::{
-    AccessFailure, AccessSubject, Cell, USER, WRONG, Ways, closed_port, plain, silent, tls,
+    AccessFailure, AccessServerFronts, AccessSubject, AccessTableCell, USER, WRONG, closed_port,
+    plain, silent, tls,
 };
 
 const FIELD: &str = "proxySecretRef";
@@ -20,27 +21,27 @@ const FIELD: &str = "proxySecretRef";
 const PASSWORD: &str = "s3cret:p@ss/%2Fw?rd";
 
 /// A proxy for HTTP, two for SOCKS, and what takes connections to each and says nothing.
-pub(super) struct Proxies {
-    http: Proxy,
-    stalled_http: Relay,
+pub(super) struct TestProxies {
+    http: TestProxy,
+    stalled_http: TcpRelay,
     /// Without authentication.
-    open: Socks,
-    closed: Socks,
-    stalled: Relay,
+    open: SocksProxyServer,
+    closed: SocksProxyServer,
+    stalled: TcpRelay,
 }
 
-impl Proxies {
+impl TestProxies {
     pub(super) async fn start() -> Result<Self> {
-        let http = Proxy::start(USER, PASSWORD).await?;
+        let http = TestProxy::start(USER, PASSWORD).await?;
         let address = http.url();
         let address = address.strip_prefix("http://").context("it speaks HTTP")?.parse()?;
-        let open = Socks::start(None).await?;
+        let open = SocksProxyServer::start(None).await?;
         Ok(Self {
             stalled_http: silent(address).await?,
             http,
             stalled: silent(open.address()).await?,
             open,
-            closed: Socks::start(Some((USER, PASSWORD))).await?,
+            closed: SocksProxyServer::start(Some((USER, PASSWORD))).await?,
         })
     }
 
@@ -48,8 +49,8 @@ impl Proxies {
         &self,
         subject: &AccessSubject,
         server: SocketAddr,
-        ways: &Ways,
-    ) -> Result<Vec<Cell>> {
+        ways: &AccessServerFronts,
+    ) -> Result<Vec<AccessTableCell>> {
         let mut cells = self.by_http(subject, server, ways)?;
         cells.extend(self.by_socks(subject, server, ways)?);
         Ok(cells)
@@ -59,8 +60,8 @@ impl Proxies {
         &self,
         subject: &AccessSubject,
         server: SocketAddr,
-        ways: &Ways,
-    ) -> Result<Vec<Cell>> {
+        ways: &AccessServerFronts,
+    ) -> Result<Vec<AccessTableCell>> {
         let AccessSubject { certificates, failures, .. } = subject;
         let way = |address: String, password: &str| json!({"address": address, "username": USER, "password": password});
         let right = way(self.http.url(), PASSWORD);
@@ -84,8 +85,8 @@ impl Proxies {
         &self,
         subject: &AccessSubject,
         server: SocketAddr,
-        ways: &Ways,
-    ) -> Result<Vec<Cell>> {
+        ways: &AccessServerFronts,
+    ) -> Result<Vec<AccessTableCell>> {
         let AccessSubject { certificates, failures, .. } = subject;
         let at = |address: SocketAddr| json!({"address": format!("socks5://{address}")});
         let with = |password: &str| {
@@ -120,7 +121,7 @@ impl Proxies {
     }
 
     /// Every object that became ready by a proxy went through it, and the proxy resolved the names.
-    pub(super) fn ensure_used(&self, server: SocketAddr, ways: &Ways) -> Result<()> {
+    pub(super) fn ensure_used(&self, server: SocketAddr, ways: &AccessServerFronts) -> Result<()> {
         let open = self.open.passed()?;
         let closed = self.closed.passed()?;
         let name = format!("only-the-proxy-knows.test:{}", server.port());

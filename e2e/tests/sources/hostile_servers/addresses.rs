@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use e2e::servers::web::WebServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn specs(address: &str, secret: Option<&str>) -> Vec<(&'static str, Value)> {
 /// Nothing of a text is in any status or event of these objects, or in the log.
 async fn ensure_not_leaked(
     story: &Story,
-    windlass: &Windlass,
+    windlass: &WindlassProcess,
     kinds: &[(&str, String)],
     secret: &str,
 ) -> Result<()> {
@@ -58,7 +58,7 @@ async fn ensure_not_leaked(
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_in_an_address_are_shown_nowhere() -> Result<()> {
     let story = Story::begin("hostile-credentials").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let closed_port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let address = format!("http://walker:{CANARY}@{closed_port}");
     let mut made = Vec::new();
@@ -78,7 +78,7 @@ async fn credentials_in_an_address_are_shown_nowhere() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service() -> Result<()> {
     let story = Story::begin("hostile-redirects").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let other = WebServer::start().await?;
     other.protect(&format!("Basic {}", BASE64_STANDARD.encode(format!("walker:{CANARY}"))));
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
@@ -165,7 +165,7 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
 #[tokio::test(flavor = "multi_thread")]
 async fn no_redirect_leads_to_windlass_itself_or_to_its_machine() -> Result<()> {
     let story = Story::begin("hostile-near").await?;
-    let windlass = Windlass::start_for(&story, &["--allow-loopback-sources=false"]).await?;
+    let windlass = WindlassProcess::start_for(&story, &["--allow-loopback-sources=false"]).await?;
     let port = windlass.artifacts().trim_end_matches('/').rsplit(':').next().context("no port")?;
     let hosts = ["127.0.0.1", "127.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]"];
     let mut made = Vec::new();
@@ -200,7 +200,8 @@ async fn no_redirect_leads_to_windlass_itself_or_to_its_machine() -> Result<()> 
 async fn a_refused_address_of_the_own_node_is_fetched_with_the_flag_that_the_advice_names()
 -> Result<()> {
     let story = Story::begin("hostile-advice").await?;
-    let mut windlass = Windlass::start_for(&story, &["--allow-loopback-sources=false"]).await?;
+    let mut windlass =
+        WindlassProcess::start_for(&story, &["--allow-loopback-sources=false"]).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     let parts = ["GitRepository/{ns}/app", "resolves to windlass itself or to its node"];
@@ -209,7 +210,7 @@ async fn a_refused_address_of_the_own_node_is_fetched_with_the_flag_that_the_adv
     let text = advice["text"].as_str().unwrap_or_default();
     let flag = text.split_whitespace().find(|word| word.starts_with("--")).context("no flag")?;
     windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
-    let _windlass = Windlass::start_for(&story, &[flag]).await?;
+    let _windlass = WindlassProcess::start_for(&story, &[flag]).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
     story.await_value("a", "1").await?;
     story.end().await
@@ -219,9 +220,9 @@ async fn a_refused_address_of_the_own_node_is_fetched_with_the_flag_that_the_adv
 async fn an_artifact_that_does_not_fit_into_the_store_is_reported_and_others_continue() -> Result<()>
 {
     let story = Story::begin("full").await?;
-    let windlass = Windlass::start_for(&story, &["--storage-size-limit=100Ki"]).await?;
+    let windlass = WindlassProcess::start_for(&story, &["--storage-size-limit=100Ki"]).await?;
     let server = WebServer::start().await?;
-    let mut random = e2e::random::Random::new(1);
+    let mut random = e2e::random_sequence::RandomSequence::new(1);
     let mut noise = String::from("value: ");
     while noise.len() < 400_000 {
         noise.push_str(&format!("{:016x}", random.number()));

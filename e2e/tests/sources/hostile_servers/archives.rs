@@ -5,8 +5,8 @@ use std::io::{Cursor, Write as _};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::condition;
-use e2e::harness::{Story, StoryTarget, Windlass};
-use e2e::servers::registry::{FLUX_LAYER, Layer, Registry};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::servers::registry::{FLUX_LAYER, PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use e2e::servers::web::WebServer;
 use flate2::{Compression, write::GzEncoder};
@@ -22,14 +22,14 @@ use super::{create, create_with, outcome, peak};
 const MEMORY: u64 = 400;
 
 /// What becomes of an archive.
-enum Fate {
+enum ArchiveExtractionOutcome {
     /// It is refused; a part of the message.
     Refused(&'static str),
     /// It becomes an artifact with these files, which have nothing of the machine in them.
     Harmless(&'static [&'static str]),
 }
 
-use Fate::{Harmless, Refused};
+use ArchiveExtractionOutcome::{Harmless, Refused};
 
 /// One header and its body, padded; the size is whatever it is said to be.
 fn entry(name: &str, flag: u8, link: &str, size: u64, body: &[u8]) -> Vec<u8> {
@@ -80,7 +80,7 @@ fn repeated(part: &[u8], times: usize) -> Result<Vec<u8>> {
 }
 
 /// Tar archives.
-fn tars() -> Result<Vec<(&'static str, Vec<u8>, Fate)>> {
+fn tars() -> Result<Vec<(&'static str, Vec<u8>, ArchiveExtractionOutcome)>> {
     let zeros = vec![0; 1 << 20];
     let bomb = entry("zeros", b'0', "", 300 << 20, b"");
     let mut comment = b"1048576 comment=".to_vec();
@@ -138,16 +138,16 @@ fn tars() -> Result<Vec<(&'static str, Vec<u8>, Fate)>> {
 }
 
 /// What writes a zip archive into memory.
-type Zip = ZipWriter<Cursor<Vec<u8>>>;
+type ZipArchiveWriter = ZipWriter<Cursor<Vec<u8>>>;
 
-fn zipped(fill: impl Fn(&mut Zip) -> Result<()>) -> Result<Vec<u8>> {
+fn zipped(fill: impl Fn(&mut ZipArchiveWriter) -> Result<()>) -> Result<Vec<u8>> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     fill(&mut writer)?;
     Ok(writer.finish()?.into_inner())
 }
 
 /// Zip archives, which two kinds read.
-fn zips() -> Result<Vec<(&'static str, Vec<u8>, Fate)>> {
+fn zips() -> Result<Vec<(&'static str, Vec<u8>, ArchiveExtractionOutcome)>> {
     let options = SimpleFileOptions::default();
     let one = zipped(|writer| {
         writer.start_file("AA/x.yaml", options)?;
@@ -218,10 +218,10 @@ async fn files(object: &kube::api::DynamicObject) -> Result<BTreeSet<String>> {
 async fn an_archive_that_means_harm_is_refused_or_harmless_and_others_go_on() -> Result<()> {
     const BUCKET: &str = "bundles";
     let story = Story::begin("hostile-archives").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let web = WebServer::start().await?;
     let s3 = S3Server::start().await?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     s3.bucket(BUCKET).await?;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"},
         "stringData": {"accesskey": ACCESS, "secretkey": SECRET}});
@@ -247,7 +247,7 @@ async fn an_archive_that_means_harm_is_refused_or_harmless_and_others_go_on() ->
         let target = create_with(&story, "Bucket", name, annotations, spec).await?;
         all.push(ExpectedObjectFate { target, name: format!("{name} as a bundle"), fate });
         if fate < count {
-            let layer = Layer { media_type: FLUX_LAYER, bytes: bytes.clone() };
+            let layer = PushedLayer { media_type: FLUX_LAYER, bytes: bytes.clone() };
             registry.push(name, "latest", &[layer], json!({})).await?;
             let spec = json!({"url": registry.url(name), "insecure": true});
             let target = create(&story, "OCIRepository", name, spec).await?;

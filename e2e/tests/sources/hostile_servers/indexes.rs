@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
-use e2e::harness::{Story, Windlass};
+use e2e::harness::{Story, WindlassProcess};
 use e2e::servers::web::WebServer;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ fn index(versions: usize, description: usize) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_means_harm_is_refused_or_read_in_little_memory() -> Result<()> {
     let story = Story::begin("hostile-indexes").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let server = WebServer::start().await?;
     let serve = |name: &str, text: String| {
         let url = server.put(&format!("{name}/index.yaml"), text);
@@ -118,7 +118,7 @@ fn chart(folder: &str, name: &str, more: &[(&str, &str)]) -> Result<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_that_means_harm_is_refused_and_others_go_on() -> Result<()> {
     let story = Story::begin("hostile-charts").await?;
-    let windlass = Windlass::start_for(&story, &[]).await?;
+    let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let server = WebServer::start().await?;
     let mut index = "apiVersion: v1\nentries:\n".to_owned();
     let zeros = "0".repeat(60 << 20);

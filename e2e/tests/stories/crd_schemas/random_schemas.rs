@@ -1,21 +1,21 @@
 //! Schemas, changes of schemas, and objects, made up by chance.
 
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 use serde_json::{Map, Value, json};
 
-fn one<'a, T>(random: &mut Random, of: &'a [T]) -> &'a T {
+fn one<'a, T>(random: &mut RandomSequence, of: &'a [T]) -> &'a T {
     &of[random.below(of.len())]
 }
 
 /// Adds a field to a schema, sometimes.
-fn maybe(random: &mut Random, schema: &mut Value, percent: u8, key: &str, value: Value) {
+fn maybe(random: &mut RandomSequence, schema: &mut Value, percent: u8, key: &str, value: Value) {
     if random.chance(percent) {
         schema[key] = value;
     }
 }
 
 /// A schema. Rules are only where nothing repeats them, or the API server would find them too costly.
-pub(super) fn schema(random: &mut Random, depth: usize, may_rule: bool) -> Value {
+pub(super) fn schema(random: &mut RandomSequence, depth: usize, may_rule: bool) -> Value {
     let kinds = if depth == 0 { 6 } else { 11 };
     let mut schema = match random.below(kinds) {
         0 | 1 => text(random),
@@ -50,7 +50,7 @@ pub(super) fn schema(random: &mut Random, depth: usize, may_rule: bool) -> Value
     schema
 }
 
-fn text(random: &mut Random) -> Value {
+fn text(random: &mut RandomSequence) -> Value {
     let mut text = json!({"type": "string"});
     maybe(random, &mut text, 30, "maxLength", json!(3));
     maybe(random, &mut text, 20, "minLength", json!(1));
@@ -68,7 +68,7 @@ fn text(random: &mut Random) -> Value {
     text
 }
 
-fn number(random: &mut Random, kind: &str) -> Value {
+fn number(random: &mut RandomSequence, kind: &str) -> Value {
     let mut number = json!({"type": kind});
     maybe(random, &mut number, 40, "maximum", json!(5));
     maybe(random, &mut number, 20, "exclusiveMaximum", json!(true));
@@ -87,7 +87,7 @@ fn number(random: &mut Random, kind: &str) -> Value {
     number
 }
 
-fn list(random: &mut Random, depth: usize) -> Value {
+fn list(random: &mut RandomSequence, depth: usize) -> Value {
     let mut list = json!({"type": "array"});
     match random.below(3) {
         0 => {
@@ -107,7 +107,7 @@ fn list(random: &mut Random, depth: usize) -> Value {
     list
 }
 
-fn object(random: &mut Random, depth: usize, may_rule: bool) -> Value {
+fn object(random: &mut RandomSequence, depth: usize, may_rule: bool) -> Value {
     let mut properties = Map::new();
     for name in ["a", "b", "c"] {
         if random.chance(75) {
@@ -140,7 +140,7 @@ fn object(random: &mut Random, depth: usize, may_rule: bool) -> Value {
 }
 
 /// A value that fits a schema more often than not.
-pub(super) fn value(random: &mut Random, schema: &Value, depth: usize) -> Value {
+pub(super) fn value(random: &mut RandomSequence, schema: &Value, depth: usize) -> Value {
     const STRINGS: [&str; 14] = [
         "",
         "a",
@@ -207,7 +207,7 @@ pub(super) fn value(random: &mut Random, schema: &Value, depth: usize) -> Value 
 }
 
 /// A schema that is another in one place, or in a few. The API server takes it.
-pub(super) fn changed(random: &mut Random, of: &Value, depth: usize) -> Value {
+pub(super) fn changed(random: &mut RandomSequence, of: &Value, depth: usize) -> Value {
     let mut schema = of.clone();
     let below = depth.saturating_sub(1);
     let mut names: Vec<String> =
@@ -243,7 +243,7 @@ pub(super) fn changed(random: &mut Random, of: &Value, depth: usize) -> Value {
 }
 
 /// Changes what a schema says of its own value.
-fn here(random: &mut Random, schema: &mut Value, depth: usize) {
+fn here(random: &mut RandomSequence, schema: &mut Value, depth: usize) {
     // Else the default might not fit any more, which the API server refuses.
     if random.chance(40) {
         schema["nullable"] = json!(schema["nullable"] != true);
@@ -291,7 +291,7 @@ fn here(random: &mut Random, schema: &mut Value, depth: usize) {
     }
 }
 
-fn fields(random: &mut Random, schema: &mut Value, depth: usize) {
+fn fields(random: &mut RandomSequence, schema: &mut Value, depth: usize) {
     for key in ["x-kubernetes-validations", "oneOf", "not"] {
         remove(schema, key);
     }

@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::condition;
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::Registry;
+use e2e::servers::registry::RegistryServer;
 use serde_json::{Value, json};
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
 use super::{charts, follow, push_chart, push_image, replay, run, verified};
 use crate::stories::helm_chart::{await_version, chart_of};
@@ -36,14 +36,14 @@ impl SignatureFormat {
 }
 
 /// Signs with a key pair of cosign, without any service of Sigstore.
-struct Signer {
+struct CosignSigner {
     home: tempfile::TempDir,
     program: PathBuf,
 }
 
-impl Signer {
+impl CosignSigner {
     fn new() -> Result<Self> {
-        let made = Self { home: tempfile::tempdir()?, program: Oracle::Cosign.ensure()? };
+        let made = Self { home: tempfile::tempdir()?, program: OracleProgram::Cosign.ensure()? };
         made.cosign(&["generate-key-pair"])?;
         // Neither names a service, so what is signed is written into no public log.
         made.cosign(&["signing-config", "create", "--out", "services.json"])?;
@@ -59,7 +59,7 @@ impl Signer {
     /// Signs what a repository has with a digest.
     fn sign(
         &self,
-        registry: &Registry,
+        registry: &RegistryServer,
         repository: &str,
         digest: &str,
         format: SignatureFormat,
@@ -94,10 +94,10 @@ fn verify() -> Value {
 #[cfg_attr(not(feature = "thorough"), ignore = "builds cosign: cargo xtask test --thorough")]
 async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the_secret()
 -> Result<()> {
-    let owner = Signer::new()?;
-    let other = Signer::new()?;
+    let owner = CosignSigner::new()?;
+    let other = CosignSigner::new()?;
     let story = Story::with_windlass("cosign").await?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     owner.publish(&story, "owner").await?;
     for format in [SignatureFormat::Bundle, SignatureFormat::Tag] {
         let (name, suffix) = format.names();
@@ -134,11 +134,11 @@ async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(not(feature = "thorough"), ignore = "builds cosign: cargo xtask test --thorough")]
 async fn a_chart_that_helm_pushed_counts_once_cosign_signed_it_in_either_format() -> Result<()> {
-    let owner = Signer::new()?;
-    let other = Signer::new()?;
+    let owner = CosignSigner::new()?;
+    let other = CosignSigner::new()?;
     let story = Story::with_windlass("cosign-charts").await?;
     let server = ChartServer::start(None)?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     owner.publish(&story, "owner").await?;
     charts(&story, &registry).await?;
     for (version, format) in [("1.0.0", SignatureFormat::Bundle), ("2.0.0", SignatureFormat::Tag)] {

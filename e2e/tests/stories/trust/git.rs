@@ -2,28 +2,28 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::StoryRepository;
-use e2e::gnupg::GnuPg;
+use e2e::gnupg::GnuPgHome;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
-use crate::stories::signer::{Signer, signing};
+use crate::stories::signer::{SigningKey, signing};
 use crate::stories::verification::{verified, verify};
 
 const MODES: [&str; 3] = ["HEAD", "Tag", "TagAndHEAD"];
 
 /// The signer; none if it is not signed.
-type By<'s> = Option<&'s Signer>;
+type OptionalSigner<'s> = Option<&'s SigningKey>;
 
 /// Commits as one signs, and tags as another does. Gives the hash of the commit.
 fn release(
     repository: &StoryRepository,
     version: &str,
-    commit: By<'_>,
-    tag: By<'_>,
+    commit: OptionalSigner<'_>,
+    tag: OptionalSigner<'_>,
 ) -> Result<String> {
-    let sign = |signer: By<'_>| match signer {
+    let sign = |signer: OptionalSigner<'_>| match signer {
         Some(signer) => signer.sign(repository),
         None => signing(repository, false),
     };
@@ -39,7 +39,7 @@ fn name_of(kind: &str, mode: &str) -> String {
 }
 
 /// Puts a public key into the Secret `keys` as an entry of its own.
-async fn add_key(story: &Story, entry: &str, signer: &Signer) -> Result<()> {
+async fn add_key(story: &Story, entry: &str, signer: &SigningKey) -> Result<()> {
     let secret = StoryTarget::new("v1", "Secret", "keys");
     story.merge(&secret, json!({"stringData": {entry: signer.public().1}})).await.map(drop)
 }
@@ -50,8 +50,8 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}});
     story.apply_value(secret).await?;
     for (kind, entry, signer) in [
-        ("ssh", "owner.sshpub", Signer::ssh as fn() -> Result<Signer>),
-        ("gpg", "owner.asc", Signer::gpg),
+        ("ssh", "owner.sshpub", SigningKey::ssh as fn() -> Result<SigningKey>),
+        ("gpg", "owner.asc", SigningKey::gpg),
     ] {
         let owner = signer()?;
         let other = signer()?;
@@ -60,7 +60,7 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
         let repository = &upstream.repository;
         let url = upstream.server.url(&upstream.repository);
         // A tag, the signers of its commit and of the tag itself, and the modes in which these are enough.
-        let releases: [(&str, By<'_>, By<'_>, &[&str]); 5] = [
+        let releases: [(&str, OptionalSigner<'_>, OptionalSigner<'_>, &[&str]); 5] = [
             ("v1.0.0", None, None, &[]),
             ("v1.1.0", Some(&other), Some(&other), &[]),
             ("v1.2.0", Some(&owner), Some(&other), &["HEAD"]),
@@ -111,8 +111,8 @@ async fn a_key_that_has_expired_or_was_revoked_does_not_count() -> Result<()> {
     let url = upstream.server.url(&upstream.repository);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}});
     story.apply_value(secret).await?;
-    let expired = Signer::of(GnuPg::with_expired_key()?)?;
-    let revoked = Signer::gpg()?;
+    let expired = SigningKey::of(GnuPgHome::with_expired_key()?)?;
+    let revoked = SigningKey::gpg()?;
     add_key(&story, "expired.asc", &expired).await?;
     add_key(&story, "revoked.asc", &revoked).await?;
 

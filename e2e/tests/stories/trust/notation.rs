@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::authority::Authority;
+use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
-use e2e::servers::registry::Registry;
+use e2e::servers::registry::RegistryServer;
 use serde_json::{Value, json};
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
 use super::{charts, follow, oci_repository, push_chart, push_image, replay, run, verified};
 use crate::stories::helm_chart::chart_of;
@@ -20,16 +20,16 @@ const FORMATS: [&str; 2] = ["jws", "cose"];
 
 /// Signs with the keys `owner` and `colleague`, whose certificates an authority issued to different organisations, and with
 /// `test`, which `notation` made.
-struct Notary {
+struct NotationSigner {
     home: tempfile::TempDir,
     program: PathBuf,
-    authority: Authority,
+    authority: TestCertificateAuthority,
 }
 
-impl Notary {
+impl NotationSigner {
     fn new() -> Result<Self> {
         let home = tempfile::tempdir()?;
-        let authority = Authority::generate()?;
+        let authority = TestCertificateAuthority::generate()?;
         let config = home.path().join("notation");
         std::fs::create_dir(&config)?;
         let mut keys = Vec::new();
@@ -41,7 +41,7 @@ impl Notary {
             keys.push(json!({"name": name, "keyPath": key, "certPath": chain}));
         }
         std::fs::write(config.join("signingkeys.json"), json!({"keys": keys}).to_string())?;
-        let made = Self { home, program: Oracle::Notation.ensure()?, authority };
+        let made = Self { home, program: OracleProgram::Notation.ensure()?, authority };
         made.notation(&["cert", "generate-test", "test"])?;
         Ok(made)
     }
@@ -54,7 +54,7 @@ impl Notary {
     /// Signs what a repository has with a digest.
     fn sign(
         &self,
-        registry: &Registry,
+        registry: &RegistryServer,
         repository: &str,
         digest: &str,
         (key, format): (&str, &str),
@@ -112,9 +112,9 @@ const UNSIGNED: [(&str, &str); 2] =
 #[cfg_attr(not(feature = "thorough"), ignore = "builds notation: cargo xtask test --thorough")]
 async fn an_image_that_notation_signed_counts_by_policy_and_certificates_of_the_secret()
 -> Result<()> {
-    let notary = Notary::new()?;
+    let notary = NotationSigner::new()?;
     let story = Story::with_windlass("notation").await?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     notary.trust(&story, "x509.subject: C=US, ST=WA, O=Testbed", false).await?;
     for format in FORMATS {
         let good = format!("{format}-good");
@@ -164,10 +164,10 @@ async fn an_image_that_notation_signed_counts_by_policy_and_certificates_of_the_
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(not(feature = "thorough"), ignore = "builds notation: cargo xtask test --thorough")]
 async fn a_chart_that_helm_pushed_counts_once_notation_signed_it() -> Result<()> {
-    let notary = Notary::new()?;
+    let notary = NotationSigner::new()?;
     let story = Story::with_windlass("notation-charts").await?;
     let server = ChartServer::start(None)?;
-    let registry = Registry::start().await?;
+    let registry = RegistryServer::start().await?;
     notary.trust(&story, "x509.subject: C=US, ST=WA, O=Testbed", false).await?;
     charts(&story, &registry).await?;
     let digest = push_chart(&server, &registry, "1.0.0")?;

@@ -9,7 +9,7 @@ use e2e::servers::charts::ChartServer;
 use serde_json::{Value, json};
 
 use crate::stories::helm_chart::repository;
-use crate::stories::signer::{Signer, put_keys};
+use crate::stories::signer::{SigningKey, put_keys};
 use crate::stories::verified_charts::refused;
 
 /// Packs a chart into the folder that is served; signed if there is a signer.
@@ -17,7 +17,7 @@ fn package(
     server: &ChartServer,
     name: &str,
     description: &str,
-    signer: Option<&Signer>,
+    signer: Option<&SigningKey>,
 ) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let yaml =
@@ -35,7 +35,7 @@ fn package(
 }
 
 /// The keyring that helm reads: binary, in the home of GnuPG.
-fn exported(signer: &Signer, what: &str) -> Result<PathBuf> {
+fn exported(signer: &SigningKey, what: &str) -> Result<PathBuf> {
     let keyring = signer.gnupg()?.home().join("exported.gpg");
     let path = keyring.to_str().context("a path that is no text")?;
     signer.gnupg()?.run(&["--yes", "--output", path, what])?;
@@ -56,8 +56,8 @@ async fn chart(story: &Story, name: &str) -> Result<StoryTarget> {
 async fn what_helm_signed_counts_until_chart_or_provenance_is_changed() -> Result<()> {
     let story = Story::with_windlass("helm-sign").await?;
     let server = ChartServer::start(None)?;
-    let owner = Signer::gpg()?;
-    let other = Signer::gpg_with("rsa3072")?;
+    let owner = SigningKey::gpg()?;
+    let other = SigningKey::gpg_with("rsa3072")?;
     for name in ["good", "forged", "swapped"] {
         package(&server, name, "signed", Some(&owner))?;
     }

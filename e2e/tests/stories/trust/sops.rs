@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::gnupg::GnuPg;
+use e2e::gnupg::GnuPgHome;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
 use super::run;
 use crate::stories::decryption::{await_message, borrowed, bytes, decryption, entry, put_keys};
@@ -77,7 +77,7 @@ struct AgeKeyFile {
 
 impl AgeKeyFile {
     fn generate(home: &Path, name: &str, more: &[&str]) -> Result<Self> {
-        let keygen = Oracle::AgeKeygen.ensure()?;
+        let keygen = OracleProgram::AgeKeygen.ensure()?;
         run(&keygen, home, &[], &[more, &["-o", name]].concat())?;
         let recipient = String::from_utf8(run(&keygen, home, &[], &["-y", name])?)?;
         let file = home.join(name);
@@ -98,7 +98,7 @@ struct SopsEncryptedTree {
     age: AgeKeyFile,
     hybrid: AgeKeyFile,
     stranger: AgeKeyFile,
-    pgp: GnuPg,
+    pgp: GnuPgHome,
 }
 
 impl SopsEncryptedTree {
@@ -108,10 +108,10 @@ impl SopsEncryptedTree {
         let age = AgeKeyFile::generate(keys.path(), "age.txt", &[])?;
         let hybrid = AgeKeyFile::generate(keys.path(), "hybrid.txt", &["-pq"])?;
         let stranger = AgeKeyFile::generate(keys.path(), "stranger.txt", &[])?;
-        let pgp = GnuPg::with_key("future-default", "default")?;
+        let pgp = GnuPgHome::with_key("future-default", "default")?;
         let all = [&age, &hybrid, &stranger].map(|it| it.text.clone()).concat();
         std::fs::write(keys.path().join("all.txt"), all)?;
-        let sops = Oracle::Sops.ensure()?;
+        let sops = OracleProgram::Sops.ensure()?;
         let made = Self { tree, keys, sops, age, hybrid, stranger, pgp };
         made.rules()?;
         for folder in FOLDERS {
@@ -207,7 +207,7 @@ impl SopsEncryptedTree {
 
     /// Has `age` encrypt the data key of a file of SOPS anew, for another key than `sops` did.
     fn rewrap(&self, text: &str) -> Result<String> {
-        let age = Oracle::Age.ensure()?;
+        let age = OracleProgram::Age.ensure()?;
         let home = self.keys.path();
         let parsed: Value = serde_json::from_str(text)?;
         let key = &parsed["sops"]["age"][0]["enc"];
@@ -293,7 +293,7 @@ async fn what_sops_encrypts_for_new_keys_is_plain_in_the_cluster_and_nowhere_els
     let _upstream = story.follow("app", &borrowed(&files)).await?;
 
     // Keys of others, and one of two that are needed.
-    let other = GnuPg::with_key("future-default", "default")?;
+    let other = GnuPgHome::with_key("future-default", "default")?;
     let pgp = [("key.asc".to_owned(), other.private()?)];
     let stranger = [encrypted.stranger.entry()];
     let one = [encrypted.age.entry()];

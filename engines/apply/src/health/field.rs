@@ -12,7 +12,7 @@ pub struct HealthError(pub(super) String);
 
 /// A condition as every API writes it; absent strings are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Condition<'a> {
+pub(super) struct StatusCondition<'a> {
     pub(super) kind: &'a str,
     pub(super) status: &'a str,
     pub(super) reason: &'a str,
@@ -146,7 +146,7 @@ fn condition_text<'a>(
 }
 
 /// `status.conditions` of any object.
-pub(super) fn conditions(object: &Object) -> Result<Vec<Condition<'_>>, HealthError> {
+pub(super) fn conditions(object: &Object) -> Result<Vec<StatusCondition<'_>>, HealthError> {
     let list = match object.get("status") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(status)) => status.get("conditions"),
@@ -164,8 +164,8 @@ pub(super) fn conditions(object: &Object) -> Result<Vec<Condition<'_>>, HealthEr
     let mut found = Vec::with_capacity(entries.len());
     for entry in entries {
         found.push(match entry {
-            Value::Null => Condition::default(),
-            Value::Object(_) => Condition {
+            Value::Null => StatusCondition::default(),
+            Value::Object(_) => StatusCondition {
                 kind: condition_text(entry, "type", "string")?,
                 status: condition_text(entry, "status", "v1.ConditionStatus")?,
                 reason: condition_text(entry, "reason", "string")?,

@@ -7,7 +7,7 @@ use reconcile::Time;
 use serde_json::{Map, Value};
 
 use super::field::{HealthError, mapping_strict};
-use super::{Health, Report, compute, pod};
+use super::{HealthReport, HealthStatus, compute, pod};
 
 /// Which objects of its own namespace [`read`] needs to judge an object of this type.
 ///
@@ -19,12 +19,12 @@ pub fn related_kinds(gvk: &Gvk) -> Option<Gvk> {
 /// The label selector by which a list has those objects and no others; `None` where [`read`] needs none.
 pub fn related_selector(object: &Object) -> Option<String> {
     related_kinds(&object.gvk())?;
-    let Selector(tests) = Selector::of(object).ok()?;
-    let text = |(key, test): &(&str, Test<'_>)| match test {
-        Test::In(values) => format!("{key} in ({})", values.join(",")),
-        Test::NotIn(values) => format!("{key} notin ({})", values.join(",")),
-        Test::Exists => (*key).to_owned(),
-        Test::Absent => format!("!{key}"),
+    let PodLabelSelector(tests) = PodLabelSelector::of(object).ok()?;
+    let text = |(key, test): &(&str, PodLabelRequirement<'_>)| match test {
+        PodLabelRequirement::In(values) => format!("{key} in ({})", values.join(",")),
+        PodLabelRequirement::NotIn(values) => format!("{key} notin ({})", values.join(",")),
+        PodLabelRequirement::Exists => (*key).to_owned(),
+        PodLabelRequirement::Absent => format!("!{key}"),
     };
     Some(tests.iter().map(text).collect::<Vec<_>>().join(","))
 }
@@ -37,21 +37,21 @@ fn is_pod_controller(group: &str, kind: &str) -> bool {
 ///
 /// `related` may hold more than is needed: what is of another kind, in another namespace or not selected is not observed.
 /// What a [`super::compute`] cannot understand is `Unknown` here.
-pub fn read(object: &Object, related: &[Object], now: Time) -> Report {
-    judge(object, related, now).unwrap_or_else(Report::unknown)
+pub fn read(object: &Object, related: &[Object], now: Time) -> HealthReport {
+    judge(object, related, now).unwrap_or_else(HealthReport::unknown)
 }
 
-fn judge(object: &Object, related: &[Object], now: Time) -> Result<Report, HealthError> {
+fn judge(object: &Object, related: &[Object], now: Time) -> Result<HealthReport, HealthError> {
     let Gvk { group, kind, .. } = object.gvk();
     let is_controller = is_pod_controller(&group, &kind);
     let has_selector = is_controller || (group == "apps" && kind == "Deployment");
     if !has_selector {
         return compute(object, now);
     }
-    let selector = Selector::of(object)?;
+    let selector = PodLabelSelector::of(object)?;
     let report = compute(object, now)?;
     // A controller that is Current or has failed is not made worse by its Pods.
-    if !is_controller || report.status != Health::InProgress {
+    if !is_controller || report.status != HealthStatus::InProgress {
         return Ok(report);
     }
     let is_its_pod = |o: &&Object| {
@@ -61,26 +61,26 @@ fn judge(object: &Object, related: &[Object], now: Time) -> Result<Report, Healt
         .iter()
         .filter(is_its_pod)
         .filter(|pod| selector.matches(pod))
-        .filter(|pod| compute(pod, now).is_ok_and(|r| r.status == Health::Failed))
+        .filter(|pod| compute(pod, now).is_ok_and(|r| r.status == HealthStatus::Failed))
         .filter(|pod| !pod::is_transient_failure(pod))
         .count();
     if failed == 0 {
         return Ok(report);
     }
-    Ok(Report::plain(Health::Failed, format!("{failed} pods have failed")))
+    Ok(HealthReport::plain(HealthStatus::Failed, format!("{failed} pods have failed")))
 }
 
 /// A label selector (`matchLabels`, `matchExpressions`); an empty one selects everything.
-struct Selector<'a>(Vec<(&'a str, Test<'a>)>);
+struct PodLabelSelector<'a>(Vec<(&'a str, PodLabelRequirement<'a>)>);
 
-enum Test<'a> {
+enum PodLabelRequirement<'a> {
     In(Vec<&'a str>),
     NotIn(Vec<&'a str>),
     Exists,
     Absent,
 }
 
-impl<'a> Selector<'a> {
+impl<'a> PodLabelSelector<'a> {
     fn of(object: &'a Object) -> Result<Self, HealthError> {
         let selector = mapping_strict(object, &["spec", "selector"])?
             .ok_or_else(|| HealthError("no selector found".into()))?;
@@ -89,7 +89,7 @@ impl<'a> Selector<'a> {
             None | Some(Value::Null) => {}
             Some(Value::Object(labels)) => {
                 for (key, value) in labels {
-                    tests.push((key.as_str(), Test::In(vec![text(value)?])));
+                    tests.push((key.as_str(), PodLabelRequirement::In(vec![text(value)?])));
                 }
             }
             Some(_) => return Err(malformed()),
@@ -108,15 +108,21 @@ impl<'a> Selector<'a> {
 
     fn matches(&self, object: &Object) -> bool {
         self.0.iter().all(|(key, test)| match (test, object.label(key)) {
-            (Test::In(values), Some(label)) => values.contains(&label),
-            (Test::NotIn(values), Some(label)) => !values.contains(&label),
-            (Test::In(_), None) | (Test::Exists, None) | (Test::Absent, Some(_)) => false,
-            (Test::NotIn(_), None) | (Test::Exists, Some(_)) | (Test::Absent, None) => true,
+            (PodLabelRequirement::In(values), Some(label)) => values.contains(&label),
+            (PodLabelRequirement::NotIn(values), Some(label)) => !values.contains(&label),
+            (PodLabelRequirement::In(_), None)
+            | (PodLabelRequirement::Exists, None)
+            | (PodLabelRequirement::Absent, Some(_)) => false,
+            (PodLabelRequirement::NotIn(_), None)
+            | (PodLabelRequirement::Exists, Some(_))
+            | (PodLabelRequirement::Absent, None) => true,
         })
     }
 }
 
-fn requirement(expression: &Map<String, Value>) -> Result<(&str, Test<'_>), HealthError> {
+fn requirement(
+    expression: &Map<String, Value>,
+) -> Result<(&str, PodLabelRequirement<'_>), HealthError> {
     let field = |name| expression.get(name).map_or(Ok(""), text);
     let key = field("key")?;
     let operator = field("operator")?;
@@ -130,10 +136,10 @@ fn requirement(expression: &Map<String, Value>) -> Result<(&str, Test<'_>), Heal
             let text = "for 'in', 'notin' operators, values set can't be empty";
             return Err(HealthError(text.into()));
         }
-        "In" => Test::In(values),
-        "NotIn" => Test::NotIn(values),
-        "Exists" => Test::Exists,
-        "DoesNotExist" => Test::Absent,
+        "In" => PodLabelRequirement::In(values),
+        "NotIn" => PodLabelRequirement::NotIn(values),
+        "Exists" => PodLabelRequirement::Exists,
+        "DoesNotExist" => PodLabelRequirement::Absent,
         other => {
             return Err(HealthError(format!("{other:?} is not a valid label selector operator")));
         }

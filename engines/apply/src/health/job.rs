@@ -2,11 +2,11 @@
 
 use objects::Object;
 
-use super::Report;
+use super::HealthReport;
 use super::field::{HealthError, conditions, integer, lookup, string};
 
 /// The counts that messages show.
-struct Counts {
+struct JobPodCounts {
     completions: i64,
     parallelism: i64,
     succeeded: i64,
@@ -14,7 +14,7 @@ struct Counts {
     failed: i64,
 }
 
-impl Counts {
+impl JobPodCounts {
     fn of(object: &Object) -> Self {
         let parallelism = integer(object, &["spec", "parallelism"], 1);
         let count = |field| integer(object, &["status", field], 0);
@@ -34,16 +34,17 @@ impl Counts {
 }
 
 /// The health of a Job that has come to its end; the first such condition counts.
-fn finished(object: &Object, counts: &Counts) -> Result<Option<Report>, HealthError> {
-    let Counts { completions, succeeded, failed, .. } = counts;
+fn finished(object: &Object, counts: &JobPodCounts) -> Result<Option<HealthReport>, HealthError> {
+    let JobPodCounts { completions, succeeded, failed, .. } = counts;
     let found = conditions(object)?;
     let end = found.iter().filter(|c| c.status == "True").find_map(|c| match c.kind {
-        "Complete" => {
-            Some(Report::current(format!("Job Completed. succeeded: {succeeded}/{completions}")))
-        }
-        "Failed" => {
-            Some(Report::failed("JobFailed", format!("Job Failed. failed: {failed}/{completions}")))
-        }
+        "Complete" => Some(HealthReport::current(format!(
+            "Job Completed. succeeded: {succeeded}/{completions}"
+        ))),
+        "Failed" => Some(HealthReport::failed(
+            "JobFailed",
+            format!("Job Failed. failed: {failed}/{completions}"),
+        )),
         _ => None,
     });
     Ok(end)
@@ -54,36 +55,36 @@ fn has_started(object: &Object) -> bool {
 }
 
 /// The opinion of [`super::compute`]: a Job that runs is Current.
-pub(super) fn running_is_enough(object: &Object) -> Result<Report, HealthError> {
-    let counts = Counts::of(object);
+pub(super) fn running_is_enough(object: &Object) -> Result<HealthReport, HealthError> {
+    let counts = JobPodCounts::of(object);
     if let Some(end) = finished(object, &counts)? {
         return Ok(end);
     }
     Ok(if has_started(object) {
-        Report::current(counts.in_progress())
+        HealthReport::current(counts.in_progress())
     } else {
-        Report::in_progress("JobNotStarted", "Job not started")
+        HealthReport::in_progress("JobNotStarted", "Job not started")
     })
 }
 
 /// The opinion that Flux waits by: a Job is Current when it has completed or is suspended.
 ///
 /// Parity(flux): neither deletion nor an unobserved generation is observed.
-pub fn job(object: &Object) -> Report {
+pub fn job(object: &Object) -> HealthReport {
     let suspended = lookup(object, &["spec", "suspend"]).ok().flatten();
     if suspended.and_then(serde_json::Value::as_bool) == Some(true) {
-        return Report::current("Job is suspended");
+        return HealthReport::current("Job is suspended");
     }
-    let counts = Counts::of(object);
+    let counts = JobPodCounts::of(object);
     match finished(object, &counts) {
-        Err(error) => Report::unknown(error),
+        Err(error) => HealthReport::unknown(error),
         Ok(Some(end)) => end,
         Ok(None) if has_started(object) => {
-            Report::in_progress("JobInProgress", counts.in_progress())
+            HealthReport::in_progress("JobInProgress", counts.in_progress())
         }
         Ok(None) => {
             let text = format!("Job not started. active: 0/{}", counts.parallelism);
-            Report::in_progress("JobNotStarted", text)
+            HealthReport::in_progress("JobNotStarted", text)
         }
     }
 }

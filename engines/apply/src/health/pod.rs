@@ -3,40 +3,40 @@
 use objects::Object;
 use reconcile::Time;
 
-use super::field::{Condition, HealthError, conditions, list_strict, string};
-use super::{Report, SCHEDULE_WINDOW};
+use super::field::{HealthError, StatusCondition, conditions, list_strict, string};
+use super::{HealthReport, SCHEDULE_WINDOW};
 
 /// Parity(kstatus): a Pod that has completed is Current even if it failed, and an unknown phase is an error.
-pub(super) fn pod(object: &Object, now: Time) -> Result<Report, HealthError> {
+pub(super) fn pod(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
     let found = conditions(object)?;
     match string(object, &["status", "phase"], "") {
-        "Succeeded" => Ok(Report::current("Pod has completed successfully")),
-        "Failed" => Ok(Report::current("Pod has completed, but not successfully")),
+        "Succeeded" => Ok(HealthReport::current("Pod has completed successfully")),
+        "Failed" => Ok(HealthReport::current("Pod has completed, but not successfully")),
         "Running" => {
             if found.iter().any(|c| c.kind == "Ready" && c.status == "True") {
-                return Ok(Report::current("Pod is Ready"));
+                return Ok(HealthReport::current("Pod is Ready"));
             }
             let crashing = crashing_containers(object)?;
             if crashing.is_empty() {
                 let text = "Pod is running but is not Ready";
-                return Ok(Report::in_progress("PodRunningNotReady", text));
+                return Ok(HealthReport::in_progress("PodRunningNotReady", text));
             }
             let text = format!("Containers in CrashLoop state: {}", crashing.join(","));
-            Ok(Report::failed("ContainerCrashLooping", text))
+            Ok(HealthReport::failed("ContainerCrashLooping", text))
         }
         "Pending" if is_unschedulable(&found) => Ok(if is_younger_than_window(object, now) {
-            Report::in_progress("PodNotScheduled", "Pod has not been scheduled")
+            HealthReport::in_progress("PodNotScheduled", "Pod has not been scheduled")
         } else {
-            Report::failed("PodUnschedulable", "Pod could not be scheduled")
+            HealthReport::failed("PodUnschedulable", "Pod could not be scheduled")
         }),
-        "Pending" => Ok(Report::in_progress("PodPending", "Pod is in the Pending phase")),
-        "" => Ok(Report::in_progress("PodNotObserved", "Pod phase not available")),
+        "Pending" => Ok(HealthReport::in_progress("PodPending", "Pod is in the Pending phase")),
+        "" => Ok(HealthReport::in_progress("PodNotObserved", "Pod phase not available")),
         phase => Err(HealthError(format!("unknown phase {phase}"))),
     }
 }
 
-fn is_unschedulable(conditions: &[Condition<'_>]) -> bool {
-    let not_scheduled = |c: &&Condition<'_>| c.kind == "PodScheduled" && c.status == "False";
+fn is_unschedulable(conditions: &[StatusCondition<'_>]) -> bool {
+    let not_scheduled = |c: &&StatusCondition<'_>| c.kind == "PodScheduled" && c.status == "False";
     conditions.iter().find(not_scheduled).is_some_and(|c| c.reason == "Unschedulable")
 }
 
@@ -50,7 +50,7 @@ fn is_younger_than_window(object: &Object, now: Time) -> bool {
 /// Whether a Pod's failure is likely to pass: it is being deleted, or waits for a node.
 pub(super) fn is_transient_failure(pod: &Object) -> bool {
     let deleted = pod.meta("deletionTimestamp").is_some_and(|time| !time.is_null());
-    let waits = |c: &Condition<'_>| {
+    let waits = |c: &StatusCondition<'_>| {
         c.kind == "PodScheduled" && c.status == "False" && c.reason == "Unschedulable"
     };
     deleted || conditions(pod).is_ok_and(|found| found.iter().any(waits))

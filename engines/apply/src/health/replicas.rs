@@ -4,7 +4,7 @@
 
 use objects::Object;
 
-use super::Report;
+use super::HealthReport;
 use super::field::{HealthError, conditions, integer, integer_strict, string};
 
 /// Progress deadline that the Deployment controller reads as "none".
@@ -15,7 +15,7 @@ fn status(object: &Object, field: &str) -> i64 {
 }
 
 /// A Deployment: every replica is updated, available and ready, and the controller says so.
-pub(super) fn deployment(object: &Object) -> Result<Report, HealthError> {
+pub(super) fn deployment(object: &Object) -> Result<HealthReport, HealthError> {
     // Without a deadline the controller sets no `Progressing` condition.
     let mut progressing =
         integer(object, &["spec", "progressDeadlineSeconds"], NO_DEADLINE) == NO_DEADLINE;
@@ -23,7 +23,7 @@ pub(super) fn deployment(object: &Object) -> Result<Report, HealthError> {
     for c in conditions(object)? {
         match c.kind {
             "Progressing" if c.reason == "ProgressDeadlineExceeded" => {
-                let mut report = Report::failed(c.reason, c.message);
+                let mut report = HealthReport::failed(c.reason, c.message);
                 report.message = "Progress deadline exceeded".into();
                 return Ok(report);
             }
@@ -40,34 +40,34 @@ pub(super) fn deployment(object: &Object) -> Result<Report, HealthError> {
     let ready = status(object, "readyReplicas");
     let usable = status(object, "availableReplicas");
     Ok(if wanted > replicas {
-        Report::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
+        HealthReport::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
     } else if wanted > updated {
-        Report::in_progress("LessUpdated", format!("Updated: {updated}/{wanted}"))
+        HealthReport::in_progress("LessUpdated", format!("Updated: {updated}/{wanted}"))
     } else if replicas > wanted {
         extra_pods(replicas, wanted)
     } else if updated > usable {
-        Report::in_progress("LessAvailable", format!("Available: {usable}/{updated}"))
+        HealthReport::in_progress("LessAvailable", format!("Available: {usable}/{updated}"))
     } else if wanted > ready {
-        Report::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
+        HealthReport::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
     } else if !progressing {
-        Report::in_progress("ReplicaSetNotAvailable", "ReplicaSet not Available")
+        HealthReport::in_progress("ReplicaSetNotAvailable", "ReplicaSet not Available")
     } else if !available {
-        Report::in_progress("DeploymentNotAvailable", "Deployment not Available")
+        HealthReport::in_progress("DeploymentNotAvailable", "Deployment not Available")
     } else {
-        Report::current(format!("Deployment is available. Replicas: {replicas}"))
+        HealthReport::current(format!("Deployment is available. Replicas: {replicas}"))
     })
 }
 
-fn extra_pods(replicas: i64, wanted: i64) -> Report {
+fn extra_pods(replicas: i64, wanted: i64) -> HealthReport {
     let extra = replicas.saturating_sub(wanted);
-    Report::in_progress("ExtraPods", format!("Pending termination: {extra}"))
+    HealthReport::in_progress("ExtraPods", format!("Pending termination: {extra}"))
 }
 
 /// A ReplicaSet: every replica is labelled, available and ready.
-pub(super) fn replica_set(object: &Object) -> Result<Report, HealthError> {
+pub(super) fn replica_set(object: &Object) -> Result<HealthReport, HealthError> {
     if conditions(object)?.iter().any(|c| c.kind == "ReplicaFailure" && c.status == "True") {
         let text = "Replica Failure condition. Check Pods";
-        return Ok(Report::in_progress("ReplicaFailure", text));
+        return Ok(HealthReport::in_progress("ReplicaFailure", text));
     }
     let wanted = integer(object, &["spec", "replicas"], 1);
     let replicas = status(object, "replicas");
@@ -75,23 +75,23 @@ pub(super) fn replica_set(object: &Object) -> Result<Report, HealthError> {
     let usable = status(object, "availableReplicas");
     let labelled = status(object, "fullyLabeledReplicas");
     Ok(if wanted > labelled {
-        Report::in_progress("LessLabelled", format!("Labelled: {labelled}/{wanted}"))
+        HealthReport::in_progress("LessLabelled", format!("Labelled: {labelled}/{wanted}"))
     } else if wanted > usable {
-        Report::in_progress("LessAvailable", format!("Available: {usable}/{wanted}"))
+        HealthReport::in_progress("LessAvailable", format!("Available: {usable}/{wanted}"))
     } else if wanted > ready {
-        Report::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
+        HealthReport::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
     } else if replicas > wanted {
         extra_pods(replicas, wanted)
     } else {
-        Report::current(format!("ReplicaSet is available. Replicas: {replicas}"))
+        HealthReport::current(format!("ReplicaSet is available. Replicas: {replicas}"))
     })
 }
 
 /// A StatefulSet: every replica is ready and of the updated revision, as far as its partition goes.
-pub(super) fn stateful_set(object: &Object) -> Report {
+pub(super) fn stateful_set(object: &Object) -> HealthReport {
     let strategy = ["spec", "updateStrategy", "type"];
     if string(object, &strategy, "") == "OnDelete" {
-        return Report::current("StatefulSet is using the ondelete update strategy");
+        return HealthReport::current("StatefulSet is using the ondelete update strategy");
     }
     let wanted = integer(object, &["spec", "replicas"], 1);
     let replicas = status(object, "replicas");
@@ -101,29 +101,32 @@ pub(super) fn stateful_set(object: &Object) -> Report {
     let partition = integer(object, &["spec", "updateStrategy", "rollingUpdate", "partition"], -1);
     let revision = |field| string(object, &["status", field], "");
     if wanted > replicas {
-        Report::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
+        HealthReport::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
     } else if wanted > ready {
-        Report::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
+        HealthReport::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
     } else if replicas > wanted {
         extra_pods(replicas, wanted)
     } else if partition != -1 {
         let due = wanted.saturating_sub(partition);
         if updated < due {
-            Report::in_progress("PartitionRollout", format!("updated: {updated}/{due}"))
+            HealthReport::in_progress("PartitionRollout", format!("updated: {updated}/{due}"))
         } else {
-            Report::current(format!("Partition rollout complete. updated: {updated}"))
+            HealthReport::current(format!("Partition rollout complete. updated: {updated}"))
         }
     } else if wanted > current {
-        Report::in_progress("LessCurrent", format!("current: {current}/{wanted}"))
+        HealthReport::in_progress("LessCurrent", format!("current: {current}/{wanted}"))
     } else if revision("currentRevision") != revision("updateRevision") {
-        Report::in_progress("RevisionMismatch", "Waiting for updated revision to match current")
+        HealthReport::in_progress(
+            "RevisionMismatch",
+            "Waiting for updated revision to match current",
+        )
     } else {
-        Report::current(format!("All replicas scheduled as expected. Replicas: {replicas}"))
+        HealthReport::current(format!("All replicas scheduled as expected. Replicas: {replicas}"))
     }
 }
 
 /// A DaemonSet: scheduled, updated, available and ready on every node that wants it.
-pub(super) fn daemon_set(object: &Object) -> Result<Report, HealthError> {
+pub(super) fn daemon_set(object: &Object) -> Result<HealthReport, HealthError> {
     // Its controller always sets both, so a DaemonSet without them has not been observed.
     for (path, reason) in [
         (["metadata", "generation"], "NoGeneration"),
@@ -131,13 +134,13 @@ pub(super) fn daemon_set(object: &Object) -> Result<Report, HealthError> {
     ] {
         if integer_strict(object, &path)?.is_none() {
             let text = format!("{} {} not found", object.kind(), path.join("."));
-            return Ok(Report::in_progress(reason, text));
+            return Ok(HealthReport::in_progress(reason, text));
         }
     }
     let wanted = integer(object, &["status", "desiredNumberScheduled"], -1);
     if wanted == -1 {
         let text = "Missing .status.desiredNumberScheduled";
-        return Ok(Report::in_progress("NoDesiredNumber", text));
+        return Ok(HealthReport::in_progress("NoDesiredNumber", text));
     }
     for (field, reason, word) in [
         ("currentNumberScheduled", "LessCurrent", "Current"),
@@ -147,8 +150,8 @@ pub(super) fn daemon_set(object: &Object) -> Result<Report, HealthError> {
     ] {
         let found = status(object, field);
         if wanted > found {
-            return Ok(Report::in_progress(reason, format!("{word}: {found}/{wanted}")));
+            return Ok(HealthReport::in_progress(reason, format!("{word}: {found}/{wanted}")));
         }
     }
-    Ok(Report::current(format!("All replicas scheduled as expected. Replicas: {wanted}")))
+    Ok(HealthReport::current(format!("All replicas scheduled as expected. Replicas: {wanted}")))
 }

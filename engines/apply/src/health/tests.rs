@@ -17,7 +17,7 @@ fn a_pod_may_wait_fifteen_seconds_for_a_node() {
     let after = |seconds| compute(&pod, now() + Duration::from_secs(seconds)).unwrap().status;
     assert_eq!(
         (after(14), after(15), after(16)),
-        (Health::InProgress, Health::Failed, Health::Failed)
+        (HealthStatus::InProgress, HealthStatus::Failed, HealthStatus::Failed)
     );
 }
 
@@ -35,10 +35,10 @@ fn pods_of_another_namespace_do_not_count() {
         .unwrap()
     };
     let status = |pod| read(&set, &[pod], now()).status;
-    assert_eq!(status(pod("a", json!({"app": "y"}))), Health::Failed);
-    assert_eq!(status(pod("b", json!({"app": "y"}))), Health::InProgress);
-    assert_eq!(status(pod("a", json!({"app": "y", "old": ""}))), Health::InProgress);
-    assert_eq!(status(pod("a", json!({"app": "z"}))), Health::InProgress);
+    assert_eq!(status(pod("a", json!({"app": "y"}))), HealthStatus::Failed);
+    assert_eq!(status(pod("b", json!({"app": "y"}))), HealthStatus::InProgress);
+    assert_eq!(status(pod("a", json!({"app": "y", "old": ""}))), HealthStatus::InProgress);
+    assert_eq!(status(pod("a", json!({"app": "z"}))), HealthStatus::InProgress);
 }
 
 #[test]

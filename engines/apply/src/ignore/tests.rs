@@ -13,19 +13,19 @@ fn deployment(spec: Value, managed: Value) -> Object {
     .unwrap()
 }
 
-fn rules(target: IgnoreTarget, paths: &[&str]) -> Rules {
+fn rules(target: IgnoreTarget, paths: &[&str]) -> IgnoreRules {
     let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-    Rules::new(&[(target, paths)]).unwrap()
+    IgnoreRules::new(&[(target, paths)]).unwrap()
 }
 
-fn replicas() -> Rules {
+fn replicas() -> IgnoreRules {
     rules(IgnoreTarget::default(), &["/spec/replicas"])
 }
 
 #[test]
 fn a_manifest_is_another_where_other_fields_are_ignored() {
     let manifest = deployment(json!({"replicas": 2}), json!([]));
-    let none = Rules::default().digest(&manifest, "d");
+    let none = IgnoreRules::default().digest(&manifest, "d");
     assert_eq!(none, "d");
     let service = IgnoreTarget { kind: "Service".to_owned(), ..IgnoreTarget::default() };
     assert_eq!(rules(service, &["/spec/replicas"]).digest(&manifest, "d"), none);
@@ -73,7 +73,7 @@ fn edited(fields: &Value) -> Value {
 }
 
 /// The entries of managed fields after a take-over; none if nothing is taken over.
-fn entries_after(rules: &Rules, live: &Object) -> Option<Value> {
+fn entries_after(rules: &IgnoreRules, live: &Object) -> Option<Value> {
     let manifest = deployment(json!({"replicas": 2, "paused": true}), json!([]));
     let patch = rules.take_over(&manifest, live, MANAGER, &[])?;
     Some(patch[0]["value"].clone())
@@ -84,7 +84,7 @@ fn a_field_that_is_ignored_is_not_taken_over_from_kubectl() {
     let scaled = edited(&json!({"f:spec": {"f:replicas": {}}}));
     let live = deployment(json!({"replicas": 5, "paused": true}), json!([scaled]));
     assert_eq!(entries_after(&replicas(), &live), None);
-    assert!(entries_after(&Rules::default(), &live).is_some());
+    assert!(entries_after(&IgnoreRules::default(), &live).is_some());
     // What else kubectl has set becomes ours, also where the manifest does not have the ignored field.
     let both = edited(&json!({"f:spec": {"f:replicas": {}, "f:paused": {}}}));
     let ours = json!({"manager": MANAGER, "operation": "Apply", "apiVersion": "apps/v1",
@@ -165,7 +165,7 @@ fn a_rule_is_for_the_objects_of_its_target_alone() {
 #[test]
 fn a_rule_that_cannot_be_read_is_reported() {
     let error_of = |target: IgnoreTarget, path: &str| {
-        Rules::new(&[(target, vec![path.to_owned()])]).unwrap_err().to_string()
+        IgnoreRules::new(&[(target, vec![path.to_owned()])]).unwrap_err().to_string()
     };
     let target = IgnoreTarget { kind: "(".into(), ..IgnoreTarget::default() };
     assert!(error_of(target, "/a").starts_with("target.kind is not a valid regular expression: "));

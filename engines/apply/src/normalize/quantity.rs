@@ -22,7 +22,7 @@ const MIN_DECIMAL_EXPONENT: i64 = -9;
 
 /// A number times a power of ten.
 #[derive(Debug, Clone, Copy)]
-struct Amount {
+struct DecimalAmount {
     value: i128,
     scale: i64,
 }
@@ -130,7 +130,7 @@ fn small(
     if is_canonical {
         return Some(Some(text.to_owned()));
     }
-    Some(write(Amount { value: result.into(), scale }, format))
+    Some(write(DecimalAmount { value: result.into(), scale }, format))
 }
 
 /// A quantity of any size; none where 128 bits do not hold it.
@@ -163,10 +163,10 @@ fn large(parts: &QuantityParts<'_>, exponent: i64, format: QuantityFormat) -> Op
     if parts.is_negative {
         value = -value;
     }
-    write(Amount { value, scale }, format)
+    write(DecimalAmount { value, scale }, format)
 }
 
-fn write(amount: Amount, format: QuantityFormat) -> Option<String> {
+fn write(amount: DecimalAmount, format: QuantityFormat) -> Option<String> {
     if amount.value == 0 {
         return Some("0".to_owned());
     }
@@ -182,7 +182,7 @@ fn write(amount: Amount, format: QuantityFormat) -> Option<String> {
             BINARY_SUFFIXES.iter().find(|(_, own)| *own == exponent).map_or("", |(name, _)| name);
         return Some(format!("{value}{suffix}"));
     }
-    let Amount { mut value, mut scale } = amount;
+    let DecimalAmount { mut value, mut scale } = amount;
     while value % 10 == 0 {
         (value, scale) = (value / 10, scale + 1);
     }
@@ -201,7 +201,7 @@ fn write(amount: Amount, format: QuantityFormat) -> Option<String> {
 }
 
 /// The whole number that an amount is.
-fn exact(amount: Amount) -> Option<i128> {
+fn exact(amount: DecimalAmount) -> Option<i128> {
     let power = 10i128.checked_pow(u32::try_from(amount.scale.unsigned_abs()).ok()?)?;
     if amount.scale >= 0 {
         return amount.value.checked_mul(power);

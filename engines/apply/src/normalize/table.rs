@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 /// What a value in JSON has to look like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum FieldType {
+pub(super) enum JsonFieldType {
     Text,
     Bool,
     Int32,
@@ -34,37 +34,38 @@ pub(super) enum FieldType {
 
 /// A field of a struct.
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct StructField {
     pub(super) name: &'static str,
     pub(super) omit_empty: bool,
     pub(super) omit_zero: bool,
-    pub(super) shape: FieldType,
+    pub(super) shape: JsonFieldType,
 }
 
 /// Kinds, and the structs that they are made of.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct BuiltinTypeTable {
     kinds: BTreeMap<(&'static str, &'static str), usize>,
-    structs: Vec<Vec<Field>>,
+    structs: Vec<Vec<StructField>>,
 }
 
-pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| read(include_str!("types.txt")));
+pub(super) static TABLE: LazyLock<BuiltinTypeTable> =
+    LazyLock::new(|| read(include_str!("types.txt")));
 
-impl Table {
+impl BuiltinTypeTable {
     /// The struct of a kind.
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<usize> {
         self.kinds.get(&(api_version, kind)).copied()
     }
 
-    pub(super) fn fields(&self, number: usize) -> &[Field] {
+    pub(super) fn fields(&self, number: usize) -> &[StructField] {
         self.structs.get(number).map_or(&[], Vec::as_slice)
     }
 }
 
 /// A line that begins with `@` is an API version with its kinds, each followed by the number of its struct. Every other
 /// line is the next struct: fields as `name:shape`, with `?` where an empty one is left out, `!` where a zero one is.
-fn read(text: &'static str) -> Table {
-    let mut table = Table { kinds: BTreeMap::new(), structs: Vec::new() };
+fn read(text: &'static str) -> BuiltinTypeTable {
+    let mut table = BuiltinTypeTable { kinds: BTreeMap::new(), structs: Vec::new() };
     for line in text.lines() {
         let Some(line) = line.strip_prefix('@') else {
             table.structs.push(line.split_whitespace().filter_map(field).collect());
@@ -81,37 +82,37 @@ fn read(text: &'static str) -> Table {
     table
 }
 
-fn field(word: &'static str) -> Option<Field> {
+fn field(word: &'static str) -> Option<StructField> {
     let (name, code) = word.split_once(':')?;
     let omit_zero = name.ends_with('!');
     let name = name.strip_suffix('!').unwrap_or(name);
     let omit_empty = name.ends_with('?');
     let name = name.strip_suffix('?').unwrap_or(name);
-    Some(Field { name, omit_empty, omit_zero, shape: shape(code)? })
+    Some(StructField { name, omit_empty, omit_zero, shape: shape(code)? })
 }
 
-fn shape(code: &str) -> Option<FieldType> {
+fn shape(code: &str) -> Option<JsonFieldType> {
     let mut letters = code.chars();
     let inner = |letters: std::str::Chars<'_>| shape(letters.as_str()).map(Box::new);
     Some(match letters.next()? {
-        's' => FieldType::Text,
-        'b' => FieldType::Bool,
-        'i' => FieldType::Int32,
-        'l' => FieldType::Int64,
-        'y' => FieldType::Byte,
-        'f' => FieldType::Float,
-        'B' => FieldType::Bytes,
-        'X' => FieldType::Any,
-        'R' => FieldType::Raw,
-        'Q' => FieldType::Quantity,
-        'I' => FieldType::IntOrString,
-        'T' => FieldType::Time,
-        'M' => FieldType::MicroTime,
-        'D' => FieldType::Duration,
-        '*' => FieldType::Pointer(inner(letters)?),
-        '[' => FieldType::List(inner(letters)?),
-        '{' => FieldType::Map(inner(letters)?),
-        _ => FieldType::Struct(code.parse().ok()?),
+        's' => JsonFieldType::Text,
+        'b' => JsonFieldType::Bool,
+        'i' => JsonFieldType::Int32,
+        'l' => JsonFieldType::Int64,
+        'y' => JsonFieldType::Byte,
+        'f' => JsonFieldType::Float,
+        'B' => JsonFieldType::Bytes,
+        'X' => JsonFieldType::Any,
+        'R' => JsonFieldType::Raw,
+        'Q' => JsonFieldType::Quantity,
+        'I' => JsonFieldType::IntOrString,
+        'T' => JsonFieldType::Time,
+        'M' => JsonFieldType::MicroTime,
+        'D' => JsonFieldType::Duration,
+        '*' => JsonFieldType::Pointer(inner(letters)?),
+        '[' => JsonFieldType::List(inner(letters)?),
+        '{' => JsonFieldType::Map(inner(letters)?),
+        _ => JsonFieldType::Struct(code.parse().ok()?),
     })
 }
 
@@ -128,11 +129,14 @@ mod tests {
         assert!(TABLE.kinds.values().all(|number| *number < count));
         for field in TABLE.structs.iter().flatten() {
             let mut shape = &field.shape;
-            while let FieldType::Pointer(of) | FieldType::List(of) | FieldType::Map(of) = shape {
+            while let JsonFieldType::Pointer(of)
+            | JsonFieldType::List(of)
+            | JsonFieldType::Map(of) = shape
+            {
                 shape = of;
             }
             assert!(
-                !matches!(shape, FieldType::Struct(number) if *number >= count),
+                !matches!(shape, JsonFieldType::Struct(number) if *number >= count),
                 "{}",
                 field.name
             );

@@ -5,11 +5,11 @@
 //! Source of the semantics: apimachinery 0.36 `pkg/runtime/converter.go`.
 
 use golang::strconv::{FloatForm, format_float};
-use golang::time::{Duration, Time, Zone};
+use golang::time::{GoDuration, GoTime, GoTimeZone};
 use serde_json::{Map, Value};
 
 use super::quantity;
-use super::table::{FieldType, TABLE};
+use super::table::{JsonFieldType, TABLE};
 
 /// How deep a value may nest. Types that hold themselves would otherwise follow the data anywhere.
 const MAX_DEPTH: usize = 200;
@@ -21,7 +21,7 @@ const ZERO_TIME: i64 = -62_135_596_800;
 
 /// The object would not fit into its type.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Misfit;
+pub(super) struct TypeMismatch;
 
 /// A value as its type writes it.
 struct EncodedTypedValue {
@@ -46,53 +46,53 @@ impl EncodedTypedValue {
 /// Writes an object as its type would. None if its kind has none here.
 pub(super) fn round_trip(
     object: &Map<String, Value>,
-) -> Option<Result<Map<String, Value>, Misfit>> {
+) -> Option<Result<Map<String, Value>, TypeMismatch>> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let number = TABLE.kind(text("apiVersion"), text("kind"))?;
     Some(structure(number, Some(object), 0).map(|(fields, _)| fields))
 }
 
 fn written(
-    shape: &FieldType,
+    shape: &JsonFieldType,
     value: Option<&Value>,
     depth: usize,
-) -> Result<EncodedTypedValue, Misfit> {
+) -> Result<EncodedTypedValue, TypeMismatch> {
     if depth > MAX_DEPTH {
-        return Err(Misfit);
+        return Err(TypeMismatch);
     }
     let value = value.filter(|value| !value.is_null());
     Ok(match (shape, value) {
-        (FieldType::Text, None) => EncodedTypedValue::new("", true),
-        (FieldType::Text, Some(Value::String(text))) => {
+        (JsonFieldType::Text, None) => EncodedTypedValue::new("", true),
+        (JsonFieldType::Text, Some(Value::String(text))) => {
             EncodedTypedValue::new(text.as_str(), text.is_empty())
         }
-        (FieldType::Bool, None) => EncodedTypedValue::new(false, true),
-        (FieldType::Bool, Some(Value::Bool(bool))) => EncodedTypedValue::new(*bool, !bool),
-        (FieldType::Int32 | FieldType::Int64 | FieldType::Byte, value) => {
-            let number = value.map_or(Some(0), whole).ok_or(Misfit)?;
+        (JsonFieldType::Bool, None) => EncodedTypedValue::new(false, true),
+        (JsonFieldType::Bool, Some(Value::Bool(bool))) => EncodedTypedValue::new(*bool, !bool),
+        (JsonFieldType::Int32 | JsonFieldType::Int64 | JsonFieldType::Byte, value) => {
+            let number = value.map_or(Some(0), whole).ok_or(TypeMismatch)?;
             // Parity(kubernetes): what does not fit is cut off.
             let number = match shape {
-                FieldType::Int32 => i64::from(number as i32),
-                FieldType::Byte => i64::from(number as u8),
+                JsonFieldType::Int32 => i64::from(number as i32),
+                JsonFieldType::Byte => i64::from(number as u8),
                 _ => number,
             };
             EncodedTypedValue::new(number, number == 0)
         }
-        (FieldType::Float, value) => {
-            let number = value.map_or(Some(0.0), Value::as_f64).ok_or(Misfit)?;
+        (JsonFieldType::Float, value) => {
+            let number = value.map_or(Some(0.0), Value::as_f64).ok_or(TypeMismatch)?;
             EncodedTypedValue::new(number, number == 0.0)
         }
-        (FieldType::Any | FieldType::Raw, value) => {
+        (JsonFieldType::Any | JsonFieldType::Raw, value) => {
             let is_zero = value.is_none();
             let value = value.cloned().unwrap_or(Value::Null);
             match shape {
-                FieldType::Any => EncodedTypedValue::new(value, is_zero),
+                JsonFieldType::Any => EncodedTypedValue::new(value, is_zero),
                 _ => EncodedTypedValue::special(value, is_zero),
             }
         }
-        (FieldType::Bytes, None) => EncodedTypedValue::new(Value::Null, true),
-        (FieldType::Bytes, Some(Value::String(text))) => {
-            let bytes = super::base64::decode(text).ok_or(Misfit)?;
+        (JsonFieldType::Bytes, None) => EncodedTypedValue::new(Value::Null, true),
+        (JsonFieldType::Bytes, Some(Value::String(text))) => {
+            let bytes = super::base64::decode(text).ok_or(TypeMismatch)?;
             let is_empty = bytes.is_empty();
             EncodedTypedValue {
                 value: super::base64::encode(&bytes).into(),
@@ -100,38 +100,40 @@ fn written(
                 is_zero: false,
             }
         }
-        (FieldType::Pointer(_), None) => EncodedTypedValue::new(Value::Null, true),
-        (FieldType::Pointer(of), value) => {
+        (JsonFieldType::Pointer(_), None) => EncodedTypedValue::new(Value::Null, true),
+        (JsonFieldType::Pointer(of), value) => {
             EncodedTypedValue { is_empty: false, is_zero: false, ..written(of, value, depth + 1)? }
         }
-        (FieldType::List(_) | FieldType::Map(_), None) => EncodedTypedValue::new(Value::Null, true),
-        (FieldType::List(of), Some(Value::Array(items))) => {
-            let items: Result<Vec<Value>, Misfit> =
+        (JsonFieldType::List(_) | JsonFieldType::Map(_), None) => {
+            EncodedTypedValue::new(Value::Null, true)
+        }
+        (JsonFieldType::List(of), Some(Value::Array(items))) => {
+            let items: Result<Vec<Value>, TypeMismatch> =
                 items.iter().map(|item| Ok(written(of, Some(item), depth + 1)?.value)).collect();
             let items = items?;
             EncodedTypedValue { is_empty: items.is_empty(), is_zero: false, value: items.into() }
         }
-        (FieldType::Map(of), Some(Value::Object(entries))) => {
+        (JsonFieldType::Map(of), Some(Value::Object(entries))) => {
             let mut map = Map::new();
             for (key, value) in entries {
                 map.insert(key.clone(), written(of, Some(value), depth + 1)?.value);
             }
             EncodedTypedValue { is_empty: map.is_empty(), is_zero: false, value: map.into() }
         }
-        (FieldType::Struct(number), value) => {
+        (JsonFieldType::Struct(number), value) => {
             let fields = match value {
                 None => None,
                 Some(Value::Object(fields)) => Some(fields),
-                Some(_) => return Err(Misfit),
+                Some(_) => return Err(TypeMismatch),
             };
             let (fields, is_zero) = structure(*number, fields, depth + 1)?;
             EncodedTypedValue::special(fields, is_zero)
         }
-        (FieldType::Quantity | FieldType::IntOrString, value) => special(shape, value)?,
-        (FieldType::Time | FieldType::MicroTime | FieldType::Duration, value) => {
+        (JsonFieldType::Quantity | JsonFieldType::IntOrString, value) => special(shape, value)?,
+        (JsonFieldType::Time | JsonFieldType::MicroTime | JsonFieldType::Duration, value) => {
             moment(shape, value)?
         }
-        _ => return Err(Misfit),
+        _ => return Err(TypeMismatch),
     })
 }
 
@@ -140,7 +142,7 @@ fn structure(
     number: usize,
     object: Option<&Map<String, Value>>,
     depth: usize,
-) -> Result<(Map<String, Value>, bool), Misfit> {
+) -> Result<(Map<String, Value>, bool), TypeMismatch> {
     let mut fields = Map::new();
     let mut is_zero = true;
     for field in TABLE.fields(number) {
@@ -179,41 +181,46 @@ fn number_text(number: &serde_json::Number) -> String {
     format_float(double, FloatForm::Fixed, None)
 }
 
-fn special(shape: &FieldType, value: Option<&Value>) -> Result<EncodedTypedValue, Misfit> {
-    let is_quantity = *shape == FieldType::Quantity;
+fn special(
+    shape: &JsonFieldType,
+    value: Option<&Value>,
+) -> Result<EncodedTypedValue, TypeMismatch> {
+    let is_quantity = *shape == JsonFieldType::Quantity;
     Ok(match value {
         None if is_quantity => EncodedTypedValue::special("0", true),
         None => EncodedTypedValue::special(0, true),
         Some(Value::String(text)) if is_quantity => {
-            EncodedTypedValue::special(quantity::canonical(text).ok_or(Misfit)?, false)
+            EncodedTypedValue::special(quantity::canonical(text).ok_or(TypeMismatch)?, false)
         }
         Some(Value::Number(number)) if is_quantity => {
             let text = number_text(number);
-            EncodedTypedValue::special(quantity::canonical(&text).ok_or(Misfit)?, false)
+            EncodedTypedValue::special(quantity::canonical(&text).ok_or(TypeMismatch)?, false)
         }
         Some(Value::String(text)) => EncodedTypedValue::special(text.as_str(), false),
         Some(Value::Number(number)) => {
-            let int = number_text(number).parse::<i32>().map_err(|_| Misfit)?;
+            let int = number_text(number).parse::<i32>().map_err(|_| TypeMismatch)?;
             EncodedTypedValue::special(int, int == 0)
         }
-        Some(_) => return Err(Misfit),
+        Some(_) => return Err(TypeMismatch),
     })
 }
 
-fn moment(shape: &FieldType, value: Option<&Value>) -> Result<EncodedTypedValue, Misfit> {
+fn moment(shape: &JsonFieldType, value: Option<&Value>) -> Result<EncodedTypedValue, TypeMismatch> {
     let text = match value {
-        None if *shape == FieldType::Duration => return Ok(EncodedTypedValue::special("0s", true)),
+        None if *shape == JsonFieldType::Duration => {
+            return Ok(EncodedTypedValue::special("0s", true));
+        }
         None => return Ok(EncodedTypedValue::special(Value::Null, true)),
-        Some(value) => value.as_str().ok_or(Misfit)?,
+        Some(value) => value.as_str().ok_or(TypeMismatch)?,
     };
-    if *shape == FieldType::Duration {
-        let duration = Duration::parse(text).map_err(|_| Misfit)?;
+    if *shape == JsonFieldType::Duration {
+        let duration = GoDuration::parse(text).map_err(|_| TypeMismatch)?;
         return Ok(EncodedTypedValue::special(duration.to_string(), duration.0 == 0));
     }
-    let layout = if *shape == FieldType::Time { RFC3339 } else { RFC3339_MICRO };
-    let time = Time::parse(layout, text, &Zone::Utc).map_err(|_| Misfit)?;
+    let layout = if *shape == JsonFieldType::Time { RFC3339 } else { RFC3339_MICRO };
+    let time = GoTime::parse(layout, text, &GoTimeZone::Utc).map_err(|_| TypeMismatch)?;
     if time.unix() == ZERO_TIME && time.nanosecond() == 0 {
         return Ok(EncodedTypedValue::special(Value::Null, true));
     }
-    Ok(EncodedTypedValue::special(time.in_zone(Zone::Utc).format(layout), false))
+    Ok(EncodedTypedValue::special(time.in_zone(GoTimeZone::Utc).format(layout), false))
 }

@@ -10,30 +10,30 @@ pub(crate) const MAX_UNKNOWN_FIELDS: usize = 5;
 
 /// Paths of fields with a value that are in an object and not in what its type wrote, as `spec.template.spec.container`.
 pub(super) fn fields(before: &Map<String, Value>, written: &Map<String, Value>) -> Vec<String> {
-    let mut search = Search { path: Vec::new(), unknown: Vec::new() };
+    let mut search = UnknownFieldSearch { path: Vec::new(), unknown: Vec::new() };
     search.map(before, written);
     search.unknown
 }
 
 /// A step of a path.
 #[derive(Clone, Copy)]
-enum PathStep<'a> {
+enum FieldPathStep<'a> {
     Field(&'a str),
     Item(usize),
 }
 
-struct Search<'a> {
-    path: Vec<PathStep<'a>>,
+struct UnknownFieldSearch<'a> {
+    path: Vec<FieldPathStep<'a>>,
     unknown: Vec<String>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> UnknownFieldSearch<'a> {
     fn map(&mut self, before: &'a Map<String, Value>, written: &Map<String, Value>) {
         for (name, value) in before {
             if self.unknown.len() >= MAX_UNKNOWN_FIELDS {
                 return;
             }
-            self.path.push(PathStep::Field(name));
+            self.path.push(FieldPathStep::Field(name));
             match written.get(name) {
                 Some(written) => self.value(value, written),
                 None if has_value(value) => self.unknown.push(self.shown_path()),
@@ -48,7 +48,7 @@ impl<'a> Search<'a> {
             (Value::Object(before), Value::Object(written)) => self.map(before, written),
             (Value::Array(before), Value::Array(written)) => {
                 for (at, (before, written)) in before.iter().zip(written).enumerate() {
-                    self.path.push(PathStep::Item(at));
+                    self.path.push(FieldPathStep::Item(at));
                     self.value(before, written);
                     self.path.pop();
                 }
@@ -61,12 +61,12 @@ impl<'a> Search<'a> {
         let mut shown = String::new();
         for step in &self.path {
             match step {
-                PathStep::Field(name) if shown.is_empty() => shown.push_str(name),
-                PathStep::Field(name) => {
+                FieldPathStep::Field(name) if shown.is_empty() => shown.push_str(name),
+                FieldPathStep::Field(name) => {
                     shown.push('.');
                     shown.push_str(name);
                 }
-                PathStep::Item(at) => {
+                FieldPathStep::Item(at) => {
                     shown.push('[');
                     shown.push_str(&at.to_string());
                     shown.push(']');

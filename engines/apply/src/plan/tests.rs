@@ -1,7 +1,7 @@
 //! The plan against simulated clusters: the law of the inventory, waits, refusals, pruning.
 
 use super::*;
-use crate::health::Health;
+use crate::health::HealthStatus;
 use crate::stages;
 use expect_test::{Expect, expect};
 use objects::Object;
@@ -41,36 +41,36 @@ fn desired(objects: Vec<Object>) -> ApplyDesiredState {
     }
 }
 
-fn report(status: Health, message: &str) -> Report {
-    Report { status, message: message.into(), conditions: Vec::new() }
+fn report(status: HealthStatus, message: &str) -> HealthReport {
+    HealthReport { status, message: message.into(), conditions: Vec::new() }
 }
 
 /// A cluster and a status, with objects by id and the digest of what was applied.
 #[derive(Debug, Clone, Default)]
-struct Sim {
-    recorded: Inventory,
+struct ClusterSimulation {
+    recorded: ObjectInventory,
     live: BTreeMap<ObjectId, String>,
-    health: BTreeMap<ObjectId, Report>,
+    health: BTreeMap<ObjectId, HealthReport>,
     refused: BTreeMap<ObjectId, String>,
     undeletable: BTreeSet<ObjectId>,
     now: i64,
     waiting_since: Option<Time>,
     stage_waiting_since: Option<Time>,
-    failed_wait: Option<FailedWait>,
+    failed_wait: Option<FailedHealthWait>,
     is_correction: bool,
     contested: BTreeMap<ObjectId, (String, Time)>,
 }
 
-impl Sim {
+impl ClusterSimulation {
     fn see(&self, id: &ObjectId, digest: Option<&str>) -> ObservedObject {
         let state = match (digest, self.refused.get(id), self.live.get(id)) {
-            (None, ..) => SeenState::Unmanaged,
-            (_, Some(text), _) => SeenState::Refused(text.clone()),
-            (_, None, None) => SeenState::Missing,
-            (Some(digest), None, Some(live)) if live == digest => SeenState::InSync,
-            (Some(_), None, Some(_)) => SeenState::Differs,
+            (None, ..) => LiveObjectState::Unmanaged,
+            (_, Some(text), _) => LiveObjectState::Refused(text.clone()),
+            (_, None, None) => LiveObjectState::Missing,
+            (Some(digest), None, Some(live)) if live == digest => LiveObjectState::InSync,
+            (Some(_), None, Some(_)) => LiveObjectState::Differs,
         };
-        let healthy = report(Health::Current, "");
+        let healthy = report(HealthStatus::Current, "");
         ObservedObject { state, health: Some(self.health.get(id).cloned().unwrap_or(healthy)) }
     }
 
@@ -103,16 +103,16 @@ impl Sim {
     }
 
     fn plan(&self, desired: &ApplyDesiredState) -> PlanVerdict<ApplyStep> {
-        Apply::plan(desired, &self.observe(desired))
+        KustomizationApplyPlan::plan(desired, &self.observe(desired))
     }
 
     /// The single writes that a step consists of.
-    fn writes(desired: &ApplyDesiredState, step: &ApplyStep) -> Vec<Write> {
+    fn writes(desired: &ApplyDesiredState, step: &ApplyStep) -> Vec<SimulatedWrite> {
         match step {
-            ApplyStep::Record { add } => vec![Write::Status(None, add.clone())],
-            ApplyStep::Shrink { to } => vec![Write::Status(Some(to.clone()), Vec::new())],
+            ApplyStep::Record { add } => vec![SimulatedWrite::Status(None, add.clone())],
+            ApplyStep::Shrink { to } => vec![SimulatedWrite::Status(Some(to.clone()), Vec::new())],
             ApplyStep::Prune { ids } => {
-                ids.iter().map(|(id, _)| Write::Delete(id.clone())).collect()
+                ids.iter().map(|(id, _)| SimulatedWrite::Delete(id.clone())).collect()
             }
             ApplyStep::Apply { stage, ids, .. } => {
                 let digest = |id: &ObjectId| {
@@ -124,21 +124,21 @@ impl Sim {
                         .digest
                         .clone()
                 };
-                ids.iter().map(|id| Write::Put(id.clone(), digest(id))).collect()
+                ids.iter().map(|id| SimulatedWrite::Put(id.clone(), digest(id))).collect()
             }
         }
     }
 
     /// False if the write was refused.
-    fn write(&mut self, write: Write) -> bool {
+    fn write(&mut self, write: SimulatedWrite) -> bool {
         match write {
-            Write::Status(to, add) => {
+            SimulatedWrite::Status(to, add) => {
                 let base = to.unwrap_or_else(|| self.recorded.clone());
                 self.recorded = base.union(&add.into_iter().collect());
             }
-            Write::Put(id, digest) => drop(self.live.insert(id, digest)),
-            Write::Delete(id) if self.undeletable.contains(&id) => return false,
-            Write::Delete(id) => drop(self.live.remove(&id)),
+            SimulatedWrite::Put(id, digest) => drop(self.live.insert(id, digest)),
+            SimulatedWrite::Delete(id) if self.undeletable.contains(&id) => return false,
+            SimulatedWrite::Delete(id) => drop(self.live.remove(&id)),
         }
         let untracked = self.live.keys().find(|id| !self.recorded.contains(id));
         assert_eq!(untracked, None, "live and not in the inventory {:?}", self.recorded.entries());
@@ -147,7 +147,7 @@ impl Sim {
 
     /// Runs until the plan has an outcome, a deletion is refused (`None`), or the process dies after `writes` writes
     /// (`None`).
-    fn run(&mut self, desired: &ApplyDesiredState, mut writes: usize) -> Option<Outcome> {
+    fn run(&mut self, desired: &ApplyDesiredState, mut writes: usize) -> Option<RunOutcome> {
         let mut done: Vec<ApplyStep> = Vec::new();
         loop {
             let steps = match self.plan(desired) {
@@ -180,8 +180,8 @@ impl Sim {
     }
 }
 
-enum Write {
-    Status(Option<Inventory>, Vec<(ObjectId, String)>),
+enum SimulatedWrite {
+    Status(Option<ObjectInventory>, Vec<(ObjectId, String)>),
     Put(ObjectId, String),
     Delete(ObjectId),
 }
@@ -226,7 +226,7 @@ fn check(verdict: &PlanVerdict<ApplyStep>, want: &Expect) {
 
 #[test]
 fn the_inventory_grows_before_an_apply_and_stages_go_one_by_one() {
-    let mut sim = Sim::default();
+    let mut sim = ClusterSimulation::default();
     let desired = desired(vec![config("a"), object("v1", "Namespace", "", "shop")]);
     check(
         &sim.plan(&desired),
@@ -255,7 +255,7 @@ fn what_left_the_manifests_is_deleted_in_reverse_order_and_then_forgotten() {
         object("v1", "Namespace", "", "shop"),
         object("apps/v1", "Deployment", "shop", "web"),
     ];
-    let mut sim = Sim::settle(before);
+    let mut sim = ClusterSimulation::settle(before);
     let desired = desired(vec![config("a")]);
     check(
         &sim.plan(&desired),
@@ -267,7 +267,7 @@ fn what_left_the_manifests_is_deleted_in_reverse_order_and_then_forgotten() {
 
 #[test]
 fn without_prune_what_left_is_forgotten_and_stays() {
-    let mut sim = Sim::settle(vec![config("a"), config("b")]);
+    let mut sim = ClusterSimulation::settle(vec![config("a"), config("b")]);
     let desired = ApplyDesiredState { prune: false, ..desired(vec![config("a")]) };
     check(&sim.plan(&desired), &expect!["Shrink ConfigMap/shop/a"]);
     sim.live.remove(&config("b").id());
@@ -276,7 +276,7 @@ fn without_prune_what_left_is_forgotten_and_stays() {
 
 #[test]
 fn survivors_of_a_failed_deletion_stay_recorded_and_the_others_do_not() {
-    let mut sim = Sim::settle(vec![config("a"), config("b"), config("c")]);
+    let mut sim = ClusterSimulation::settle(vec![config("a"), config("b"), config("c")]);
     sim.undeletable.insert(config("b").id());
     let desired = desired(vec![config("a")]);
     assert_eq!(sim.run(&desired, usize::MAX), None);
@@ -294,7 +294,7 @@ fn survivors_of_a_failed_deletion_stay_recorded_and_the_others_do_not() {
 
 #[test]
 fn an_empty_build_deletes_nothing_unless_it_is_meant() {
-    let mut sim = Sim::settle(vec![config("a")]);
+    let mut sim = ClusterSimulation::settle(vec![config("a")]);
     let mut desired = desired(Vec::new());
     check(
         &sim.plan(&desired),
@@ -309,10 +309,11 @@ fn an_empty_build_deletes_nothing_unless_it_is_meant() {
 
 #[test]
 fn a_stage_with_a_refused_object_writes_nothing_and_names_every_refusal() {
-    let mut sim = Sim::settle(vec![config("old")]);
+    let mut sim = ClusterSimulation::settle(vec![config("old")]);
     for name in ["b", "d"] {
         let id = config(name).id();
-        sim.refused.insert(id.clone(), crate::refusal::describe(&id, "Invalid", "bad data"));
+        sim.refused
+            .insert(id.clone(), crate::dry_run_refusal::describe(&id, "Invalid", "bad data"));
     }
     let desired = desired(vec![config("a"), config("b"), config("c"), config("d")]);
     check(
@@ -326,12 +327,12 @@ fn a_stage_with_a_refused_object_writes_nothing_and_names_every_refusal() {
 
 #[test]
 fn a_stage_that_was_not_observed_is_not_in_sync() {
-    let sim = Sim::settle(vec![config("a"), config("stale")]);
+    let sim = ClusterSimulation::settle(vec![config("a"), config("stale")]);
     let desired = desired(vec![config("a"), config("b")]);
     let mut observed = sim.observe(&desired);
     observed.objects.remove(&config("b").id());
     check(
-        &Apply::plan(&desired, &observed),
+        &KustomizationApplyPlan::plan(&desired, &observed),
         &expect![[r#"
         ReconciliationFailed: not observed: ConfigMap/shop/b
         wake at Some(120) on []"#]],
@@ -341,8 +342,8 @@ fn a_stage_that_was_not_observed_is_not_in_sync() {
 #[test]
 fn crds_are_waited_for_before_other_objects_are_observed() {
     let crd = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets");
-    let mut sim = Sim::settle(vec![crd.clone()]);
-    sim.health.insert(crd.id(), report(Health::InProgress, "Install in progress"));
+    let mut sim = ClusterSimulation::settle(vec![crd.clone()]);
+    sim.health.insert(crd.id(), report(HealthStatus::InProgress, "Install in progress"));
     let desired = desired(vec![crd.clone(), config("a")]);
     check(
         &sim.plan(&desired),
@@ -363,9 +364,9 @@ fn crds_are_waited_for_before_other_objects_are_observed() {
     assert!(matches!(sim.plan(&desired), PlanVerdict::Act(_)));
 }
 
-fn rollout() -> (Sim, ApplyDesiredState, ObjectId) {
+fn rollout() -> (ClusterSimulation, ApplyDesiredState, ObjectId) {
     let web = object("apps/v1", "Deployment", "shop", "web");
-    let sim = Sim::settle(vec![web.clone(), config("a")]);
+    let sim = ClusterSimulation::settle(vec![web.clone(), config("a")]);
     let desired =
         ApplyDesiredState { health: DesiredHealth::All, ..desired(vec![web.clone(), config("a")]) };
     (sim, desired, web.id())
@@ -374,7 +375,7 @@ fn rollout() -> (Sim, ApplyDesiredState, ObjectId) {
 #[test]
 fn a_wait_for_health_wakes_on_what_is_not_healthy_and_ends_in_time() {
     let (mut sim, desired, web) = rollout();
-    sim.health.insert(web.clone(), report(Health::InProgress, "Updated: 0/1"));
+    sim.health.insert(web.clone(), report(HealthStatus::InProgress, "Updated: 0/1"));
     check(
         &sim.plan(&desired),
         &expect![[r#"
@@ -396,14 +397,14 @@ fn a_wait_for_health_wakes_on_what_is_not_healthy_and_ends_in_time() {
         wake at Some(420) on ["Deployment/shop/web"]"#]],
     );
     sim.health.clear();
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Settled(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Settled(..))));
 }
 
 #[test]
 fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
     let (mut sim, mut desired, web) = rollout();
-    sim.health.insert(web, report(Health::Failed, "Progress deadline exceeded"));
-    sim.health.insert(config("a").id(), report(Health::Unknown("odd".into()), ""));
+    sim.health.insert(web, report(HealthStatus::Failed, "Progress deadline exceeded"));
+    sim.health.insert(config("a").id(), report(HealthStatus::Unknown("odd".into()), ""));
     (sim.waiting_since, sim.now) = (Some(time(0)), 12);
     check(
         &sim.plan(&desired),
@@ -412,7 +413,7 @@ fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
         wake at Some(132) on ["ConfigMap/shop/a", "Deployment/shop/web"]"#]],
     );
     desired.fail_fast = false;
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Running(..))));
     sim.now = 300;
     check(
         &sim.plan(&desired),
@@ -425,43 +426,46 @@ fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
 #[test]
 fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated() {
     let (mut sim, desired, web) = rollout();
-    sim.health.insert(web.clone(), report(Health::Failed, "crashed"));
-    let PlanVerdict::Outcome(Outcome::Failed(_, text, wake)) = sim.plan(&desired) else {
+    sim.health.insert(web.clone(), report(HealthStatus::Failed, "crashed"));
+    let PlanVerdict::Outcome(RunOutcome::Failed(_, text, wake)) = sim.plan(&desired) else {
         panic!("it failed")
     };
-    let first = Outcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
-    sim.failed_wait = Some(FailedWait { text, on: wake.on, until: wake.at.unwrap() });
+    let first = RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
+    sim.failed_wait = Some(FailedHealthWait { text, on: wake.on, until: wake.at.unwrap() });
     // Its Pods come and go, and its observed health changes each time.
-    for status in
-        [Health::InProgress, Health::Failed, Health::NotFound, Health::Unknown("x".into())]
-    {
+    for status in [
+        HealthStatus::InProgress,
+        HealthStatus::Failed,
+        HealthStatus::NotFound,
+        HealthStatus::Unknown("x".into()),
+    ] {
         sim.now += 20;
         sim.health.insert(web.clone(), report(status, "another Pod"));
         assert_eq!(sim.plan(&desired), PlanVerdict::Outcome(first.clone()), "at {}", sim.now);
     }
     // Then it is waited for anew.
     sim.now = 120;
-    sim.health.insert(web.clone(), report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Running(..))));
+    sim.health.insert(web.clone(), report(HealthStatus::InProgress, ""));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Running(..))));
     // Others than those that failed are waited for, too.
     sim.now = 20;
     sim.health.remove(&web);
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Settled(..))));
-    sim.health.insert(config("a").id(), report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Settled(..))));
+    sim.health.insert(config("a").id(), report(HealthStatus::InProgress, ""));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Running(..))));
 }
 
 #[test]
 fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
     let desired = desired(vec![config("a"), config("b"), object("v1", "Namespace", "", "shop")]);
-    let mut sim = Sim::default();
+    let mut sim = ClusterSimulation::default();
     assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
     let namespace = object("v1", "Namespace", "", "shop").id();
     sim.refused.insert(namespace, "the webhook does not answer".into());
     sim.live.insert(config("a").id(), "edited".into());
     sim.live.remove(&config("b").id());
     assert!(
-        matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Failed(..))),
+        matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Failed(..))),
         "a new build is all or nothing"
     );
     sim.is_correction = true;
@@ -478,7 +482,7 @@ fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
 
 #[test]
 fn contested_objects_are_reported_and_delay_no_others() {
-    let mut sim = Sim::settle(vec![config("a"), config("old")]);
+    let mut sim = ClusterSimulation::settle(vec![config("a"), config("old")]);
     let desired = desired(vec![config("a"), config("new")]);
     let contest = ("a is contested".to_owned(), time(30));
     sim.contested =
@@ -497,9 +501,9 @@ fn contested_objects_are_reported_and_delay_no_others() {
 #[test]
 fn a_new_revision_supersedes_a_wait() {
     let (mut sim, mut desired, web) = rollout();
-    sim.health.insert(web, report(Health::InProgress, ""));
+    sim.health.insert(web, report(HealthStatus::InProgress, ""));
     sim.waiting_since = Some(time(0));
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Running(..))));
     let mut changed = config("a");
     changed.set_label("v", "2");
     let objects = desired.stages[0].objects.iter().map(|m| m.object.clone());
@@ -513,10 +517,10 @@ fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
     let (mut sim, mut desired, web) = rollout();
     let foreign = ObjectId::new("db", "main", "apps", "StatefulSet");
     desired.health = DesiredHealth::These(vec![foreign.clone(), desired.own.clone()]);
-    sim.health.insert(desired.own.clone(), report(Health::InProgress, ""));
-    sim.health.insert(web, report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Settled(..))));
-    sim.health.insert(foreign, Report::not_found());
+    sim.health.insert(desired.own.clone(), report(HealthStatus::InProgress, ""));
+    sim.health.insert(web, report(HealthStatus::InProgress, ""));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Settled(..))));
+    sim.health.insert(foreign, HealthReport::not_found());
     // A StatefulSet's health is read from its Pods, so it is observed every five seconds.
     check(
         &sim.plan(&desired),
@@ -529,18 +533,18 @@ fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
 #[test]
 fn what_is_skipped_or_finished_by_itself_is_tracked_and_not_waited_for() {
     let (sim, desired, web) = rollout();
-    for state in [SeenState::Skipped, SeenState::Finished] {
+    for state in [LiveObjectState::Skipped, LiveObjectState::Finished] {
         let mut observed = sim.observe(&desired);
         observed
             .objects
-            .insert(web.clone(), ObservedObject { state, health: Some(Report::not_found()) });
+            .insert(web.clone(), ObservedObject { state, health: Some(HealthReport::not_found()) });
         assert!(matches!(
-            Apply::plan(&desired, &observed),
-            PlanVerdict::Outcome(Outcome::Settled(..))
+            KustomizationApplyPlan::plan(&desired, &observed),
+            PlanVerdict::Outcome(RunOutcome::Settled(..))
         ));
-        observed.recorded = Inventory::default();
+        observed.recorded = ObjectInventory::default();
         check(
-            &Apply::plan(&desired, &observed),
+            &KustomizationApplyPlan::plan(&desired, &observed),
             &expect!["Record ConfigMap/shop/a Deployment/shop/web"],
         );
     }
@@ -550,10 +554,13 @@ fn what_is_skipped_or_finished_by_itself_is_tracked_and_not_waited_for() {
 fn an_object_to_recreate_is_named_in_the_step() {
     let (sim, desired, web) = rollout();
     let mut observed = sim.observe(&desired);
-    observed
-        .objects
-        .insert(web.clone(), ObservedObject { state: SeenState::MustBeRecreated, health: None });
-    let PlanVerdict::Act(steps) = Apply::plan(&desired, &observed) else { panic!("nothing to do") };
+    observed.objects.insert(
+        web.clone(),
+        ObservedObject { state: LiveObjectState::MustBeRecreated, health: None },
+    );
+    let PlanVerdict::Act(steps) = KustomizationApplyPlan::plan(&desired, &observed) else {
+        panic!("nothing to do")
+    };
     assert!(
         matches!(&steps[..], [ApplyStep::Apply { ids, recreate, .. }] if *ids == [web.clone()] && recreate == ids)
     );
@@ -561,23 +568,23 @@ fn an_object_to_recreate_is_named_in_the_step() {
 
 #[test]
 fn deleted_objects_that_take_their_time_are_waited_for_until_the_timeout() {
-    let sim = Sim::settle(vec![config("a")]);
+    let sim = ClusterSimulation::settle(vec![config("a")]);
     let desired = ApplyDesiredState { empty_is_intended: true, ..desired(Vec::new()) };
     let mut observed = sim.observe(&desired);
     observed.leaving.insert(config("a").id());
     check(
-        &Apply::plan(&desired, &observed),
+        &KustomizationApplyPlan::plan(&desired, &observed),
         &expect![[r#"
             AwaitingTermination: Waiting for the termination of deleted objects
             wake at Some(300) on ["ConfigMap/shop/a"]"#]],
     );
     (observed.waiting_since, observed.now) = (Some(time(0)), time(300));
-    check(&Apply::plan(&desired, &observed), &expect!["Shrink "]);
+    check(&KustomizationApplyPlan::plan(&desired, &observed), &expect!["Shrink "]);
 }
 
 #[test]
 fn an_object_in_a_new_version_is_recorded_in_it() {
-    let mut sim = Sim::settle(vec![object("batch/v1beta1", "CronJob", "shop", "x")]);
+    let mut sim = ClusterSimulation::settle(vec![object("batch/v1beta1", "CronJob", "shop", "x")]);
     let desired = desired(vec![object("batch/v1", "CronJob", "shop", "x")]);
     assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
     assert_eq!(sim.recorded.entries(), [("shop_x_batch_CronJob".to_owned(), "v1".to_owned())]);
@@ -613,7 +620,7 @@ proptest! {
         crashes in prop::collection::vec(0_usize..12, 0..4),
     ) {
         let allowed = |objects| ApplyDesiredState { empty_is_intended: true, prune, ..desired(objects) };
-        let mut sim = Sim::default();
+        let mut sim = ClusterSimulation::default();
         sim.run(&allowed(universe(&before, "1")), usize::MAX);
         sim.undeletable = universe(&stuck, "1").iter().map(Object::id).collect();
         let desired = allowed(universe(&after, if changed { "2" } else { "1" }));
@@ -640,12 +647,12 @@ proptest! {
         after in prop::collection::vec(any::<bool>(), 8),
     ) {
         let desired = |picked: &[bool]| ApplyDesiredState { empty_is_intended: true, ..desired(universe(picked, "1")) };
-        let mut sim = Sim::default();
+        let mut sim = ClusterSimulation::default();
         sim.run(&desired(&before), usize::MAX);
         let verdict = sim.plan(&desired(&after));
         prop_assert_eq!(&verdict, &sim.plan(&desired(&after)));
         let settled = sim.plan(&desired(&before));
-        prop_assert!(matches!(settled, PlanVerdict::Outcome(Outcome::Settled(..))), "{settled:?}");
+        prop_assert!(matches!(settled, PlanVerdict::Outcome(RunOutcome::Settled(..))), "{settled:?}");
     }
 }
 

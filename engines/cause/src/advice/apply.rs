@@ -2,16 +2,16 @@
 
 use objects::{Object, ObjectId};
 
-use super::{About, is_plain, windlass_name};
+use super::{CauseSubjects, is_plain, windlass_name};
+use crate::cause_result::RootCause;
 use crate::condition::{condition, exhausted, text};
 use crate::object_references;
-use crate::result::Cause;
 
 /// What helps, and the command if there is one.
-type Help = (String, Option<String>);
+type AdviceTextAndCommand = (String, Option<String>);
 
 /// A build that fails.
-pub(super) fn build(cause: &Cause, held: Option<&Object>) -> Help {
+pub(super) fn build(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCommand {
     let decryption = held.and_then(|it| it.get("spec")?.get("decryption")?.get("secretRef"));
     let is_encrypted = ["decrypt", "SOPS", "sops"].iter().any(|word| cause.text.contains(word));
     if let Some(name) = decryption.map(|it| text(it, "name")).filter(|_| is_encrypted) {
@@ -46,7 +46,7 @@ pub(super) fn build(cause: &Cause, held: Option<&Object>) -> Help {
 }
 
 /// Values that fail.
-pub(super) fn values(cause: &Cause, held: Option<&Object>) -> Help {
+pub(super) fn values(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCommand {
     // Nothing else can read them, either.
     if cause.text.contains("values reference") {
         return ("correct the values that the message names".to_owned(), None);
@@ -61,7 +61,7 @@ pub(super) fn values(cause: &Cause, held: Option<&Object>) -> Help {
 }
 
 /// A test of a release that fails.
-pub(super) fn test(cause: &Cause, held: Option<&Object>) -> Help {
+pub(super) fn test(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCommand {
     let help = "correct what the test found, or the test".to_owned();
     let command = logs(&cause.text).or_else(|| held.and_then(reset));
     (help, command)
@@ -71,7 +71,7 @@ pub(super) fn test(cause: &Cause, held: Option<&Object>) -> Help {
 const SCHEMA: &str = "values don't meet the specifications of the schema";
 
 /// What the API server refused, values that a schema refuses, or a hook that failed.
-pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
+pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
     let id = &cause.object;
     // What is refused may be an object that is reconciled, too: it is corrected where it comes from.
     let owner = about.reporter.or(about.held);
@@ -94,7 +94,7 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
     if let Some(owner) = owner.filter(|it| is_contested(it)) {
         return (contested(id, owner, is_own, &files), None);
     }
-    if apply::refusal::says_immutable(&cause.text) {
+    if apply::dry_run_refusal::says_immutable(&cause.text) {
         let is_release = owner.is_some_and(|it| it.kind() != "Kustomization");
         let help = match is_release {
             true => format!(

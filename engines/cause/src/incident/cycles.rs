@@ -4,36 +4,41 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use objects::ObjectId;
 
-use super::{ObjectVerdict, Reach, RootFailure};
-use crate::result::Problem;
+use super::{ObjectVerdict, RootFailure, RootFailureSearchScope};
+use crate::cause_result::CauseKind;
 
 /// What objects of cycles depend on, as far as that is in a cycle, too.
-type Edges<'v> = BTreeMap<&'v ObjectId, Vec<&'v ObjectId>>;
+type DependencyCycleEdges<'v> = BTreeMap<&'v ObjectId, Vec<&'v ObjectId>>;
 
 /// Gives the failures of all objects of a cycle, and of those that wait for one of them, the first object as the
 /// subject.
 ///
 /// Where objects are judged within their namespace, so are cycles.
-pub fn join_cycles(verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>, reach: Reach) {
+pub fn join_cycles(
+    verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>,
+    reach: RootFailureSearchScope,
+) {
     let of_cycle = |verdict: &ObjectVerdict| {
-        verdict.failure.clone().filter(|failure| failure.problem == Problem::Cycle)
+        verdict.failure.clone().filter(|failure| failure.problem == CauseKind::Cycle)
     };
     let own: BTreeMap<ObjectId, RootFailure> = verdicts
         .iter()
         .filter_map(|(id, verdict)| Some((id.clone(), of_cycle(verdict)?)))
         .filter(|(id, failure)| failure.subject == *id)
         .collect();
-    let edges: Edges<'_> = own
+    let edges: DependencyCycleEdges<'_> = own
         .iter()
         .map(|(id, failure)| {
-            let is_near = |to: &&ObjectId| reach == Reach::All || to.namespace == id.namespace;
+            let is_near = |to: &&ObjectId| {
+                reach == RootFailureSearchScope::All || to.namespace == id.namespace
+            };
             let to = failure.cycle.iter().filter(|to| own.contains_key(*to)).filter(is_near);
             (id, to.collect())
         })
         .collect();
     let first = firsts(&edges);
     for verdict in verdicts.values_mut() {
-        let Some(failure) = verdict.failure.as_mut().filter(|it| it.problem == Problem::Cycle)
+        let Some(failure) = verdict.failure.as_mut().filter(|it| it.problem == CauseKind::Cycle)
         else {
             continue;
         };
@@ -48,7 +53,7 @@ pub fn join_cycles(verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>, reach: Reac
 pub fn first_of_cycles(
     depends: &BTreeMap<ObjectId, Vec<ObjectId>>,
 ) -> BTreeMap<ObjectId, ObjectId> {
-    let edges: Edges<'_> = depends
+    let edges: DependencyCycleEdges<'_> = depends
         .iter()
         .map(|(id, to)| (id, to.iter().filter(|to| depends.contains_key(*to)).collect()))
         .collect();
@@ -56,7 +61,7 @@ pub fn first_of_cycles(
 }
 
 /// The first object of the cycle of each: of all that it reaches and that reach it (Tarjan's algorithm, without recursion).
-fn firsts<'v>(edges: &Edges<'v>) -> BTreeMap<&'v ObjectId, &'v ObjectId> {
+fn firsts<'v>(edges: &DependencyCycleEdges<'v>) -> BTreeMap<&'v ObjectId, &'v ObjectId> {
     let mut first = BTreeMap::new();
     // The order in which an object was reached, and the least order that it reaches.
     let mut order: BTreeMap<&ObjectId, (usize, usize)> = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn advised(why: &Why) -> (String, String) {
+fn advised(why: &StateExplanation) -> (String, String) {
     let advice = why.advice.clone().unwrap();
     (advice.text, advice.command.unwrap_or_default())
 }
@@ -20,10 +20,10 @@ fn alert() -> Value {
 
 #[test]
 fn a_provider_without_its_secret_is_not_ready() {
-    let why = Cluster::of(&[provider(&json!({}))]).why("Provider/slack");
+    let why = FakeClusterObjects::of(&[provider(&json!({}))]).why("Provider/slack");
     let line = "Provider/apps/slack is not ready: Secret/apps/hook does not exist; spec.secretRef of Provider/apps/slack \
                 names it";
-    expect(&why, State::NotReady, Problem::Missing, "Secret/hook", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "Secret/hook", line);
     let (text, command) = advised(&why);
     assert_eq!(text, "create Secret/apps/hook, or correct spec.secretRef of Provider/apps/slack");
     assert_eq!(
@@ -31,27 +31,30 @@ fn a_provider_without_its_secret_is_not_ready() {
         "kubectl -n apps create secret generic hook --from-literal=address=ADDRESS"
     );
     let secret = with("Secret/hook", &[&json!({"data": {"address": ""}})]);
-    let why = Cluster::of(&[provider(&json!({})), secret]).why("Provider/slack");
-    assert_eq!((why.state, why.cause), (State::Ready, None));
+    let why = FakeClusterObjects::of(&[provider(&json!({})), secret]).why("Provider/slack");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Ready, None));
 }
 
 #[test]
 fn an_alert_is_as_ready_as_its_provider() {
-    let why = Cluster::of(&[alert()]).why("Alert/all");
+    let why = FakeClusterObjects::of(&[alert()]).why("Alert/all");
     let line = "Alert/apps/all is not ready: Provider/apps/slack: does not exist";
-    expect(&why, State::NotReady, Problem::Missing, "Provider/slack", line);
-    let why = Cluster::of(&[alert(), provider(&json!({}))]).why("Alert/all");
-    assert_eq!((why.state, why.cause.unwrap().object), (State::NotReady, id("Secret/hook")));
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "Provider/slack", line);
+    let why = FakeClusterObjects::of(&[alert(), provider(&json!({}))]).why("Alert/all");
+    assert_eq!(
+        (why.state, why.cause.unwrap().object),
+        (ExaminedObjectState::NotReady, id("Secret/hook"))
+    );
     let steps: Vec<_> = why.path.iter().map(|it| it.text.as_str()).collect();
     assert_eq!(steps, ["names Provider/apps/slack", "names Secret/apps/hook"]);
     let suspended = provider(&json!({"spec": {"suspend": true}}));
-    let why = Cluster::of(&[alert(), suspended]).why("Alert/all");
-    assert_eq!(why.cause.unwrap().problem, Problem::Suspension);
+    let why = FakeClusterObjects::of(&[alert(), suspended]).why("Alert/all");
+    assert_eq!(why.cause.unwrap().problem, CauseKind::Suspension);
     // What may not be read is not missing.
-    let mut cluster = Cluster::of(&[alert(), provider(&json!({}))]);
-    cluster.refused.push(Query::Object(id("Secret/hook")));
+    let mut cluster = FakeClusterObjects::of(&[alert(), provider(&json!({}))]);
+    cluster.refused.push(FactQuery::Object(id("Secret/hook")));
     let why = cluster.why("Alert/all");
-    assert_eq!((why.state, why.remarks.len()), (State::Ready, 1));
+    assert_eq!((why.state, why.remarks.len()), (ExaminedObjectState::Ready, 1));
 }
 
 #[test]
@@ -65,12 +68,13 @@ fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_
             "state": state, "since": "2026-11-24T11:00:00Z", "message": "the service answered with status 404"}})],
         )
     };
-    let cluster =
-        |incident: Value| Cluster::of(&[alert(), provider(&json!({})), secret.clone(), incident]);
+    let cluster = |incident: Value| {
+        FakeClusterObjects::of(&[alert(), provider(&json!({})), secret.clone(), incident])
+    };
     let failing = cluster(incident("slack", "Delivery", "Open"));
     let why = failing.why("Provider/slack");
     let line = "Provider/apps/slack is not ready: the service answered with status 404";
-    expect(&why, State::NotReady, Problem::Delivery, "Provider/slack", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Delivery, "Provider/slack", line);
     assert_eq!(why.cause.as_ref().unwrap().since, Some("2026-11-24T11:00:00Z".parse().unwrap()));
     let next = "it is ready again when the service accepts a notification";
     assert_eq!(why.next.as_deref(), Some(next));
@@ -78,7 +82,7 @@ fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_
     let why = failing.why("Alert/all");
     let line =
         "Alert/apps/all is not ready: Provider/apps/slack: the service answered with status 404";
-    expect(&why, State::NotReady, Problem::Delivery, "Provider/slack", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Delivery, "Provider/slack", line);
     // One that has ended, of another class, or about another Provider.
     for (name, reason, state) in [
         ("slack", "Delivery", "Resolved"),
@@ -86,12 +90,16 @@ fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_
         ("other", "Delivery", "Open"),
     ] {
         let why = cluster(incident(name, reason, state)).why("Alert/all");
-        assert_eq!((why.state, why.cause), (State::Ready, None), "{name} {reason} {state}");
+        assert_eq!(
+            (why.state, why.cause),
+            (ExaminedObjectState::Ready, None),
+            "{name} {reason} {state}"
+        );
     }
     // A user who may not list Incidents does not get an all-clear.
     let mut hidden = cluster(incident("slack", "Delivery", "Open"));
     let namespace = "apps".to_owned();
-    hidden.refused.push(Query::Incidents { namespace, kind: "Provider".to_owned() });
+    hidden.refused.push(FactQuery::Incidents { namespace, kind: "Provider".to_owned() });
     let why = hidden.why("Provider/slack");
     assert_eq!(
         why.remarks,
@@ -105,9 +113,9 @@ fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_
 fn incidents_of_providers_are_not_asked_for_about_one_of_another_group() {
     let provider = json!({"apiVersion": "other.fluxcd.io/v1", "kind": "Provider",
         "metadata": {"name": "slack", "namespace": "apps"}});
-    let mut cluster = Cluster::of(&[provider]);
+    let mut cluster = FakeClusterObjects::of(&[provider]);
     let namespace = "apps".to_owned();
-    cluster.refused.push(Query::Incidents { namespace, kind: "Provider".to_owned() });
+    cluster.refused.push(FactQuery::Incidents { namespace, kind: "Provider".to_owned() });
     let why = cluster.explained(&ObjectId::new("apps", "slack", "other.fluxcd.io", "Provider"));
     assert!(why.remarks.is_empty(), "{:?}", why.remarks);
 }
@@ -118,9 +126,9 @@ fn a_service_account_that_does_not_exist_is_the_cause() {
     let message = "ConfigMap/apps/a dry-run failed (Forbidden): configmaps \"a\" is forbidden: User \
                    \"system:serviceaccount:apps:deployer\" cannot patch resource \"configmaps\"";
     let app = kustomization("app", &[&account, &status("False", "ReconciliationFailed", message)]);
-    let why = Cluster::of(&[app.clone(), source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app.clone(), source()]).why("Kustomization/app");
     let cause = why.cause.clone().unwrap();
-    assert_eq!((cause.problem, cause.object), (Problem::Missing, id("ServiceAccount/deployer")));
+    assert_eq!((cause.problem, cause.object), (CauseKind::Missing, id("ServiceAccount/deployer")));
     let (_, command) = advised(&why);
     assert_eq!(
         command,
@@ -128,13 +136,14 @@ fn a_service_account_that_does_not_exist_is_the_cause() {
          --clusterrole=edit --serviceaccount=apps:deployer"
     );
     let account = with("ServiceAccount/deployer", &[]);
-    let why = Cluster::of(&[app, source(), account]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source(), account]).why("Kustomization/app");
     let (text, _) = advised(&why);
     assert_eq!(text, "grant ServiceAccount/apps/deployer the right that the message names");
     let elsewhere = json!({"spec": {"serviceAccountName": "deployer", "kubeConfig": {"secretRef": {"name": "far"}}}});
     let app = kustomization("app", &[&elsewhere, &status("False", "BuildFailed", "x")]);
-    let why = Cluster::of(&[app, source(), with("Secret/far", &[])]).why("Kustomization/app");
-    assert_eq!(why.cause.unwrap().problem, Problem::Build, "it is in the other cluster");
+    let why =
+        FakeClusterObjects::of(&[app, source(), with("Secret/far", &[])]).why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().problem, CauseKind::Build, "it is in the other cluster");
 }
 
 #[test]
@@ -143,10 +152,10 @@ fn a_key_that_values_name_is_added_to_the_existing_object() {
     let failed = status("False", "ValuesError", "key 'prod.yaml' not found in Secret 'apps/prod'");
     let release = with("HelmRelease/web", &[&from, &failed]);
     let secret = with("Secret/prod", &[&json!({"data": {"other": ""}})]);
-    let why = Cluster::of(&[release, secret]).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&[release, secret]).why("HelmRelease/web");
     let line = "HelmRelease/apps/web is not ready: Secret/apps/prod has no key `prod.yaml`; spec.valuesFrom[0] of \
                 HelmRelease/apps/web names it";
-    expect(&why, State::NotReady, Problem::Missing, "Secret/prod", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "Secret/prod", line);
     let (text, command) = advised(&why);
     assert!(text.starts_with("add the key to Secret/apps/prod"), "{text}");
     assert_eq!(
@@ -162,7 +171,8 @@ fn a_file_that_cannot_be_decrypted_leads_to_the_secret_with_the_keys() {
     let failed =
         status("False", "BuildFailed", "error decrypting sources: cannot get sops data key");
     let app = kustomization("app", &[&decryption, &failed]);
-    let why = Cluster::of(&[app, source(), with("Secret/keys", &[])]).why("Kustomization/app");
+    let why =
+        FakeClusterObjects::of(&[app, source(), with("Secret/keys", &[])]).why("Kustomization/app");
     let (text, command) = advised(&why);
     assert_eq!(
         text,
@@ -174,7 +184,7 @@ fn a_file_that_cannot_be_decrypted_leads_to_the_secret_with_the_keys() {
     let failed =
         status("False", "BuildFailed", "Secret/apps/a is encrypted with SOPS; set spec.decryption");
     let app = kustomization("app", &[&failed]);
-    let (text, _) = advised(&Cluster::of(&[app, source()]).why("Kustomization/app"));
+    let (text, _) = advised(&FakeClusterObjects::of(&[app, source()]).why("Kustomization/app"));
     assert!(text.starts_with("name a Secret with the private key"), "{text}");
 }
 
@@ -185,7 +195,7 @@ fn a_refusal_names_what_to_correct_and_where() {
         let path = json!({"spec": {"path": "./deploy"}});
         let inventory = inventory(&["apps_web_apps_Deployment"]);
         let app = kustomization("app", &[&failed, &path, &inventory, more]);
-        advised(&Cluster::of(&[app, source()]).why("Kustomization/app"))
+        advised(&FakeClusterObjects::of(&[app, source()]).why("Kustomization/app"))
     };
     let none = json!({});
     let (text, command) = refused(
@@ -219,7 +229,7 @@ fn an_object_of_ours_that_is_refused_is_corrected_where_it_comes_from() {
     let path = |at: &str| json!({"spec": {"path": at}});
     let fleet = kustomization("fleet", &[&failed, &ids, &path("./fleet")]);
     let child = kustomization("child", &[&ready(), &path("./elsewhere")]);
-    let why = Cluster::of(&[fleet, child, source()]).why("Kustomization/fleet");
+    let why = FakeClusterObjects::of(&[fleet, child, source()]).why("Kustomization/fleet");
     assert_eq!(why.cause.as_ref().unwrap().object, id("Kustomization/child"));
     let (text, _) = advised(&why);
     assert_eq!(text, "correct Kustomization/apps/child in folder fleet of GitRepository/apps/app");
@@ -234,7 +244,7 @@ fn a_job_whose_template_changed_is_deleted_and_not_read() {
     );
     let failed = status("False", "ReconciliationFailed", &message);
     let app = kustomization("app", &[&failed, &inventory(&["apps_migrate_batch_Job"])]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     assert!(why.line().ends_with("field is immutable") && why.line().len() < 1000);
     let (text, command) = advised(&why);
     assert!(text.ends_with("annotate it there with kustomize.toolkit.fluxcd.io/force: enabled"));
@@ -251,7 +261,7 @@ fn a_release_whose_retries_are_exhausted_is_reset_after_the_log_of_its_hook_was_
     // Ready keeps the failure.
     release["status"]["conditions"][1] =
         json!({"type": "Stalled", "status": "True", "reason": "RetriesExceeded"});
-    let why = Cluster::of(&[release.clone()]).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&[release.clone()]).why("HelmRelease/web");
     let (text, command) = advised(&why);
     assert_eq!(
         text,
@@ -263,7 +273,7 @@ fn a_release_whose_retries_are_exhausted_is_reset_after_the_log_of_its_hook_was_
         "it is not retried until its spec, values or chart change, or its failures are reset";
     assert_eq!(why.next.as_deref(), Some(next));
     release["status"]["conditions"][1] = json!({"type": "Reconciling", "status": "True"});
-    let why = Cluster::of(&[release]).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&[release]).why("HelmRelease/web");
     assert_eq!(advised(&why).1, "kubectl -n apps logs job/migrate");
 }
 
@@ -272,7 +282,7 @@ fn a_source_that_cannot_be_fetched_is_checked_by_what_its_spec_says() {
     let of = |spec: Value, message: &str| {
         let source =
             with("GitRepository/app", &[&spec, &status("False", "GitOperationFailed", message)]);
-        advised(&Cluster::of(&[source]).why("GitRepository/app")).0
+        advised(&FakeClusterObjects::of(&[source]).why("GitRepository/app")).0
     };
     let branch = json!({"spec": {"url": "https://h/r", "ref": {"branch": "mian"}}});
     assert_eq!(
@@ -294,7 +304,7 @@ fn a_container_that_never_ran_has_no_log() {
         let status =
             json!({"phase": "Pending", "containerStatuses": [{"name": "app", "state": state}]});
         let pod = with("Pod/web-1", &[&json!({"status": status})]);
-        advised(&Cluster::of(&[pod]).why("Pod/web-1")).1
+        advised(&FakeClusterObjects::of(&[pod]).why("Pod/web-1")).1
     };
     let waiting = |reason: &str| json!({"waiting": {"reason": reason, "message": "x"}});
     assert_eq!(of(waiting("CreateContainerConfigError")), "kubectl -n apps describe pod web-1");
@@ -309,7 +319,7 @@ fn the_default_generation_of_a_status_is_not_shown_as_a_number() {
         &[&json!({"status": {"observedGeneration": -1,
         "conditions": [{"type": "Ready", "status": "Unknown", "reason": "Progressing", "message": "x"}]}})],
     );
-    let why = Cluster::of(&[release]).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&[release]).why("HelmRelease/web");
     assert_eq!(why.line(), "HelmRelease/apps/web is being reconciled: has not been reconciled yet");
 }
 
@@ -326,7 +336,7 @@ fn fields_that_another_client_keeps_changing_are_left_to_it_by_the_rule_of_the_m
             &[&json!({"spec": {"replicas": 0, "selector": {}},
                 "status": {"conditions": [{"type": "Available", "status": "True"}]}})],
         );
-        advised(&Cluster::of(&[owner, source(), web]).why(of))
+        advised(&FakeClusterObjects::of(&[owner, source(), web]).why(of))
     };
     let message = "Deployment/apps/web is contested: field manager 'scaler' repeatedly sets /spec/replicas; corrected only \
                    every 10m0s";

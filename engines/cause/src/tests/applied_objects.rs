@@ -32,8 +32,8 @@ fn app() -> Value {
     kustomization("app", &[&unhealthy(), &inventory(&["apps_web_apps_Deployment"])])
 }
 
-fn why(more: &[Value]) -> Why {
-    Cluster::of(&[&[app(), source()], more].concat()).why("Kustomization/app")
+fn why(more: &[Value]) -> StateExplanation {
+    FakeClusterObjects::of(&[&[app(), source()], more].concat()).why("Kustomization/app")
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_crash_loop_is_reported_with_exit_code_and_last_lines() {
     let why = why(&[deployment(&rolling_out()), pod]);
     let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' CrashLoopBackOff (exit code 1): \
                 back-off 5m0s";
-    expect(&why, State::NotReady, Problem::Container, "Pod/web-1", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Container, "Pod/web-1", line);
     let command = why.advice.unwrap().command;
     assert_eq!(command.as_deref(), Some("kubectl -n apps logs web-1 -c app --previous"));
     assert_eq!(why.cause.unwrap().lines, ["no such table: users"]);
@@ -62,11 +62,14 @@ fn a_container_that_ends_without_an_error_again_and_again_has_a_log() {
 #[test]
 fn a_pod_that_has_failed_is_not_ready() {
     let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"});
-    let why = Cluster::of(&[pod(&evicted)]).why("Pod/web-1");
+    let why = FakeClusterObjects::of(&[pod(&evicted)]).why("Pod/web-1");
     let line = "Pod/apps/web-1 is not ready: Failed: Evicted: low on memory";
-    expect(&why, State::NotReady, Problem::Health, "Pod/web-1", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Health, "Pod/web-1", line);
     let ended = json!({"phase": "Succeeded"});
-    assert_eq!(Cluster::of(&[pod(&ended)]).why("Pod/web-1").state, State::Ready);
+    assert_eq!(
+        FakeClusterObjects::of(&[pod(&ended)]).why("Pod/web-1").state,
+        ExaminedObjectState::Ready
+    );
 }
 
 #[test]
@@ -75,7 +78,7 @@ fn an_image_that_cannot_be_pulled_is_the_cause() {
     let why = why(&[deployment(&rolling_out()), pod]);
     let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' ImagePullBackOff: \
                 Back-off pulling image \"nowhere/app\"";
-    expect(&why, State::NotReady, Problem::Image, "Pod/web-1", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Image, "Pod/web-1", line);
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn the_schedulers_words_are_the_cause_of_a_pod_without_node() {
     let why = why(&[deployment(&rolling_out()), pod]);
     let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: Pod is not scheduled: 0/3 nodes are available: \
                 3 Insufficient cpu.";
-    expect(&why, State::NotReady, Problem::Scheduling, "Pod/web-1", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Scheduling, "Pod/web-1", line);
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn a_line_about_a_pod_names_the_pod_once() {
     ] {
         let all = [app(), source(), deployment(&rolling_out()), pod(&status)];
         for subject in ["Kustomization/app", "Deployment/web", "Pod/web-1"] {
-            let why = Cluster::of(&all).why(subject);
+            let why = FakeClusterObjects::of(&all).why(subject);
             let line = why.line();
             assert_eq!(line.matches("web-1").count(), 1, "{line}");
             assert_eq!(why.cause.map(|it| it.object), Some(id("Pod/web-1")), "{line}");
@@ -117,7 +120,7 @@ fn a_quota_that_refuses_pods_is_the_cause() {
         "reason": "FailedCreate", "message": "pods \"web-1\" is forbidden: exceeded quota: small"}]});
     let why = why(&[deployment(&refused)]);
     let line = "Kustomization/apps/app is not ready: Deployment/apps/web: pods \"web-1\" is forbidden: exceeded quota: small";
-    expect(&why, State::NotReady, Problem::Admission, "Deployment/web", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Admission, "Deployment/web", line);
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn a_warning_of_the_replica_set_is_the_cause_if_there_are_no_pods() {
     let why = why(&[deployment(&rolling_out()), replica_set("web-7f", "web"), refused]);
     let line = "Kustomization/apps/app is not ready: ReplicaSet/apps/web-7f: FailedCreate: admission webhook \"p.test\" \
                 denied the request";
-    expect(&why, State::NotReady, Problem::Admission, "ReplicaSet/web-7f", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Admission, "ReplicaSet/web-7f", line);
 }
 
 /// A ReplicaSet that a Deployment controls.
@@ -201,10 +204,16 @@ fn pods_of_the_newest_revision_of_a_stateful_set_come_first() {
         with(&format!("Pod/{name}"), &[&more])
     };
     let all = [set.clone(), pod("db-0", "db-1"), pod("db-1", "db-2")];
-    assert_eq!(Cluster::of(&all).why("StatefulSet/db").cause.unwrap().object, id("Pod/db-1"));
+    assert_eq!(
+        FakeClusterObjects::of(&all).why("StatefulSet/db").cause.unwrap().object,
+        id("Pod/db-1")
+    );
     // It waits for one of the older revision that fails.
     let all = [set, pod("db-0", "db-1")];
-    assert_eq!(Cluster::of(&all).why("StatefulSet/db").cause.unwrap().object, id("Pod/db-0"));
+    assert_eq!(
+        FakeClusterObjects::of(&all).why("StatefulSet/db").cause.unwrap().object,
+        id("Pod/db-0")
+    );
 }
 
 #[test]
@@ -214,7 +223,7 @@ fn a_container_that_runs_again_is_not_blamed_for_how_it_ended_before() {
         "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]});
     let why = why(&[deployment(&rolling_out()), pod(&restarted)]);
     let cause = why.cause.unwrap();
-    assert_eq!((cause.problem, cause.object), (Problem::Health, id("Deployment/web")));
+    assert_eq!((cause.problem, cause.object), (CauseKind::Health, id("Deployment/web")));
 }
 
 #[test]
@@ -231,19 +240,25 @@ fn a_volume_without_a_provisioner_is_the_cause() {
         "ProvisioningFailed",
         "storageclass \"fast\" not found",
     );
-    let why = Cluster::of(&[app, source(), claim, warning]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source(), claim, warning]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: PersistentVolumeClaim/apps/data: ProvisioningFailed: storageclass \
                 \"fast\" not found";
-    expect(&why, State::NotReady, Problem::Volume, "PersistentVolumeClaim/data", line);
+    expect(
+        &why,
+        ExaminedObjectState::NotReady,
+        CauseKind::Volume,
+        "PersistentVolumeClaim/data",
+        line,
+    );
 }
 
 #[test]
 fn an_applied_object_that_fails_later_is_reported_for_an_object_that_is_ready() {
     let app = kustomization("app", &[&ready(), &inventory(&["apps_web_apps_Deployment"])]);
     let pod = pod(&waiting("CrashLoopBackOff", "back-off", Some(137)));
-    let why =
-        Cluster::of(&[app, source(), deployment(&rolling_out()), pod]).why("Kustomization/app");
-    assert_eq!(why.state, State::Degraded);
+    let why = FakeClusterObjects::of(&[app, source(), deployment(&rolling_out()), pod])
+        .why("Kustomization/app");
+    assert_eq!(why.state, ExaminedObjectState::Degraded);
     assert!(why.line().starts_with(
         "Kustomization/apps/app is ready, but what it applied is not: Pod/apps/web-1"
     ));
@@ -252,9 +267,9 @@ fn an_applied_object_that_fails_later_is_reported_for_an_object_that_is_ready() 
 #[test]
 fn an_object_that_was_deleted_by_a_user_is_the_cause() {
     let app = kustomization("app", &[&ready(), &inventory(&["apps_a__ConfigMap"])]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is ready, but what it applied is not: ConfigMap/apps/a: does not exist";
-    expect(&why, State::Degraded, Problem::Missing, "ConfigMap/a", line);
+    expect(&why, ExaminedObjectState::Degraded, CauseKind::Missing, "ConfigMap/a", line);
 }
 
 #[test]
@@ -265,13 +280,13 @@ fn what_a_failed_operation_did_not_make_is_not_its_cause() {
         let spec = json!({"spec": {"interval": "1m"}});
         with("HelmRelease/web", &[&spec, &status("False", reason, message), &inventory])
     };
-    let why = Cluster::of(&[release("InstallFailed")]).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&[release("InstallFailed")]).why("HelmRelease/web");
     let line =
         "HelmRelease/apps/web is not ready: pre-install hook Job/apps/migrate failed: exit code 3";
-    expect(&why, State::NotReady, Problem::Apply, "HelmRelease/web", line);
-    let why = Cluster::of(&[release("TestFailed")]).why("HelmRelease/web");
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Apply, "HelmRelease/web", line);
+    let why = FakeClusterObjects::of(&[release("TestFailed")]).why("HelmRelease/web");
     let line = "HelmRelease/apps/web is not ready: Deployment/apps/web: does not exist";
-    expect(&why, State::NotReady, Problem::Missing, "Deployment/web", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "Deployment/web", line);
 }
 
 #[test]
@@ -288,26 +303,26 @@ fn a_kustomization_leads_to_the_release_that_it_applied() {
             &status("False", "InstallFailed", "template: web/templates/a.yaml:3: nil pointer"),
         ],
     );
-    let why = Cluster::of(&[app, source(), release]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source(), release]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: HelmRelease/apps/web: template: web/templates/a.yaml:3: nil pointer";
-    expect(&why, State::NotReady, Problem::Apply, "HelmRelease/web", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Apply, "HelmRelease/web", line);
 }
 
 #[test]
 fn a_workload_can_be_asked_about_itself() {
     let pod = pod(&waiting("CreateContainerConfigError", "secret \"db\" not found", None));
-    let why = Cluster::of(&[deployment(&rolling_out()), pod]).why("Deployment/web");
+    let why = FakeClusterObjects::of(&[deployment(&rolling_out()), pod]).why("Deployment/web");
     let line = "Deployment/apps/web is being reconciled: Pod/apps/web-1: container 'app' \
                 CreateContainerConfigError: secret \"db\" not found";
-    expect(&why, State::Progressing, Problem::Container, "Pod/web-1", line);
+    expect(&why, ExaminedObjectState::Progressing, CauseKind::Container, "Pod/web-1", line);
 }
 
 #[test]
 fn what_may_not_be_read_is_said_and_not_taken_for_absent() {
-    let mut cluster = Cluster::of(&[app(), source(), deployment(&rolling_out())]);
+    let mut cluster = FakeClusterObjects::of(&[app(), source(), deployment(&rolling_out())]);
     let selector = "app=web".to_owned();
-    cluster.refused.push(Query::Pods { namespace: "apps".to_owned(), selector });
-    cluster.refused.push(Query::Warnings("apps".to_owned()));
+    cluster.refused.push(FactQuery::Pods { namespace: "apps".to_owned(), selector });
+    cluster.refused.push(FactQuery::Warnings("apps".to_owned()));
     let why = cluster.why("Kustomization/app");
     assert_eq!(why.cause.unwrap().object, id("Deployment/web"));
     assert_eq!(

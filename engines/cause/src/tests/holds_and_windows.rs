@@ -25,9 +25,9 @@ fn a_suspension_says_who_why_and_until_when() {
     let failed = status("False", "BuildFailed", "missing file");
     let own = managed("windlass-cli", "windlass-cli");
     let app = kustomization("app", &[&hold, &own, &suspended, &failed]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is suspended by alice until 2026-11-24T21:00:00Z: migration";
-    expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", line);
+    expect(&why, ExaminedObjectState::Suspended, CauseKind::Suspension, "Kustomization/app", line);
     assert_eq!(why.next.as_deref(), Some("the suspension expires at 2026-11-24T21:00:00Z"));
     let command = why.advice.unwrap().command;
     assert_eq!(command.as_deref(), Some("windlass resume kustomization/app -n apps"));
@@ -40,12 +40,18 @@ fn an_end_of_an_earlier_suspension_is_not_shown_for_the_present_one() {
         let later = managed("flux", "windlass-cli");
         let suspended = json!({"spec": {"suspend": true}});
         let app = kustomization("app", &[&hold, &later, &suspended, &ready()]);
-        let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+        let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
         let line = format!(
             "Kustomization/apps/app is suspended; windlass.dev/suspended-until {until} was not set by the field manager \
              that set spec.suspend, so the suspension does not expire"
         );
-        expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", &line);
+        expect(
+            &why,
+            ExaminedObjectState::Suspended,
+            CauseKind::Suspension,
+            "Kustomization/app",
+            &line,
+        );
         assert_eq!(why.next.as_deref(), Some("not reconciled until it is resumed"));
     }
 }
@@ -53,9 +59,9 @@ fn an_end_of_an_earlier_suspension_is_not_shown_for_the_present_one() {
 #[test]
 fn a_plain_suspension_is_one() {
     let app = kustomization("app", &[&json!({"spec": {"suspend": true}}), &ready()]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is suspended";
-    expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", line);
+    expect(&why, ExaminedObjectState::Suspended, CauseKind::Suspension, "Kustomization/app", line);
     assert_eq!(why.next.as_deref(), Some("not reconciled until it is resumed"));
 }
 
@@ -64,9 +70,9 @@ fn a_suspended_source_keeps_new_revisions_from_an_object_that_is_ready() {
     let mut source = source();
     put(&mut source, &json!({"spec": {"suspend": true}}));
     let app = kustomization("app", &[&ready()]);
-    let why = Cluster::of(&[app, source]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source]).why("Kustomization/app");
     let line = "Kustomization/apps/app is ready, but newer revisions do not reach it: GitRepository/apps/app: suspended";
-    expect(&why, State::Stale, Problem::Suspension, "GitRepository/app", line);
+    expect(&why, ExaminedObjectState::Stale, CauseKind::Suspension, "GitRepository/app", line);
 }
 
 #[test]
@@ -76,14 +82,14 @@ fn what_a_suspended_object_applied_is_ready_and_gets_nothing_new() {
     let labels = json!({"metadata": {"labels": {
         "kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": "apps"}}});
     let config = with("ConfigMap/settings", &[&labels]);
-    let why = Cluster::of(&[app, source(), config.clone()]).why("ConfigMap/settings");
+    let why = FakeClusterObjects::of(&[app, source(), config.clone()]).why("ConfigMap/settings");
     let line = "ConfigMap/apps/settings is ready, but newer revisions do not reach it: Kustomization/apps/app: suspended by alice";
-    expect(&why, State::Stale, Problem::Suspension, "Kustomization/app", line);
+    expect(&why, ExaminedObjectState::Stale, CauseKind::Suspension, "Kustomization/app", line);
     let advice = why.advice.unwrap();
     assert_eq!(advice.text, "ask alice whether the reason is gone, then resume it");
     let well = kustomization("app", &[&ready()]);
-    let why = Cluster::of(&[well, source(), config]).why("ConfigMap/settings");
-    assert_eq!((why.state, why.cause), (State::Ready, None));
+    let why = FakeClusterObjects::of(&[well, source(), config]).why("ConfigMap/settings");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Ready, None));
 }
 
 #[test]
@@ -93,7 +99,7 @@ fn a_revision_that_waits_for_a_suspended_object_is_reported() {
     let mut source = source();
     put(&mut source, &json!({"status": {"artifact": {"revision": "main@sha1:def"}}}));
     let app = kustomization("app", &[&ready(), &applied]);
-    let why = Cluster::of(&[app, source]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source]).why("Kustomization/app");
     assert_eq!(why.remarks, ["revision main@sha1:def waits; main@sha1:abc is applied"]);
 }
 
@@ -105,9 +111,9 @@ fn an_expired_hold_in_the_manifest_is_reported() {
     let mut app = kustomization("app", &[&hold, &own, &suspended, &ready()]);
     app["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "windlass.dev/Hold",
         "status": "False", "reason": "Expired", "message": "expired at 2026-11-24T11:00:00Z; spec.suspend is still true"}));
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is ready: its suspension expired at 2026-11-24T11:00:00Z; spec.suspend is still true";
-    expect(&why, State::Ready, Problem::ExpiredHold, "Kustomization/app", line);
+    expect(&why, ExaminedObjectState::Ready, CauseKind::ExpiredHold, "Kustomization/app", line);
 }
 
 #[test]
@@ -115,9 +121,15 @@ fn a_closed_window_is_the_cause_of_what_is_pending() {
     let window = annotated(&json!({"windlass.dev/window": "0 22 * * * 4h"}));
     let message = "outside the window '0 22 * * * 4h': revision main@sha1:def is pending";
     let app = kustomization("app", &[&window, &status("False", "WindowClosed", message)]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = format!("Kustomization/apps/app is not ready: {message}");
-    expect(&why, State::NotReady, Problem::ClosedWindow, "Kustomization/app", &line);
+    expect(
+        &why,
+        ExaminedObjectState::NotReady,
+        CauseKind::ClosedWindow,
+        "Kustomization/app",
+        &line,
+    );
     let next = "it is reconciled when the window opens at 2026-11-24T22:00:00Z";
     assert_eq!(why.next.as_deref(), Some(next));
     let command = why.advice.unwrap().command.unwrap();
@@ -128,9 +140,9 @@ fn a_closed_window_is_the_cause_of_what_is_pending() {
 fn a_window_that_cannot_be_read_is_the_cause() {
     let window = annotated(&json!({"windlass.dev/window": "never"}));
     let app = kustomization("app", &[&window, &status("False", "InvalidWindow", "see window")]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let cause = why.cause.as_ref().unwrap();
-    assert_eq!(cause.problem, Problem::InvalidWindow);
+    assert_eq!(cause.problem, CauseKind::InvalidWindow);
     assert!(why.line().contains("windlass.dev/window: "), "{}", why.line());
 }
 
@@ -138,20 +150,33 @@ fn a_window_that_cannot_be_read_is_the_cause() {
 fn a_closed_window_without_anything_pending_is_no_cause() {
     let window = annotated(&json!({"windlass.dev/window": "0 22 * * * 4h"}));
     let app = kustomization("app", &[&window, &ready()]);
-    assert_eq!(Cluster::of(&[app, source()]).why("Kustomization/app").cause, None);
+    assert_eq!(FakeClusterObjects::of(&[app, source()]).why("Kustomization/app").cause, None);
 }
 
 #[test]
 fn a_spec_that_no_run_has_observed_is_reported() {
-    let why = Cluster::of(&[kustomization("app", &[]), source()]).why("Kustomization/app");
+    let why =
+        FakeClusterObjects::of(&[kustomization("app", &[]), source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is being reconciled: has not been reconciled yet";
-    expect(&why, State::Progressing, Problem::NotReconciled, "Kustomization/app", line);
+    expect(
+        &why,
+        ExaminedObjectState::Progressing,
+        CauseKind::NotReconciled,
+        "Kustomization/app",
+        line,
+    );
     let newer = json!({"metadata": {"generation": 5}});
     let app = kustomization("app", &[&ready(), &newer]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is being reconciled: generation 5 of its spec has not been reconciled yet, 1 was \
                 the last one";
-    expect(&why, State::Progressing, Problem::NotReconciled, "Kustomization/app", line);
+    expect(
+        &why,
+        ExaminedObjectState::Progressing,
+        CauseKind::NotReconciled,
+        "Kustomization/app",
+        line,
+    );
 }
 
 #[test]
@@ -159,18 +184,18 @@ fn a_deletion_is_reported() {
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-11-24T11:59:00Z"}});
     let failed = status("False", "PruneFailed", "ConfigMap/apps/a cannot be deleted");
     let app = kustomization("app", &[&deleted, &failed]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line =
         "Kustomization/apps/app is not ready: is being deleted: ConfigMap/apps/a cannot be deleted";
-    expect(&why, State::NotReady, Problem::Deletion, "Kustomization/app", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Deletion, "Kustomization/app", line);
 }
 
 /// A suspended HelmRelease, of which a rollback from revision 2 to 1 is requested.
-fn rolling_back(history: &Value, status: &Value) -> Why {
+fn rolling_back(history: &Value, status: &Value) -> StateExplanation {
     let metadata = annotated(&json!({"windlass.dev/rollback": "2->1"}));
     let spec = json!({"spec": {"suspend": true}});
     let history = json!({"status": {"history": history}});
-    Cluster::of(&[with("HelmRelease/web", &[&metadata, &spec, status, &history])])
+    FakeClusterObjects::of(&[with("HelmRelease/web", &[&metadata, &spec, status, &history])])
         .why("HelmRelease/web")
 }
 

@@ -6,16 +6,17 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::incident::{
-    Incident, IncidentIdentity, ObjectVerdict, Own, Reach, incidents, is_over, join_cycles, verdict,
+    Incident, IncidentIdentity, ObjectVerdict, ReportedObjectState, RootFailureSearchScope,
+    incidents, is_over, join_cycles, verdict,
 };
 
-impl Cluster {
+impl FakeClusterObjects {
     /// The verdicts on all objects that windlass reconciles, and on some that may not exist.
     fn verdicts(&self) -> BTreeMap<ObjectId, ObjectVerdict> {
-        self.verdicts_within(Reach::All)
+        self.verdicts_within(RootFailureSearchScope::All)
     }
 
-    fn verdicts_within(&self, reach: Reach) -> BTreeMap<ObjectId, ObjectVerdict> {
+    fn verdicts_within(&self, reach: RootFailureSearchScope) -> BTreeMap<ObjectId, ObjectVerdict> {
         let mut known = QueryAnswers::default();
         let ids = self.objects.iter().map(Object::id).filter(object_references::is_reconciled);
         let mut verdicts =
@@ -24,7 +25,12 @@ impl Cluster {
         verdicts
     }
 
-    fn verdict(&self, id: &ObjectId, known: &mut QueryAnswers, reach: Reach) -> ObjectVerdict {
+    fn verdict(
+        &self,
+        id: &ObjectId,
+        known: &mut QueryAnswers,
+        reach: RootFailureSearchScope,
+    ) -> ObjectVerdict {
         for _ in 0..200 {
             match verdict(id, known, now(), reach) {
                 Ok(verdict) => return verdict,
@@ -51,7 +57,7 @@ fn listed(found: &BTreeMap<IncidentIdentity, Incident>) -> Vec<String> {
 }
 
 fn of(objects: &[Value]) -> Vec<String> {
-    listed(&incidents(&Cluster::of(objects).verdicts()))
+    listed(&incidents(&FakeClusterObjects::of(objects).verdicts()))
 }
 
 fn failed_source() -> Value {
@@ -73,10 +79,10 @@ fn a_source_that_fails_is_one_incident_of_all_that_read_from_it() {
     let mut all: Vec<Value> =
         (0..200).map(|at| kustomization(&format!("k{at:03}"), &[&ready()])).collect();
     all.push(failed_source());
-    let found = incidents(&Cluster::of(&all).verdicts());
+    let found = incidents(&FakeClusterObjects::of(&all).verdicts());
     assert_eq!(found.len(), 1);
     let (identity, incident) = found.first_key_value().unwrap();
-    assert_eq!(*identity, (id("GitRepository/app"), Problem::Credentials));
+    assert_eq!(*identity, (id("GitRepository/app"), CauseKind::Credentials));
     assert_eq!(incident.affected.len(), 200);
     // Without an artifact they fail, and it is the same.
     let mut source = failed_source();
@@ -112,7 +118,7 @@ fn who_names_a_source_that_does_not_exist_is_affected_by_its_absence() {
 #[test]
 fn what_does_not_exist_is_named() {
     let blocked = status("False", "SourceNotReady", "GitRepository app not found");
-    let found = incidents(&Cluster::of(&[kustomization("a", &[&blocked])]).verdicts());
+    let found = incidents(&FakeClusterObjects::of(&[kustomization("a", &[&blocked])]).verdicts());
     let failure = &found.first_key_value().unwrap().1.failure;
     assert_eq!(failure.text, "GitRepository/apps/app does not exist");
     assert_eq!(failure.since, Some("2026-11-24T11:55:00Z".parse().unwrap()));
@@ -123,7 +129,7 @@ fn a_failure_is_as_old_as_the_condition_of_its_subject() {
     let mut broken = kustomization("b", &[&status("False", "BuildFailed", "missing file")]);
     broken["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-11-24T09:00:00Z");
     let next = kustomization("a", &[&depends("b"), &waits()]);
-    let found = incidents(&Cluster::of(&[broken, next, source()]).verdicts());
+    let found = incidents(&FakeClusterObjects::of(&[broken, next, source()]).verdicts());
     let since = found.first_key_value().unwrap().1.failure.since;
     assert_eq!(since, Some("2026-11-24T09:00:00Z".parse().unwrap()));
 }
@@ -139,11 +145,11 @@ fn without_path(name: &str) -> Value {
 fn a_wrong_repository_is_one_incident_of_all_that_do_not_find_their_path_in_it() {
     let mut all: Vec<Value> = (0..118).map(|at| without_path(&format!("k{at:03}"))).collect();
     all.push(source());
-    let cluster = Cluster::of(&all);
+    let cluster = FakeClusterObjects::of(&all);
     let found = incidents(&cluster.verdicts());
     assert_eq!(found.len(), 1);
     let (identity, incident) = found.first_key_value().unwrap();
-    assert_eq!(*identity, (id("GitRepository/app"), Problem::Artifact));
+    assert_eq!(*identity, (id("GitRepository/app"), CauseKind::Artifact));
     assert_eq!(incident.affected.len(), 118);
     let failure = &incident.failure;
     assert!(!failure.is_waiting, "it is reported as soon as any other failure");
@@ -154,10 +160,12 @@ fn a_wrong_repository_is_one_incident_of_all_that_do_not_find_their_path_in_it()
     assert!(is_over(&id("Kustomization/k000"), "Build", &[], &cluster.verdicts()));
     // It goes on while one of them is being reconciled.
     let progressing = status("Unknown", "Progressing", "in progress");
-    let verdicts = Cluster::of(&[kustomization("k000", &[&progressing]), source()]).verdicts();
+    let verdicts =
+        FakeClusterObjects::of(&[kustomization("k000", &[&progressing]), source()]).verdicts();
     let subject = id("GitRepository/app");
     assert!(!is_over(&subject, "Artifact", &["Kustomization/apps/k000".to_owned()], &verdicts));
-    let verdicts = Cluster::of(&[kustomization("k000", &[&ready()]), source()]).verdicts();
+    let verdicts =
+        FakeClusterObjects::of(&[kustomization("k000", &[&ready()]), source()]).verdicts();
     assert!(is_over(&subject, "Artifact", &["Kustomization/apps/k000".to_owned()], &verdicts));
 }
 
@@ -167,7 +175,7 @@ fn what_has_not_read_the_artifact_yet_waits_for_itself() {
     let with_artifact_of = |at: &str| {
         let mut source = source();
         source["status"]["artifact"]["lastUpdateTime"] = json!(at);
-        incidents(&Cluster::of(&[kustomization("a", &[&failed]), source]).verdicts())
+        incidents(&FakeClusterObjects::of(&[kustomization("a", &[&failed]), source]).verdicts())
     };
     let newer = with_artifact_of("2026-11-24T11:58:00Z");
     let line = "Kustomization/a Build ArtifactFailed []";
@@ -181,7 +189,7 @@ fn what_has_not_read_the_artifact_yet_waits_for_itself() {
     put(&mut far, &json!({"metadata": {"namespace": "platform"}}));
     let mut user = without_path("a");
     put(&mut user, &elsewhere);
-    let found = incidents(&Cluster::of(&[user, far]).verdicts());
+    let found = incidents(&FakeClusterObjects::of(&[user, far]).verdicts());
     assert_eq!(listed(&found), [line]);
     assert!(found.values().all(|it| !it.failure.is_waiting));
 }
@@ -211,7 +219,7 @@ fn a_cycle_of_dependencies_is_one_incident_with_what_waits_for_it() {
     let mut more = all.to_vec();
     more[2] = in_cycle("d", "a");
     more.push(in_cycle("a", "b"));
-    let verdicts = Cluster::of(&more).verdicts();
+    let verdicts = FakeClusterObjects::of(&more).verdicts();
     assert_eq!(listed(&incidents(&verdicts))[0], "Kustomization/a Cycle DependencyCycle [b c d z]");
     assert!(is_over(&id("Kustomization/b"), "Cycle", &[], &verdicts));
     assert!(!is_over(&id("Kustomization/a"), "Cycle", &[], &verdicts));
@@ -229,9 +237,9 @@ fn within_a_namespace_the_parts_of_a_cycle_are_incidents_of_their_own() {
     let mut own = in_cycle("a", "b");
     put(&mut own, &far);
     let [first, second] = sources;
-    let cluster = Cluster::of(&[own, other, first, second]);
-    assert_eq!(incidents(&cluster.verdicts_within(Reach::All)).len(), 1);
-    assert_eq!(incidents(&cluster.verdicts_within(Reach::OwnNamespace)).len(), 2);
+    let cluster = FakeClusterObjects::of(&[own, other, first, second]);
+    assert_eq!(incidents(&cluster.verdicts_within(RootFailureSearchScope::All)).len(), 1);
+    assert_eq!(incidents(&cluster.verdicts_within(RootFailureSearchScope::OwnNamespace)).len(), 2);
 }
 
 #[test]
@@ -240,7 +248,7 @@ fn a_long_cycle_is_joined_without_recursion() {
     let mut all: Vec<Value> =
         (0..400).map(|at| in_cycle(&name(at), &name((at + 1) % 400))).collect();
     all.push(source());
-    let found = incidents(&Cluster::of(&all).verdicts());
+    let found = incidents(&FakeClusterObjects::of(&all).verdicts());
     let affected: Vec<usize> = found.values().map(|it| it.affected.len()).collect();
     assert_eq!(affected, [399]);
 }
@@ -260,13 +268,13 @@ fn repositories_that_include_each_other_in_layers_are_judged_in_few_steps() {
         };
         each.map(object).collect()
     };
-    let well = Cluster::of(&layers(&|_| ready())).verdicts();
-    assert!(well.values().all(|it| it.own == Own::Well && it.failure.is_none()));
+    let well = FakeClusterObjects::of(&layers(&|_| ready())).verdicts();
+    assert!(well.values().all(|it| it.own == ReportedObjectState::Well && it.failure.is_none()));
     let failed = status("False", "GitOperationFailed", "no route to host");
-    let found = incidents(&Cluster::of(&layers(&|_| failed.clone())).verdicts());
+    let found = incidents(&FakeClusterObjects::of(&layers(&|_| failed.clone())).verdicts());
     assert!(!found.is_empty());
     let deepest = |layer| if layer == 29 { failed.clone() } else { ready() };
-    let found = incidents(&Cluster::of(&layers(&deepest)).verdicts());
+    let found = incidents(&FakeClusterObjects::of(&layers(&deepest)).verdicts());
     let subjects: Vec<&str> = found.keys().map(|(subject, _)| subject.name.as_str()).collect();
     assert_eq!(subjects, ["a29", "b29"]);
 }
@@ -281,15 +289,15 @@ fn within_a_namespace_the_last_object_of_it_is_the_subject() {
     let mut sources = [source(), source()];
     put(&mut sources[1], &json!({"metadata": {"namespace": "platform"}}));
     let [own, other] = sources;
-    let cluster = Cluster::of(&[broken, next, last, own, other]);
+    let cluster = FakeClusterObjects::of(&[broken, next, last, own, other]);
     let lines = |reach| listed(&incidents(&cluster.verdicts_within(reach)));
-    assert_eq!(lines(Reach::All), ["Kustomization/a Build BuildFailed [b c]"]);
+    assert_eq!(lines(RootFailureSearchScope::All), ["Kustomization/a Build BuildFailed [b c]"]);
     let confined = [
         "Kustomization/b Dependency DependencyNotReady [c]",
         "Kustomization/a Build BuildFailed []",
     ];
-    assert_eq!(lines(Reach::OwnNamespace), confined);
-    let found = incidents(&cluster.verdicts_within(Reach::OwnNamespace));
+    assert_eq!(lines(RootFailureSearchScope::OwnNamespace), confined);
+    let found = incidents(&cluster.verdicts_within(RootFailureSearchScope::OwnNamespace));
     let of_tenant = found.values().find(|it| it.failure.subject.name == "b").unwrap();
     assert!(!of_tenant.failure.text.contains("secret") && !of_tenant.failure.is_waiting);
 }
@@ -311,17 +319,20 @@ fn what_is_suspended_deleted_or_in_progress_opens_nothing() {
         source(),
     ];
     assert!(of(&all).is_empty(), "{:?}", of(&all));
-    let verdicts = Cluster::of(&all).verdicts();
+    let verdicts = FakeClusterObjects::of(&all).verdicts();
     let own = |name: &str| verdicts[&id(&format!("Kustomization/{name}"))].own;
-    assert_eq!(["a", "b", "c"].map(own), [Own::Paused, Own::Paused, Own::Unclear]);
-    assert_eq!(["d", "e"].map(own), [Own::Unclear, Own::Failing]);
+    assert_eq!(
+        ["a", "b", "c"].map(own),
+        [ReportedObjectState::Paused, ReportedObjectState::Paused, ReportedObjectState::Unclear]
+    );
+    assert_eq!(["d", "e"].map(own), [ReportedObjectState::Unclear, ReportedObjectState::Failing]);
 }
 
 #[test]
 fn an_object_that_waits_for_what_is_ready_is_about_to_be_reconciled() {
     let dependency = kustomization("a", &[&ready()]);
     let next = kustomization("b", &[&depends("a"), &waits()]);
-    let found = incidents(&Cluster::of(&[dependency, next, source()]).verdicts());
+    let found = incidents(&FakeClusterObjects::of(&[dependency, next, source()]).verdicts());
     assert!(found.values().all(|it| it.failure.is_waiting) && found.len() == 1, "{found:?}");
 }
 
@@ -329,7 +340,7 @@ fn an_object_that_waits_for_what_is_ready_is_about_to_be_reconciled() {
 fn a_message_makes_no_other_incident_and_a_problem_does() {
     let with = |reason: &str, message: &str| {
         let object = kustomization("a", &[&status("False", reason, message)]);
-        let found = incidents(&Cluster::of(&[object, source()]).verdicts());
+        let found = incidents(&FakeClusterObjects::of(&[object, source()]).verdicts());
         found.into_keys().next().unwrap()
     };
     assert_eq!(with("BuildFailed", "at 1"), with("BuildFailed", "at 2"));
@@ -340,7 +351,7 @@ fn a_message_makes_no_other_incident_and_a_problem_does() {
 fn an_incident_ends_when_its_subject_is_well_gone_or_fails_otherwise() {
     let judge = |more: &[&Value]| {
         let all = [kustomization("a", more), source()];
-        let verdicts = Cluster::of(&all).verdicts();
+        let verdicts = FakeClusterObjects::of(&all).verdicts();
         is_over(&id("Kustomization/a"), "Build", &[], &verdicts)
     };
     let suspended = json!({"spec": {"suspend": true}});
@@ -355,7 +366,7 @@ fn an_incident_ends_when_its_subject_is_well_gone_or_fails_otherwise() {
 #[test]
 fn a_missing_source_is_over_once_nothing_that_named_it_is_in_progress() {
     let progressing = status("Unknown", "Progressing", "in progress");
-    let verdicts = Cluster::of(&[kustomization("a", &[&progressing])]).verdicts();
+    let verdicts = FakeClusterObjects::of(&[kustomization("a", &[&progressing])]).verdicts();
     let app = id("GitRepository/app");
     assert!(!is_over(&app, "Missing", &["Kustomization/apps/a".to_owned()], &verdicts));
     assert!(is_over(&app, "Missing", &["Kustomization/apps/b".to_owned()], &verdicts));
@@ -363,7 +374,7 @@ fn a_missing_source_is_over_once_nothing_that_named_it_is_in_progress() {
 
 #[test]
 fn events_that_the_condition_repeats_are_distinguished_from_others() {
-    use crate::reason::is_of_condition;
+    use crate::condition_reason::is_of_condition;
     for reason in
         ["BuildFailed", "HealthCheckFailed", "DriftCorrectionFailed", "GitOperationFailed"]
     {
@@ -403,15 +414,15 @@ proptest! {
             let mut all: Vec<Value> =
                 each.map(|(at, (kind, on))| state(at, *kind, *on, message)).collect();
             all.push(if source_fails { failed_source() } else { source() });
-            Cluster::of(&all).verdicts()
+            FakeClusterObjects::of(&all).verdicts()
         };
         let verdicts = all("first");
         let found = incidents(&verdicts);
         prop_assert!(found.keys().eq(incidents(&all("second")).keys()), "a message counts");
         let mut counted = 0;
         for (subject, problem) in found.keys() {
-            let own = verdicts.get(subject).map_or(Own::Absent, |it| it.own);
-            prop_assert!(matches!(own, Own::Failing | Own::Absent), "{subject} {own:?}");
+            let own = verdicts.get(subject).map_or(ReportedObjectState::Absent, |it| it.own);
+            prop_assert!(matches!(own, ReportedObjectState::Failing | ReportedObjectState::Absent), "{subject} {own:?}");
             let affected = &found[&(subject.clone(), *problem)].affected;
             prop_assert!(!affected.contains(subject));
             counted += affected.len();
@@ -422,7 +433,7 @@ proptest! {
         let mut well: Vec<Value> =
             (0..states.len()).map(|at| kustomization(&format!("k{at}"), &[&ready()])).collect();
         well.push(source());
-        let well = Cluster::of(&well).verdicts();
+        let well = FakeClusterObjects::of(&well).verdicts();
         prop_assert!(incidents(&well).is_empty());
         for (subject, problem) in found.keys() {
             prop_assert!(is_over(subject, &problem.to_string(), &[], &well));

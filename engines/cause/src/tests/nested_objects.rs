@@ -20,12 +20,12 @@ fn fleet(below: &[&Value]) -> Vec<Value> {
 fn a_failure_below_an_object_that_is_ready_is_found_from_the_top() {
     let failed = status("False", "InstallFailed", "no such image");
     let all = [fleet(&[]), vec![release(&failed)]].concat();
-    let why = Cluster::of(&all).why("Kustomization/fleet");
+    let why = FakeClusterObjects::of(&all).why("Kustomization/fleet");
     let line = "Kustomization/apps/fleet is ready, but what it applied is not: HelmRelease/apps/web: no such image";
-    expect(&why, State::Degraded, Problem::Apply, "HelmRelease/web", line);
+    expect(&why, ExaminedObjectState::Degraded, CauseKind::Apply, "HelmRelease/web", line);
     let steps: Vec<_> = why.path.iter().map(|it| it.object.name.as_str()).collect();
     assert_eq!(steps, ["fleet", "apps", "web"]);
-    let why = Cluster::of(&[fleet(&[]), vec![release(&ready())]].concat());
+    let why = FakeClusterObjects::of(&[fleet(&[]), vec![release(&ready())]].concat());
     assert_eq!(why.why("Kustomization/fleet").cause, None);
 }
 
@@ -34,8 +34,8 @@ fn what_is_below_a_suspended_object_is_named_as_not_examined() {
     let suspended = json!({"spec": {"suspend": true}});
     let failed = status("False", "InstallFailed", "no such image");
     let all = [fleet(&[&suspended]), vec![release(&failed)]].concat();
-    let why = Cluster::of(&all).why("Kustomization/fleet");
-    assert_eq!((why.state, why.cause), (State::Ready, None));
+    let why = FakeClusterObjects::of(&all).why("Kustomization/fleet");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Ready, None));
     assert_eq!(why.remarks, ["what Kustomization/apps/apps applied was not examined: suspended"]);
 }
 
@@ -45,8 +45,9 @@ fn objects_that_apply_each_other_end() {
         let other = format!("apps_{other}_kustomize.toolkit.fluxcd.io_Kustomization");
         kustomization(name, &[&ready(), &inventory(&[&other])])
     };
-    let why = Cluster::of(&[each("a", "b"), each("b", "a"), source()]).why("Kustomization/a");
-    assert_eq!((why.state, why.cause), (State::Ready, None));
+    let why =
+        FakeClusterObjects::of(&[each("a", "b"), each("b", "a"), source()]).why("Kustomization/a");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Ready, None));
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn many_objects_that_apply_others_take_few_rounds() {
             all.push(with(&format!("ConfigMap/c{at}"), &[]));
         }
     }
-    let why = Cluster::of(&all).why("Kustomization/fleet");
+    let why = FakeClusterObjects::of(&all).why("Kustomization/fleet");
     assert_eq!(why.cause.unwrap().object, id("ConfigMap/c299"));
 }
 
@@ -72,14 +73,14 @@ fn many_objects_that_apply_others_take_few_rounds() {
 fn what_a_list_has_shown_to_be_well_is_not_asked_for() {
     let app =
         kustomization("app", &[&ready(), &inventory(&["apps_a__ConfigMap", "apps_b__ConfigMap"])]);
-    let cluster = Cluster::of(&[app, source()]);
+    let cluster = FakeClusterObjects::of(&[app, source()]);
     let mut known = QueryAnswers::default();
     known.insert_well(id("ConfigMap/a"));
     let why = loop {
         match explain(&id("Kustomization/app"), &known, now()) {
             Ok(why) => break why,
             Err(queries) => {
-                assert!(!queries.contains(&Query::Object(id("ConfigMap/a"))));
+                assert!(!queries.contains(&FactQuery::Object(id("ConfigMap/a"))));
                 for query in queries {
                     known.insert(query.clone(), cluster.answer(&query));
                 }
@@ -92,8 +93,8 @@ fn what_a_list_has_shown_to_be_well_is_not_asked_for() {
 #[test]
 fn a_job_that_has_ended_may_be_gone() {
     let app = kustomization("app", &[&ready(), &inventory(&["apps_migrate_batch_Job"])]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
-    assert_eq!((why.state, why.cause), (State::Ready, None));
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Ready, None));
     assert!(why.remarks[0].starts_with("Job/apps/migrate does not exist; "), "{:?}", why.remarks);
 }
 
@@ -125,10 +126,11 @@ fn a_namespace_that_is_being_deleted_is_the_cause_with_what_holds_it() {
         [&ready(), &inventory(&["apps_web_apps_Deployment"])],
     ] {
         let app = kustomization("app", &more);
-        let why = Cluster::of(&[app, source(), leaving_namespace()]).why("Kustomization/app");
+        let why =
+            FakeClusterObjects::of(&[app, source(), leaving_namespace()]).why("Kustomization/app");
         let cause = why.cause.clone().unwrap();
         let namespace = ObjectId::new("", "apps", "", "Namespace");
-        assert_eq!((cause.object, cause.problem), (namespace, Problem::Deletion), "{why:#?}");
+        assert_eq!((cause.object, cause.problem), (namespace, CauseKind::Deletion), "{why:#?}");
         assert!(cause.text.contains("finalizers remaining: acme.io/hold in 3"), "{}", cause.text);
         let advice = why.advice.unwrap();
         assert!(advice.text.starts_with("wait until Namespace/apps is gone"), "{}", advice.text);
@@ -157,22 +159,25 @@ fn chart_that_is(ready: &Value) -> [Value; 3] {
 #[test]
 fn what_is_in_progress_is_no_cause_for_a_while() {
     let mut building = status("Unknown", "Progressing", "building artifact");
-    let why = Cluster::of(&chart_that_is(&building)).why("HelmRelease/web");
-    assert_eq!((why.state, &why.cause, &why.advice), (State::Progressing, &None, &None));
-    let why = Cluster::of(&chart_that_is(&building)).why("HelmChart/apps-web");
-    assert_eq!((why.state, why.cause), (State::Progressing, None));
+    let why = FakeClusterObjects::of(&chart_that_is(&building)).why("HelmRelease/web");
+    assert_eq!(
+        (why.state, &why.cause, &why.advice),
+        (ExaminedObjectState::Progressing, &None, &None)
+    );
+    let why = FakeClusterObjects::of(&chart_that_is(&building)).why("HelmChart/apps-web");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Progressing, None));
     // A chart that was made a moment ago has no status.
     let new = json!({"metadata": {"creationTimestamp": "2026-11-24T11:59:55Z"}});
-    let why = Cluster::of(&chart_that_is(&new)).why("HelmRelease/web");
-    assert_eq!((why.state, why.cause), (State::Progressing, None));
+    let why = FakeClusterObjects::of(&chart_that_is(&new)).why("HelmRelease/web");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Progressing, None));
     // One that does not end is a cause.
     building["status"]["conditions"][0]["lastTransitionTime"] = "2026-11-24T11:00:00Z".into();
-    let why = Cluster::of(&chart_that_is(&building)).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&chart_that_is(&building)).why("HelmRelease/web");
     assert_eq!(why.cause.unwrap().object, id("HelmChart/apps-web"));
     // Unless its spec allows that.
     put(&mut building, &json!({"spec": {"timeout": "2h"}}));
-    let why = Cluster::of(&chart_that_is(&building)).why("HelmRelease/web");
-    assert_eq!((why.state, why.cause), (State::Progressing, None));
+    let why = FakeClusterObjects::of(&chart_that_is(&building)).why("HelmRelease/web");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Progressing, None));
 }
 
 #[test]
@@ -182,14 +187,14 @@ fn what_depends_on_something_in_progress_waits() {
     let app = kustomization("app", &[&on, &waits]);
     let building = status("Unknown", "Progressing", "Building manifests");
     let base = kustomization("base", &[&building]);
-    let why = Cluster::of(&[app.clone(), base, source()]).why("Kustomization/app");
-    assert_eq!((why.state, why.cause), (State::Progressing, None));
+    let why = FakeClusterObjects::of(&[app.clone(), base, source()]).why("Kustomization/app");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Progressing, None));
     // Over several objects, too.
     let on = json!({"spec": {"dependsOn": [{"name": "last"}]}});
     let base = kustomization("base", &[&on, &waits]);
     let last = kustomization("last", &[&building]);
-    let why = Cluster::of(&[app, base, last, source()]).why("Kustomization/app");
-    assert_eq!((why.state, why.cause), (State::Progressing, None));
+    let why = FakeClusterObjects::of(&[app, base, last, source()]).why("Kustomization/app");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Progressing, None));
 }
 
 #[test]
@@ -199,6 +204,6 @@ fn a_dependency_that_is_not_ready_comes_before_what_is_below_one_that_is() {
     let app = kustomization("app", &[&on, &waits]);
     let degraded = kustomization("ready", &[&ready(), &inventory(&["apps_a__ConfigMap"])]);
     let base = kustomization("base", &[&status("False", "BuildFailed", "no such file")]);
-    let why = Cluster::of(&[app, degraded, base, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, degraded, base, source()]).why("Kustomization/app");
     assert_eq!(why.cause.unwrap().object, id("Kustomization/base"));
 }

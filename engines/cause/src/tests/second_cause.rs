@@ -29,16 +29,17 @@ fn failing_source(artifact: &Value) -> Value {
 fn a_source_that_is_down_hides_no_container_that_crashes() {
     let artifact = json!({"revision": "main@sha1:abc"});
     let blocked = status("False", "ArtifactFailed", "source is not ready");
-    for (own, artifact, state) in
-        [(ready(), artifact.clone(), State::Degraded), (blocked, Value::Null, State::NotReady)]
-    {
+    for (own, artifact, state) in [
+        (ready(), artifact.clone(), ExaminedObjectState::Degraded),
+        (blocked, Value::Null, ExaminedObjectState::NotReady),
+    ] {
         let mut source = failing_source(&artifact);
         if artifact.is_null() {
             source["status"].as_object_mut().unwrap().remove("artifact");
         }
         let app = kustomization("app", &[&own, &web()]);
         let all = [vec![app, source], crashing().to_vec()].concat();
-        let why = Cluster::of(&all).why("Kustomization/app");
+        let why = FakeClusterObjects::of(&all).why("Kustomization/app");
         let cause = why.cause.as_ref().unwrap();
         assert_eq!((why.state, &cause.object), (state, &id("Pod/web-1")), "{why:#?}");
         assert!(
@@ -58,18 +59,18 @@ fn a_source_that_is_down_hides_no_container_that_crashes() {
 fn what_was_deleted_is_named_beside_the_source_that_is_down() {
     let app = kustomization("app", &[&ready(), &web()]);
     let source = failing_source(&json!({"revision": "main@sha1:abc"}));
-    let why = Cluster::of(&[app, source]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source]).why("Kustomization/app");
     assert_eq!(why.cause.unwrap().object, id("Deployment/web"));
     assert_eq!(why.second.unwrap().cause.object, id("GitRepository/app"));
     // What is not ready cannot apply it again.
     let failed = status("False", "BuildFailed", "missing file");
     let app = kustomization("app", &[&failed, &web()]);
-    let why = Cluster::of(&[app, self::source()]).why("Kustomization/app");
-    assert_eq!(why.cause.unwrap().problem, Problem::Build);
+    let why = FakeClusterObjects::of(&[app, self::source()]).why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().problem, CauseKind::Build);
     let second = why.second.unwrap();
     assert_eq!(
         (second.cause.object, second.cause.problem),
-        (id("Deployment/web"), Problem::Missing)
+        (id("Deployment/web"), CauseKind::Missing)
     );
     let advice = second.advice.unwrap();
     assert_eq!(advice.text, "it is applied again when Kustomization/apps/app is reconciled");
@@ -81,16 +82,16 @@ fn a_suspension_hides_neither_a_failure_nor_what_crashes() {
     let suspended = json!({"spec": {"suspend": true}});
     let failed = status("False", "BuildFailed", "missing file");
     let app = kustomization("app", &[&suspended, &failed]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is suspended";
-    expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", line);
+    expect(&why, ExaminedObjectState::Suspended, CauseKind::Suspension, "Kustomization/app", line);
     let second = why.second.unwrap().cause;
-    assert_eq!((second.problem, second.text.as_str()), (Problem::Build, "missing file"));
+    assert_eq!((second.problem, second.text.as_str()), (CauseKind::Build, "missing file"));
 
     let app = kustomization("app", &[&suspended, &ready(), &web()]);
     let all = [vec![app, source()], crashing().to_vec()].concat();
-    let why = Cluster::of(&all).why("Kustomization/app");
-    assert_eq!(why.state, State::Suspended);
+    let why = FakeClusterObjects::of(&all).why("Kustomization/app");
+    assert_eq!(why.state, ExaminedObjectState::Suspended);
     assert_eq!(why.second.unwrap().cause.object, id("Pod/web-1"));
 
     // A command that reconciles it has no effect.
@@ -99,12 +100,12 @@ fn a_suspension_hides_neither_a_failure_nor_what_crashes() {
     let mut release = with("HelmRelease/web", &[&exhausted, &failed]);
     release["status"]["conditions"][1] =
         json!({"type": "Stalled", "status": "True", "reason": "RetriesExceeded"});
-    let why = Cluster::of(&[release]).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&[release]).why("HelmRelease/web");
     let advice = why.second.unwrap().advice.unwrap();
     assert_eq!((advice.text.is_empty(), advice.command), (false, None));
     // One that was interrupted has not failed.
     let app = kustomization("app", &[&suspended, &status("False", "Suspended", "at a step")]);
-    assert_eq!(Cluster::of(&[app, source()]).why("Kustomization/app").second, None);
+    assert_eq!(FakeClusterObjects::of(&[app, source()]).why("Kustomization/app").second, None);
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn a_skipped_object_is_reported_and_is_no_failure() {
         "message": format!("{line}\nConfigMap/apps/b: its kind has no field x")}));
     let labels = json!({"metadata": {"labels": {
         "kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": "apps"}}});
-    let cluster = Cluster::of(&[app, source(), with("ConfigMap/a", &[&labels])]);
+    let cluster = FakeClusterObjects::of(&[app, source(), with("ConfigMap/a", &[&labels])]);
     let why = cluster.why("Kustomization/app");
     assert_eq!((why.is_finding(), why.remarks.len()), (false, 2), "{why:#?}");
     let why = cluster.why("ConfigMap/a");

@@ -14,23 +14,23 @@ fn blocked() -> Value {
 #[test]
 fn a_source_that_does_not_exist_is_the_cause() {
     let failed = status("False", "ArtifactFailed", "source 'GitRepository/apps/app' not found");
-    let why = Cluster::of(&[kustomization("app", &[&failed])]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[kustomization("app", &[&failed])]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: GitRepository/apps/app: does not exist";
-    expect(&why, State::NotReady, Problem::Missing, "GitRepository/app", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "GitRepository/app", line);
 }
 
 #[test]
 fn a_source_without_an_artifact_is_the_cause() {
     for (reason, problem) in [
-        ("GitOperationFailed", Problem::Fetch),
-        ("AuthenticationFailed", Problem::Credentials),
-        ("VerificationError", Problem::Verification),
+        ("GitOperationFailed", CauseKind::Fetch),
+        ("AuthenticationFailed", CauseKind::Credentials),
+        ("VerificationError", CauseKind::Verification),
     ] {
         let source = failing(reason, "cannot fetch");
-        let why =
-            Cluster::of(&[kustomization("app", &[&blocked()]), source]).why("Kustomization/app");
+        let why = FakeClusterObjects::of(&[kustomization("app", &[&blocked()]), source])
+            .why("Kustomization/app");
         let line = "Kustomization/apps/app is not ready: GitRepository/apps/app: cannot fetch";
-        expect(&why, State::NotReady, problem, "GitRepository/app", line);
+        expect(&why, ExaminedObjectState::NotReady, problem, "GitRepository/app", line);
         assert_eq!(why.path.len(), 2);
     }
 }
@@ -40,10 +40,10 @@ fn a_secret_that_does_not_exist_is_the_cause() {
     let mut source = failing("AuthenticationFailed", "cannot read the Secret");
     put(&mut source, &json!({"spec": {"secretRef": {"name": "git"}}}));
     let app = kustomization("app", &[&blocked()]);
-    let why = Cluster::of(&[app.clone(), source.clone()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app.clone(), source.clone()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: Secret/apps/git does not exist; spec.secretRef of \
                 GitRepository/apps/app names it";
-    expect(&why, State::NotReady, Problem::Missing, "Secret/git", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "Secret/git", line);
     let command = why.advice.unwrap().command.unwrap();
     assert_eq!(
         command,
@@ -51,10 +51,10 @@ fn a_secret_that_does_not_exist_is_the_cause() {
          --from-literal=password=PASSWORD"
     );
     // One that may not be read is not missing.
-    let mut cluster = Cluster::of(&[app, source]);
-    cluster.refused.push(Query::Object(id("Secret/git")));
+    let mut cluster = FakeClusterObjects::of(&[app, source]);
+    cluster.refused.push(FactQuery::Object(id("Secret/git")));
     let why = cluster.why("Kustomization/app");
-    assert_eq!(why.cause.unwrap().problem, Problem::Credentials);
+    assert_eq!(why.cause.unwrap().problem, CauseKind::Credentials);
     assert_eq!(why.remarks, ["Secret/apps/git cannot be read: forbidden"]);
 }
 
@@ -62,7 +62,7 @@ fn a_secret_that_does_not_exist_is_the_cause() {
 fn what_a_field_without_effect_names_is_not_missed() {
     let failed = status("False", "UnsupportedField", "spec.kubeConfig.configMapRef has no effect");
     let spec = json!({"spec": {"kubeConfig": {"configMapRef": {"name": "cluster"}}}});
-    let why = Cluster::of(&[kustomization("app", &[&failed, &spec]), source()]);
+    let why = FakeClusterObjects::of(&[kustomization("app", &[&failed, &spec]), source()]);
     let cause = why.why("Kustomization/app").cause.unwrap();
     assert_eq!(cause.object, id("Kustomization/app"));
     assert!(cause.text.contains("configMapRef"), "{}", cause.text);
@@ -73,8 +73,8 @@ fn a_name_that_is_no_word_of_a_shell_is_in_no_command() {
     for name in ["git; rm -rf ~", "$(id)", "--from-file=x", "a b", "Git"] {
         let mut source = failing("AuthenticationFailed", "cannot read the Secret");
         put(&mut source, &json!({"spec": {"secretRef": {"name": name}}}));
-        let why =
-            Cluster::of(&[kustomization("app", &[&blocked()]), source]).why("Kustomization/app");
+        let why = FakeClusterObjects::of(&[kustomization("app", &[&blocked()]), source])
+            .why("Kustomization/app");
         let advice = why.advice.unwrap();
         assert_eq!(advice.command, None, "{name}");
         assert!(advice.text.starts_with("create Secret/apps/"), "{}", advice.text);
@@ -85,10 +85,11 @@ fn a_name_that_is_no_word_of_a_shell_is_in_no_command() {
 fn a_source_that_fails_now_makes_an_object_stale_that_is_ready() {
     let mut source = failing("GitOperationFailed", "connection refused");
     put(&mut source, &json!({"status": {"artifact": {"revision": "main@sha1:abc"}}}));
-    let why = Cluster::of(&[kustomization("app", &[&ready()]), source]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[kustomization("app", &[&ready()]), source])
+        .why("Kustomization/app");
     let line = "Kustomization/apps/app is ready, but newer revisions do not reach it: GitRepository/apps/app: connection \
                 refused";
-    expect(&why, State::Stale, Problem::Fetch, "GitRepository/app", line);
+    expect(&why, ExaminedObjectState::Stale, CauseKind::Fetch, "GitRepository/app", line);
 }
 
 #[test]
@@ -97,9 +98,9 @@ fn a_failure_of_its_own_comes_before_a_source_that_is_not_up_to_date() {
     put(&mut source, &json!({"status": {"artifact": {"revision": "main@sha1:abc"}}}));
     let app =
         kustomization("app", &[&status("False", "BuildFailed", "a.yaml: line 3: no such field")]);
-    let why = Cluster::of(&[app, source]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: a.yaml: line 3: no such field";
-    expect(&why, State::NotReady, Problem::Build, "Kustomization/app", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Build, "Kustomization/app", line);
     assert_eq!(why.remarks, ["GitRepository/apps/app is not up to date: connection refused"]);
     let next = "it is retried when its spec or GitRepository/apps/app changes, and within 1m at the latest";
     assert_eq!(why.next.as_deref(), Some(next));
@@ -109,12 +110,12 @@ fn a_failure_of_its_own_comes_before_a_source_that_is_not_up_to_date() {
 fn an_object_is_tried_again_when_what_it_lacks_changes_and_not_only_after_its_interval() {
     let names = json!({"spec": {"decryption": {"secretRef": {"name": "keys"}}}});
     let failed = status("False", "BuildFailed", "cannot read Secret apps/keys");
-    let why = Cluster::of(&[kustomization("app", &[&failed, &names]), source()]);
+    let why = FakeClusterObjects::of(&[kustomization("app", &[&failed, &names]), source()]);
     let next =
         "it is retried when its spec or Secret/apps/keys changes, and within 1m at the latest";
     assert_eq!(why.why("Kustomization/app").next.as_deref(), Some(next));
     // A source has no source.
-    let why = Cluster::of(&[failing("GitOperationFailed", "connection refused")]);
+    let why = FakeClusterObjects::of(&[failing("GitOperationFailed", "connection refused")]);
     let next = "it is retried when its spec changes, and within 1m at the latest";
     assert_eq!(why.why("GitRepository/app").next.as_deref(), Some(next));
 }
@@ -133,9 +134,9 @@ fn a_release_leads_through_its_chart_to_the_repository() {
         "HelmRepository/charts",
         &[&spec, &status("False", "HTTPOperationFailed", "404 Not Found")],
     );
-    let why = Cluster::of(&[release, chart, repository]).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&[release, chart, repository]).why("HelmRelease/web");
     let line = "HelmRelease/apps/web is not ready: HelmRepository/apps/charts: 404 Not Found";
-    expect(&why, State::NotReady, Problem::Fetch, "HelmRepository/charts", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Fetch, "HelmRepository/charts", line);
     assert_eq!(why.path.len(), 3);
 }
 
@@ -146,15 +147,16 @@ fn the_deepest_dependency_that_is_not_ready_is_the_cause() {
     let app = kustomization("app", &[&depends("middle"), &waits]);
     let middle = kustomization("middle", &[&depends("base"), &waits]);
     let base = kustomization("base", &[&status("False", "BuildFailed", "no such file")]);
-    let why = Cluster::of(&[app.clone(), middle, base, source()]).why("Kustomization/app");
+    let why =
+        FakeClusterObjects::of(&[app.clone(), middle, base, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: Kustomization/apps/base: no such file";
-    expect(&why, State::NotReady, Problem::Build, "Kustomization/base", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Build, "Kustomization/base", line);
     let steps: Vec<_> = why.path.iter().map(|it| it.object.name.as_str()).collect();
     assert_eq!(steps, ["app", "middle", "base"]);
     assert!(why.next.unwrap().starts_with("it is reconciled as soon as that is ready"));
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: Kustomization/apps/middle: does not exist";
-    expect(&why, State::NotReady, Problem::Missing, "Kustomization/middle", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "Kustomization/middle", line);
 }
 
 #[test]
@@ -163,18 +165,20 @@ fn what_the_annotation_names_is_a_dependency() {
     let waits = status("False", "DependencyNotReady", "dependency is not ready");
     let app = |text: &str| kustomization("app", &[&on(text), &waits]);
     let base = kustomization("base", &[&status("False", "BuildFailed", "no such file")]);
-    let why = Cluster::of(&[app("Kustomization/base"), base, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app("Kustomization/base"), base, source()])
+        .why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: Kustomization/apps/base: no such file";
-    expect(&why, State::NotReady, Problem::Build, "Kustomization/base", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Build, "Kustomization/base", line);
     // The Helmfile of helmfile-operator is meant if there is no other; one of its releases is ready, the other is not.
     let rows = json!({"status": {"releases": [{"name": "db", "state": "Ready"},
         {"name": "web", "state": "Waiting", "message": "needs db"}]}});
     let helmfile = with("Helmfile/all", &[&ready(), &rows]);
-    let cluster = Cluster::of(&[app("Helmfile/all#db,Helmfile/all#web"), helmfile, source()]);
+    let cluster =
+        FakeClusterObjects::of(&[app("Helmfile/all#db,Helmfile/all#web"), helmfile, source()]);
     let why = cluster.why("Kustomization/app");
     let line =
         "Kustomization/apps/app is not ready: Helmfile/apps/all: release web is Waiting: needs db";
-    expect(&why, State::NotReady, Problem::Dependency, "Helmfile/all", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Dependency, "Helmfile/all", line);
     // The full name of a release is that of one cluster only; a short one may be of several.
     let rows = json!({"status": {"releases": [
         {"name": "db", "namespace": "n", "kubeContext": "x/east", "state": "Failed"},
@@ -185,25 +189,26 @@ fn what_the_annotation_names_is_a_dependency() {
     ] {
         let helmfile = with("Helmfile/all", &[&ready(), &rows]);
         let annotation = format!("Helmfile/all#n/db,Helmfile/all#{release}");
-        let why = Cluster::of(&[app(&annotation), helmfile, source()]).why("Kustomization/app");
+        let why = FakeClusterObjects::of(&[app(&annotation), helmfile, source()])
+            .why("Kustomization/app");
         let line = format!("Kustomization/apps/app is not ready: Helmfile/apps/all: {text}");
-        expect(&why, State::NotReady, Problem::Dependency, "Helmfile/all", &line);
+        expect(&why, ExaminedObjectState::NotReady, CauseKind::Dependency, "Helmfile/all", &line);
     }
 }
 
 #[test]
 fn what_a_run_reports_is_the_cause_if_nothing_lies_deeper() {
     for (reason, problem) in [
-        ("DependencyCycle", Problem::Cycle),
-        ("ValuesError", Problem::Values),
-        ("AccessDenied", Problem::Access),
-        ("ReconciliationFailed", Problem::Apply),
-        ("InvalidPath", Problem::Build),
+        ("DependencyCycle", CauseKind::Cycle),
+        ("ValuesError", CauseKind::Values),
+        ("AccessDenied", CauseKind::Access),
+        ("ReconciliationFailed", CauseKind::Apply),
+        ("InvalidPath", CauseKind::Build),
     ] {
         let app = kustomization("app", &[&status("False", reason, "it says why")]);
-        let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+        let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
         let line = "Kustomization/apps/app is not ready: it says why";
-        expect(&why, State::NotReady, problem, "Kustomization/app", line);
+        expect(&why, ExaminedObjectState::NotReady, problem, "Kustomization/app", line);
     }
 }
 
@@ -212,8 +217,8 @@ fn a_spec_that_cannot_be_followed_is_not_retried() {
     let mut app =
         kustomization("app", &[&status("False", "UnsupportedField", "spec.x is not supported")]);
     app["status"]["conditions"][1]["type"] = "Stalled".into();
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
-    assert_eq!(why.cause.unwrap().problem, Problem::Spec);
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().problem, CauseKind::Spec);
     assert_eq!(why.next.as_deref(), Some("it is not retried until its spec changes"));
 }
 
@@ -222,9 +227,9 @@ fn a_refusal_points_at_the_object_that_was_refused() {
     let message = "Deployment/apps/web dry-run failed (Invalid): spec.replicas must be a number";
     let failed = status("False", "ReconciliationFailed", message);
     let app = kustomization("app", &[&failed, &inventory(&["apps_web_apps_Deployment"])]);
-    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = format!("Kustomization/apps/app is not ready: {message}");
-    expect(&why, State::NotReady, Problem::Apply, "Deployment/web", &line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Apply, "Deployment/web", &line);
 }
 
 #[test]
@@ -235,16 +240,16 @@ fn a_remedy_leads_to_what_made_it_necessary() {
     );
     release["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Released", "status": "False",
         "reason": "UpgradeFailed", "message": "pre-upgrade hook Job/apps/migrate failed: exit code 3"}));
-    let why = Cluster::of(&[release]).why("HelmRelease/web");
+    let why = FakeClusterObjects::of(&[release]).why("HelmRelease/web");
     let line =
         "HelmRelease/apps/web is not ready: pre-upgrade hook Job/apps/migrate failed: exit code 3";
-    expect(&why, State::NotReady, Problem::Apply, "HelmRelease/web", line);
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Apply, "HelmRelease/web", line);
 }
 
 #[test]
 fn a_cause_is_as_old_as_what_says_it_and_not_as_another_condition() {
     let since = |objects: &[Value], subject: &str| {
-        let cause = Cluster::of(objects).why(subject).cause.unwrap();
+        let cause = FakeClusterObjects::of(objects).why(subject).cause.unwrap();
         cause.since.map(|at| at.to_string())
     };
     let at = |time: &str| Some(format!("2026-11-24T{time}Z"));

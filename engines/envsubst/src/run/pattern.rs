@@ -11,18 +11,18 @@ use crate::limits::SubstitutionBudget;
 
 /// A glob.
 #[derive(Debug)]
-pub(super) struct Pattern(Vec<Chunk>);
+pub(super) struct GlobPattern(Vec<PatternChunk>);
 
 /// What stands between two stars.
 #[derive(Debug)]
-struct Chunk {
+struct PatternChunk {
     /// Whether a star comes before it.
     after_star: bool,
-    items: Vec<PatternItem>,
+    items: Vec<GlobPatternItem>,
 }
 
 #[derive(Debug)]
-enum PatternItem {
+enum GlobPatternItem {
     Byte(u8),
     Any,
     Class {
@@ -35,14 +35,14 @@ enum PatternItem {
 
 /// What a text is to a pattern or one of its chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Match<T> {
+enum PatternMatch<T> {
     Yes(T),
     No,
     /// The pattern is wrong.
     Wrong,
 }
 
-impl Pattern {
+impl GlobPattern {
     /// Reads a pattern; every text is a valid one.
     pub(super) fn parse(mut pattern: &[u8]) -> Self {
         let mut chunks = Vec::new();
@@ -50,7 +50,7 @@ impl Pattern {
             let stars = pattern.iter().take_while(|byte| **byte == b'*').count();
             pattern = &pattern[stars..];
             let (chunk, rest) = pattern.split_at(chunk_length(pattern));
-            chunks.push(Chunk { after_star: stars > 0, items: items(chunk) });
+            chunks.push(PatternChunk { after_star: stars > 0, items: items(chunk) });
             pattern = rest;
         }
         Self(chunks)
@@ -64,9 +64,9 @@ impl Pattern {
     ) -> Result<usize, LimitError> {
         for end in (1..=text.len()).rev() {
             match self.matches(&text[..end], budget)? {
-                Match::Yes(()) => return Ok(end),
-                Match::No => {}
-                Match::Wrong => return Ok(0),
+                PatternMatch::Yes(()) => return Ok(end),
+                PatternMatch::No => {}
+                PatternMatch::Wrong => return Ok(0),
             }
         }
         Ok(0)
@@ -82,9 +82,9 @@ impl Pattern {
         let mut shortest = 0;
         for end in (1..=text.len()).rev() {
             match self.matches(&text[..end], budget)? {
-                Match::Yes(()) => shortest = end,
-                Match::No => {}
-                Match::Wrong => return Ok(0),
+                PatternMatch::Yes(()) => shortest = end,
+                PatternMatch::No => {}
+                PatternMatch::Wrong => return Ok(0),
             }
         }
         Ok(shortest)
@@ -95,24 +95,24 @@ impl Pattern {
         &self,
         mut text: &[u8],
         budget: &mut SubstitutionBudget,
-    ) -> Result<Match<()>, LimitError> {
+    ) -> Result<PatternMatch<()>, LimitError> {
         budget.spend(1)?;
         for (index, chunk) in self.0.iter().enumerate() {
             if chunk.after_star && chunk.items.is_empty() {
-                return Ok(Match::Yes(()));
+                return Ok(PatternMatch::Yes(()));
             }
             let is_last = index + 1 == self.0.len();
             match chunk.find(text, is_last, budget)? {
-                Match::Yes(rest) => text = rest,
-                Match::No => return Ok(Match::No),
-                Match::Wrong => return Ok(Match::Wrong),
+                PatternMatch::Yes(rest) => text = rest,
+                PatternMatch::No => return Ok(PatternMatch::No),
+                PatternMatch::Wrong => return Ok(PatternMatch::Wrong),
             }
         }
-        Ok(if text.is_empty() { Match::Yes(()) } else { Match::No })
+        Ok(if text.is_empty() { PatternMatch::Yes(()) } else { PatternMatch::No })
     }
 }
 
-impl Chunk {
+impl PatternChunk {
     /// Matches at the beginning of a text or, after a star, at the first place that fits; gives what is left of the
     /// text, which is nothing for the last chunk.
     fn find<'t>(
@@ -120,49 +120,51 @@ impl Chunk {
         text: &'t [u8],
         is_last: bool,
         budget: &mut SubstitutionBudget,
-    ) -> Result<Match<&'t [u8]>, LimitError> {
+    ) -> Result<PatternMatch<&'t [u8]>, LimitError> {
         let farthest = if self.after_star { text.len() } else { 0 };
         // An item takes four bytes at most: from farther away the last chunk does not reach the end.
-        let nearest = match self.items.iter().any(|item| matches!(item, PatternItem::Wrong)) {
+        let nearest = match self.items.iter().any(|item| matches!(item, GlobPatternItem::Wrong)) {
             false if is_last => text.len().saturating_sub(4 * self.items.len()),
             _ => 0,
         };
         for start in nearest..=farthest {
             match self.match_at(&text[start..], budget)? {
-                Match::Yes(rest) if rest.is_empty() || !is_last => return Ok(Match::Yes(rest)),
-                Match::Yes(_) | Match::No => {}
-                Match::Wrong => return Ok(Match::Wrong),
+                PatternMatch::Yes(rest) if rest.is_empty() || !is_last => {
+                    return Ok(PatternMatch::Yes(rest));
+                }
+                PatternMatch::Yes(_) | PatternMatch::No => {}
+                PatternMatch::Wrong => return Ok(PatternMatch::Wrong),
             }
         }
-        Ok(Match::No)
+        Ok(PatternMatch::No)
     }
 
     fn match_at<'t>(
         &self,
         mut text: &'t [u8],
         budget: &mut SubstitutionBudget,
-    ) -> Result<Match<&'t [u8]>, LimitError> {
+    ) -> Result<PatternMatch<&'t [u8]>, LimitError> {
         for item in &self.items {
             budget.spend(1)?;
-            let Some(byte) = text.first() else { return Ok(Match::No) };
+            let Some(byte) = text.first() else { return Ok(PatternMatch::No) };
             let width = match item {
-                PatternItem::Byte(wanted) if wanted == byte => 1,
-                PatternItem::Byte(_) => return Ok(Match::No),
-                PatternItem::Any => decode(text).1,
-                PatternItem::Class { negated, ranges } => {
+                GlobPatternItem::Byte(wanted) if wanted == byte => 1,
+                GlobPatternItem::Byte(_) => return Ok(PatternMatch::No),
+                GlobPatternItem::Any => decode(text).1,
+                GlobPatternItem::Class { negated, ranges } => {
                     budget.spend(ranges.len())?;
                     let (character, width) = decode(text);
                     let is_in = ranges.iter().any(|(low, high)| (low..=high).contains(&&character));
                     if is_in == *negated {
-                        return Ok(Match::No);
+                        return Ok(PatternMatch::No);
                     }
                     width
                 }
-                PatternItem::Wrong => return Ok(Match::Wrong),
+                GlobPatternItem::Wrong => return Ok(PatternMatch::Wrong),
             };
             text = &text[width..];
         }
-        Ok(Match::Yes(text))
+        Ok(PatternMatch::Yes(text))
     }
 }
 
@@ -183,23 +185,23 @@ fn chunk_length(pattern: &[u8]) -> usize {
     pattern.len()
 }
 
-fn items(mut chunk: &[u8]) -> Vec<PatternItem> {
+fn items(mut chunk: &[u8]) -> Vec<GlobPatternItem> {
     let mut items = Vec::new();
     while let [first, rest @ ..] = chunk {
         chunk = rest;
         let item = match first {
-            b'?' => PatternItem::Any,
-            b'[' => class(&mut chunk).unwrap_or(PatternItem::Wrong),
+            b'?' => GlobPatternItem::Any,
+            b'[' => class(&mut chunk).unwrap_or(GlobPatternItem::Wrong),
             b'\\' => match chunk.split_first() {
                 Some((byte, rest)) => {
                     chunk = rest;
-                    PatternItem::Byte(*byte)
+                    GlobPatternItem::Byte(*byte)
                 }
-                None => PatternItem::Wrong,
+                None => GlobPatternItem::Wrong,
             },
-            byte => PatternItem::Byte(*byte),
+            byte => GlobPatternItem::Byte(*byte),
         };
-        let is_wrong = matches!(item, PatternItem::Wrong);
+        let is_wrong = matches!(item, GlobPatternItem::Wrong);
         items.push(item);
         if is_wrong {
             break;
@@ -209,7 +211,7 @@ fn items(mut chunk: &[u8]) -> Vec<PatternItem> {
 }
 
 /// The class after a `[`, or nothing when it is wrong.
-fn class(chunk: &mut &[u8]) -> Option<PatternItem> {
+fn class(chunk: &mut &[u8]) -> Option<GlobPatternItem> {
     let negated = chunk.first() == Some(&b'^');
     if negated {
         *chunk = &chunk[1..];
@@ -226,7 +228,7 @@ fn class(chunk: &mut &[u8]) -> Option<PatternItem> {
         ranges.push((low, high));
     }
     *chunk = &chunk[1..];
-    Some(PatternItem::Class { negated, ranges })
+    Some(GlobPatternItem::Class { negated, ranges })
 }
 
 /// A character of a class. Something has to follow it.

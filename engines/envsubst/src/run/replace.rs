@@ -6,7 +6,7 @@ use golang::unicode::decode;
 
 use crate::error::LimitError;
 use crate::limits::SubstitutionBudget;
-use crate::parse::Side;
+use crate::parse::ValueSide;
 
 /// Replaces what is `old`, from the left, so many times or everywhere.
 ///
@@ -48,13 +48,13 @@ pub(super) fn replace_at<'v>(
     value: &'v [u8],
     old: &[u8],
     new: &[u8],
-    side: Side,
+    side: ValueSide,
     budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     budget.spend(old.len())?;
     let parts = match side {
-        Side::Prefix => value.strip_prefix(old).map(|rest| [new, rest]),
-        Side::Suffix => value.strip_suffix(old).map(|rest| [rest, new]),
+        ValueSide::Prefix => value.strip_prefix(old).map(|rest| [new, rest]),
+        ValueSide::Suffix => value.strip_suffix(old).map(|rest| [rest, new]),
     };
     let Some(parts) = parts else { return Ok(Cow::Borrowed(value)) };
     budget.produce(parts[0].len() + parts[1].len())?;

@@ -18,7 +18,7 @@ fn object() -> Json {
 fn answer(text: &str) -> String {
     let object = object();
     let fields = object.as_object().unwrap();
-    let outcome = Expression::parse(text).and_then(|it| it.evaluate_bool_over(fields));
+    let outcome = CelExpression::parse(text).and_then(|it| it.evaluate_bool_over(fields));
     match outcome {
         Ok(value) => value.to_string(),
         Err(Error::Evaluate { reason, .. }) => reason,
@@ -110,17 +110,18 @@ fn functions_answer_as_those_of_cel_go() {
 
 #[test]
 fn what_is_no_expression_is_shown_with_its_place() {
-    let error = Expression::parse("foo.").unwrap_err().to_string();
+    let error = CelExpression::parse("foo.").unwrap_err().to_string();
     let want = "failed to parse the CEL expression 'foo.': ERROR: <input>:1:5: Syntax error: no viable alternative at input '.'\n | foo.\n | ....^";
     assert_eq!(error, want);
-    let error = Expression::parse("spec.list[").unwrap_err().to_string();
+    let error = CelExpression::parse("spec.list[").unwrap_err().to_string();
     assert!(error.contains("1:11: Syntax error: mismatched input '<EOF>'"), "{error}");
     assert!(!error.contains("Incomplete"), "{error}");
 }
 
 #[test]
 fn names_and_types_are_checked_where_they_are_known() {
-    let refusal = |text: &str| Expression::compile(text, &["self", "dep"]).unwrap_err().to_string();
+    let refusal =
+        |text: &str| CelExpression::compile(text, &["self", "dep"]).unwrap_err().to_string();
     let cases = [
         ("foo == 1", "undeclared reference to 'foo' (in container '')"),
         (
@@ -140,7 +141,7 @@ fn names_and_types_are_checked_where_they_are_known() {
     }
     assert_eq!(refusal("'foo'"), "CEL expression output type mismatch: expected bool, got string");
     assert_eq!(refusal("self.a"), "CEL expression output type mismatch: expected bool, got dyn");
-    let expression = Expression::compile(
+    let expression = CelExpression::compile(
         "dep.status.conditions.exists(c, c.type == 'Ready' && c.status == self.want)",
         &["self", "dep"],
     )
@@ -158,7 +159,7 @@ fn bombs_end_with_an_error_that_says_so() {
     let object = json!({"l": list, "t": "x".repeat(1 << 20)});
     let fields = object.as_object().unwrap();
     let reason = |text: &str| {
-        Expression::parse(text).unwrap().evaluate_bool_over(fields).unwrap_err().to_string()
+        CelExpression::parse(text).unwrap().evaluate_bool_over(fields).unwrap_err().to_string()
     };
     let bombs = [
         "l.all(a, l.all(b, l.all(c, a + b + c >= 0)))",
@@ -174,7 +175,7 @@ fn bombs_end_with_an_error_that_says_so() {
         assert!(reason.contains("the expression needs too m"), "{text}: {reason}");
     }
     // A filter over a long list stays within the cost limit.
-    let fair = Expression::parse("l.filter(a, a % 2 == 0).map(a, a * 2).size() == 500").unwrap();
+    let fair = CelExpression::parse("l.filter(a, a % 2 == 0).map(a, a * 2).size() == 500").unwrap();
     assert_eq!(fair.evaluate_bool_over(fields), Ok(true));
 }
 
@@ -217,13 +218,13 @@ fn strings_that_nest_or_go_on_for_long_are_refused_or_read() {
             format!("'{}", "x".repeat(90_000)),
         ];
         for text in long {
-            assert!(Expression::parse(&text).is_err(), "{}", text.get(..20).unwrap());
+            assert!(CelExpression::parse(&text).is_err(), "{}", text.get(..20).unwrap());
         }
         let wide = format!("true{}", " && true".repeat(5000));
-        assert_eq!(Expression::compile(&wide, &[]).unwrap().evaluate_bool(&[]), Ok(true));
+        assert_eq!(CelExpression::compile(&wide, &[]).unwrap().evaluate_bool(&[]), Ok(true));
         // Types that double with every call.
         let doubling = format!("[1]{}.size() == 1", ".map(a, {a: a})".repeat(30));
-        let error = Expression::compile(&doubling, &[]).unwrap_err().to_string();
+        let error = CelExpression::compile(&doubling, &[]).unwrap_err().to_string();
         assert!(error.contains("too large to be checked"), "{error}");
     });
 }
@@ -252,7 +253,7 @@ fn quotes_that_open_nothing_hide_nothing() {
             "` || ",
         ] {
             let text = format!("{before}{sum}");
-            let error = Expression::parse(&text).unwrap_err().to_string();
+            let error = CelExpression::parse(&text).unwrap_err().to_string();
             let is_limited = error.contains("recursion limit exceeded")
                 || error.contains("token recognition error at: '");
             assert!(is_limited, "{before}: {}", error.get(96_000..).unwrap());
@@ -266,7 +267,7 @@ fn quotes_that_open_nothing_hide_nothing() {
             format!("b'{}' != b''", "[".repeat(1000)),
             format!("[{}].size() == 1000", ["1 + 1"; 1000].join(", ")),
         ] {
-            assert_eq!(Expression::parse(&text).unwrap().evaluate_bool(&[]), Ok(true), "{text}");
+            assert_eq!(CelExpression::parse(&text).unwrap().evaluate_bool(&[]), Ok(true), "{text}");
         }
     });
 }
@@ -294,8 +295,8 @@ fn what_is_as_deep_as_may_be_is_read_checked_and_evaluated() {
             format!("{} == self", nested("dyn(", "self", ")", 100)),
         ] {
             // The result does not matter: each must return.
-            drop(Expression::compile(&text, &["self"]));
-            let expression = Expression::parse(&text).unwrap();
+            drop(CelExpression::compile(&text, &["self"]));
+            let expression = CelExpression::parse(&text).unwrap();
             drop(expression.evaluate_bool(&[("self", &object())]));
         }
     });
@@ -305,7 +306,7 @@ fn what_is_as_deep_as_may_be_is_read_checked_and_evaluated() {
 fn targets_that_double_are_refused() {
     on_stack(|| {
         let text = format!("optional.of(1){}.hasValue()", ".optMap(x, x)".repeat(40));
-        let error = Expression::parse(&text).unwrap_err().to_string();
+        let error = CelExpression::parse(&text).unwrap_err().to_string();
         assert!(error.contains("optMap and optFlatMap make the expression too large"), "{error}");
     });
 }
@@ -315,8 +316,9 @@ fn the_expressions_of_a_run_share_what_it_may_use_up() {
     let list: Vec<u32> = (0..1000).collect();
     let object = json!({"l": list});
     let fields = object.as_object().unwrap();
-    let dear = Expression::parse("l.all(a, l.exists(b, b == 10))").unwrap();
-    let mut run = Meter::new(Allowance { steps: 3_000_000, bytes: 1 << 30 }, Stop::default());
+    let dear = CelExpression::parse("l.all(a, l.exists(b, b == 10))").unwrap();
+    let mut run =
+        WorkMeter::new(WorkAllowance { steps: 3_000_000, bytes: 1 << 30 }, StopSignal::default());
     let outcomes: Vec<_> =
         (0..1000).map(|_| dear.evaluate_bool_over_within(fields, &mut run)).collect();
     let held = outcomes.iter().filter(|it| **it == Ok(true)).count();
@@ -327,13 +329,13 @@ fn the_expressions_of_a_run_share_what_it_may_use_up() {
         "{error}"
     );
     // Nor is there an end to what they may read.
-    let mut run = Meter::new(READING, Stop::default());
+    let mut run = WorkMeter::new(READING, StopSignal::default());
     let long = format!("'{}' != ''", "x".repeat(10_000));
-    let read = (0..100).map(|_| Expression::parse_within(&long, &mut run));
+    let read = (0..100).map(|_| CelExpression::parse_within(&long, &mut run));
     assert_eq!(read.filter_map(Result::err).last(), Some(Error::TooMuch));
     on_stack(|| {
         let patterns = "|| 'a'.matches('a{1000}') ".repeat(3000);
-        let error = Expression::parse(&format!("false {patterns}")).unwrap_err().to_string();
+        let error = CelExpression::parse(&format!("false {patterns}")).unwrap_err().to_string();
         assert!(error.contains("too many or too large regular expressions"), "{error}");
     });
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use golang::time::{Duration, Time};
+use golang::time::{GoDuration, GoTime};
 
 use super::FunctionResult;
 use crate::budget::{CelBudget, CelError};
@@ -106,21 +106,21 @@ fn times<'a>(name: &str, one: &CelValue<'a>, two: &CelValue<'a>) -> FunctionResu
 }
 
 fn duration<'a>(nanos: i64) -> CelValue<'a> {
-    CelValue::Duration(Duration(nanos))
+    CelValue::Duration(GoDuration(nanos))
 }
 
-fn nanos(time: &Time) -> i128 {
+fn nanos(time: &GoTime) -> i128 {
     i128::from(time.unix()) * i128::from(NANOS_PER_SECOND) + i128::from(time.nanosecond())
 }
 
-fn moved<'a>(time: &Time, by: i128) -> FunctionResult<'a> {
+fn moved<'a>(time: &GoTime, by: i128) -> FunctionResult<'a> {
     let at = nanos(time) + by;
     let seconds = i64::try_from(at.div_euclid(i128::from(NANOS_PER_SECOND))).unwrap_or(i64::MAX);
     if !is_in_range(seconds) {
         return Err(CelError::failed("timestamp overflow"));
     }
     let rest = i64::try_from(at.rem_euclid(i128::from(NANOS_PER_SECOND))).unwrap_or_default();
-    Ok(CelValue::Timestamp(Rc::new(Time::from_unix(seconds, rest, time.zone().clone()))))
+    Ok(CelValue::Timestamp(Rc::new(GoTime::from_unix(seconds, rest, time.zone().clone()))))
 }
 
 pub(super) fn negate<'a>(value: &CelValue<'a>) -> FunctionResult<'a> {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use golang::strconv::{self, FloatForm, format_float};
-use golang::time::{Duration, Time, Zone};
+use golang::time::{GoDuration, GoTime, GoTimeZone};
 
 use super::{FunctionResult, arithmetic};
 use crate::budget::{CelBudget, CelError};
@@ -40,7 +40,7 @@ pub(super) fn to<'a>(
         "string" => string(value)?.map(CelValue::text),
         "duration" => match value {
             CelValue::Duration(_) => Some(value.clone()),
-            CelValue::String(text) => Duration::parse(text).ok().map(CelValue::Duration),
+            CelValue::String(text) => GoDuration::parse(text).ok().map(CelValue::Duration),
             _ => None,
         },
         "timestamp" => timestamp(value)?,
@@ -106,7 +106,7 @@ fn uint(value: &CelValue<'_>) -> Result<Option<u64>, CelError> {
 }
 
 /// The text of a duration: seconds, and an `s`.
-pub(super) fn seconds_text(duration: Duration) -> String {
+pub(super) fn seconds_text(duration: GoDuration) -> String {
     format!("{}s", format_float(duration.seconds(), FloatForm::Fixed, None))
 }
 
@@ -132,8 +132,8 @@ fn string(value: &CelValue<'_>) -> Result<Option<String>, CelError> {
 fn timestamp<'a>(value: &CelValue<'a>) -> Result<Option<CelValue<'a>>, CelError> {
     let time = match value {
         CelValue::Timestamp(_) => return Ok(Some(value.clone())),
-        CelValue::Int(seconds) => Time::from_unix(*seconds, 0, Zone::Utc),
-        CelValue::String(text) => match Time::parse(RFC3339, text, &Zone::Utc) {
+        CelValue::Int(seconds) => GoTime::from_unix(*seconds, 0, GoTimeZone::Utc),
+        CelValue::String(text) => match GoTime::parse(RFC3339, text, &GoTimeZone::Utc) {
             Ok(time) => time,
             Err(_) => return Ok(None),
         },

@@ -5,12 +5,12 @@
 use golang::GoRuntimeValue as Go;
 use golang::fmt;
 use golang::strconv::{FloatForm, format_float};
-use golang::time::Zone;
-use golang::value::{IntKind, Integer};
+use golang::time::GoTimeZone;
+use golang::value::{IntegerKind, SizedInteger};
 
 use super::convert::{RFC3339_NANO, seconds_text};
 use crate::budget::{CelBudget, CelError};
-use crate::value::{CelValue, List};
+use crate::value::{CelList, CelValue};
 
 /// Digits after the point that a clause may ask for.
 ///
@@ -19,7 +19,7 @@ const MAX_PRECISION: usize = 1000;
 
 pub(super) fn format(
     text: &str,
-    args: &List<'_>,
+    args: &CelList<'_>,
     budget: &mut CelBudget,
 ) -> Result<String, CelError> {
     let mut formatted = String::with_capacity(text.len());
@@ -135,7 +135,9 @@ fn number(verb: char, precision: usize, arg: &CelValue<'_>) -> Option<String> {
     let form = format!("%{width}.{precision}{verb}");
     let value = match arg {
         CelValue::Int(int) => Go::int64(*int),
-        CelValue::Uint(uint) => Go::Integer(Integer::new(IntKind::Uint64, uint.cast_signed())),
+        CelValue::Uint(uint) => {
+            Go::Integer(SizedInteger::new(IntegerKind::Uint64, uint.cast_signed()))
+        }
         CelValue::Double(double) if !double.is_finite() => return Some(plain(*double)),
         CelValue::Double(double) => Go::Float(*double),
         _ => return None,
@@ -178,7 +180,9 @@ fn append(shown: &mut String, arg: &CelValue<'_>, budget: &mut CelBudget) -> Res
             shown.push_str(&String::from_utf8_lossy(bytes));
         }
         CelValue::Duration(duration) => shown.push_str(&seconds_text(*duration)),
-        CelValue::Timestamp(time) => shown.push_str(&time.in_zone(Zone::Utc).format(RFC3339_NANO)),
+        CelValue::Timestamp(time) => {
+            shown.push_str(&time.in_zone(GoTimeZone::Utc).format(RFC3339_NANO));
+        }
         CelValue::Type(name) => shown.push_str(name),
         CelValue::List(list) => {
             shown.push('[');

@@ -2,11 +2,11 @@
 //!
 //! Places are counted in characters. Elsewhere: `format` (its own file).
 
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
 
 use super::{FunctionResult, format};
 use crate::budget::{CelBudget, CelError};
-use crate::value::{CelValue, List};
+use crate::value::{CelList, CelValue};
 
 /// Bytes of text that one `matches` with a pattern from the data may compile.
 const MAX_DYNAMIC_PATTERN: usize = 1000;
@@ -14,7 +14,7 @@ const MAX_DYNAMIC_PATTERN: usize = 1000;
 pub(super) fn matches<'a>(
     text: &str,
     pattern: &str,
-    compiled: Option<&Regexp>,
+    compiled: Option<&GoRegexp>,
     budget: &mut CelBudget,
 ) -> FunctionResult<'a> {
     budget.spend_bytes(text.len())?;
@@ -31,7 +31,7 @@ pub(super) fn matches<'a>(
     }
     // Compiling is what costs: a pattern of a thousand bytes takes milliseconds.
     budget.spend(2000)?;
-    let compiled = Regexp::new(pattern).map_err(|error| CelError::failed(error.to_string()))?;
+    let compiled = GoRegexp::new(pattern).map_err(|error| CelError::failed(error.to_string()))?;
     budget.spend(if compiled.is_small() { steps } else { steps.saturating_mul(64) })?;
     Ok(CelValue::Bool(compiled.is_match(text)))
 }
@@ -88,7 +88,7 @@ pub(super) fn call<'a>(
             let parts = split(text, separator, limit);
             budget.spend(parts.len())?;
             budget.spend_bytes(parts.len().saturating_mul(size_of::<CelValue<'_>>()))?;
-            Ok(CelValue::List(List::made(parts.into_iter().map(CelValue::text).collect())))
+            Ok(CelValue::List(CelList::made(parts.into_iter().map(CelValue::text).collect())))
         }
         ("replace", [_, CelValue::String(old), CelValue::String(new), rest @ ..]) => {
             let limit = if let [CelValue::Int(limit)] = rest { *limit } else { -1 };

@@ -1,7 +1,7 @@
 //! Parts of times and durations: `getHours` and its like.
 
 use golang::strconv;
-use golang::time::{Time, Zone};
+use golang::time::{GoTime, GoTimeZone};
 
 use super::FunctionResult;
 use crate::budget::CelError;
@@ -9,7 +9,7 @@ use crate::value::CelValue;
 
 pub(super) fn part<'a>(name: &str, args: &[CelValue<'a>]) -> FunctionResult<'a> {
     let part = match args {
-        [CelValue::Timestamp(time)] => of_time(name, &time.in_zone(Zone::Utc)),
+        [CelValue::Timestamp(time)] => of_time(name, &time.in_zone(GoTimeZone::Utc)),
         [CelValue::Timestamp(time), CelValue::String(name_of_zone)] => {
             of_time(name, &time.in_zone(zone(name_of_zone)?))
         }
@@ -24,7 +24,7 @@ pub(super) fn part<'a>(name: &str, args: &[CelValue<'a>]) -> FunctionResult<'a> 
     Ok(CelValue::Int(part))
 }
 
-fn of_time(name: &str, time: &Time) -> i64 {
+fn of_time(name: &str, time: &GoTime) -> i64 {
     let date = time.date();
     let clock = time.clock();
     match name {
@@ -42,9 +42,9 @@ fn of_time(name: &str, time: &Time) -> i64 {
 }
 
 /// A zone by its name, or by hours and minutes east of UTC.
-fn zone(name: &str) -> Result<Zone, CelError> {
+fn zone(name: &str) -> Result<GoTimeZone, CelError> {
     let Some((hours, minutes)) = name.split_once(':') else {
-        return Zone::load(name).map_err(|error| CelError::failed(error.to_string()));
+        return GoTimeZone::load(name).map_err(|error| CelError::failed(error.to_string()));
     };
     let number =
         |text: &str| strconv::atoi(text).map_err(|error| CelError::failed(error.to_string()));
@@ -54,5 +54,5 @@ fn zone(name: &str) -> Result<Zone, CelError> {
     let offset = hours.saturating_mul(60).saturating_add(minutes).saturating_mul(60);
     // No clock has an offset of more than a day, but the text may have one.
     let offset = i32::try_from(offset).unwrap_or(0);
-    Ok(Zone::fixed("", offset))
+    Ok(GoTimeZone::fixed("", offset))
 }

@@ -1,7 +1,7 @@
 //! The format of `Sprintf`: flags, width, precision, indexes of arguments, and what is wrong with them.
 
-use super::format::Flags;
-use super::printer::Printer;
+use super::format::FormatFlags;
+use super::printer::FormatPrinter;
 use crate::unicode::decode;
 use crate::value::GoRuntimeValue;
 
@@ -9,9 +9,15 @@ use crate::value::GoRuntimeValue;
 const MAX_WIDTH_OR_PRECISION: usize = 1_000_000;
 
 /// Prints values as a format asks for.
-pub(super) fn run(printer: &mut Printer, format: &[u8], values: &[GoRuntimeValue]) {
-    let mut reader =
-        DirectiveReader { format, at: 0, next: 0, values, is_reordered: false, is_good: true };
+pub(super) fn run(printer: &mut FormatPrinter, format: &[u8], values: &[GoRuntimeValue]) {
+    let mut reader = FormatDirectiveReader {
+        format,
+        at: 0,
+        next: 0,
+        values,
+        is_reordered: false,
+        is_good: true,
+    };
     while !printer.is_full() {
         let rest = &format[reader.at..];
         let text = rest.iter().position(|byte| *byte == b'%').unwrap_or(rest.len());
@@ -26,7 +32,7 @@ pub(super) fn run(printer: &mut Printer, format: &[u8], values: &[GoRuntimeValue
         }
     }
     if !reader.is_reordered && reader.next < values.len() {
-        printer.flags = Flags::default();
+        printer.flags = FormatFlags::default();
         printer.write(b"%!(EXTRA ");
         for (index, value) in values[reader.next..].iter().enumerate() {
             if index > 0 {
@@ -45,7 +51,7 @@ pub(super) fn run(printer: &mut Printer, format: &[u8], values: &[GoRuntimeValue
     }
 }
 
-struct DirectiveReader<'a> {
+struct FormatDirectiveReader<'a> {
     format: &'a [u8],
     at: usize,
     /// The value that comes next.
@@ -57,15 +63,15 @@ struct DirectiveReader<'a> {
     is_good: bool,
 }
 
-impl DirectiveReader<'_> {
+impl FormatDirectiveReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.format.get(self.at).copied()
     }
 
     /// One directive, whose percent sign was read; whether the format goes on behind it.
-    fn directive(&mut self, printer: &mut Printer) -> bool {
+    fn directive(&mut self, printer: &mut FormatPrinter) -> bool {
         self.is_good = true;
-        printer.flags = Flags::default();
+        printer.flags = FormatFlags::default();
         while let Some(flag) = self.peek() {
             match flag {
                 b'#' => printer.flags.sharp = true,
@@ -105,7 +111,7 @@ impl DirectiveReader<'_> {
         true
     }
 
-    fn width(&mut self, printer: &mut Printer, after_index: bool) -> bool {
+    fn width(&mut self, printer: &mut FormatPrinter, after_index: bool) -> bool {
         if self.peek() == Some(b'*') {
             self.at += 1;
             match self.number_of_value() {
@@ -127,7 +133,7 @@ impl DirectiveReader<'_> {
         after_index
     }
 
-    fn precision(&mut self, printer: &mut Printer, after_index: bool) -> bool {
+    fn precision(&mut self, printer: &mut FormatPrinter, after_index: bool) -> bool {
         if self.peek() != Some(b'.') || self.at + 1 >= self.format.len() {
             return after_index;
         }

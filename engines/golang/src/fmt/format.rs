@@ -1,12 +1,12 @@
 //! Padding, and the forms of integers, floats and strings under flags.
 
-use crate::strconv::{FloatForm, Quoting, can_backquote, format_float, quote, quote_char};
+use crate::strconv::{FloatForm, QuotingStyle, can_backquote, format_float, quote, quote_char};
 use crate::unicode::{count, decode, is_print};
-use crate::value::Integer;
+use crate::value::SizedInteger;
 
 /// What stands between the percent sign and the verb.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Flags {
+pub(super) struct FormatFlags {
     pub(super) width: Option<usize>,
     pub(super) precision: Option<usize>,
     pub(super) minus: bool,
@@ -22,12 +22,12 @@ pub(super) struct Flags {
 
 /// Digits of a base, small or capital.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Digits {
+pub(super) enum DigitCase {
     Small,
     Capital,
 }
 
-impl Flags {
+impl FormatFlags {
     /// The text with padding up to the width; zeros only to the left.
     pub(super) fn pad(&self, text: &[u8]) -> Vec<u8> {
         let missing = self.width.unwrap_or(0).saturating_sub(count(text));
@@ -51,10 +51,10 @@ impl Flags {
 
     pub(super) fn integer(
         &self,
-        integer: Integer,
+        integer: SizedInteger,
         base: u32,
         verb: char,
-        digits: Digits,
+        digits: DigitCase,
     ) -> Vec<u8> {
         let is_negative = integer.kind().is_signed() && integer.signed() < 0;
         let magnitude =
@@ -71,8 +71,8 @@ impl Flags {
         let number = match (base, digits) {
             (2, _) => format!("{magnitude:b}"),
             (8, _) => format!("{magnitude:o}"),
-            (16, Digits::Small) => format!("{magnitude:x}"),
-            (16, Digits::Capital) => format!("{magnitude:X}"),
+            (16, DigitCase::Small) => format!("{magnitude:x}"),
+            (16, DigitCase::Capital) => format!("{magnitude:X}"),
             _ => magnitude.to_string(),
         };
         let mut text = Vec::with_capacity(wanted + 4);
@@ -90,7 +90,7 @@ impl Flags {
         match base {
             2 if self.sharp => text.extend(b"0b"),
             8 if self.sharp && zeros == 0 && !number.starts_with('0') => text.push(b'0'),
-            16 if self.sharp && digits == Digits::Small => text.extend(b"0x"),
+            16 if self.sharp && digits == DigitCase::Small => text.extend(b"0x"),
             16 if self.sharp => text.extend(b"0X"),
             _ => {}
         }
@@ -125,8 +125,8 @@ impl Flags {
         self.pad(character.encode_utf8(&mut [0; 4]).as_bytes())
     }
 
-    fn quoting(&self) -> Quoting {
-        if self.plus { Quoting::Ascii } else { Quoting::Printable }
+    fn quoting(&self) -> QuotingStyle {
+        if self.plus { QuotingStyle::Ascii } else { QuotingStyle::Printable }
     }
 
     /// So many characters of a text as the precision allows.
@@ -156,11 +156,11 @@ impl Flags {
     }
 
     /// `%x` of bytes.
-    pub(super) fn hexadecimal(&self, bytes: &[u8], digits: Digits) -> Vec<u8> {
+    pub(super) fn hexadecimal(&self, bytes: &[u8], digits: DigitCase) -> Vec<u8> {
         let bytes = &bytes[..self.precision.unwrap_or(bytes.len()).min(bytes.len())];
         let (prefix, alphabet) = match digits {
-            Digits::Small => ("0x", b"0123456789abcdef"),
-            Digits::Capital => ("0X", b"0123456789ABCDEF"),
+            DigitCase::Small => ("0x", b"0123456789abcdef"),
+            DigitCase::Capital => ("0X", b"0123456789ABCDEF"),
         };
         let mut text = Vec::with_capacity(bytes.len() * 2);
         for (index, byte) in bytes.iter().enumerate() {

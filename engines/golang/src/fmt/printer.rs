@@ -2,32 +2,34 @@
 
 use std::sync::Arc;
 
-use super::format::{Digits, Flags};
+use super::format::{DigitCase, FormatFlags};
 use super::{Error, FormatLimits};
-use crate::value::{GoRuntimeValue, IntKind, Integer, Object, ReflectKind, Str, Type};
+use crate::value::{
+    GoObject, GoRuntimeValue, GoString, GoType, IntegerKind, ReflectKind, SizedInteger,
+};
 
 /// Go's pointers have addresses, which differ from run to run; this stands for all of them.
 const POINTER_PLACEHOLDER_ADDRESS: i64 = 0xc0_0001_2345;
 
 /// Text in the making.
 ///
-/// Once it is beyond a limit nothing is added any more, and [`Printer::finish`] returns an error.
-pub(super) struct Printer {
+/// Once it is beyond a limit nothing is added any more, and [`FormatPrinter::finish`] returns an error.
+pub(super) struct FormatPrinter {
     text: Vec<u8>,
     limits: FormatLimits,
     error: Option<Error>,
-    pub(super) flags: Flags,
+    pub(super) flags: FormatFlags,
     /// Inside a complaint about a verb, where methods are not called.
     is_complaining: bool,
 }
 
-impl Printer {
+impl FormatPrinter {
     pub(super) fn new(limits: FormatLimits) -> Self {
         Self {
             text: Vec::new(),
             limits,
             error: None,
-            flags: Flags::default(),
+            flags: FormatFlags::default(),
             is_complaining: false,
         }
     }
@@ -66,7 +68,7 @@ impl Printer {
                 self.complain(verb, "(");
                 self.write(value.type_name().as_bytes());
                 self.write(b"=");
-                self.value(value, 'v', depth, Level::Top);
+                self.value(value, 'v', depth, PrintNesting::Top);
                 self.write(b")");
             }
         }
@@ -86,11 +88,11 @@ impl Printer {
                 self.write(&text);
             }
             (_, 'p') => self.pointer(value, verb, 0),
-            _ => self.value(value, verb, 0, Level::Top),
+            _ => self.value(value, verb, 0, PrintNesting::Top),
         }
     }
 
-    fn value(&mut self, value: &GoRuntimeValue, verb: char, depth: usize, level: Level) {
+    fn value(&mut self, value: &GoRuntimeValue, verb: char, depth: usize, level: PrintNesting) {
         if self.error.is_some() {
             return;
         }
@@ -123,7 +125,8 @@ impl Printer {
             GoRuntimeValue::Complex(real, imaginary) => match verb {
                 'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E' => {
                     let real = self.flags.float(*real, verb);
-                    let imaginary = Flags { plus: true, ..self.flags }.float(*imaginary, verb);
+                    let imaginary =
+                        FormatFlags { plus: true, ..self.flags }.float(*imaginary, verb);
                     self.write(&[b"(", &*real, &*imaginary, b"i)"].concat());
                 }
                 _ => self.bad_verb(value, verb, depth),
@@ -178,25 +181,25 @@ impl Printer {
                 self.write(if self.flags.sharp_v { b", " } else { b" " });
             }
             if let Some(key) = key {
-                self.value(&key, verb, depth + 1, Level::Inner);
+                self.value(&key, verb, depth + 1, PrintNesting::Inner);
                 self.write(b":");
             }
-            self.value(&item, verb, depth + 1, Level::Inner);
+            self.value(&item, verb, depth + 1, PrintNesting::Inner);
         }
         self.write(&[close]);
     }
 
-    fn integer(&mut self, value: &GoRuntimeValue, integer: Integer, verb: char, depth: usize) {
+    fn integer(&mut self, value: &GoRuntimeValue, integer: SizedInteger, verb: char, depth: usize) {
         let flags = self.flags;
         let text = match verb {
             'v' if flags.sharp_v && !integer.kind().is_signed() => {
-                Flags { sharp: true, ..flags }.integer(integer, 16, verb, Digits::Small)
+                FormatFlags { sharp: true, ..flags }.integer(integer, 16, verb, DigitCase::Small)
             }
-            'v' | 'd' => flags.integer(integer, 10, verb, Digits::Small),
-            'b' => flags.integer(integer, 2, verb, Digits::Small),
-            'o' | 'O' => flags.integer(integer, 8, verb, Digits::Small),
-            'x' => flags.integer(integer, 16, verb, Digits::Small),
-            'X' => flags.integer(integer, 16, verb, Digits::Capital),
+            'v' | 'd' => flags.integer(integer, 10, verb, DigitCase::Small),
+            'b' => flags.integer(integer, 2, verb, DigitCase::Small),
+            'o' | 'O' => flags.integer(integer, 8, verb, DigitCase::Small),
+            'x' => flags.integer(integer, 16, verb, DigitCase::Small),
+            'X' => flags.integer(integer, 16, verb, DigitCase::Capital),
             'c' => flags.character(integer.unsigned(), false),
             'q' => flags.character(integer.unsigned(), true),
             'U' => flags.unicode(integer.unsigned()),
@@ -209,15 +212,15 @@ impl Printer {
         let text = match verb {
             'v' if self.flags.sharp_v => self.flags.quoted(text),
             'v' | 's' => self.flags.string(text),
-            'x' => self.flags.hexadecimal(text, Digits::Small),
-            'X' => self.flags.hexadecimal(text, Digits::Capital),
+            'x' => self.flags.hexadecimal(text, DigitCase::Small),
+            'X' => self.flags.hexadecimal(text, DigitCase::Capital),
             'q' => self.flags.quoted(text),
             _ => return self.bad_verb(value, verb, depth),
         };
         self.write(&text);
     }
 
-    fn bytes(&mut self, value: &GoRuntimeValue, bytes: &Str, verb: char, depth: usize) {
+    fn bytes(&mut self, value: &GoRuntimeValue, bytes: &GoString, verb: char, depth: usize) {
         if matches!(verb, 's' | 'q' | 'x' | 'X') {
             return self.string(value, bytes, verb, depth);
         }
@@ -225,18 +228,19 @@ impl Printer {
             // Parity(go): the type has another name inside of other values.
             self.write(if depth == 0 { b"[]byte" } else { b"[]uint8" });
         }
-        let item =
-            |byte: &u8| GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, i64::from(*byte)));
+        let item = |byte: &u8| {
+            GoRuntimeValue::Integer(SizedInteger::new(IntegerKind::Uint8, i64::from(*byte)))
+        };
         self.sequence(bytes.iter().map(|byte| (None, item(byte))), verb, depth, *b"[]");
     }
 
     fn object(
         &mut self,
         value: &GoRuntimeValue,
-        object: &Arc<dyn Object>,
+        object: &Arc<dyn GoObject>,
         verb: char,
         depth: usize,
-        level: Level,
+        level: PrintNesting,
     ) {
         let is_text = matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') && !self.flags.sharp_v;
         if is_text
@@ -257,7 +261,7 @@ impl Printer {
         }
         match (object.kind(), level) {
             (ReflectKind::Struct, _) => {}
-            (ReflectKind::Pointer, Level::Top) if !object.is_nil() => self.write(b"&"),
+            (ReflectKind::Pointer, PrintNesting::Top) if !object.is_nil() => self.write(b"&"),
             _ => return self.pointer(value, verb, depth),
         }
         if self.flags.sharp_v {
@@ -273,7 +277,7 @@ impl Printer {
                 self.write(name.as_bytes());
                 self.write(b":");
             }
-            self.value(&field, verb, depth + 1, Level::Inner);
+            self.value(&field, verb, depth + 1, PrintNesting::Inner);
         }
         self.write(b"}");
     }
@@ -285,7 +289,7 @@ impl Printer {
         underlying: &GoRuntimeValue,
         verb: char,
         depth: usize,
-        level: Level,
+        level: PrintNesting,
     ) {
         let known = match underlying.kind() {
             ReflectKind::Bool => "tv",
@@ -319,21 +323,23 @@ impl Printer {
             GoRuntimeValue::Function(_) | GoRuntimeValue::Bytes(_) => false,
             _ => return self.bad_verb(value, verb, depth),
         };
-        let number =
-            Integer::new(IntKind::Uintptr, if is_nil { 0 } else { POINTER_PLACEHOLDER_ADDRESS });
-        let with_prefix = |sharp| Flags { sharp, ..self.flags };
+        let number = SizedInteger::new(
+            IntegerKind::Uintptr,
+            if is_nil { 0 } else { POINTER_PLACEHOLDER_ADDRESS },
+        );
+        let with_prefix = |sharp| FormatFlags { sharp, ..self.flags };
         let text = match verb {
             'v' if self.flags.sharp_v => {
-                let name = value.type_of().unwrap_or(Type::Any);
+                let name = value.type_of().unwrap_or(GoType::Any);
                 let inner = if is_nil {
                     b"nil".to_vec()
                 } else {
-                    with_prefix(true).integer(number, 16, 'v', Digits::Small)
+                    with_prefix(true).integer(number, 16, 'v', DigitCase::Small)
                 };
                 [b"(", name.to_string().as_bytes(), b")(", &inner, b")"].concat()
             }
             'v' if is_nil => self.flags.pad(b"<nil>"),
-            'v' | 'p' => with_prefix(!self.flags.sharp).integer(number, 16, 'v', Digits::Small),
+            'v' | 'p' => with_prefix(!self.flags.sharp).integer(number, 16, 'v', DigitCase::Small),
             'b' | 'o' | 'd' | 'x' | 'X' => return self.integer(value, number, verb, depth),
             _ => return self.bad_verb(value, verb, depth),
         };
@@ -343,7 +349,7 @@ impl Printer {
 
 /// Where a value stands; pointers inside of others show their address only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum PrintNesting {
     Top,
     Inner,
 }

@@ -1,7 +1,10 @@
 //! What the recorded answers do not hold: objects, limits, and values that never come from JSON.
 
 use super::{Error, FormatLimits, sprint, sprint_within, sprintf};
-use crate::value::{GoRuntimeValue, IntKind, Integer, List, Map, Object, ReflectKind, Str, Type};
+use crate::value::{
+    GoList, GoMap, GoObject, GoRuntimeValue, GoString, GoType, IntegerKind, ReflectKind,
+    SizedInteger,
+};
 
 fn check(format: &str, values: &[GoRuntimeValue], wanted: &str) {
     let text = sprintf(format, values).unwrap();
@@ -9,12 +12,12 @@ fn check(format: &str, values: &[GoRuntimeValue], wanted: &str) {
 }
 
 #[derive(Debug)]
-struct Version {
+struct VersionStruct {
     kind: ReflectKind,
     text: Option<&'static str>,
 }
 
-impl Object for Version {
+impl GoObject for VersionStruct {
     fn type_name(&self) -> &'static str {
         if self.kind == ReflectKind::Pointer { "*semver.Version" } else { "semver.Version" }
     }
@@ -27,16 +30,17 @@ impl Object for Version {
         vec![("major", GoRuntimeValue::int(1)), ("pre", GoRuntimeValue::from("rc"))]
     }
 
-    fn text(&self) -> Option<Str> {
-        self.text.map(Str::from)
+    fn text(&self) -> Option<GoString> {
+        self.text.map(GoString::from)
     }
 }
 
 #[test]
 fn structs_pointers_and_stringers_print_as_in_go() {
-    let plain = GoRuntimeValue::object(Version { kind: ReflectKind::Struct, text: None });
-    let pointer = GoRuntimeValue::object(Version { kind: ReflectKind::Pointer, text: None });
-    let named = GoRuntimeValue::object(Version { kind: ReflectKind::Pointer, text: Some("v1") });
+    let plain = GoRuntimeValue::object(VersionStruct { kind: ReflectKind::Struct, text: None });
+    let pointer = GoRuntimeValue::object(VersionStruct { kind: ReflectKind::Pointer, text: None });
+    let named =
+        GoRuntimeValue::object(VersionStruct { kind: ReflectKind::Pointer, text: Some("v1") });
     check(
         "%v|%+v|%d|%T",
         &vec![plain.clone(); 4],
@@ -51,22 +55,22 @@ fn structs_pointers_and_stringers_print_as_in_go() {
 
 #[test]
 fn typed_containers_bytes_and_nils_print_as_in_go() {
-    let bytes = GoRuntimeValue::Bytes(Str::from("hi"));
+    let bytes = GoRuntimeValue::Bytes(GoString::from("hi"));
     check(
         "%v|%s|%x|%q|%#v|%d",
         &vec![bytes; 6],
         r#"[104 105]|hi|6869|"hi"|[]byte{0x68, 0x69}|[104 105]"#,
     );
     let labels =
-        GoRuntimeValue::Map(Map::new(Type::String, [("a".into(), GoRuntimeValue::from("b"))]));
+        GoRuntimeValue::Map(GoMap::new(GoType::String, [("a".into(), GoRuntimeValue::from("b"))]));
     check("%#v", &[labels], r#"map[string]string{"a":"b"}"#);
     check(
         "%v|%#v",
-        &vec![GoRuntimeValue::Map(Map::nil(Type::Any)); 2],
+        &vec![GoRuntimeValue::Map(GoMap::nil(GoType::Any)); 2],
         "map[]|map[string]interface {}(nil)",
     );
-    check("%v|%#v", &vec![GoRuntimeValue::List(List::nil(Type::INT)); 2], "[]|[]int(nil)");
-    let byte = GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, 5));
+    check("%v|%#v", &vec![GoRuntimeValue::List(GoList::nil(GoType::INT)); 2], "[]|[]int(nil)");
+    let byte = GoRuntimeValue::Integer(SizedInteger::new(IntegerKind::Uint8, 5));
     check("%v|%#v|%T|%d", &vec![byte; 4], "5|0x5|uint8|5");
     check(
         "%v|%.1f|%s",
@@ -123,7 +127,7 @@ fn text_beyond_the_limits_is_an_error() {
         value = GoRuntimeValue::list([value.clone(), value]);
     }
     assert_eq!(sprint(&[value]), Err(Error::TooLong(64 << 20)));
-    let map = Map::new(Type::Any, []);
+    let map = GoMap::new(GoType::Any, []);
     map.insert("self", GoRuntimeValue::Map(map.clone()));
     assert_eq!(sprint(&[GoRuntimeValue::Map(map.clone())]), Err(Error::TooDeep(500)));
     map.remove(b"self");

@@ -3,67 +3,67 @@
 //! Parity(gobwas): what is chosen decides what matches, so the choices are the same here, in the same order.
 //! Elsewhere: reading (`pattern.rs`), matching (`matcher.rs`).
 
-use super::matcher::{Matcher, Tree};
+use super::matcher::{GlobMatcher, GlobMatcherTree};
 use super::pattern::GlobNode;
 
 /// Chooses the matcher of a glob.
-pub(super) fn compile(node: GlobNode, separators: &[char]) -> Matcher {
+pub(super) fn compile(node: GlobNode, separators: &[char]) -> GlobMatcher {
     match node {
         GlobNode::AnyOf(alternatives) => match without_common_ends(alternatives) {
             Ok(node) => compile(node, separators),
-            Err(alternatives) => Matcher::AnyOf(compile_all(alternatives, separators)),
+            Err(alternatives) => GlobMatcher::AnyOf(compile_all(alternatives, separators)),
         },
-        GlobNode::Pattern(nodes) if nodes.is_empty() => Matcher::Nothing,
+        GlobNode::Pattern(nodes) if nodes.is_empty() => GlobMatcher::Nothing,
         GlobNode::Pattern(nodes) => simplified(tree(&glued(compile_all(nodes, separators)))),
-        GlobNode::Any => simplified(Matcher::Any(separators.to_vec())),
-        GlobNode::Super => Matcher::Super,
-        GlobNode::Single => Matcher::Single(separators.to_vec()),
-        GlobNode::Nothing => Matcher::Nothing,
+        GlobNode::Any => simplified(GlobMatcher::Any(separators.to_vec())),
+        GlobNode::Super => GlobMatcher::Super,
+        GlobNode::Single => GlobMatcher::Single(separators.to_vec()),
+        GlobNode::Nothing => GlobMatcher::Nothing,
         GlobNode::List { characters, is_negated } => {
-            simplified(Matcher::List { characters, is_negated })
+            simplified(GlobMatcher::List { characters, is_negated })
         }
-        GlobNode::Range { low, high, is_negated } => Matcher::Range { low, high, is_negated },
-        GlobNode::Text(text) => Matcher::Text(text),
+        GlobNode::Range { low, high, is_negated } => GlobMatcher::Range { low, high, is_negated },
+        GlobNode::Text(text) => GlobMatcher::Text(text),
     }
 }
 
-fn compile_all(nodes: Vec<GlobNode>, separators: &[char]) -> Vec<Matcher> {
+fn compile_all(nodes: Vec<GlobNode>, separators: &[char]) -> Vec<GlobMatcher> {
     nodes.into_iter().map(|node| simplified(compile(node, separators))).collect()
 }
 
 /// Replaces a matcher by an equivalent one that is faster.
-fn simplified(matcher: Matcher) -> Matcher {
+fn simplified(matcher: GlobMatcher) -> GlobMatcher {
     match matcher {
-        Matcher::Any(separators) if separators.is_empty() => Matcher::Super,
-        Matcher::AnyOf(mut alternatives) if alternatives.len() == 1 => alternatives.remove(0),
-        Matcher::List { characters, is_negated: false } if characters.len() == 1 => {
-            Matcher::Text(characters.into_iter().collect())
+        GlobMatcher::Any(separators) if separators.is_empty() => GlobMatcher::Super,
+        GlobMatcher::AnyOf(mut alternatives) if alternatives.len() == 1 => alternatives.remove(0),
+        GlobMatcher::List { characters, is_negated: false } if characters.len() == 1 => {
+            GlobMatcher::Text(characters.into_iter().collect())
         }
-        Matcher::Tree(tree) => simplified_tree(*tree),
+        GlobMatcher::Tree(tree) => simplified_tree(*tree),
         other => other,
     }
 }
 
-fn simplified_tree(mut tree: Tree) -> Matcher {
+fn simplified_tree(mut tree: GlobMatcherTree) -> GlobMatcher {
     tree.left = tree.left.map(simplified);
     tree.right = tree.right.map(simplified);
-    let Matcher::Text(text) = &tree.value else { return Matcher::Tree(Box::new(tree)) };
+    let GlobMatcher::Text(text) = &tree.value else { return GlobMatcher::Tree(Box::new(tree)) };
     let text = text.clone();
     match (tree.left, tree.right) {
-        (None, None) => Matcher::Text(text),
-        (Some(Matcher::Super), Some(Matcher::Super)) => Matcher::Contains(text),
-        (Some(Matcher::Super), None) => Matcher::Suffix(text),
-        (None, Some(Matcher::Super)) => Matcher::Prefix(text),
-        (None, Some(Matcher::Suffix(suffix))) => Matcher::PrefixSuffix(text, suffix),
-        (Some(Matcher::Prefix(prefix)), None) => Matcher::PrefixSuffix(prefix, text),
-        (Some(Matcher::Any(separators)), None) => Matcher::SuffixAny(text, separators),
-        (None, Some(Matcher::Any(separators))) => Matcher::PrefixAny(text, separators),
-        (left, right) => Matcher::Tree(Box::new(Tree { left, right, ..tree })),
+        (None, None) => GlobMatcher::Text(text),
+        (Some(GlobMatcher::Super), Some(GlobMatcher::Super)) => GlobMatcher::Contains(text),
+        (Some(GlobMatcher::Super), None) => GlobMatcher::Suffix(text),
+        (None, Some(GlobMatcher::Super)) => GlobMatcher::Prefix(text),
+        (None, Some(GlobMatcher::Suffix(suffix))) => GlobMatcher::PrefixSuffix(text, suffix),
+        (Some(GlobMatcher::Prefix(prefix)), None) => GlobMatcher::PrefixSuffix(prefix, text),
+        (Some(GlobMatcher::Any(separators)), None) => GlobMatcher::SuffixAny(text, separators),
+        (None, Some(GlobMatcher::Any(separators))) => GlobMatcher::PrefixAny(text, separators),
+        (left, right) => GlobMatcher::Tree(Box::new(GlobMatcherTree { left, right, ..tree })),
     }
 }
 
 /// One matcher for a sequence: around its longest part of a known length, or its first.
-fn tree(matchers: &[Matcher]) -> Matcher {
+fn tree(matchers: &[GlobMatcher]) -> GlobMatcher {
     if let [only] = matchers {
         return only.clone();
     }
@@ -77,16 +77,16 @@ fn tree(matchers: &[Matcher]) -> Matcher {
         // Of equal ones, the last.
         .max();
     let middle = longest.map_or(0, |(_, index)| index);
-    let side = |side: &[Matcher]| (!side.is_empty()).then(|| tree(side));
+    let side = |side: &[GlobMatcher]| (!side.is_empty()).then(|| tree(side));
     let left = side(&matchers[..middle]);
     let right = side(&matchers[middle + 1..]);
-    Matcher::Tree(Box::new(Tree::new(matchers[middle].clone(), left, right)))
+    GlobMatcher::Tree(Box::new(GlobMatcherTree::new(matchers[middle].clone(), left, right)))
 }
 
 /// Glues runs of a sequence together, the longest first, until nothing can be glued any more.
-fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
+fn glued(mut matchers: Vec<GlobMatcher>) -> Vec<GlobMatcher> {
     loop {
-        let mut best: Option<(Matcher, usize, usize)> = None;
+        let mut best: Option<(GlobMatcher, usize, usize)> = None;
         for begin in 0..matchers.len() {
             // A run that can be glued can be without its end, which is never better.
             let end = begin + longest_run(&matchers[begin..]);
@@ -105,7 +105,7 @@ fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
 }
 
 /// How many matchers from the first on can be glued.
-fn longest_run(matchers: &[Matcher]) -> usize {
+fn longest_run(matchers: &[GlobMatcher]) -> usize {
     let first = matchers.first().and_then(stops);
     let alike =
         matchers.iter().take_while(|matcher| first.is_some() && stops(matcher) == first).count();
@@ -114,56 +114,58 @@ fn longest_run(matchers: &[Matcher]) -> usize {
 }
 
 /// The characters at which a matcher of any others stops.
-fn stops(matcher: &Matcher) -> Option<&[char]> {
+fn stops(matcher: &GlobMatcher) -> Option<&[char]> {
     match matcher {
-        Matcher::Super => Some(&[]),
-        Matcher::Any(separators) | Matcher::Single(separators) => Some(separators),
-        Matcher::List { characters, is_negated: true } => Some(characters),
+        GlobMatcher::Super => Some(&[]),
+        GlobMatcher::Any(separators) | GlobMatcher::Single(separators) => Some(separators),
+        GlobMatcher::List { characters, is_negated: true } => Some(characters),
         _ => None,
     }
 }
 
-fn glue(matchers: &[Matcher]) -> Option<Matcher> {
+fn glue(matchers: &[GlobMatcher]) -> Option<GlobMatcher> {
     if matchers.len() < 2 {
         return None;
     }
     glue_as_every(matchers).or_else(|| {
-        let lengths: Option<Vec<usize>> = matchers.iter().map(Matcher::length).collect();
-        Some(Matcher::Row(matchers.to_vec(), lengths?.into_iter().sum()))
+        let lengths: Option<Vec<usize>> = matchers.iter().map(GlobMatcher::length).collect();
+        Some(GlobMatcher::Row(matchers.to_vec(), lengths?.into_iter().sum()))
     })
 }
 
 /// A run of matchers that all stop at the same characters, as what all of it has in common.
-fn glue_as_every(matchers: &[Matcher]) -> Option<Matcher> {
+fn glue_as_every(matchers: &[GlobMatcher]) -> Option<GlobMatcher> {
     let stops = matchers.first().and_then(self::stops)?;
     if matchers.iter().any(|matcher| self::stops(matcher) != Some(stops)) {
         return None;
     }
-    let has_super = matchers.iter().any(|matcher| matches!(matcher, Matcher::Super));
-    let has_any = matchers.iter().any(|matcher| matches!(matcher, Matcher::Any(_)));
-    let is_one = |matcher: &&Matcher| matches!(matcher, Matcher::Single(_) | Matcher::List { .. });
+    let has_super = matchers.iter().any(|matcher| matches!(matcher, GlobMatcher::Super));
+    let has_any = matchers.iter().any(|matcher| matches!(matcher, GlobMatcher::Any(_)));
+    let is_one = |matcher: &&GlobMatcher| {
+        matches!(matcher, GlobMatcher::Single(_) | GlobMatcher::List { .. })
+    };
     let least = matchers.iter().filter(is_one).count();
     if has_super && !has_any && least == 0 {
-        return Some(Matcher::Super);
+        return Some(GlobMatcher::Super);
     }
     if has_any && !has_super && least == 0 {
-        return Some(Matcher::Any(stops.to_vec()));
+        return Some(GlobMatcher::Any(stops.to_vec()));
     }
     if (has_any || has_super) && least > 0 && stops.is_empty() {
-        return Some(Matcher::Min(least));
+        return Some(GlobMatcher::Min(least));
     }
     let mut every = Vec::new();
     if least > 0 {
-        every.push(Matcher::Min(least));
+        every.push(GlobMatcher::Min(least));
         if !has_any && !has_super {
-            every.push(Matcher::Max(least));
+            every.push(GlobMatcher::Max(least));
         }
     }
     if !stops.is_empty() {
         // Parity(gobwas): the separators are one text here, not each a separator.
-        every.push(Matcher::ContainsNot(stops.iter().collect()));
+        every.push(GlobMatcher::ContainsNot(stops.iter().collect()));
     }
-    Some(Matcher::EveryOf(every))
+    Some(GlobMatcher::EveryOf(every))
 }
 
 /// Takes what all alternatives begin and end with out of them; gives them back if there is nothing.

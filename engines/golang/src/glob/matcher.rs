@@ -7,7 +7,7 @@
 
 /// A way to match.
 #[derive(Debug, Clone)]
-pub(super) enum Matcher {
+pub(super) enum GlobMatcher {
     Nothing,
     Text(String),
     /// A character that is not a separator.
@@ -42,15 +42,15 @@ pub(super) enum Matcher {
     EveryOf(Vec<Self>),
     /// Matchers of known lengths one after the other, and the sum of these.
     Row(Vec<Self>, usize),
-    Tree(Box<Tree>),
+    Tree(Box<GlobMatcherTree>),
 }
 
 /// A matcher that is searched for, and what has to match before and behind it.
 #[derive(Debug, Clone)]
-pub(super) struct Tree {
-    pub(super) value: Matcher,
-    pub(super) left: Option<Matcher>,
-    pub(super) right: Option<Matcher>,
+pub(super) struct GlobMatcherTree {
+    pub(super) value: GlobMatcher,
+    pub(super) left: Option<GlobMatcher>,
+    pub(super) right: Option<GlobMatcher>,
     /// The lengths that `left` and `right` had when the tree was made; 0 where there is none.
     pub(super) left_length: Option<usize>,
     pub(super) right_length: Option<usize>,
@@ -58,9 +58,9 @@ pub(super) struct Tree {
 }
 
 /// How many steps may still be taken.
-pub(super) struct Steps(usize);
+pub(super) struct MatchStepBudget(usize);
 
-impl Steps {
+impl MatchStepBudget {
     pub(super) fn new(steps: usize) -> Self {
         Self(steps)
     }
@@ -80,9 +80,14 @@ impl Steps {
     }
 }
 
-impl Tree {
-    pub(super) fn new(value: Matcher, left: Option<Matcher>, right: Option<Matcher>) -> Self {
-        let length_of = |side: &Option<Matcher>| side.as_ref().map_or(Some(0), Matcher::length);
+impl GlobMatcherTree {
+    pub(super) fn new(
+        value: GlobMatcher,
+        left: Option<GlobMatcher>,
+        right: Option<GlobMatcher>,
+    ) -> Self {
+        let length_of =
+            |side: &Option<GlobMatcher>| side.as_ref().map_or(Some(0), GlobMatcher::length);
         let left_length = length_of(&left);
         let right_length = length_of(&right);
         let length = value.length().zip(left_length).zip(right_length);
@@ -90,7 +95,7 @@ impl Tree {
         Self { value, left, right, left_length, right_length, length }
     }
 
-    fn is_match(&self, text: &[u8], steps: &mut Steps) -> bool {
+    fn is_match(&self, text: &[u8], steps: &mut MatchStepBudget) -> bool {
         if self.length.is_some_and(|length| length > text.len()) {
             return false;
         }
@@ -98,7 +103,8 @@ impl Tree {
         let Some(limit) = text.len().checked_sub(self.right_length.unwrap_or(0)) else {
             return false;
         };
-        let side = |side: &Option<Matcher>, text: &[u8], steps: &mut Steps| match side {
+        let side = |side: &Option<GlobMatcher>, text: &[u8], steps: &mut MatchStepBudget| match side
+        {
             Some(matcher) => matcher.is_match(text, steps),
             None => text.is_empty(),
         };
@@ -124,7 +130,7 @@ impl Tree {
     }
 }
 
-impl Matcher {
+impl GlobMatcher {
     /// How many characters it matches, if that is always the same.
     pub(super) fn length(&self) -> Option<usize> {
         match self {
@@ -161,7 +167,7 @@ impl Matcher {
     }
 
     /// Whether all of a text matches; anything, once no steps are left.
-    pub(super) fn is_match(&self, text: &[u8], steps: &mut Steps) -> bool {
+    pub(super) fn is_match(&self, text: &[u8], steps: &mut MatchStepBudget) -> bool {
         steps.take(text.len() + 1);
         if !steps.are_left() {
             return false;
@@ -214,7 +220,7 @@ impl Matcher {
     }
 
     /// Where it first matches in a text, and the lengths of what may match there, ascending.
-    fn find(&self, text: &[u8], steps: &mut Steps) -> Option<(usize, Vec<usize>)> {
+    fn find(&self, text: &[u8], steps: &mut MatchStepBudget) -> Option<(usize, Vec<usize>)> {
         steps.take(text.len() + 1);
         match self {
             Self::Nothing => Some((0, vec![0])),
@@ -278,7 +284,7 @@ impl Matcher {
 /// Matches the beginning of a text with matchers of known lengths.
 ///
 /// Parity(gobwas): of the last character that each gets, only the first byte is passed on.
-fn row_matches(matchers: &[Matcher], text: &[u8], steps: &mut Steps) -> bool {
+fn row_matches(matchers: &[GlobMatcher], text: &[u8], steps: &mut MatchStepBudget) -> bool {
     let mut rest = text;
     for matcher in matchers {
         let length = matcher.length().unwrap_or(0);
@@ -301,7 +307,11 @@ fn row_matches(matchers: &[Matcher], text: &[u8], steps: &mut Steps) -> bool {
 }
 
 /// The first place where one of the matchers matches, with the lengths of all that match there.
-fn find_any(matchers: &[Matcher], text: &[u8], steps: &mut Steps) -> Option<(usize, Vec<usize>)> {
+fn find_any(
+    matchers: &[GlobMatcher],
+    text: &[u8],
+    steps: &mut MatchStepBudget,
+) -> Option<(usize, Vec<usize>)> {
     let mut first: Option<(usize, Vec<usize>)> = None;
     for (at, ends) in matchers.iter().filter_map(|matcher| matcher.find(text, steps)) {
         match &mut first {
@@ -318,7 +328,11 @@ fn find_any(matchers: &[Matcher], text: &[u8], steps: &mut Steps) -> Option<(usi
 }
 
 /// The lengths on which all matchers agree. All that are joined so are found at the beginning of a text.
-fn find_every(matchers: &[Matcher], text: &[u8], steps: &mut Steps) -> Option<(usize, Vec<usize>)> {
+fn find_every(
+    matchers: &[GlobMatcher],
+    text: &[u8],
+    steps: &mut MatchStepBudget,
+) -> Option<(usize, Vec<usize>)> {
     let mut common: Option<Vec<usize>> = None;
     for matcher in matchers {
         let (_, ends) = matcher.find(text, steps)?;

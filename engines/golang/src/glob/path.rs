@@ -3,7 +3,7 @@
 /// The pattern is malformed, in Go's words. What comes behind a mismatch is examined too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("syntax error in pattern")]
-pub struct BadPattern;
+pub struct BadPathPattern;
 
 /// Whether all of a name matches: `*` and `?` stop at slashes, `[a-z]`, `[^abc]`, `\` before what is literal.
 ///
@@ -11,7 +11,7 @@ pub struct BadPattern;
 ///
 /// # Errors
 /// If the pattern is malformed.
-pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> {
+pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPathPattern> {
     let mut pattern = pattern;
     let mut name = name;
     'pattern: while !pattern.is_empty() {
@@ -71,7 +71,7 @@ fn chunk(pattern: &str) -> (&str, &str) {
 }
 
 /// Matches a chunk with the beginning of a name; gives what follows. The chunk is read to its end in any case.
-fn match_chunk<'n>(chunk: &str, name: &'n str) -> Result<Option<&'n str>, BadPattern> {
+fn match_chunk<'n>(chunk: &str, name: &'n str) -> Result<Option<&'n str>, BadPathPattern> {
     let mut pattern = chunk;
     let mut name = Some(name);
     while let Some(first) = pattern.chars().next() {
@@ -87,7 +87,7 @@ fn match_chunk<'n>(chunk: &str, name: &'n str) -> Result<Option<&'n str>, BadPat
             }
             '?' => is_match = character.is_some_and(|character| character != '/'),
             '\\' => {
-                let escaped = pattern.chars().next().ok_or(BadPattern)?;
+                let escaped = pattern.chars().next().ok_or(BadPathPattern)?;
                 pattern = &pattern[escaped.len_utf8()..];
                 is_match = character == Some(escaped);
             }
@@ -102,7 +102,7 @@ fn match_chunk<'n>(chunk: &str, name: &'n str) -> Result<Option<&'n str>, BadPat
 }
 
 /// Reads a class behind its `[`; returns whether a character is in it, and what follows.
-fn class(pattern: &str, character: Option<char>) -> Result<(bool, &str), BadPattern> {
+fn class(pattern: &str, character: Option<char>) -> Result<(bool, &str), BadPathPattern> {
     let (is_negated, mut rest) =
         pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
     let mut is_in = false;
@@ -122,12 +122,12 @@ fn class(pattern: &str, character: Option<char>) -> Result<(bool, &str), BadPatt
 }
 
 /// A character of a class, behind which something has to follow.
-fn class_character(pattern: &str) -> Result<(char, &str), BadPattern> {
+fn class_character(pattern: &str) -> Result<(char, &str), BadPathPattern> {
     if pattern.starts_with(['-', ']']) {
-        return Err(BadPattern);
+        return Err(BadPathPattern);
     }
     let mut characters = pattern.strip_prefix('\\').unwrap_or(pattern).chars();
-    let character = characters.next().ok_or(BadPattern)?;
+    let character = characters.next().ok_or(BadPathPattern)?;
     let rest = characters.as_str();
-    if rest.is_empty() { Err(BadPattern) } else { Ok((character, rest)) }
+    if rest.is_empty() { Err(BadPathPattern) } else { Ok((character, rest)) }
 }

@@ -71,11 +71,11 @@ fn path_match_is_gos() {
         (r"\*[\]-a]", "*_", Ok(true)),
         ("a*b*c", "axbxbxc", Ok(true)),
         ("", "", Ok(true)),
-        ("[", "", Err(BadPattern)),
-        ("[]a]", "]", Err(BadPattern)),
-        ("[-]", "-", Err(BadPattern)),
-        ("a[", "b", Err(BadPattern)),
-        (r"a\", "a", Err(BadPattern)),
+        ("[", "", Err(BadPathPattern)),
+        ("[]a]", "]", Err(BadPathPattern)),
+        ("[-]", "-", Err(BadPathPattern)),
+        ("a[", "b", Err(BadPathPattern)),
+        (r"a\", "a", Err(BadPathPattern)),
     ] {
         assert_eq!(path_match(pattern, name), wanted, "{pattern}");
     }

@@ -9,8 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::strconv::{FloatForm, format_float};
-use crate::time::{RFC3339_NANO, Time};
-use crate::value::{GoRuntimeValue, List, Map, Object, ReflectKind, Str};
+use crate::time::{GoTime, RFC3339_NANO};
+use crate::value::{GoList, GoMap, GoObject, GoRuntimeValue, GoString, ReflectKind};
 
 /// How deep values may be nested.
 const MAX_DEPTH: usize = 10_000;
@@ -19,14 +19,14 @@ const CYCLES_FROM: usize = 1_000;
 
 /// How JSON is laid out.
 #[derive(Debug, Clone, Copy)]
-pub struct Form {
+pub struct JsonLayout {
     /// Whether `<`, `>` and `&` are written as escapes.
     pub escapes_html: bool,
     /// What a level is indented by; without it, all is on one line.
     pub indent: Option<&'static str>,
 }
 
-impl Default for Form {
+impl Default for JsonLayout {
     /// `json.Marshal`'s: one line that is safe in HTML.
     fn default() -> Self {
         Self { escapes_html: true, indent: None }
@@ -36,7 +36,7 @@ impl Default for Form {
 /// Why a value has no JSON. Displays in Go's words, but for the limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum EncodeError {
+pub enum JsonEncodeError {
     /// A float that is infinite or no number, or a value that holds itself.
     #[error("json: unsupported value: {0}")]
     Value(String),
@@ -57,9 +57,13 @@ pub enum EncodeError {
 /// What `json.Marshal` writes, in at most `limit` bytes. Keys are ordered byte by byte; the nesting costs no stack.
 ///
 /// # Errors
-/// See [`EncodeError`].
-pub fn encode(value: &GoRuntimeValue, form: Form, limit: usize) -> Result<String, EncodeError> {
-    let mut encoder = Encoder { out: String::new(), form, open: Vec::new() };
+/// See [`JsonEncodeError`].
+pub fn encode(
+    value: &GoRuntimeValue,
+    form: JsonLayout,
+    limit: usize,
+) -> Result<String, JsonEncodeError> {
+    let mut encoder = JsonEncoder { out: String::new(), form, open: Vec::new() };
     encoder.begin(value.clone())?;
     while let Some(innermost) = encoder.open.last_mut() {
         match innermost.next() {
@@ -70,61 +74,65 @@ pub fn encode(value: &GoRuntimeValue, form: Form, limit: usize) -> Result<String
             None => encoder.close(),
         }
         if encoder.out.len() > limit {
-            return Err(EncodeError::TooLong(limit));
+            return Err(JsonEncodeError::TooLong(limit));
         }
     }
     Ok(encoder.out)
 }
 
 /// A list or object of which a part has been written.
-struct OpenEncodeContainer {
-    rest: Rest,
+struct OpenJsonEncodeContainer {
+    rest: RemainingJsonItems,
     is_begun: bool,
 }
 
-enum Rest {
-    List(List, usize),
-    Map(Map, vec::IntoIter<(Str, GoRuntimeValue)>),
+enum RemainingJsonItems {
+    List(GoList, usize),
+    Map(GoMap, vec::IntoIter<(GoString, GoRuntimeValue)>),
     Fields(vec::IntoIter<(&'static str, GoRuntimeValue)>),
 }
 
-impl OpenEncodeContainer {
+impl OpenJsonEncodeContainer {
     /// The next item, with its key in an object.
-    fn next(&mut self) -> Option<(Option<Str>, GoRuntimeValue)> {
+    fn next(&mut self) -> Option<(Option<GoString>, GoRuntimeValue)> {
         match &mut self.rest {
-            Rest::List(list, at) => {
+            RemainingJsonItems::List(list, at) => {
                 let item = list.items().get(*at)?.clone();
                 *at += 1;
                 Some((None, item))
             }
-            Rest::Map(_, entries) => entries.next().map(|(key, value)| (Some(key), value)),
-            Rest::Fields(fields) => fields.next().map(|(key, value)| (Some(key.into()), value)),
+            RemainingJsonItems::Map(_, entries) => {
+                entries.next().map(|(key, value)| (Some(key), value))
+            }
+            RemainingJsonItems::Fields(fields) => {
+                fields.next().map(|(key, value)| (Some(key.into()), value))
+            }
         }
     }
 
     fn is_list(&self) -> bool {
-        matches!(self.rest, Rest::List(..))
+        matches!(self.rest, RemainingJsonItems::List(..))
     }
 
     /// Whether this is the collection itself, not one that is equal.
     fn holds(&self, value: &GoRuntimeValue) -> bool {
         match (&self.rest, value) {
-            (Rest::List(list, _), GoRuntimeValue::List(other)) => list.is_same(other),
-            (Rest::Map(map, _), GoRuntimeValue::Map(other)) => map.is_same(other),
+            (RemainingJsonItems::List(list, _), GoRuntimeValue::List(other)) => list.is_same(other),
+            (RemainingJsonItems::Map(map, _), GoRuntimeValue::Map(other)) => map.is_same(other),
             _ => false,
         }
     }
 }
 
-struct Encoder {
+struct JsonEncoder {
     out: String,
-    form: Form,
-    open: Vec<OpenEncodeContainer>,
+    form: JsonLayout,
+    open: Vec<OpenJsonEncodeContainer>,
 }
 
-impl Encoder {
+impl JsonEncoder {
     /// Writes a scalar or an empty collection, or opens what the walk will fill.
-    fn begin(&mut self, mut value: GoRuntimeValue) -> Result<(), EncodeError> {
+    fn begin(&mut self, mut value: GoRuntimeValue) -> Result<(), JsonEncodeError> {
         loop {
             match value {
                 GoRuntimeValue::Nil => self.out.push_str("null"),
@@ -139,7 +147,7 @@ impl Encoder {
                 }
                 GoRuntimeValue::Float(float) => self.out.push_str(&number(float)?),
                 GoRuntimeValue::Complex(..) | GoRuntimeValue::Function(_) => {
-                    return Err(EncodeError::Type(value.type_name()));
+                    return Err(JsonEncodeError::Type(value.type_name()));
                 }
                 GoRuntimeValue::String(text) => {
                     string(&mut self.out, &text, self.form.escapes_html);
@@ -150,14 +158,16 @@ impl Encoder {
                     self.out.push('"');
                 }
                 GoRuntimeValue::List(list) if list.is_nil() => self.out.push_str("null"),
-                GoRuntimeValue::List(list) => self.push(Rest::List(list, 0))?,
+                GoRuntimeValue::List(list) => self.push(RemainingJsonItems::List(list, 0))?,
                 GoRuntimeValue::Map(map) if map.is_nil() => self.out.push_str("null"),
                 GoRuntimeValue::Map(map) => {
                     let entries = map.entries().into_iter();
-                    self.push(Rest::Map(map, entries))?;
+                    self.push(RemainingJsonItems::Map(map, entries))?;
                 }
                 GoRuntimeValue::Object(object) => match instead(&*object)? {
-                    None => self.push(Rest::Fields(object.json_fields().into_iter()))?,
+                    None => {
+                        self.push(RemainingJsonItems::Fields(object.json_fields().into_iter()))?;
+                    }
                     Some(instead) => {
                         value = instead;
                         continue;
@@ -168,27 +178,27 @@ impl Encoder {
         }
     }
 
-    fn push(&mut self, rest: Rest) -> Result<(), EncodeError> {
+    fn push(&mut self, rest: RemainingJsonItems) -> Result<(), JsonEncodeError> {
         let value = match &rest {
-            Rest::List(list, _) => GoRuntimeValue::List(list.clone()),
-            Rest::Map(map, _) => GoRuntimeValue::Map(map.clone()),
-            Rest::Fields(_) => GoRuntimeValue::Nil,
+            RemainingJsonItems::List(list, _) => GoRuntimeValue::List(list.clone()),
+            RemainingJsonItems::Map(map, _) => GoRuntimeValue::Map(map.clone()),
+            RemainingJsonItems::Fields(_) => GoRuntimeValue::Nil,
         };
         let depth = self.open.len();
         if depth >= CYCLES_FROM && self.open.iter().any(|open| open.holds(&value)) {
             let cycle = format!("encountered a cycle via {}", value.type_name());
-            return Err(EncodeError::Value(cycle));
+            return Err(JsonEncodeError::Value(cycle));
         }
         if depth >= MAX_DEPTH {
-            return Err(EncodeError::TooDeep);
+            return Err(JsonEncodeError::TooDeep);
         }
-        self.out.push(if matches!(rest, Rest::List(..)) { '[' } else { '{' });
-        self.open.push(OpenEncodeContainer { rest, is_begun: false });
+        self.out.push(if matches!(rest, RemainingJsonItems::List(..)) { '[' } else { '{' });
+        self.open.push(OpenJsonEncodeContainer { rest, is_begun: false });
         Ok(())
     }
 
     /// Writes what stands before an item.
-    fn separate(&mut self, key: Option<&Str>) {
+    fn separate(&mut self, key: Option<&GoString>) {
         if let Some(open) = self.open.last_mut() {
             if open.is_begun {
                 self.out.push(',');
@@ -222,27 +232,27 @@ impl Encoder {
 }
 
 /// The value that is written instead of an object; nothing where its fields are.
-fn instead(object: &dyn Object) -> Result<Option<GoRuntimeValue>, EncodeError> {
+fn instead(object: &dyn GoObject) -> Result<Option<GoRuntimeValue>, JsonEncodeError> {
     if object.is_nil() {
         return Ok(Some(GoRuntimeValue::Nil));
     }
     if let Some(marshalled) = marshalled(object) {
-        let error = |error| EncodeError::Marshaler(object.type_name().to_owned(), error);
+        let error = |error| JsonEncodeError::Marshaler(object.type_name().to_owned(), error);
         return marshalled.map(Some).map_err(error);
     }
     match (object.underlying(), object.kind()) {
         (Some(value), _) => Ok(Some(value)),
         (None, ReflectKind::Struct | ReflectKind::Pointer) => Ok(None),
-        (None, _) => Err(EncodeError::Type(object.type_name().to_owned())),
+        (None, _) => Err(JsonEncodeError::Type(object.type_name().to_owned())),
     }
 }
 
 /// What the method `MarshalJSON` of an object gives, or the text of its error; nothing for objects without one.
 ///
 /// Times and versions have it, and in YAML and TOML they are the same text.
-pub fn marshalled(object: &dyn Object) -> Option<Result<GoRuntimeValue, String>> {
+pub fn marshalled(object: &dyn GoObject) -> Option<Result<GoRuntimeValue, String>> {
     let any: &dyn Any = object;
-    if let Some(time) = any.downcast_ref::<Time>() {
+    if let Some(time) = any.downcast_ref::<GoTime>() {
         return Some(if (0..10_000).contains(&time.date().year) {
             Ok(GoRuntimeValue::from(time.format(RFC3339_NANO)))
         } else {
@@ -254,9 +264,9 @@ pub fn marshalled(object: &dyn Object) -> Option<Result<GoRuntimeValue, String>>
 }
 
 /// A float in the form of ECMAScript.
-fn number(float: f64) -> Result<String, EncodeError> {
+fn number(float: f64) -> Result<String, JsonEncodeError> {
     if !float.is_finite() {
-        return Err(EncodeError::Value(format_float(float, FloatForm::General, None)));
+        return Err(JsonEncodeError::Value(format_float(float, FloatForm::General, None)));
     }
     let size = float.abs();
     if float.fract() == 0.0 && size < 1e15 && float.is_sign_positive() {
@@ -319,10 +329,10 @@ const CONTROLS: [&str; 32] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::Type;
+    use crate::value::GoType;
 
     fn check(value: &GoRuntimeValue, wanted: &str) {
-        let got = encode(value, Form::default(), 1 << 20);
+        let got = encode(value, JsonLayout::default(), 1 << 20);
         assert_eq!(got.unwrap_or_else(|error| error.to_string()), wanted);
     }
 
@@ -346,7 +356,7 @@ mod tests {
             &text,
             "\"\\u003c\\u0026\\u003e\\\"\\\\\\n\\t\\b\\f\\u0001\u{7f}\\ufffd\\ufffd\\ufffdé\\u2028\"",
         );
-        let raw = Form { escapes_html: false, indent: None };
+        let raw = JsonLayout { escapes_html: false, indent: None };
         assert_eq!(
             encode(&GoRuntimeValue::from("<&>\u{2028}"), raw, 99).unwrap(),
             "\"<&>\\u2028\""
@@ -357,14 +367,14 @@ mod tests {
     fn what_is_nil_is_null_and_what_is_empty_is_not() {
         let value = GoRuntimeValue::list([
             GoRuntimeValue::Nil,
-            GoRuntimeValue::List(List::nil(Type::Any)),
+            GoRuntimeValue::List(GoList::nil(GoType::Any)),
             GoRuntimeValue::list([]),
-            GoRuntimeValue::Map(Map::nil(Type::Any)),
+            GoRuntimeValue::Map(GoMap::nil(GoType::Any)),
             GoRuntimeValue::map::<&str>([]),
             GoRuntimeValue::Bytes("abc".into()),
         ]);
         check(&value, "[null,null,[],null,{},\"YWJj\"]");
-        let form = Form { indent: Some("  "), ..Form::default() };
+        let form = JsonLayout { indent: Some("  "), ..JsonLayout::default() };
         let value = GoRuntimeValue::map([
             ("b", GoRuntimeValue::list([GoRuntimeValue::int(1), GoRuntimeValue::list([])])),
             ("a", GoRuntimeValue::Nil),
@@ -375,14 +385,14 @@ mod tests {
 
     #[test]
     fn times_and_versions_are_strings_and_durations_are_numbers() {
-        use crate::time::{Duration, Zone};
-        let time = Time::from_unix(1_577_923_200, 5_000_000, Zone::fixed("", 3600));
+        use crate::time::{GoDuration, GoTimeZone};
+        let time = GoTime::from_unix(1_577_923_200, 5_000_000, GoTimeZone::fixed("", 3600));
         let value = GoRuntimeValue::list([
             GoRuntimeValue::object(time),
-            GoRuntimeValue::object(Duration(1_500)),
+            GoRuntimeValue::object(GoDuration(1_500)),
         ]);
         check(&value, "[\"2020-01-02T01:00:00.005+01:00\",1500]");
-        let late = GoRuntimeValue::object(Time::from_unix(1 << 40, 0, Zone::Utc));
+        let late = GoRuntimeValue::object(GoTime::from_unix(1 << 40, 0, GoTimeZone::Utc));
         check(
             &late,
             "json: error calling MarshalJSON for type time.Time: Time.MarshalJSON: year outside of range [0,9999]",
@@ -391,14 +401,14 @@ mod tests {
 
     #[test]
     fn what_holds_itself_or_grows_too_long_is_refused() {
-        let map = Map::default();
+        let map = GoMap::default();
         map.insert("a", GoRuntimeValue::Map(map.clone()));
         let cycle = "json: unsupported value: encountered a cycle via map[string]interface {}";
         check(&GoRuntimeValue::Map(map.clone()), cycle);
         map.remove(b"a");
-        let long = encode(&GoRuntimeValue::from("x".repeat(200)), Form::default(), 100);
-        assert!(matches!(long, Ok(_) | Err(EncodeError::TooLong(100))));
+        let long = encode(&GoRuntimeValue::from("x".repeat(200)), JsonLayout::default(), 100);
+        assert!(matches!(long, Ok(_) | Err(JsonEncodeError::TooLong(100))));
         let items = GoRuntimeValue::list((0..200).map(GoRuntimeValue::int));
-        assert_eq!(encode(&items, Form::default(), 100), Err(EncodeError::TooLong(100)));
+        assert_eq!(encode(&items, JsonLayout::default(), 100), Err(JsonEncodeError::TooLong(100)));
     }
 }

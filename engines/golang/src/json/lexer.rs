@@ -3,26 +3,26 @@
 //! Elsewhere: how tokens form values (`json.rs`).
 
 use super::Error;
-use crate::strconv::{Quoting, quote_char};
+use crate::strconv::{QuotingStyle, quote_char};
 use crate::unicode::decode;
-use crate::value::Str;
+use crate::value::GoString;
 
 /// What a value begins with.
 pub(super) enum JsonToken<'t> {
     OpenList,
     OpenObject,
     Number(&'t str),
-    String(Str),
+    String(GoString),
     Bool(bool),
     Null,
 }
 
-pub(super) struct Lexer<'t> {
+pub(super) struct JsonLexer<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-impl<'t> Lexer<'t> {
+impl<'t> JsonLexer<'t> {
     pub(super) fn new(text: &'t [u8]) -> Self {
         Self { text, at: 0 }
     }
@@ -107,12 +107,12 @@ impl<'t> Lexer<'t> {
     }
 
     /// Takes the key of an object that has just begun, and the colon.
-    pub(super) fn first_key(&mut self) -> Result<Str, Error> {
+    pub(super) fn first_key(&mut self) -> Result<GoString, Error> {
         self.key("looking for beginning of object key string")
     }
 
     /// Takes what stands after a value of an object: the next key, if another one comes.
-    pub(super) fn next_key(&mut self) -> Result<Option<Str>, Error> {
+    pub(super) fn next_key(&mut self) -> Result<Option<GoString>, Error> {
         match self.begin()? {
             b',' => self.key("looking for beginning of object key string").map(Some),
             b'}' => Ok(None),
@@ -120,7 +120,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn key(&mut self, context: &'static str) -> Result<Str, Error> {
+    fn key(&mut self, context: &'static str) -> Result<GoString, Error> {
         match self.begin()? {
             b'"' => {}
             other => return Err(invalid(other, context)),
@@ -178,7 +178,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// The rest of a string whose quotation mark was read.
-    fn string(&mut self) -> Result<Str, Error> {
+    fn string(&mut self) -> Result<GoString, Error> {
         let mut text = String::new();
         loop {
             let rest = &self.text[self.at..];
@@ -245,7 +245,7 @@ pub(super) fn invalid(byte: u8, context: &'static str) -> Error {
     let character = match byte {
         b'"' => "'\"'".to_owned(),
         _ => {
-            let quoted = quote_char(char::from(byte), Quoting::Printable);
+            let quoted = quote_char(char::from(byte), QuotingStyle::Printable);
             String::from_utf8_lossy(&quoted).into_owned()
         }
     };

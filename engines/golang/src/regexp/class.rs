@@ -9,11 +9,11 @@ pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
 /// Ranges and classes inside of one pair of brackets, written as they come.
 #[derive(Default)]
-pub(super) struct Class {
+pub(super) struct CharacterClass {
     text: String,
 }
 
-impl Class {
+impl CharacterClass {
     /// Adds a range. Surrogates are not characters, and are left out.
     pub(super) fn range(&mut self, low: u32, high: u32) {
         let low = if matches!(low, 0xd800..=0xdfff) { 0xe000 } else { low };

@@ -17,8 +17,12 @@ pub(super) struct TranslatedPattern {
 
 /// Reads a whole pattern.
 pub(super) fn parse(pattern: &str) -> Result<TranslatedPattern, Error> {
-    let mut parser =
-        Parser { pattern, flags: Flags::default(), stack: Vec::new(), names: vec![String::new()] };
+    let mut parser = RegexpParser {
+        pattern,
+        flags: RegexpFlags::default(),
+        stack: Vec::new(),
+        names: vec![String::new()],
+    };
     let mut rest = pattern;
     let mut repetition = None;
     while !rest.is_empty() {
@@ -36,7 +40,7 @@ pub(super) fn parse(pattern: &str) -> Result<TranslatedPattern, Error> {
 
 /// What `(?imsU)` sets.
 #[derive(Debug, Clone, Copy, Default)]
-struct Flags {
+struct RegexpFlags {
     fold_case: bool,
     multi_line: bool,
     dot_newline: bool,
@@ -63,18 +67,18 @@ enum RegexpStackItem {
     /// A `(`, with the flags that come back behind its `)`.
     Open {
         is_capture: bool,
-        flags: Flags,
+        flags: RegexpFlags,
     },
 }
 
-struct Parser<'p> {
+struct RegexpParser<'p> {
     pattern: &'p str,
-    flags: Flags,
+    flags: RegexpFlags,
     stack: Vec<RegexpStackItem>,
     names: Vec<String>,
 }
 
-impl<'p> Parser<'p> {
+impl<'p> RegexpParser<'p> {
     /// Reads the next part; returns the rest, and whether the part was a repetition.
     ///
     /// `repetition` is the pattern from a repetition on that stands right before.
@@ -93,9 +97,11 @@ impl<'p> Parser<'p> {
             '$' => self.atom(if self.flags.multi_line { "(?m:$)" } else { r"\z" }),
             '.' => self.atom(if self.flags.dot_newline { "(?s:.)" } else { r"[^\n]" }),
             '[' => return Ok((self.class(at)?, false)),
-            '*' => return Ok((self.repeat(at, rest, Count::STAR, repetition)?, true)),
-            '+' => return Ok((self.repeat(at, rest, Count::PLUS, repetition)?, true)),
-            '?' => return Ok((self.repeat(at, rest, Count::QUESTION, repetition)?, true)),
+            '*' => return Ok((self.repeat(at, rest, RepetitionCount::STAR, repetition)?, true)),
+            '+' => return Ok((self.repeat(at, rest, RepetitionCount::PLUS, repetition)?, true)),
+            '?' => {
+                return Ok((self.repeat(at, rest, RepetitionCount::QUESTION, repetition)?, true));
+            }
             '{' => {
                 let Some((count, rest)) = counted(at) else {
                     self.literal('{');
@@ -193,7 +199,7 @@ impl<'p> Parser<'p> {
         &mut self,
         at: &'p str,
         rest: &'p str,
-        count: Count,
+        count: RepetitionCount,
         repetition: Option<&'p str>,
     ) -> Result<&'p str, Error> {
         let (rest, is_lazy) = match rest.strip_prefix('?') {
@@ -207,7 +213,7 @@ impl<'p> Parser<'p> {
             return Err(Error::pattern(RegexpError::MissingArgument, until(at, rest)));
         };
         let copies = count.copies(part.copies);
-        if count.is_checked() && copies > Count::MAX_REPETITION_COUNT {
+        if count.is_checked() && copies > RepetitionCount::MAX_REPETITION_COUNT {
             return Err(Error::pattern(RegexpError::RepeatCount, until(at, rest)));
         }
         let height = part.height + 1;
@@ -279,14 +285,14 @@ impl RegexpStackItem {
 
 /// How often something is repeated.
 #[derive(Debug, Clone, Copy)]
-enum Count {
+enum RepetitionCount {
     /// `*`, `+` and `?`.
     Sign(char),
     /// `{2,5}`, or without the second number.
     Numbers(u32, Option<u32>),
 }
 
-impl Count {
+impl RepetitionCount {
     const STAR: Self = Self::Sign('*');
     const PLUS: Self = Self::Sign('+');
     const QUESTION: Self = Self::Sign('?');
@@ -320,7 +326,7 @@ impl Count {
 }
 
 /// Reads `{n}`, `{n,}` or `{n,m}` and what follows; the count is missing if its numbers are impossible.
-fn counted(at: &str) -> Option<(Option<Count>, &str)> {
+fn counted(at: &str) -> Option<(Option<RepetitionCount>, &str)> {
     let (least, rest) = number(at.strip_prefix('{')?)?;
     let (most, rest) = match rest.strip_prefix(',') {
         None => (Some(least), rest),
@@ -331,9 +337,9 @@ fn counted(at: &str) -> Option<(Option<Count>, &str)> {
         }
     };
     let rest = rest.strip_prefix('}')?;
-    let is_possible = least <= Count::MAX_REPETITION_COUNT
-        && most.is_none_or(|most| most <= Count::MAX_REPETITION_COUNT && least <= most);
-    Some((is_possible.then_some(Count::Numbers(least, most)), rest))
+    let is_possible = least <= RepetitionCount::MAX_REPETITION_COUNT
+        && most.is_none_or(|most| most <= RepetitionCount::MAX_REPETITION_COUNT && least <= most);
+    Some((is_possible.then_some(RepetitionCount::Numbers(least, most)), rest))
 }
 
 /// Reads digits without leading zeros.

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::{Error, MAX_REPLACED, Regexp, width};
+use super::{Error, GoRegexp, MAX_REPLACED, width};
 
-impl Regexp {
+impl GoRegexp {
     /// Replaces all matches. In `template`, `$1`, `$name` and `${name}` stand for groups, `$$` for `$`; a group
     /// that is unknown or took no part is empty, and a name is as long as it can be, so `$1x` is a group `1x`.
     ///
@@ -16,11 +16,11 @@ impl Regexp {
         self.replace_all_while(text, template, |_, _| Ok(()))
     }
 
-    /// [`Regexp::replace_all`] as long as the caller agrees: before each search, `next` gets the number of bytes of the
-    /// text that are left, and the number that the result has.
+    /// [`GoRegexp::replace_all`] as long as the caller agrees: before each search, `next` gets the number of bytes of
+    /// the text that are left, and the number that the result has.
     ///
     /// # Errors
-    /// The error of `next`, or as [`Regexp::replace_all`].
+    /// The error of `next`, or as [`GoRegexp::replace_all`].
     pub fn replace_all_while<E: From<Error>>(
         &self,
         text: &str,
@@ -32,7 +32,7 @@ impl Regexp {
     }
 
     /// What a template becomes for the first match in a text, as Go's `ExpandString` does; nothing without a match. It is
-    /// that of [`Regexp::replace_all`].
+    /// that of [`GoRegexp::replace_all`].
     ///
     /// # Errors
     /// If the result would be longer than [`MAX_REPLACED`].
@@ -51,10 +51,11 @@ impl Regexp {
         self.replace_all_literal_while(text, replacement, |_, _| Ok(()))
     }
 
-    /// [`Regexp::replace_all_literal`] as long as the caller agrees: `next` is that of [`Regexp::replace_all_while`].
+    /// [`GoRegexp::replace_all_literal`] as long as the caller agrees: `next` is that of
+    /// [`GoRegexp::replace_all_while`].
     ///
     /// # Errors
-    /// The error of `next`, or as [`Regexp::replace_all_literal`].
+    /// The error of `next`, or as [`GoRegexp::replace_all_literal`].
     pub fn replace_all_literal_while<E: From<Error>>(
         &self,
         text: &str,

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn pattern(pattern: &str) -> Regexp {
-    Regexp::new(pattern).unwrap()
+fn pattern(pattern: &str) -> GoRegexp {
+    GoRegexp::new(pattern).unwrap()
 }
 
 /// What is wrong with a pattern, and where.
 fn fault(pattern: &str) -> String {
-    let error = Regexp::new(pattern).unwrap_err().to_string();
+    let error = GoRegexp::new(pattern).unwrap_err().to_string();
     error.strip_prefix("error parsing regexp: ").unwrap().to_owned()
 }
 
@@ -51,7 +51,7 @@ fn what_go_refuses_is_refused_in_its_words() {
 
 #[test]
 fn the_text_of_a_panic_quotes_the_pattern_as_go_does() {
-    let error = Regexp::new("a`(").unwrap_err();
+    let error = GoRegexp::new("a`(").unwrap_err();
     assert_eq!(
         error.as_panic("a`("),
         "regexp: Compile(\"a`(\"): error parsing regexp: missing closing ): `a`(`"
@@ -125,8 +125,8 @@ fn a_quoted_text_matches_itself() {
 #[test]
 fn what_is_too_much_is_an_error() {
     let nested = |depth| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
-    assert!(Regexp::new(&nested(MAX_NESTING - 1)).is_ok_and(|nested| nested.is_match("a")));
-    let error = Regexp::new(&nested(MAX_NESTING)).unwrap_err();
+    assert!(GoRegexp::new(&nested(MAX_NESTING - 1)).is_ok_and(|nested| nested.is_match("a")));
+    let error = GoRegexp::new(&nested(MAX_NESTING)).unwrap_err();
     assert!(matches!(error, Error::Pattern { fault: RegexpError::NestsTooDeeply, .. }));
     // Groups that capture nothing do not nest.
     let plain = format!("{}a{}", "(?:".repeat(4000), ")".repeat(4000));
@@ -134,7 +134,7 @@ fn what_is_too_much_is_an_error() {
     let alternating = format!("{}a{}", "(?:b|c(?:d".repeat(48), ")*)?".repeat(48));
     assert!(pattern(&alternating).is_match("cda"));
     for large in [r"(?:\pL{500}){2}".to_owned(), "a".repeat(MAX_PATTERN + 1)] {
-        let error = Regexp::new(&large).unwrap_err();
+        let error = GoRegexp::new(&large).unwrap_err();
         assert!(matches!(error, Error::Pattern { fault: RegexpError::TooLarge, .. }));
     }
     let text = "a".repeat(1 << 10);
@@ -148,7 +148,7 @@ proptest! {
         text in "[a-c0-9 é\n]{0,12}",
         template in r"[$\{\}0-9an]{0,8}",
     ) {
-        if let Ok(regexp) = Regexp::new(&pattern) {
+        if let Ok(regexp) = GoRegexp::new(&pattern) {
             let all = regexp.find_all(&text, None);
             prop_assert_eq!(all.is_empty(), !regexp.is_match(&text));
             prop_assert_eq!(regexp.find(&text), all.first().copied());

@@ -7,8 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::version::compare_parts;
-use super::{MAX_CONSTRAINT_BYTES, Version, is_identifier};
-use crate::strconv::{Quoting, quote};
+use super::{MAX_CONSTRAINT_BYTES, SemverVersion, is_identifier};
+use crate::strconv::{QuotingStyle, quote};
 
 /// Longest constraint of Masterminds/semver 3.5, in bytes.
 const MAX_GO_CONSTRAINT_BYTES: usize = 512;
@@ -18,7 +18,7 @@ const MAX_GO_ALTERNATIVES: usize = 32;
 
 /// Why a text is not a constraint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConstraintError {
+pub enum VersionConstraintError {
     /// It has not the form of one.
     #[error("`{0}` is not a version constraint; write ranges such as `>=1.2 <2`, `~1.2` or `1.x`")]
     Improper(String),
@@ -35,18 +35,18 @@ pub enum ConstraintError {
 /// A pre-release is inside of an alternative only if one of that alternative's comparisons names a
 /// pre-release; `>=1.0.0-0` is the usual way to say that they count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Constraint {
-    alternatives: Vec<Alternative>,
+pub struct VersionConstraint {
+    alternatives: Vec<ConstraintAlternative>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Alternative {
-    comparisons: Vec<Comparison>,
+struct ConstraintAlternative {
+    comparisons: Vec<VersionComparison>,
     takes_prereleases: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+enum ConstraintOperator {
     Equal,
     NotEqual,
     Greater,
@@ -67,23 +67,23 @@ enum VersionPrecision {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Comparison {
-    operator: Operator,
+struct VersionComparison {
+    operator: ConstraintOperator,
     /// What is not given is 0.
-    version: Version,
+    version: SemverVersion,
     given: VersionPrecision,
     /// The text that was read.
     text: String,
 }
 
-impl Constraint {
+impl VersionConstraint {
     /// Reads a constraint as `NewConstraint` does.
     ///
     /// # Errors
     /// If the text is not a constraint, or too long. An empty text is not a constraint; `*` admits every release.
-    pub fn parse(text: &str) -> Result<Self, ConstraintError> {
+    pub fn parse(text: &str) -> Result<Self, VersionConstraintError> {
         if text.len() > MAX_CONSTRAINT_BYTES {
-            return Err(ConstraintError::TooLong(text.len()));
+            return Err(VersionConstraintError::TooLong(text.len()));
         }
         let text = without_hyphens(text);
         let alternatives = text.split("||").map(alternative).collect::<Result<_, _>>()?;
@@ -104,17 +104,17 @@ impl Constraint {
             return Err(format!("too many constraint groups (max {MAX_GO_ALTERNATIVES})"));
         }
         Self::parse(text).map_err(|error| match error {
-            ConstraintError::Improper(part) => {
-                let quoted = quote(part.as_bytes(), Quoting::Printable);
+            VersionConstraintError::Improper(part) => {
+                let quoted = quote(part.as_bytes(), QuotingStyle::Printable);
                 format!("improper constraint: {}", String::from_utf8_lossy(&quoted))
             }
-            ConstraintError::NotAVersion(_) => "constraint parser error".to_owned(),
-            ConstraintError::TooLong(_) => error.to_string(),
+            VersionConstraintError::NotAVersion(_) => "constraint parser error".to_owned(),
+            VersionConstraintError::TooLong(_) => error.to_string(),
         })
     }
 
     /// Whether a version is inside, as `Check` decides.
-    pub fn matches(&self, version: &Version) -> bool {
+    pub fn matches(&self, version: &SemverVersion) -> bool {
         self.alternatives.iter().any(|alternative| {
             (alternative.takes_prereleases || version.prerelease.is_empty())
                 && alternative.comparisons.iter().all(|comparison| comparison.admits(version))
@@ -122,16 +122,16 @@ impl Constraint {
     }
 }
 
-impl FromStr for Constraint {
-    type Err = ConstraintError;
+impl FromStr for VersionConstraint {
+    type Err = VersionConstraintError;
 
-    fn from_str(text: &str) -> Result<Self, ConstraintError> {
+    fn from_str(text: &str) -> Result<Self, VersionConstraintError> {
         Self::parse(text)
     }
 }
 
 /// With single spaces, and with hyphens spelled out.
-impl fmt::Display for Constraint {
+impl fmt::Display for VersionConstraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, alternative) in self.alternatives.iter().enumerate() {
             f.write_str(if at > 0 { " || " } else { "" })?;
@@ -144,23 +144,25 @@ impl fmt::Display for Constraint {
     }
 }
 
-impl Comparison {
-    fn admits(&self, version: &Version) -> bool {
+impl VersionComparison {
+    fn admits(&self, version: &SemverVersion) -> bool {
         let wanted = &self.version;
         match self.operator {
-            Operator::Equal if self.given < VersionPrecision::All => self.is_near(version),
-            Operator::Equal => version == wanted,
-            Operator::NotEqual => self.differs(version),
-            Operator::Greater => match self.given {
+            ConstraintOperator::Equal if self.given < VersionPrecision::All => {
+                self.is_near(version)
+            }
+            ConstraintOperator::Equal => version == wanted,
+            ConstraintOperator::NotEqual => self.differs(version),
+            ConstraintOperator::Greater => match self.given {
                 VersionPrecision::All | VersionPrecision::Nothing => version > wanted,
                 VersionPrecision::Major => version.major > wanted.major,
                 VersionPrecision::Minor => {
                     (version.major, version.minor) > (wanted.major, wanted.minor)
                 }
             },
-            Operator::Less => version < wanted,
-            Operator::GreaterOrEqual => version >= wanted,
-            Operator::LessOrEqual => match self.given {
+            ConstraintOperator::Less => version < wanted,
+            ConstraintOperator::GreaterOrEqual => version >= wanted,
+            ConstraintOperator::LessOrEqual => match self.given {
                 VersionPrecision::All => version <= wanted,
                 VersionPrecision::Major => version.major <= wanted.major,
                 // Parity(go): `<=*` admits what `<=0.0` does.
@@ -168,13 +170,13 @@ impl Comparison {
                     (version.major, version.minor) <= (wanted.major, wanted.minor)
                 }
             },
-            Operator::Tilde => self.is_near(version),
-            Operator::Caret => self.is_compatible(version),
+            ConstraintOperator::Tilde => self.is_near(version),
+            ConstraintOperator::Caret => self.is_compatible(version),
         }
     }
 
     /// `!=`: any version that differs in a number that is given.
-    fn differs(&self, version: &Version) -> bool {
+    fn differs(&self, version: &SemverVersion) -> bool {
         let wanted = &self.version;
         let same_major = version.major == wanted.major;
         match self.given {
@@ -189,7 +191,7 @@ impl Comparison {
     }
 
     /// `~`: from this version on, while major and (if it is given) minor stay.
-    fn is_near(&self, version: &Version) -> bool {
+    fn is_near(&self, version: &SemverVersion) -> bool {
         let wanted = &self.version;
         // Parity(go): `~0.0.0` admits everything, as `~*` does.
         let is_any = matches!(self.given, VersionPrecision::All | VersionPrecision::Nothing)
@@ -201,7 +203,7 @@ impl Comparison {
     }
 
     /// `^`: from this version on, while the first number that is not 0 stays.
-    fn is_compatible(&self, version: &Version) -> bool {
+    fn is_compatible(&self, version: &SemverVersion) -> bool {
         let wanted = &self.version;
         if version < wanted || version.major != wanted.major {
             return false;
@@ -218,8 +220,8 @@ impl Comparison {
 }
 
 /// The comparisons between two `||`.
-fn alternative(text: &str) -> Result<Alternative, ConstraintError> {
-    let improper = || ConstraintError::Improper(text.to_owned());
+fn alternative(text: &str) -> Result<ConstraintAlternative, VersionConstraintError> {
+    let improper = || VersionConstraintError::Improper(text.to_owned());
     let mut comparisons = Vec::new();
     let mut rest = text.trim_start_matches(is_space);
     loop {
@@ -239,33 +241,37 @@ fn alternative(text: &str) -> Result<Alternative, ConstraintError> {
         };
     }
     let takes_prereleases = comparisons.iter().any(|it| !it.version.prerelease.is_empty());
-    Ok(Alternative { comparisons, takes_prereleases })
+    Ok(ConstraintAlternative { comparisons, takes_prereleases })
 }
 
 /// The operator that a text begins with, its sign, and what follows.
-fn operator(text: &str) -> (Operator, &str, &str) {
-    const OPERATORS: [(&str, Operator); 11] = [
-        (">=", Operator::GreaterOrEqual),
-        ("=>", Operator::GreaterOrEqual),
-        ("<=", Operator::LessOrEqual),
-        ("=<", Operator::LessOrEqual),
-        ("!=", Operator::NotEqual),
-        ("~>", Operator::Tilde),
-        ("~", Operator::Tilde),
-        ("^", Operator::Caret),
-        (">", Operator::Greater),
-        ("<", Operator::Less),
-        ("=", Operator::Equal),
+fn operator(text: &str) -> (ConstraintOperator, &str, &str) {
+    const OPERATORS: [(&str, ConstraintOperator); 11] = [
+        (">=", ConstraintOperator::GreaterOrEqual),
+        ("=>", ConstraintOperator::GreaterOrEqual),
+        ("<=", ConstraintOperator::LessOrEqual),
+        ("=<", ConstraintOperator::LessOrEqual),
+        ("!=", ConstraintOperator::NotEqual),
+        ("~>", ConstraintOperator::Tilde),
+        ("~", ConstraintOperator::Tilde),
+        ("^", ConstraintOperator::Caret),
+        (">", ConstraintOperator::Greater),
+        ("<", ConstraintOperator::Less),
+        ("=", ConstraintOperator::Equal),
     ];
     for (sign, operator) in OPERATORS {
         if let Some(rest) = text.strip_prefix(sign) {
             return (operator, sign, rest);
         }
     }
-    (Operator::Equal, "", text)
+    (ConstraintOperator::Equal, "", text)
 }
 
-fn comparison(operator: Operator, sign: &str, text: &str) -> Result<Comparison, ConstraintError> {
+fn comparison(
+    operator: ConstraintOperator,
+    sign: &str,
+    text: &str,
+) -> Result<VersionComparison, VersionConstraintError> {
     let rest = text.strip_prefix('v').unwrap_or(text);
     let end = rest.find(['-', '+']).unwrap_or(rest.len());
     let (numbers, extra) = rest.split_at(end);
@@ -284,9 +290,9 @@ fn comparison(operator: Operator, sign: &str, text: &str) -> Result<Comparison, 
         }
         _ => (VersionPrecision::All, rest.to_owned()),
     };
-    let version =
-        Version::parse(&plain).map_err(|_| ConstraintError::NotAVersion(text.to_owned()))?;
-    Ok(Comparison { operator, version, given, text: format!("{sign}{text}") })
+    let version = SemverVersion::parse(&plain)
+        .map_err(|_| VersionConstraintError::NotAVersion(text.to_owned()))?;
+    Ok(VersionComparison { operator, version, given, text: format!("{sign}{text}") })
 }
 
 /// What Go's `\s` matches.
@@ -377,7 +383,9 @@ mod tests {
     use super::*;
 
     fn matches(constraint: &str, version: &str) -> bool {
-        Constraint::parse(constraint).unwrap().matches(&Version::parse(version).unwrap())
+        VersionConstraint::parse(constraint)
+            .unwrap()
+            .matches(&SemverVersion::parse(version).unwrap())
     }
 
     #[test]
@@ -392,9 +400,12 @@ mod tests {
     fn a_hyphen_between_spaces_is_a_range() {
         assert!(matches("1.2 - 2.4", "2.4.9") && !matches("1.2 - 2.4", "2.5.0"));
         assert!(matches("1 - 2 || 4 - 5", "5.1.0") && !matches("1 - 2 || 4 - 5", "3.0.0"));
-        assert_eq!(Constraint::parse(" 1 -  2,  !=1.5").unwrap().to_string(), ">=1 <=2 !=1.5");
+        assert_eq!(
+            VersionConstraint::parse(" 1 -  2,  !=1.5").unwrap().to_string(),
+            ">=1 <=2 !=1.5"
+        );
         // As Go has it: the bar belongs to what is before the hyphen.
-        assert_eq!(Constraint::parse("1||2 - 3").unwrap().to_string(), ">=1 || 2 <=3");
+        assert_eq!(VersionConstraint::parse("1||2 - 3").unwrap().to_string(), ">=1 || 2 <=3");
     }
 
     #[test]
@@ -402,27 +413,33 @@ mod tests {
         for text in
             ["", " ", "foo", "1.2.3.4", "==1", "!1", ">= ", "1,", ",1", "1,,2", "1 ||", "> =1"]
         {
-            assert!(matches!(Constraint::parse(text), Err(ConstraintError::Improper(_))), "{text}");
+            assert!(
+                matches!(VersionConstraint::parse(text), Err(VersionConstraintError::Improper(_))),
+                "{text}"
+            );
         }
         for text in ["1|2", "1.2x", "12*", "1.2.3-01", "18446744073709551616"] {
             assert!(
-                matches!(Constraint::parse(text), Err(ConstraintError::NotAVersion(_))),
+                matches!(
+                    VersionConstraint::parse(text),
+                    Err(VersionConstraintError::NotAVersion(_))
+                ),
                 "{text}"
             );
         }
         let long = "1 ".repeat(MAX_CONSTRAINT_BYTES);
         assert_eq!(
-            Constraint::parse(&long),
-            Err(ConstraintError::TooLong(2 * MAX_CONSTRAINT_BYTES))
+            VersionConstraint::parse(&long),
+            Err(VersionConstraintError::TooLong(2 * MAX_CONSTRAINT_BYTES))
         );
     }
 
     proptest! {
         #[test]
         fn no_text_breaks_the_reader(text in "[ ,|vxX*0-9.<>=~^!+a-]{0,24}|.*", version in "[0-9]\\.[0-9]") {
-            if let Ok(constraint) = Constraint::parse(&text) {
-                let version = Version::parse(&version).unwrap();
-                let again = Constraint::parse(&constraint.to_string()).unwrap();
+            if let Ok(constraint) = VersionConstraint::parse(&text) {
+                let version = SemverVersion::parse(&version).unwrap();
+                let again = VersionConstraint::parse(&constraint.to_string()).unwrap();
                 prop_assert_eq!(constraint.matches(&version), again.matches(&version));
             }
         }

@@ -3,14 +3,17 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::Version;
+use super::SemverVersion;
 use crate::GoRuntimeValue;
-use crate::value::{Function, IntKind, Integer, Object, ReflectKind, Signature, Str, Type};
+use crate::value::{
+    FunctionSignature, GoFunction, GoObject, GoString, GoType, IntegerKind, ReflectKind,
+    SizedInteger,
+};
 
 const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
 
 /// `*semver.Version`.
-impl Object for Version {
+impl GoObject for SemverVersion {
     fn type_name(&self) -> &'static str {
         "*semver.Version"
     }
@@ -19,7 +22,7 @@ impl Object for Version {
         ReflectKind::Pointer
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
         let compare: fn(&Self, &Self) -> GoRuntimeValue = match name {
             "Compare" => |a, b| GoRuntimeValue::int(a.cmp(b) as i64),
             "Equal" => |a, b| GoRuntimeValue::Bool(a == b),
@@ -28,15 +31,16 @@ impl Object for Version {
             "GreaterThan" => |a, b| GoRuntimeValue::Bool(a > b),
             "GreaterThanEqual" => |a, b| GoRuntimeValue::Bool(a >= b),
             "Original" => {
-                return Some(Function::new(Signature::new([], Type::String), move |_| {
-                    Ok(GoRuntimeValue::from(self.original()))
-                }));
+                return Some(GoFunction::new(
+                    FunctionSignature::new([], GoType::String),
+                    move |_| Ok(GoRuntimeValue::from(self.original())),
+                ));
             }
             _ => return method(self, name),
         };
-        let result = if name == "Compare" { Type::INT } else { Type::Bool };
-        let parameter = Type::Named("*semver.Version".into(), ReflectKind::Pointer);
-        Some(Function::new(Signature::new([parameter], result), move |arguments| {
+        let result = if name == "Compare" { GoType::INT } else { GoType::Bool };
+        let parameter = GoType::Named("*semver.Version".into(), ReflectKind::Pointer);
+        Some(GoFunction::new(FunctionSignature::new([parameter], result), move |arguments| {
             let [GoRuntimeValue::Object(other)] = arguments else { return Err(NIL.to_owned()) };
             let other: &dyn Any = &**other;
             let other = other.downcast_ref::<Self>().ok_or(NIL)?;
@@ -44,16 +48,16 @@ impl Object for Version {
         }))
     }
 
-    fn text(&self) -> Option<Str> {
+    fn text(&self) -> Option<GoString> {
         Some(self.to_string().into())
     }
 
-    fn equals(&self, other: &dyn Object) -> bool {
+    fn equals(&self, other: &dyn GoObject) -> bool {
         let other: &dyn Any = other;
         other.downcast_ref::<Self>().is_some_and(|other| std::ptr::eq(self, other))
     }
 
-    fn deep_equals(&self, other: &dyn Object) -> bool {
+    fn deep_equals(&self, other: &dyn GoObject) -> bool {
         let other: &dyn Any = other;
         other.downcast_ref::<Self>().is_some_and(|other| is_same(self, other))
     }
@@ -61,9 +65,9 @@ impl Object for Version {
 
 /// `semver.Version`, which knows no method of the pointer.
 #[derive(Debug)]
-struct Plain(Arc<Version>);
+struct PlainVersionObject(Arc<SemverVersion>);
 
-impl Object for Plain {
+impl GoObject for PlainVersionObject {
     fn type_name(&self) -> &'static str {
         "semver.Version"
     }
@@ -72,43 +76,44 @@ impl Object for Plain {
         ReflectKind::Struct
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
         method(Arc::clone(&self.0), name)
     }
 
-    fn text(&self) -> Option<Str> {
+    fn text(&self) -> Option<GoString> {
         self.0.text()
     }
 
-    fn equals(&self, other: &dyn Object) -> bool {
+    fn equals(&self, other: &dyn GoObject) -> bool {
         let other: &dyn Any = other;
         other.downcast_ref::<Self>().is_some_and(|other| is_same(&self.0, &other.0))
     }
 }
 
 /// Go's `==`, for which spelling and metadata count.
-fn is_same(a: &Version, b: &Version) -> bool {
+fn is_same(a: &SemverVersion, b: &SemverVersion) -> bool {
     a == b && a.prerelease == b.prerelease && a.metadata == b.metadata && a.original == b.original
 }
 
 /// The methods that both know.
-fn method(version: Arc<Version>, name: &str) -> Option<Function> {
-    type Give = fn(&Version) -> Result<GoRuntimeValue, String>;
-    let number =
-        |number: u64| GoRuntimeValue::Integer(Integer::new(IntKind::Uint64, number as i64));
-    let give: (Type, Give) = match name {
+fn method(version: Arc<SemverVersion>, name: &str) -> Option<GoFunction> {
+    type VersionMethod = fn(&SemverVersion) -> Result<GoRuntimeValue, String>;
+    let number = |number: u64| {
+        GoRuntimeValue::Integer(SizedInteger::new(IntegerKind::Uint64, number as i64))
+    };
+    let give: (GoType, VersionMethod) = match name {
         "Major" | "Minor" | "Patch" => {
             let number = number(match name {
                 "Major" => version.major,
                 "Minor" => version.minor,
                 _ => version.patch,
             });
-            let signature = Signature::new([], Type::Integer(IntKind::Uint64));
-            return Some(Function::new(signature, move |_| Ok(number.clone())));
+            let signature = FunctionSignature::new([], GoType::Integer(IntegerKind::Uint64));
+            return Some(GoFunction::new(signature, move |_| Ok(number.clone())));
         }
-        "Prerelease" => (Type::String, |version| Ok(GoRuntimeValue::from(version.prerelease()))),
-        "Metadata" => (Type::String, |version| Ok(GoRuntimeValue::from(version.metadata()))),
-        "String" => (Type::String, |version| Ok(GoRuntimeValue::from(version.to_string()))),
+        "Prerelease" => (GoType::String, |version| Ok(GoRuntimeValue::from(version.prerelease()))),
+        "Metadata" => (GoType::String, |version| Ok(GoRuntimeValue::from(version.metadata()))),
+        "String" => (GoType::String, |version| Ok(GoRuntimeValue::from(version.to_string()))),
         "IncMajor" => (plain(), |version| {
             let major = increased(version.major, "major")?;
             Ok(next(version, [major, 0, 0], "", ""))
@@ -126,11 +131,11 @@ fn method(version: Arc<Version>, name: &str) -> Option<Function> {
         _ => return None,
     };
     let (result, give) = give;
-    Some(Function::new(Signature::new([], result), move |_| give(&version)))
+    Some(GoFunction::new(FunctionSignature::new([], result), move |_| give(&version)))
 }
 
-fn plain() -> Type {
-    Type::Named("semver.Version".into(), ReflectKind::Struct)
+fn plain() -> GoType {
+    GoType::Named("semver.Version".into(), ReflectKind::Struct)
 }
 
 fn increased(number: u64, name: &str) -> Result<u64, String> {
@@ -138,9 +143,14 @@ fn increased(number: u64, name: &str) -> Result<u64, String> {
 }
 
 /// A version with other parts; whether it begins with a `v` stays.
-fn next(version: &Version, numbers: [u64; 3], prerelease: &str, metadata: &str) -> GoRuntimeValue {
+fn next(
+    version: &SemverVersion,
+    numbers: [u64; 3],
+    prerelease: &str,
+    metadata: &str,
+) -> GoRuntimeValue {
     let [major, minor, patch] = numbers;
-    let mut next = Version {
+    let mut next = SemverVersion {
         major,
         minor,
         patch,
@@ -150,12 +160,12 @@ fn next(version: &Version, numbers: [u64; 3], prerelease: &str, metadata: &str) 
     };
     let sign = if version.original.starts_with('v') { "v" } else { "" };
     next.original = format!("{sign}{next}");
-    GoRuntimeValue::object(Plain(Arc::new(next)))
+    GoRuntimeValue::object(PlainVersionObject(Arc::new(next)))
 }
 
 /// `SetPrerelease` or `SetMetadata`.
-fn set(version: Arc<Version>, sets_prerelease: bool) -> Function {
-    Function::new(Signature::new([Type::String], plain()), move |arguments| {
+fn set(version: Arc<SemverVersion>, sets_prerelease: bool) -> GoFunction {
+    GoFunction::new(FunctionSignature::new([GoType::String], plain()), move |arguments| {
         let text = match arguments {
             [GoRuntimeValue::String(text)] => text.lossy(),
             _ => "".into(),
@@ -184,22 +194,22 @@ fn set(version: Arc<Version>, sets_prerelease: bool) -> Function {
 mod tests {
     use std::sync::Arc;
 
-    use super::Version;
+    use super::SemverVersion;
     use crate::GoRuntimeValue;
     use crate::fmt::sprint;
-    use crate::meter::{Allowance, Meter, Stop};
-    use crate::value::Object;
+    use crate::value::GoObject;
+    use crate::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 
     fn call(version: &str, method: &str, arguments: &[GoRuntimeValue]) -> String {
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
-        let version = Arc::new(Version::parse(version).unwrap());
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
+        let version = Arc::new(SemverVersion::parse(version).unwrap());
         let result = version.method(method).unwrap().call(&mut meter, arguments).unwrap();
         String::from_utf8(sprint(&[result]).unwrap()).unwrap()
     }
 
     #[test]
     fn templates_see_the_methods_of_the_library() {
-        let other = GoRuntimeValue::object(Version::parse("1.3.0").unwrap());
+        let other = GoRuntimeValue::object(SemverVersion::parse("1.3.0").unwrap());
         assert_eq!(call("v1.2.3-rc.1+b", "Prerelease", &[]), "rc.1");
         assert_eq!(call("1.2.3", "Compare", std::slice::from_ref(&other)), "-1");
         assert_eq!(call("1.2.3", "GreaterThan", &[other]), "false");
@@ -210,8 +220,8 @@ mod tests {
 
     #[test]
     fn what_a_method_gives_knows_no_method_of_the_pointer() {
-        let version = Arc::new(Version::parse("1.2.3").unwrap());
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let version = Arc::new(SemverVersion::parse("1.2.3").unwrap());
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
         let GoRuntimeValue::Object(next) =
             version.method("IncMinor").unwrap().call(&mut meter, &[]).unwrap()
         else {

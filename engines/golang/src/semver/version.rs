@@ -7,7 +7,7 @@ use super::{MAX_VERSION, is_identifier};
 
 /// Why a text is not a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum VersionError {
+pub enum SemverVersionError {
     /// It has not the form of one.
     #[error("it is not a version; write `MAJOR.MINOR.PATCH`, such as `1.2.3`")]
     Invalid,
@@ -41,7 +41,7 @@ pub enum VersionError {
 /// A version. Equality and order are precedence: build metadata and spelling do not count, so `v1.2` equals
 /// `1.2.0+build`.
 #[derive(Debug, Clone)]
-pub struct Version {
+pub struct SemverVersion {
     pub(super) major: u64,
     pub(super) minor: u64,
     pub(super) patch: u64,
@@ -51,31 +51,31 @@ pub struct Version {
     pub(super) original: String,
 }
 
-impl Version {
+impl SemverVersion {
     /// Reads a version leniently, as `NewVersion` does: a `v` may come first, minor and patch may be left out,
     /// and numbers may begin with zeros.
     ///
     /// # Errors
     /// If the text is not a version even so, or too long.
-    pub fn parse(text: &str) -> Result<Self, VersionError> {
+    pub fn parse(text: &str) -> Result<Self, SemverVersionError> {
         if text.len() > MAX_VERSION {
-            return Err(VersionError::TooLong);
+            return Err(SemverVersionError::TooLong);
         }
         let rest = text.strip_prefix('v').unwrap_or(text);
         let (numbers, prerelease, metadata) = split(rest);
         let mut parts = numbers.split('.');
         let mut number = |default: Option<&'static str>| {
-            let part = parts.next().or(default).ok_or(VersionError::Invalid)?;
+            let part = parts.next().or(default).ok_or(SemverVersionError::Invalid)?;
             if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err(VersionError::Invalid);
+                return Err(SemverVersionError::Invalid);
             }
-            part.parse().map_err(|_| VersionError::InvalidNumber)
+            part.parse().map_err(|_| SemverVersionError::InvalidNumber)
         };
         let major = number(None)?;
         let minor = number(Some("0"))?;
         let patch = number(Some("0"))?;
         if parts.next().is_some() {
-            return Err(VersionError::Invalid);
+            return Err(SemverVersionError::Invalid);
         }
         Self::checked([major, minor, patch], prerelease, metadata, text)
     }
@@ -84,12 +84,12 @@ impl Version {
     ///
     /// # Errors
     /// If it is not, or too long.
-    pub fn parse_strict(text: &str) -> Result<Self, VersionError> {
+    pub fn parse_strict(text: &str) -> Result<Self, SemverVersionError> {
         if text.is_empty() {
-            return Err(VersionError::Empty);
+            return Err(SemverVersionError::Empty);
         }
         if text.len() > MAX_VERSION {
-            return Err(VersionError::TooLong);
+            return Err(SemverVersionError::TooLong);
         }
         let (numbers, prerelease, metadata) = match text.match_indices('.').nth(1) {
             Some((second, _)) => {
@@ -97,17 +97,17 @@ impl Version {
                 let (patch, prerelease, metadata) = split(&text[second + 1..]);
                 (&text[..second + 1 + patch.len()], prerelease, metadata)
             }
-            None => return Err(VersionError::Invalid),
+            None => return Err(SemverVersionError::Invalid),
         };
         let mut values = [0; 3];
         for (value, part) in values.iter_mut().zip(numbers.splitn(3, '.')) {
             if !part.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err(VersionError::InvalidCharacters);
+                return Err(SemverVersionError::InvalidCharacters);
             }
             if part.len() > 1 && part.starts_with('0') {
-                return Err(VersionError::LeadingZero);
+                return Err(SemverVersionError::LeadingZero);
             }
-            *value = part.parse().map_err(|_| VersionError::InvalidNumber)?;
+            *value = part.parse().map_err(|_| SemverVersionError::InvalidNumber)?;
         }
         Self::checked(values, prerelease, metadata, text)
     }
@@ -117,19 +117,19 @@ impl Version {
         prerelease: Option<&str>,
         metadata: Option<&str>,
         original: &str,
-    ) -> Result<Self, VersionError> {
+    ) -> Result<Self, SemverVersionError> {
         for part in prerelease.into_iter().flat_map(|text| text.split('.')) {
             if part.is_empty() || !part.bytes().all(is_identifier) {
-                return Err(VersionError::InvalidPrerelease);
+                return Err(SemverVersionError::InvalidPrerelease);
             }
             if part.len() > 1 && part.starts_with('0') && part.bytes().all(|it| it.is_ascii_digit())
             {
-                return Err(VersionError::LeadingZero);
+                return Err(SemverVersionError::LeadingZero);
             }
         }
         for part in metadata.into_iter().flat_map(|text| text.split('.')) {
             if part.is_empty() || !part.bytes().all(is_identifier) {
-                return Err(VersionError::InvalidMetadata);
+                return Err(SemverVersionError::InvalidMetadata);
             }
         }
         let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
@@ -181,8 +181,8 @@ fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
     (text, prerelease, metadata)
 }
 
-/// Always all three numbers, without `v`; [`Version::original`] has the text as it was.
-impl fmt::Display for Version {
+/// Always all three numbers, without `v`; [`SemverVersion::original`] has the text as it was.
+impl fmt::Display for SemverVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
         if !self.prerelease.is_empty() {
@@ -195,7 +195,7 @@ impl fmt::Display for Version {
     }
 }
 
-impl Ord for Version {
+impl Ord for SemverVersion {
     fn cmp(&self, other: &Self) -> Ordering {
         let numbers = |version: &Self| (version.major, version.minor, version.patch);
         numbers(self)
@@ -204,19 +204,19 @@ impl Ord for Version {
     }
 }
 
-impl PartialOrd for Version {
+impl PartialOrd for SemverVersion {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Version {
+impl PartialEq for SemverVersion {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Version {}
+impl Eq for SemverVersion {}
 
 /// A release comes after its pre-releases.
 fn compare_prereleases(a: &str, b: &str) -> Ordering {
@@ -252,8 +252,8 @@ mod tests {
 
     use super::*;
 
-    fn version(text: &str) -> Version {
-        Version::parse(text).unwrap()
+    fn version(text: &str) -> SemverVersion {
+        SemverVersion::parse(text).unwrap()
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_is_no_version_is_refused_with_the_reason() {
-        use VersionError::*;
+        use SemverVersionError::*;
         let long = "1".repeat(MAX_VERSION + 1);
         for (text, lenient, strict) in [
             ("", Invalid, Empty),
@@ -310,8 +310,8 @@ mod tests {
             ("1..3", Invalid, InvalidNumber),
             (long.as_str(), TooLong, TooLong),
         ] {
-            assert_eq!(Version::parse(text).unwrap_err(), lenient, "{text}");
-            assert_eq!(Version::parse_strict(text).unwrap_err(), strict, "{text}");
+            assert_eq!(SemverVersion::parse(text).unwrap_err(), lenient, "{text}");
+            assert_eq!(SemverVersion::parse_strict(text).unwrap_err(), strict, "{text}");
         }
         for (text, strict) in [
             ("1", Invalid),
@@ -320,19 +320,22 @@ mod tests {
             ("v1.2.3", InvalidCharacters),
             ("1.02.3", LeadingZero),
         ] {
-            assert_eq!(Version::parse_strict(text).unwrap_err(), strict, "{text}");
+            assert_eq!(SemverVersion::parse_strict(text).unwrap_err(), strict, "{text}");
         }
-        assert_eq!(Version::parse_strict("1.2.3-a.b+c.d").unwrap().to_string(), "1.2.3-a.b+c.d");
+        assert_eq!(
+            SemverVersion::parse_strict("1.2.3-a.b+c.d").unwrap().to_string(),
+            "1.2.3-a.b+c.d"
+        );
     }
 
     proptest! {
         #[test]
         fn no_text_breaks_the_reader(text in "v?[0-9.]{0,8}(-[0-9a-z.-]{0,6})?(\\+[0-9a-z.]{0,4})?|.*") {
-            if let Ok(strict) = Version::parse_strict(&text) {
-                prop_assert_eq!(&strict, &Version::parse(&text).unwrap());
+            if let Ok(strict) = SemverVersion::parse_strict(&text) {
+                prop_assert_eq!(&strict, &SemverVersion::parse(&text).unwrap());
                 prop_assert_eq!(strict.to_string(), text);
-            } else if let Ok(version) = Version::parse(&text) {
-                prop_assert_eq!(Version::parse_strict(&version.to_string()), Ok(version));
+            } else if let Ok(version) = SemverVersion::parse(&text) {
+                prop_assert_eq!(SemverVersion::parse_strict(&version.to_string()), Ok(version));
             }
         }
     }

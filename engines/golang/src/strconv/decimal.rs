@@ -1,9 +1,9 @@
 //! Reading floating point numbers: decimal and hexadecimal.
 
-use super::{Function, NumError, Reason, is_underscored_well};
+use super::{NumError, NumErrorReason, StrconvFunction, is_underscored_well};
 
 /// What the numbers of a size are: `value`·2^`exponent`.
-struct FloatInfo {
+struct FloatFormat {
     /// How many bits `value` has.
     mantissa_bits: i64,
     /// The exponent of the least number that is not zero.
@@ -12,11 +12,11 @@ struct FloatInfo {
     most_exponent: i64,
 }
 
-const FLOAT_32: FloatInfo =
-    FloatInfo { mantissa_bits: 24, least_exponent: -149, most_exponent: 127 };
+const FLOAT_32: FloatFormat =
+    FloatFormat { mantissa_bits: 24, least_exponent: -149, most_exponent: 127 };
 
-const FLOAT_64: FloatInfo =
-    FloatInfo { mantissa_bits: 53, least_exponent: -1074, most_exponent: 1023 };
+const FLOAT_64: FloatFormat =
+    FloatFormat { mantissa_bits: 53, least_exponent: -1074, most_exponent: 1023 };
 
 /// Reads a float of 64 bits: decimal or hexadecimal, `inf`, `infinity`, `nan`, in any case.
 ///
@@ -25,10 +25,10 @@ const FLOAT_64: FloatInfo =
 /// # Errors
 /// If it is not a number, or too large.
 pub fn parse_float(text: &str, bits: u32) -> Result<f64, NumError> {
-    read(text, bits).map_err(|reason| NumError::new(Function::ParseFloat, text, reason))
+    read(text, bits).map_err(|reason| NumError::new(StrconvFunction::ParseFloat, text, reason))
 }
 
-fn read(text: &str, bits: u32) -> Result<f64, Reason> {
+fn read(text: &str, bits: u32) -> Result<f64, NumErrorReason> {
     let (sign, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (-1.0, &text[1..]),
         Some(b'+') => (1.0, &text[1..]),
@@ -42,23 +42,23 @@ fn read(text: &str, bits: u32) -> Result<f64, Reason> {
     }
     let digits: String = unsigned.chars().filter(|character| *character != '_').collect();
     if digits.len() != unsigned.len() && !is_underscored_well(unsigned.as_bytes()) {
-        return Err(Reason::Syntax);
+        return Err(NumErrorReason::Syntax);
     }
     let magnitude =
         if digits.len() > 2 && digits.as_bytes()[1] | 0x20 == b'x' && digits.starts_with('0') {
-            hexadecimal(&digits[2..], bits).ok_or(Reason::Syntax)?
+            hexadecimal(&digits[2..], bits).ok_or(NumErrorReason::Syntax)?
         } else {
             if !is_decimal(&digits) {
-                return Err(Reason::Syntax);
+                return Err(NumErrorReason::Syntax);
             }
-            let exactly = |_| Reason::Syntax;
+            let exactly = |_| NumErrorReason::Syntax;
             if bits == 32 {
                 digits.parse::<f32>().map_err(exactly)?.into()
             } else {
                 digits.parse().map_err(exactly)?
             }
         };
-    if magnitude.is_infinite() { Err(Reason::Range) } else { Ok(sign * magnitude) }
+    if magnitude.is_infinite() { Err(NumErrorReason::Range) } else { Ok(sign * magnitude) }
 }
 
 /// Digits with at most one point, and an exponent. Rust would read a few strings more.
@@ -110,7 +110,7 @@ fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
 }
 
 /// `value`·2^`exponent`, to the nearest number of this size, ties to even.
-fn rounded(value: u128, exponent: i64, info: &FloatInfo) -> f64 {
+fn rounded(value: u128, exponent: i64, info: &FloatFormat) -> f64 {
     if value == 0 {
         return 0.0;
     }

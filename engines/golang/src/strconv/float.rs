@@ -38,8 +38,8 @@ pub fn format_float(float: f64, form: FloatForm, precision: Option<usize>) -> St
         FloatForm::Hexadecimal => hexadecimal(sign, float, precision),
         FloatForm::Exponent => {
             let decimal = match precision {
-                Some(precision) => Decimal::rounded(float, precision),
-                None => Decimal::shortest(float),
+                Some(precision) => FloatDecimal::rounded(float, precision),
+                None => FloatDecimal::shortest(float),
             };
             let precision = precision.unwrap_or_else(|| decimal.digits.len().saturating_sub(1));
             format!("{sign}{}", decimal.exponent(precision))
@@ -53,12 +53,12 @@ pub fn format_float(float: f64, form: FloatForm, precision: Option<usize>) -> St
                 ));
                 text
             }
-            None => format!("{sign}{}", Decimal::shortest(float).fixed()),
+            None => format!("{sign}{}", FloatDecimal::shortest(float).fixed()),
         },
         FloatForm::General => {
             let decimal = match precision {
-                Some(precision) => Decimal::rounded(float, precision.max(1) - 1),
-                None => Decimal::shortest(float),
+                Some(precision) => FloatDecimal::rounded(float, precision.max(1) - 1),
+                None => FloatDecimal::shortest(float),
             };
             format!("{sign}{}", decimal.general(precision))
         }
@@ -66,13 +66,13 @@ pub fn format_float(float: f64, form: FloatForm, precision: Option<usize>) -> St
 }
 
 /// A float without sign in decimal: `0.digits` times ten to the power of `point`.
-struct Decimal {
+struct FloatDecimal {
     /// Without zeros at either end; none for zero.
     digits: String,
     point: i32,
 }
 
-impl Decimal {
+impl FloatDecimal {
     /// The fewest digits that name the float; of two such strings the even one, as Go has it and Rust has not.
     fn shortest(float: f64) -> Self {
         Self::parse(&serde_json::to_string(&float).unwrap_or_default())

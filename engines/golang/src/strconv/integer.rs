@@ -1,6 +1,6 @@
 //! Integers: reading. Writing them is what Rust does too.
 
-use super::{Function, NumError, Reason, is_underscored_well};
+use super::{NumError, NumErrorReason, StrconvFunction, is_underscored_well};
 
 /// Reads an integer with an optional sign that fits into `bits` bits (0 means 64).
 ///
@@ -10,7 +10,8 @@ use super::{Function, NumError, Reason, is_underscored_well};
 /// # Errors
 /// If it is not a number, too large, or base or bits are impossible.
 pub fn parse_int(text: &str, base: u32, bits: u32) -> Result<i64, NumError> {
-    signed(text, base, bits).map_err(|reason| NumError::new(Function::ParseInt, text, reason))
+    signed(text, base, bits)
+        .map_err(|reason| NumError::new(StrconvFunction::ParseInt, text, reason))
 }
 
 /// Reads an integer without a sign, else as [`parse_int`] does.
@@ -18,7 +19,8 @@ pub fn parse_int(text: &str, base: u32, bits: u32) -> Result<i64, NumError> {
 /// # Errors
 /// As those of [`parse_int`].
 pub fn parse_uint(text: &str, base: u32, bits: u32) -> Result<u64, NumError> {
-    unsigned(text, base, bits).map_err(|reason| NumError::new(Function::ParseUint, text, reason))
+    unsigned(text, base, bits)
+        .map_err(|reason| NumError::new(StrconvFunction::ParseUint, text, reason))
 }
 
 /// Reads a decimal integer of 64 bits.
@@ -26,10 +28,10 @@ pub fn parse_uint(text: &str, base: u32, bits: u32) -> Result<u64, NumError> {
 /// # Errors
 /// If it is not a number, or too large.
 pub fn atoi(text: &str) -> Result<i64, NumError> {
-    signed(text, 10, 64).map_err(|reason| NumError::new(Function::Atoi, text, reason))
+    signed(text, 10, 64).map_err(|reason| NumError::new(StrconvFunction::Atoi, text, reason))
 }
 
-fn signed(text: &str, base: u32, bits: u32) -> Result<i64, Reason> {
+fn signed(text: &str, base: u32, bits: u32) -> Result<i64, NumErrorReason> {
     let (is_negative, digits) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -40,14 +42,14 @@ fn signed(text: &str, base: u32, bits: u32) -> Result<i64, Reason> {
     match (is_negative, magnitude) {
         (true, magnitude) if magnitude <= most => Ok((magnitude as i64).wrapping_neg()),
         (false, magnitude) if magnitude < most => Ok(magnitude as i64),
-        (true | false, _) => Err(Reason::Range),
+        (true | false, _) => Err(NumErrorReason::Range),
     }
 }
 
-fn unsigned(text: &str, base: u32, bits: u32) -> Result<u64, Reason> {
+fn unsigned(text: &str, base: u32, bits: u32) -> Result<u64, NumErrorReason> {
     let text = text.as_bytes();
     if text.is_empty() {
-        return Err(Reason::Syntax);
+        return Err(NumErrorReason::Syntax);
     }
     let is_literal = base == 0;
     let (base, digits) = match (base, text) {
@@ -57,27 +59,27 @@ fn unsigned(text: &str, base: u32, bits: u32) -> Result<u64, Reason> {
         (0, [b'0', letter, _, ..]) if letter | 0x20 == b'x' => (16, &text[2..]),
         (0, [b'0', rest @ ..]) => (8, rest),
         (0, _) => (10, text),
-        _ => return Err(Reason::Base(base)),
+        _ => return Err(NumErrorReason::Base(base)),
     };
     let most = match bits {
         0 | 64 => u64::MAX,
         1..=63 => (1 << bits) - 1,
-        _ => return Err(Reason::BitSize(bits)),
+        _ => return Err(NumErrorReason::BitSize(bits)),
     };
     let mut number = 0u64;
     for byte in digits {
         if *byte == b'_' && is_literal {
             continue;
         }
-        let digit = char::from(*byte).to_digit(base).ok_or(Reason::Syntax)?;
+        let digit = char::from(*byte).to_digit(base).ok_or(NumErrorReason::Syntax)?;
         number = number
             .checked_mul(base.into())
             .and_then(|number| number.checked_add(digit.into()))
             .filter(|number| *number <= most)
-            .ok_or(Reason::Range)?;
+            .ok_or(NumErrorReason::Range)?;
     }
     if digits.contains(&b'_') && !is_underscored_well(text) {
-        return Err(Reason::Syntax);
+        return Err(NumErrorReason::Syntax);
     }
     Ok(number)
 }

@@ -1,11 +1,11 @@
 //! Strings and characters in Go's quotes, in both directions.
 
-use super::SyntaxError;
+use super::QuoteSyntaxError;
 use crate::unicode::{decode, is_print};
 
 /// Which characters stay as they are inside quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quoting {
+pub enum QuotingStyle {
     /// What Go takes for printable.
     Printable,
     /// Printable ASCII only.
@@ -13,7 +13,7 @@ pub enum Quoting {
 }
 
 /// Go's `strconv.Quote`, or `QuoteToASCII`, of bytes that need not be UTF-8.
-pub fn quote(bytes: &[u8], quoting: Quoting) -> Vec<u8> {
+pub fn quote(bytes: &[u8], quoting: QuotingStyle) -> Vec<u8> {
     let mut into = Vec::with_capacity(bytes.len() + 2);
     into.push(b'"');
     for chunk in bytes.utf8_chunks() {
@@ -29,7 +29,7 @@ pub fn quote(bytes: &[u8], quoting: Quoting) -> Vec<u8> {
 }
 
 /// Go's `strconv.QuoteRune`, or `QuoteRuneToASCII`.
-pub fn quote_char(character: char, quoting: Quoting) -> Vec<u8> {
+pub fn quote_char(character: char, quoting: QuotingStyle) -> Vec<u8> {
     let mut into = vec![b'\''];
     escape(character, '\'', quoting, &mut into);
     into.push(b'\'');
@@ -46,10 +46,10 @@ pub(crate) fn can_backquote(bytes: &[u8]) -> bool {
     })
 }
 
-fn escape(character: char, mark: char, quoting: Quoting, into: &mut Vec<u8>) {
+fn escape(character: char, mark: char, quoting: QuotingStyle, into: &mut Vec<u8>) {
     let plain = match quoting {
-        Quoting::Printable => is_print(character),
-        Quoting::Ascii => character.is_ascii() && is_print(character),
+        QuotingStyle::Printable => is_print(character),
+        QuotingStyle::Ascii => character.is_ascii() && is_print(character),
     };
     match character {
         '\\' => into.extend(b"\\\\"),
@@ -79,7 +79,7 @@ fn write_hex(into: &mut Vec<u8>, prefix: &str, code: u32, digits: usize) {
 ///
 /// # Errors
 /// When it is neither, or an escape is wrong.
-pub fn unquote(text: &[u8]) -> Result<Vec<u8>, SyntaxError> {
+pub fn unquote(text: &[u8]) -> Result<Vec<u8>, QuoteSyntaxError> {
     match text {
         [b'`', raw @ .., b'`'] if !raw.contains(&b'`') => Ok(match raw.contains(&b'\r') {
             true => raw.iter().copied().filter(|byte| *byte != b'\r').collect(),
@@ -96,7 +96,7 @@ pub fn unquote(text: &[u8]) -> Result<Vec<u8>, SyntaxError> {
                 match special.first() {
                     None => return Ok(bytes),
                     Some(b'\\') => {}
-                    Some(_) => return Err(SyntaxError),
+                    Some(_) => return Err(QuoteSyntaxError),
                 }
                 let (meant, tail) = unquote_escape(special, b'"')?;
                 match meant {
@@ -108,7 +108,7 @@ pub fn unquote(text: &[u8]) -> Result<Vec<u8>, SyntaxError> {
                 rest = tail;
             }
         }
-        _ => Err(SyntaxError),
+        _ => Err(QuoteSyntaxError),
     }
 }
 
@@ -116,10 +116,10 @@ pub fn unquote(text: &[u8]) -> Result<Vec<u8>, SyntaxError> {
 ///
 /// # Errors
 /// When nothing is there, the mark itself is, or an escape is wrong.
-pub fn unquote_char(text: &[u8], mark: u8) -> Result<(u32, &[u8]), SyntaxError> {
+pub fn unquote_char(text: &[u8], mark: u8) -> Result<(u32, &[u8]), QuoteSyntaxError> {
     match text.first() {
-        None => Err(SyntaxError),
-        Some(first) if *first == mark => Err(SyntaxError),
+        None => Err(QuoteSyntaxError),
+        Some(first) if *first == mark => Err(QuoteSyntaxError),
         Some(b'\\') => {
             let (meant, rest) = unquote_escape(text, mark)?;
             let code = match meant {
@@ -141,13 +141,13 @@ enum EscapedCharacter {
 }
 
 /// What an escape means; `text` begins with the backslash.
-fn unquote_escape(text: &[u8], mark: u8) -> Result<(EscapedCharacter, &[u8]), SyntaxError> {
-    let (&letter, rest) = text.get(1..).and_then(<[u8]>::split_first).ok_or(SyntaxError)?;
+fn unquote_escape(text: &[u8], mark: u8) -> Result<(EscapedCharacter, &[u8]), QuoteSyntaxError> {
+    let (&letter, rest) = text.get(1..).and_then(<[u8]>::split_first).ok_or(QuoteSyntaxError)?;
     let simple = |byte| Ok((EscapedCharacter::Byte(byte), rest));
     let coded = |digits: usize, radix: u32, from: &'_ [u8]| {
-        let digits = from.get(..digits).ok_or(SyntaxError)?;
+        let digits = from.get(..digits).ok_or(QuoteSyntaxError)?;
         digits.iter().try_fold(0_u32, |code, digit| {
-            let digit = char::from(*digit).to_digit(radix).ok_or(SyntaxError)?;
+            let digit = char::from(*digit).to_digit(radix).ok_or(QuoteSyntaxError)?;
             // Eight hexadecimal digits fit.
             Ok(code.wrapping_mul(radix) | digit)
         })
@@ -164,40 +164,49 @@ fn unquote_escape(text: &[u8], mark: u8) -> Result<(EscapedCharacter, &[u8]), Sy
         b'\'' | b'"' if letter == mark => simple(letter),
         b'x' => {
             let code = coded(2, 16, rest)?;
-            Ok((EscapedCharacter::Byte(u8::try_from(code).map_err(|_| SyntaxError)?), &rest[2..]))
+            Ok((
+                EscapedCharacter::Byte(u8::try_from(code).map_err(|_| QuoteSyntaxError)?),
+                &rest[2..],
+            ))
         }
         b'u' | b'U' => {
             let digits = if letter == b'u' { 4 } else { 8 };
-            let character = char::from_u32(coded(digits, 16, rest)?).ok_or(SyntaxError)?;
+            let character = char::from_u32(coded(digits, 16, rest)?).ok_or(QuoteSyntaxError)?;
             Ok((EscapedCharacter::Character(character), &rest[digits..]))
         }
         b'0'..=b'7' => {
             let code = coded(3, 8, &text[1..])?;
-            Ok((EscapedCharacter::Byte(u8::try_from(code).map_err(|_| SyntaxError)?), &text[4..]))
+            Ok((
+                EscapedCharacter::Byte(u8::try_from(code).map_err(|_| QuoteSyntaxError)?),
+                &text[4..],
+            ))
         }
-        _ => Err(SyntaxError),
+        _ => Err(QuoteSyntaxError),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Quoting, can_backquote, quote, quote_char, unquote, unquote_char};
+    use super::{QuotingStyle, can_backquote, quote, quote_char, unquote, unquote_char};
 
     #[test]
     fn strings_are_quoted_also_when_they_are_not_utf_8() {
         let quoted = |quoting| {
             String::from_utf8(quote(b"a\"'\\\n\x7f\xff\xc3\xa9\xc2\xa0\xf0\x9f\x98\x80", quoting))
         };
-        assert_eq!(quoted(Quoting::Printable).unwrap(), r#""a\"'\\\n\x7f\xffé\u00a0😀""#);
-        assert_eq!(quoted(Quoting::Ascii).unwrap(), r#""a\"'\\\n\x7f\xff\u00e9\u00a0\U0001f600""#);
-        assert_eq!(quote_char('\'', Quoting::Printable), br"'\''");
+        assert_eq!(quoted(QuotingStyle::Printable).unwrap(), r#""a\"'\\\n\x7f\xffé\u00a0😀""#);
+        assert_eq!(
+            quoted(QuotingStyle::Ascii).unwrap(),
+            r#""a\"'\\\n\x7f\xff\u00e9\u00a0\U0001f600""#
+        );
+        assert_eq!(quote_char('\'', QuotingStyle::Printable), br"'\''");
     }
 
     #[test]
     fn what_was_quoted_is_read_back() {
         for bytes in [b"".as_slice(), b"a\x00\xff\xfe\"\\`", "é\u{feff}😀\u{7f}".as_bytes()] {
-            assert_eq!(unquote(&quote(bytes, Quoting::Printable)).unwrap(), bytes);
-            assert_eq!(unquote(&quote(bytes, Quoting::Ascii)).unwrap(), bytes);
+            assert_eq!(unquote(&quote(bytes, QuotingStyle::Printable)).unwrap(), bytes);
+            assert_eq!(unquote(&quote(bytes, QuotingStyle::Ascii)).unwrap(), bytes);
         }
         assert_eq!(unquote(b"`a\r\n\\n`").unwrap(), b"a\n\\n");
         assert_eq!(unquote(br#""\101\x41\u0041""#).unwrap(), b"AAA");

@@ -45,7 +45,7 @@ fn a_base_or_size_that_is_none_is_said() {
         parse_uint("1", 10, 65).unwrap_err().to_string(),
         r#"strconv.ParseUint: parsing "1": invalid bit size 65"#
     );
-    assert_eq!(parse_int("128", 10, 8).unwrap_err().reason, Reason::Range);
+    assert_eq!(parse_int("128", 10, 8).unwrap_err().reason, NumErrorReason::Range);
     assert_eq!(parse_int("-128", 10, 8), Ok(-128));
     assert_eq!(
         atoi("1_0").unwrap_err().to_string(),

@@ -8,7 +8,7 @@ pub(super) const CALENDAR_CYCLE_SECONDS: i64 = DAYS_PER_CYCLE * SECONDS_PER_DAY;
 
 /// A day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Date {
+pub struct CalendarDate {
     /// The year; 0 is the one before 1.
     pub year: i64,
     /// From 1 to 12.
@@ -19,7 +19,7 @@ pub struct Date {
 
 /// A time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Clock {
+pub struct TimeOfDay {
     /// From 0 to 23.
     pub hour: u32,
     /// From 0 to 59.
@@ -30,7 +30,7 @@ pub struct Clock {
     pub nanosecond: u32,
 }
 
-impl Date {
+impl CalendarDate {
     /// The day of its year, from 1.
     pub fn year_day(self) -> u32 {
         let first = Self { month: 1, day: 1, ..self };
@@ -60,7 +60,7 @@ pub(super) fn days_in(month: u32, year: i64) -> u32 {
 }
 
 /// Days since 1970 began. Months are counted from March, so that the odd day comes last.
-fn days(Date { year, month, day }: Date) -> i64 {
+fn days(CalendarDate { year, month, day }: CalendarDate) -> i64 {
     let (year, month) =
         if month > 2 { (year, i64::from(month) - 3) } else { (year - 1, i64::from(month) + 9) };
     let cycle = year.div_euclid(400);
@@ -71,13 +71,13 @@ fn days(Date { year, month, day }: Date) -> i64 {
 }
 
 /// Seconds since 1970 began that a clock shows.
-pub(super) fn seconds(date: Date, clock: Clock) -> i64 {
+pub(super) fn seconds(date: CalendarDate, clock: TimeOfDay) -> i64 {
     let of_day = (clock.hour * 60 + clock.minute) * 60 + clock.second;
     days(date).saturating_mul(SECONDS_PER_DAY).saturating_add(of_day.into())
 }
 
 /// The date so many seconds after 1970 began.
-pub(super) fn date(seconds: i64) -> Date {
+pub(super) fn date(seconds: i64) -> CalendarDate {
     let days = seconds.div_euclid(SECONDS_PER_DAY) + 719_468;
     let cycle = days.div_euclid(DAYS_PER_CYCLE);
     let of_cycle = days.rem_euclid(DAYS_PER_CYCLE);
@@ -86,7 +86,7 @@ pub(super) fn date(seconds: i64) -> Date {
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    Date {
+    CalendarDate {
         year: cycle * 400 + year + i64::from(month <= 2),
         month: u32::try_from(month).unwrap_or_default(),
         day: u32::try_from(day).unwrap_or_default(),
@@ -94,7 +94,7 @@ pub(super) fn date(seconds: i64) -> Date {
 }
 
 /// The time of day so many seconds after 1970 began.
-pub(super) fn clock(seconds: i64) -> Clock {
+pub(super) fn clock(seconds: i64) -> TimeOfDay {
     let of_day = u32::try_from(seconds.rem_euclid(SECONDS_PER_DAY)).unwrap_or_default();
-    Clock { hour: of_day / 3600, minute: of_day / 60 % 60, second: of_day % 60, nanosecond: 0 }
+    TimeOfDay { hour: of_day / 3600, minute: of_day / 60 % 60, second: of_day % 60, nanosecond: 0 }
 }

@@ -7,11 +7,11 @@ use super::quote;
 
 /// A length of time in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
-pub struct Duration(pub i64);
+pub struct GoDuration(pub i64);
 
 /// Why a text is not a duration, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DurationError {
+pub enum GoDurationError {
     /// It does not have the form of a duration, or is too long.
     #[error("time: invalid duration {}", quote(.0.as_bytes()))]
     Invalid(String),
@@ -31,7 +31,7 @@ pub enum DurationError {
 /// A number of nanoseconds before the sign is known: the least duration has one more than the longest.
 const MAX_DURATION_NANOS: u64 = 1 << 63;
 
-impl Duration {
+impl GoDuration {
     /// A microsecond.
     pub(crate) const MICROSECOND: Self = Self(1_000);
     /// A millisecond.
@@ -47,8 +47,8 @@ impl Duration {
     ///
     /// # Errors
     /// If it is not of that form or too long.
-    pub fn parse(text: &str) -> Result<Self, DurationError> {
-        let invalid = || DurationError::Invalid(text.to_owned());
+    pub fn parse(text: &str) -> Result<Self, GoDurationError> {
+        let invalid = || GoDurationError::Invalid(text.to_owned());
         let (is_negative, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -138,17 +138,17 @@ impl Duration {
     }
 }
 
-impl FromStr for Duration {
-    type Err = DurationError;
+impl FromStr for GoDuration {
+    type Err = GoDurationError;
 
-    fn from_str(text: &str) -> Result<Self, DurationError> {
+    fn from_str(text: &str) -> Result<Self, GoDurationError> {
         Self::parse(text)
     }
 }
 
 /// Reads one number with its unit; gives nanoseconds and what follows.
-fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), DurationError> {
-    let invalid = || DurationError::Invalid(text.to_owned());
+fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), GoDurationError> {
+    let invalid = || GoDurationError::Invalid(text.to_owned());
     let (whole, rest) = split_digits(from);
     let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), split_digits);
     let whole = match (whole, fraction) {
@@ -166,11 +166,11 @@ fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), DurationEr
         "s" => 1_000_000_000,
         "m" => 60_000_000_000,
         "h" => 3_600_000_000_000,
-        "" => return Err(DurationError::MissingUnit(text.to_owned())),
+        "" => return Err(GoDurationError::MissingUnit(text.to_owned())),
         _ => {
             let unit = unit.to_owned();
             let text = text.to_owned();
-            return Err(DurationError::UnknownUnit { unit, text });
+            return Err(GoDurationError::UnknownUnit { unit, text });
         }
     };
     let nanos = whole
@@ -202,7 +202,7 @@ fn nanos_of_fraction(digits: &str, scale: u64) -> u64 {
     (value as f64 * (scale as f64 / divisor)) as u64
 }
 
-impl fmt::Display for Duration {
+impl fmt::Display for GoDuration {
     /// Writes it as Go does: `1h30m0s`, `1.5s`, `300ms`, `0s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.unsigned_abs();
@@ -212,8 +212,8 @@ impl fmt::Display for Duration {
         match nanos {
             0 => f.write_str("0s"),
             1..1_000 => write!(f, "{nanos}ns"),
-            1_000..1_000_000 => write!(f, "{}µs", Decimal(nanos, 3)),
-            1_000_000..1_000_000_000 => write!(f, "{}ms", Decimal(nanos, 6)),
+            1_000..1_000_000 => write!(f, "{}µs", DurationDecimal(nanos, 3)),
+            1_000_000..1_000_000_000 => write!(f, "{}ms", DurationDecimal(nanos, 6)),
             _ => {
                 let minutes = nanos / 60_000_000_000;
                 if minutes >= 60 {
@@ -222,16 +222,16 @@ impl fmt::Display for Duration {
                 if minutes > 0 {
                     write!(f, "{}m", minutes % 60)?;
                 }
-                write!(f, "{}s", Decimal(nanos % 60_000_000_000, 9))
+                write!(f, "{}s", DurationDecimal(nanos % 60_000_000_000, 9))
             }
         }
     }
 }
 
 /// A number with so many digits behind the point, without the zeros at the end.
-struct Decimal(u64, u32);
+struct DurationDecimal(u64, u32);
 
-impl fmt::Display for Decimal {
+impl fmt::Display for DurationDecimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(number, digits) = *self;
         let unit = 10u64.pow(digits);

@@ -1,24 +1,24 @@
 //! Writing a time by a layout.
 
-use super::Time;
-use super::calendar::{self, Clock, Date};
-use super::layout::{self, Element, MONTHS, Offset, WEEKDAYS};
+use super::GoTime;
+use super::calendar::{self, CalendarDate, TimeOfDay};
+use super::layout::{self, LayoutElement, MONTHS, WEEKDAYS, ZoneOffsetFormat};
 
 /// The parts of a time in its zone and calendar.
 struct LocalTimeFields {
-    date: Date,
-    clock: Clock,
+    date: CalendarDate,
+    clock: TimeOfDay,
     abbreviation: String,
     offset: i32,
 }
 
 /// Writes a time.
-pub(super) fn format(time: &Time, layout: &str) -> String {
+pub(super) fn format(time: &GoTime, layout: &str) -> String {
     let period = time.zone.period(time.seconds);
     let seconds = time.seconds.saturating_add(period.offset.into());
     let shown = LocalTimeFields {
         date: calendar::date(seconds),
-        clock: Clock { nanosecond: time.nanos, ..calendar::clock(seconds) },
+        clock: TimeOfDay { nanosecond: time.nanos, ..calendar::clock(seconds) },
         abbreviation: period.abbreviation,
         offset: period.offset,
     };
@@ -34,44 +34,44 @@ pub(super) fn format(time: &Time, layout: &str) -> String {
     text
 }
 
-fn element(element: Element, shown: &LocalTimeFields, to: &mut String) {
+fn element(element: LayoutElement, shown: &LocalTimeFields, to: &mut String) {
     let LocalTimeFields { date, clock, .. } = shown;
     let month = MONTHS[date.month.clamp(1, 12) as usize - 1];
     let weekday = WEEKDAYS[date.weekday()];
     let hour = if clock.hour % 12 == 0 { 12 } else { clock.hour % 12 };
     let text = match element {
-        Element::LongMonth => month.to_owned(),
-        Element::Month => month[..3].to_owned(),
-        Element::NumMonth => date.month.to_string(),
-        Element::ZeroMonth => format!("{:02}", date.month),
-        Element::LongWeekday => weekday.to_owned(),
-        Element::Weekday => weekday[..3].to_owned(),
-        Element::Day => date.day.to_string(),
-        Element::UnderDay => format!("{:2}", date.day),
-        Element::ZeroDay => format!("{:02}", date.day),
-        Element::UnderYearDay => format!("{:3}", date.year_day()),
-        Element::ZeroYearDay => format!("{:03}", date.year_day()),
-        Element::Hour => format!("{:02}", clock.hour),
-        Element::Hour12 => hour.to_string(),
-        Element::ZeroHour12 => format!("{hour:02}"),
-        Element::Minute => clock.minute.to_string(),
-        Element::ZeroMinute => format!("{:02}", clock.minute),
-        Element::Second => clock.second.to_string(),
-        Element::ZeroSecond => format!("{:02}", clock.second),
-        Element::LongYear if date.year < 0 => format!("-{:04}", -date.year),
-        Element::LongYear => format!("{:04}", date.year),
-        Element::Year => format!("{:02}", date.year.unsigned_abs() % 100),
-        Element::HalfDay { is_upper } => match (is_upper, clock.hour >= 12) {
+        LayoutElement::LongMonth => month.to_owned(),
+        LayoutElement::Month => month[..3].to_owned(),
+        LayoutElement::NumMonth => date.month.to_string(),
+        LayoutElement::ZeroMonth => format!("{:02}", date.month),
+        LayoutElement::LongWeekday => weekday.to_owned(),
+        LayoutElement::Weekday => weekday[..3].to_owned(),
+        LayoutElement::Day => date.day.to_string(),
+        LayoutElement::UnderDay => format!("{:2}", date.day),
+        LayoutElement::ZeroDay => format!("{:02}", date.day),
+        LayoutElement::UnderYearDay => format!("{:3}", date.year_day()),
+        LayoutElement::ZeroYearDay => format!("{:03}", date.year_day()),
+        LayoutElement::Hour => format!("{:02}", clock.hour),
+        LayoutElement::Hour12 => hour.to_string(),
+        LayoutElement::ZeroHour12 => format!("{hour:02}"),
+        LayoutElement::Minute => clock.minute.to_string(),
+        LayoutElement::ZeroMinute => format!("{:02}", clock.minute),
+        LayoutElement::Second => clock.second.to_string(),
+        LayoutElement::ZeroSecond => format!("{:02}", clock.second),
+        LayoutElement::LongYear if date.year < 0 => format!("-{:04}", -date.year),
+        LayoutElement::LongYear => format!("{:04}", date.year),
+        LayoutElement::Year => format!("{:02}", date.year.unsigned_abs() % 100),
+        LayoutElement::HalfDay { is_upper } => match (is_upper, clock.hour >= 12) {
             (true, false) => "AM",
             (true, true) => "PM",
             (false, false) => "am",
             (false, true) => "pm",
         }
         .to_owned(),
-        Element::Abbreviation if !shown.abbreviation.is_empty() => shown.abbreviation.clone(),
-        Element::Abbreviation => offset(shown.offset, NUMERIC),
-        Element::Offset(form) => offset(shown.offset, form),
-        Element::Fraction { digits, is_trimmed, separator } => {
+        LayoutElement::Abbreviation if !shown.abbreviation.is_empty() => shown.abbreviation.clone(),
+        LayoutElement::Abbreviation => offset(shown.offset, NUMERIC),
+        LayoutElement::Offset(form) => offset(shown.offset, form),
+        LayoutElement::Fraction { digits, is_trimmed, separator } => {
             fraction(clock.nanosecond, digits, is_trimmed, char::from(separator))
         }
     };
@@ -79,10 +79,10 @@ fn element(element: Element, shown: &LocalTimeFields, to: &mut String) {
 }
 
 /// How an offset is written where an abbreviation should be.
-const NUMERIC: Offset =
-    Offset { has_z: false, has_colon: false, has_minutes: true, has_seconds: false };
+const NUMERIC: ZoneOffsetFormat =
+    ZoneOffsetFormat { has_z: false, has_colon: false, has_minutes: true, has_seconds: false };
 
-fn offset(seconds: i32, form: Offset) -> String {
+fn offset(seconds: i32, form: ZoneOffsetFormat) -> String {
     if seconds == 0 && form.has_z {
         return "Z".to_owned();
     }

@@ -2,7 +2,7 @@
 
 /// A part of a layout that stands for a part of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Element {
+pub(super) enum LayoutElement {
     LongMonth,
     Month,
     NumMonth,
@@ -30,7 +30,7 @@ pub(super) enum Element {
     /// `MST`.
     Abbreviation,
     /// `Z0700` or `-07:00` and their like.
-    Offset(Offset),
+    Offset(ZoneOffsetFormat),
     /// `.000` or `,999` and their like.
     Fraction {
         digits: usize,
@@ -41,7 +41,7 @@ pub(super) enum Element {
 
 /// How an offset is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Offset {
+pub(super) struct ZoneOffsetFormat {
     /// Whether UTC is written `Z`.
     pub(super) has_z: bool,
     pub(super) has_colon: bool,
@@ -50,30 +50,30 @@ pub(super) struct Offset {
 }
 
 /// The first element of a layout.
-pub(super) struct Chunk<'l> {
+pub(super) struct LayoutChunk<'l> {
     /// The text before it, literally.
     pub(super) before: &'l [u8],
     /// It, as the layout spells it.
     pub(super) spelled: &'l [u8],
     /// What it stands for.
-    pub(super) element: Element,
+    pub(super) element: LayoutElement,
     /// The rest of the layout.
     pub(super) after: &'l [u8],
 }
 
 /// Finds the first element of a layout.
-pub(super) fn chunk(layout: &[u8]) -> Option<Chunk<'_>> {
+pub(super) fn chunk(layout: &[u8]) -> Option<LayoutChunk<'_>> {
     (0..layout.len()).find_map(|start| {
         let (skipped, length, element) = element(&layout[start..])?;
         let (before, rest) = layout.split_at(start + skipped);
         let (spelled, after) = rest.split_at(length);
-        Some(Chunk { before, spelled, element, after })
+        Some(LayoutChunk { before, spelled, element, after })
     })
 }
 
 /// The element with which a text begins: how many bytes before it are literal, its length, and what it is.
-fn element(text: &[u8]) -> Option<(usize, usize, Element)> {
-    use Element::{
+fn element(text: &[u8]) -> Option<(usize, usize, LayoutElement)> {
+    use LayoutElement::{
         Abbreviation, Day, HalfDay, Hour, Hour12, LongMonth, LongWeekday, LongYear, Minute, Month,
         NumMonth, Second, UnderDay, UnderYearDay, Weekday, Year, ZeroDay, ZeroHour12, ZeroMinute,
         ZeroMonth, ZeroSecond, ZeroYearDay,
@@ -113,7 +113,7 @@ fn element(text: &[u8]) -> Option<(usize, usize, Element)> {
     Some((0, length, element))
 }
 
-fn offset(text: &[u8]) -> Option<(usize, Element)> {
+fn offset(text: &[u8]) -> Option<(usize, LayoutElement)> {
     let (sign, rest) = text.split_first()?;
     // In this order: `-0700` is a part of `-070000`.
     let forms: [(&[u8], bool, bool, bool); 5] = [
@@ -126,12 +126,12 @@ fn offset(text: &[u8]) -> Option<(usize, Element)> {
     let (form, has_colon, has_minutes, has_seconds) =
         forms.into_iter().find(|(form, ..)| rest.starts_with(form))?;
     let has_z = *sign == b'Z';
-    let offset = Offset { has_z, has_colon, has_minutes, has_seconds };
-    Some((1 + form.len(), Element::Offset(offset)))
+    let offset = ZoneOffsetFormat { has_z, has_colon, has_minutes, has_seconds };
+    Some((1 + form.len(), LayoutElement::Offset(offset)))
 }
 
 /// A point or comma and zeros or nines, behind which no other digit stands.
-fn fraction(text: &[u8]) -> Option<(usize, Element)> {
+fn fraction(text: &[u8]) -> Option<(usize, LayoutElement)> {
     let (separator, rest) = text.split_first()?;
     let digit = *rest.first().filter(|digit| matches!(digit, b'0' | b'9'))?;
     let digits = rest.iter().take_while(|byte| **byte == digit).count();
@@ -139,7 +139,7 @@ fn fraction(text: &[u8]) -> Option<(usize, Element)> {
         return None;
     }
     // Parity(go): twelve bits hold the number of digits.
-    let element = Element::Fraction {
+    let element = LayoutElement::Fraction {
         digits: digits & 0xfff,
         is_trimmed: digit == b'9',
         separator: *separator,

@@ -5,9 +5,11 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::{Clock, Date, Duration, Time, Zone, calendar};
+use super::{CalendarDate, GoDuration, GoTime, GoTimeZone, TimeOfDay, calendar};
 use crate::GoRuntimeValue;
-use crate::value::{Function, IntKind, Object, ReflectKind, Signature, Str, Type};
+use crate::value::{
+    FunctionSignature, GoFunction, GoObject, GoString, GoType, IntegerKind, ReflectKind,
+};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -27,16 +29,16 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-fn time_type() -> Type {
-    Type::Named("time.Time".into(), ReflectKind::Struct)
+fn time_type() -> GoType {
+    GoType::Named("time.Time".into(), ReflectKind::Struct)
 }
 
-fn duration_type() -> Type {
-    Type::Named("time.Duration".into(), ReflectKind::Integer(IntKind::Int64))
+fn duration_type() -> GoType {
+    GoType::Named("time.Duration".into(), ReflectKind::Integer(IntegerKind::Int64))
 }
 
 /// An argument whose type the signature guarantees.
-fn given<T: Object>(arguments: &[GoRuntimeValue], at: usize) -> Option<&T> {
+fn given<T: GoObject>(arguments: &[GoRuntimeValue], at: usize) -> Option<&T> {
     let Some(GoRuntimeValue::Object(object)) = arguments.get(at) else { return None };
     let object: &dyn Any = &**object;
     object.downcast_ref()
@@ -49,14 +51,18 @@ fn number(arguments: &[GoRuntimeValue], at: usize) -> i64 {
     }
 }
 
-fn length(arguments: &[GoRuntimeValue]) -> Duration {
+fn length(arguments: &[GoRuntimeValue]) -> GoDuration {
     given(arguments, 0).copied().unwrap_or_default()
 }
 
-impl Time {
+impl GoTime {
     /// Go's `time.Time{}`: the moment at which the year 1 began in UTC.
     pub fn zero() -> Self {
-        Self::from_civil(Date { year: 1, month: 1, day: 1 }, Clock::default(), Zone::Utc)
+        Self::from_civil(
+            CalendarDate { year: 1, month: 1, day: 1 },
+            TimeOfDay::default(),
+            GoTimeZone::Utc,
+        )
     }
 
     /// Nanoseconds since 1970, cut off as Go's arithmetic does.
@@ -69,58 +75,60 @@ impl Time {
         let date = self.date();
         let month = i64::from(date.month) - 1 + months;
         let year = date.year.saturating_add(years).saturating_add(month.div_euclid(12));
-        let first = Date { year, month: month.rem_euclid(12) as u32 + 1, day: 1 };
-        let midnight = calendar::seconds(first, Clock::default());
+        let first = CalendarDate { year, month: month.rem_euclid(12) as u32 + 1, day: 1 };
+        let midnight = calendar::seconds(first, TimeOfDay::default());
         let days = days.saturating_add(i64::from(date.day) - 1).saturating_mul(86_400);
         let date = calendar::date(midnight.saturating_add(days));
         Self::from_civil(date, self.clock(), self.zone().clone())
     }
 
     /// How far this is behind a multiple of a length since the year 1 began.
-    fn over(&self, unit: Duration) -> Duration {
+    fn over(&self, unit: GoDuration) -> GoDuration {
         if unit.0 <= 0 {
-            return Duration(0);
+            return GoDuration(0);
         }
         let seconds = i128::from(self.unix()) - i128::from(Self::zero().unix());
         let nanos = seconds * 1_000_000_000 + i128::from(self.nanosecond());
-        Duration(nanos.rem_euclid(i128::from(unit.0)) as i64)
+        GoDuration(nanos.rem_euclid(i128::from(unit.0)) as i64)
     }
 
-    fn truncate(&self, unit: Duration) -> Self {
-        self.add(Duration(-self.over(unit).0))
+    fn truncate(&self, unit: GoDuration) -> Self {
+        self.add(GoDuration(-self.over(unit).0))
     }
 
-    fn round(&self, unit: Duration) -> Self {
+    fn round(&self, unit: GoDuration) -> Self {
         let over = self.over(unit);
         // What is left up to the next multiple; halves go up.
         let left = unit.0 - over.0;
-        if unit.0 <= 0 || over.0 < left { self.truncate(unit) } else { self.add(Duration(left)) }
+        if unit.0 <= 0 || over.0 < left { self.truncate(unit) } else { self.add(GoDuration(left)) }
     }
 }
 
 /// `time.Time`.
-impl Object for Time {
+impl GoObject for GoTime {
     fn type_name(&self) -> &'static str {
         "time.Time"
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        type Give = fn(&Time, &[GoRuntimeValue]) -> GoRuntimeValue;
-        let (parameters, result, give): (Vec<Type>, Type, Give) = match name {
-            "Year" => (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.date().year)),
-            "Day" => (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.date().day.into())),
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
+        type Give = fn(&GoTime, &[GoRuntimeValue]) -> GoRuntimeValue;
+        let (parameters, result, give): (Vec<GoType>, GoType, Give) = match name {
+            "Year" => (vec![], GoType::INT, |time, _| GoRuntimeValue::int(time.date().year)),
+            "Day" => (vec![], GoType::INT, |time, _| GoRuntimeValue::int(time.date().day.into())),
             "YearDay" => {
-                (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.date().year_day().into()))
+                (vec![], GoType::INT, |time, _| GoRuntimeValue::int(time.date().year_day().into()))
             }
-            "Hour" => (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.clock().hour.into())),
+            "Hour" => {
+                (vec![], GoType::INT, |time, _| GoRuntimeValue::int(time.clock().hour.into()))
+            }
             "Minute" => {
-                (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.clock().minute.into()))
+                (vec![], GoType::INT, |time, _| GoRuntimeValue::int(time.clock().minute.into()))
             }
             "Second" => {
-                (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.clock().second.into()))
+                (vec![], GoType::INT, |time, _| GoRuntimeValue::int(time.clock().second.into()))
             }
             "Nanosecond" => {
-                (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.nanosecond().into()))
+                (vec![], GoType::INT, |time, _| GoRuntimeValue::int(time.nanosecond().into()))
             }
             "Month" => (vec![], CalendarEnumValue::MONTH.as_type(), |time, _| {
                 GoRuntimeValue::object(CalendarEnumValue {
@@ -132,22 +140,26 @@ impl Object for Time {
                 let number = i64::try_from(time.date().weekday()).unwrap_or_default();
                 GoRuntimeValue::object(CalendarEnumValue { number, ..CalendarEnumValue::WEEKDAY })
             }),
-            "Unix" => (vec![], Type::INT64, |time, _| GoRuntimeValue::int64(time.unix())),
-            "UnixMilli" => (vec![], Type::INT64, |time, _| {
+            "Unix" => (vec![], GoType::INT64, |time, _| GoRuntimeValue::int64(time.unix())),
+            "UnixMilli" => (vec![], GoType::INT64, |time, _| {
                 let millis = i64::from(time.nanosecond() / 1_000_000);
                 GoRuntimeValue::int64(time.unix().wrapping_mul(1000).wrapping_add(millis))
             }),
-            "UnixMicro" => (vec![], Type::INT64, |time, _| {
+            "UnixMicro" => (vec![], GoType::INT64, |time, _| {
                 let micros = i64::from(time.nanosecond() / 1000);
                 GoRuntimeValue::int64(time.unix().wrapping_mul(1_000_000).wrapping_add(micros))
             }),
-            "UnixNano" => (vec![], Type::INT64, |time, _| GoRuntimeValue::int64(time.unix_nanos())),
-            "IsZero" => (vec![], Type::Bool, |time, _| GoRuntimeValue::Bool(*time == Self::zero())),
-            "String" => (vec![], Type::String, |time, _| GoRuntimeValue::from(time.to_string())),
-            "UTC" => {
-                (vec![], time_type(), |time, _| GoRuntimeValue::object(time.in_zone(Zone::Utc)))
+            "UnixNano" => {
+                (vec![], GoType::INT64, |time, _| GoRuntimeValue::int64(time.unix_nanos()))
             }
-            "Format" => (vec![Type::String], Type::String, |time, arguments| {
+            "IsZero" => {
+                (vec![], GoType::Bool, |time, _| GoRuntimeValue::Bool(*time == Self::zero()))
+            }
+            "String" => (vec![], GoType::String, |time, _| GoRuntimeValue::from(time.to_string())),
+            "UTC" => (vec![], time_type(), |time, _| {
+                GoRuntimeValue::object(time.in_zone(GoTimeZone::Utc))
+            }),
+            "Format" => (vec![GoType::String], GoType::String, |time, arguments| {
                 let layout = match arguments {
                     [GoRuntimeValue::String(layout)] => layout.lossy(),
                     _ => "".into(),
@@ -163,39 +175,39 @@ impl Object for Time {
             "Round" => (vec![duration_type()], time_type(), |time, arguments| {
                 GoRuntimeValue::object(time.round(length(arguments)))
             }),
-            "AddDate" => (vec![Type::INT; 3], time_type(), |time, arguments| {
+            "AddDate" => (vec![GoType::INT; 3], time_type(), |time, arguments| {
                 let [years, months, days] = [0, 1, 2].map(|at| number(arguments, at));
                 GoRuntimeValue::object(time.add_date(years, months, days))
             }),
             "Sub" => (vec![time_type()], duration_type(), |time, arguments| {
                 GoRuntimeValue::object(time.since(given(arguments, 0).unwrap_or(&Self::zero())))
             }),
-            "Compare" => (vec![time_type()], Type::INT, |time, arguments| {
+            "Compare" => (vec![time_type()], GoType::INT, |time, arguments| {
                 GoRuntimeValue::int(given(arguments, 0).map_or(0, |other| time.cmp(other) as i64))
             }),
-            "After" => (vec![time_type()], Type::Bool, |time, arguments| {
+            "After" => (vec![time_type()], GoType::Bool, |time, arguments| {
                 GoRuntimeValue::Bool(given(arguments, 0).is_some_and(|other| time > other))
             }),
-            "Before" => (vec![time_type()], Type::Bool, |time, arguments| {
+            "Before" => (vec![time_type()], GoType::Bool, |time, arguments| {
                 GoRuntimeValue::Bool(given(arguments, 0).is_some_and(|other| time < other))
             }),
-            "Equal" => (vec![time_type()], Type::Bool, |time, arguments| {
+            "Equal" => (vec![time_type()], GoType::Bool, |time, arguments| {
                 GoRuntimeValue::Bool(
                     given(arguments, 0).is_some_and(|other: &Self| *time == *other),
                 )
             }),
             _ => return None,
         };
-        let signature = Signature::new(parameters, result);
-        Some(Function::new(signature, move |arguments| Ok(give(&self, arguments))))
+        let signature = FunctionSignature::new(parameters, result);
+        Some(GoFunction::new(signature, move |arguments| Ok(give(&self, arguments))))
     }
 
-    fn text(&self) -> Option<Str> {
+    fn text(&self) -> Option<GoString> {
         Some(self.to_string().into())
     }
 
     /// The same moment in the same zone.
-    fn equals(&self, other: &dyn Object) -> bool {
+    fn equals(&self, other: &dyn GoObject) -> bool {
         let other: &dyn Any = other;
         other
             .downcast_ref::<Self>()
@@ -204,7 +216,7 @@ impl Object for Time {
 }
 
 /// `time.Duration`.
-impl Object for Duration {
+impl GoObject for GoDuration {
     fn type_name(&self) -> &'static str {
         "time.Duration"
     }
@@ -213,27 +225,27 @@ impl Object for Duration {
         Some(GoRuntimeValue::int64(self.0))
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        type Give = fn(Duration, &[GoRuntimeValue]) -> GoRuntimeValue;
-        let (parameters, result, give): (Vec<Type>, Type, Give) = match name {
-            "Hours" => (vec![], Type::Float64, |length, _| GoRuntimeValue::Float(length.hours())),
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
+        type Give = fn(GoDuration, &[GoRuntimeValue]) -> GoRuntimeValue;
+        let (parameters, result, give): (Vec<GoType>, GoType, Give) = match name {
+            "Hours" => (vec![], GoType::Float64, |length, _| GoRuntimeValue::Float(length.hours())),
             "Minutes" => {
-                (vec![], Type::Float64, |length, _| GoRuntimeValue::Float(length.minutes()))
+                (vec![], GoType::Float64, |length, _| GoRuntimeValue::Float(length.minutes()))
             }
             "Seconds" => {
-                (vec![], Type::Float64, |length, _| GoRuntimeValue::Float(length.seconds()))
+                (vec![], GoType::Float64, |length, _| GoRuntimeValue::Float(length.seconds()))
             }
             "Milliseconds" => {
-                (vec![], Type::INT64, |length, _| GoRuntimeValue::int64(length.milliseconds()))
+                (vec![], GoType::INT64, |length, _| GoRuntimeValue::int64(length.milliseconds()))
             }
             "Microseconds" => {
-                (vec![], Type::INT64, |length, _| GoRuntimeValue::int64(length.microseconds()))
+                (vec![], GoType::INT64, |length, _| GoRuntimeValue::int64(length.microseconds()))
             }
             "Nanoseconds" => {
-                (vec![], Type::INT64, |length, _| GoRuntimeValue::int64(length.nanoseconds()))
+                (vec![], GoType::INT64, |length, _| GoRuntimeValue::int64(length.nanoseconds()))
             }
             "String" => {
-                (vec![], Type::String, |length, _| GoRuntimeValue::from(length.to_string()))
+                (vec![], GoType::String, |length, _| GoRuntimeValue::from(length.to_string()))
             }
             "Abs" => (vec![], duration_type(), |length, _| GoRuntimeValue::object(length.abs())),
             "Round" => (vec![duration_type()], duration_type(), |own, arguments| {
@@ -244,15 +256,15 @@ impl Object for Duration {
             }),
             _ => return None,
         };
-        let signature = Signature::new(parameters, result);
-        Some(Function::new(signature, move |arguments| Ok(give(*self, arguments))))
+        let signature = FunctionSignature::new(parameters, result);
+        Some(GoFunction::new(signature, move |arguments| Ok(give(*self, arguments))))
     }
 
-    fn text(&self) -> Option<Str> {
+    fn text(&self) -> Option<GoString> {
         Some(self.to_string().into())
     }
 
-    fn equals(&self, other: &dyn Object) -> bool {
+    fn equals(&self, other: &dyn GoObject) -> bool {
         let other: &dyn Any = other;
         other.downcast_ref() == Some(self)
     }
@@ -272,12 +284,12 @@ impl CalendarEnumValue {
     const MONTH: Self = Self { type_name: "time.Month", names: &MONTHS, first: 1, number: 1 };
     const WEEKDAY: Self = Self { type_name: "time.Weekday", names: &WEEKDAYS, first: 0, number: 0 };
 
-    fn as_type(self) -> Type {
-        Type::Named(self.type_name.into(), ReflectKind::Integer(IntKind::Int))
+    fn as_type(self) -> GoType {
+        GoType::Named(self.type_name.into(), ReflectKind::Integer(IntegerKind::Int))
     }
 }
 
-impl Object for CalendarEnumValue {
+impl GoObject for CalendarEnumValue {
     fn type_name(&self) -> &str {
         self.type_name
     }
@@ -286,20 +298,20 @@ impl Object for CalendarEnumValue {
         Some(GoRuntimeValue::int(self.number))
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
         (name == "String").then(|| {
-            Function::new(Signature::new([], Type::String), move |_| {
+            GoFunction::new(FunctionSignature::new([], GoType::String), move |_| {
                 Ok(self.text().map_or(GoRuntimeValue::Nil, GoRuntimeValue::String))
             })
         })
     }
 
-    fn text(&self) -> Option<Str> {
+    fn text(&self) -> Option<GoString> {
         let at = usize::try_from(self.number - self.first).ok()?;
-        self.names.get(at).map(|name| Str::from(*name))
+        self.names.get(at).map(|name| GoString::from(*name))
     }
 
-    fn equals(&self, other: &dyn Object) -> bool {
+    fn equals(&self, other: &dyn GoObject) -> bool {
         let other: &dyn Any = other;
         other.downcast_ref::<Self>().is_some_and(|other| self.number == other.number)
     }
@@ -310,16 +322,16 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::meter::{Allowance, Meter, Stop};
+    use crate::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 
-    fn call(object: impl Object, method: &str, arguments: &[GoRuntimeValue]) -> String {
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+    fn call(object: impl GoObject, method: &str, arguments: &[GoRuntimeValue]) -> String {
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
         let result = Arc::new(object).method(method).unwrap().call(&mut meter, arguments).unwrap();
         String::from_utf8(crate::fmt::sprint(&[result]).unwrap()).unwrap()
     }
 
-    fn time(text: &str) -> Time {
-        Time::parse(super::super::RFC3339, text, &Zone::Utc).unwrap()
+    fn time(text: &str) -> GoTime {
+        GoTime::parse(super::super::RFC3339, text, &GoTimeZone::Utc).unwrap()
     }
 
     #[test]
@@ -333,16 +345,19 @@ mod tests {
         let day = [GoRuntimeValue::object(time("2024-02-28T13:04:05Z"))];
         assert_eq!(call(leap(), "Sub", &day), "24h0m0s");
         assert_eq!(call(leap(), "After", &day), "true");
-        let hour = [GoRuntimeValue::object(Duration::HOUR)];
+        let hour = [GoRuntimeValue::object(GoDuration::HOUR)];
         assert_eq!(call(leap(), "Truncate", &hour), "2024-02-29 13:00:00 +0000 UTC");
-        assert_eq!(call(Time::zero(), "IsZero", &[]), "true");
+        assert_eq!(call(GoTime::zero(), "IsZero", &[]), "true");
     }
 
     #[test]
     fn templates_see_the_methods_of_durations() {
-        let length = || Duration::parse("1h30m").unwrap();
+        let length = || GoDuration::parse("1h30m").unwrap();
         assert_eq!(call(length(), "Hours", &[]), "1.5");
-        assert_eq!(call(length(), "Round", &[GoRuntimeValue::object(Duration::HOUR)]), "2h0m0s");
-        assert_eq!(GoRuntimeValue::object(length()).kind(), ReflectKind::Integer(IntKind::Int64));
+        assert_eq!(call(length(), "Round", &[GoRuntimeValue::object(GoDuration::HOUR)]), "2h0m0s");
+        assert_eq!(
+            GoRuntimeValue::object(length()).kind(),
+            ReflectKind::Integer(IntegerKind::Int64)
+        );
     }
 }

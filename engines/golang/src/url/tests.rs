@@ -1,9 +1,9 @@
 //! What Go's `net/url` answers to single strings.
 
-use super::Url;
+use super::GoUrl;
 
 fn parsed(text: &str) -> String {
-    match Url::parse(text.as_bytes()) {
+    match GoUrl::parse(text.as_bytes()) {
         Ok(url) => format!(
             "{}|{}|{}|{}|{}",
             String::from_utf8_lossy(&url.scheme),
@@ -53,7 +53,7 @@ fn what_is_no_url_is_refused_in_go_s_words() {
         ("http://a\"b@c/", "net/url: invalid userinfo"),
     ] {
         let error =
-            Url::parse(text.as_bytes()).map_or_else(|error| error.reason, |_| String::new());
+            GoUrl::parse(text.as_bytes()).map_or_else(|error| error.reason, |_| String::new());
         assert_eq!(error, reason, "{text}");
     }
 }
@@ -71,6 +71,6 @@ fn a_value_of_a_query_is_read_as_go_does() {
 
 #[test]
 fn a_password_is_not_shown() {
-    let url = Url::parse(b"http://u:secret@h").unwrap();
+    let url = GoUrl::parse(b"http://u:secret@h").unwrap();
     assert!(!format!("{url:?}").contains("secret"));
 }

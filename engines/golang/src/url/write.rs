@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_encode_byte;
 
-use super::{Url, User, contains, cut};
+use super::{GoUrl, UrlUserInfo, contains, cut};
 
 /// A part of a URL, in which some characters need no escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl UrlComponent {
     }
 }
 
-impl User {
+impl UrlUserInfo {
     /// With escapes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = escape(&self.name, UrlComponent::User);
@@ -46,7 +46,7 @@ impl User {
     }
 }
 
-impl Url {
+impl GoUrl {
     /// The URL as one text, with the escapes it needs.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();

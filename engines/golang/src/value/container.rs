@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::{GoRuntimeValue, Str, Type};
+use super::{GoRuntimeValue, GoString, GoType};
 
 /// A slice of Go: items of one type, which may be `interface {}`, with room behind them.
 #[derive(Debug, Clone)]
-pub struct List(Arc<Slice>);
+pub struct GoList(Arc<GoSliceItems>);
 
 #[derive(Debug)]
-struct Slice {
-    item_type: Type,
+struct GoSliceItems {
+    item_type: GoType,
     /// What the slice shows, and what is known of the room behind it.
     items: Vec<GoRuntimeValue>,
     len: usize,
@@ -23,27 +23,33 @@ struct Slice {
     is_nil: bool,
 }
 
-impl List {
+impl GoList {
     /// A slice without room behind its items.
-    pub fn new(item_type: Type, items: Vec<GoRuntimeValue>) -> Self {
+    pub fn new(item_type: GoType, items: Vec<GoRuntimeValue>) -> Self {
         let len = items.len();
         Self::with_capacity(item_type, items, len)
     }
 
     /// A slice with room for so many items in all, which reslicing shows as zeros.
-    pub fn with_capacity(item_type: Type, items: Vec<GoRuntimeValue>, capacity: usize) -> Self {
+    pub fn with_capacity(item_type: GoType, items: Vec<GoRuntimeValue>, capacity: usize) -> Self {
         let len = items.len();
         let capacity = capacity.max(len);
-        Self(Arc::new(Slice { item_type, items, len, capacity, is_nil: false }))
+        Self(Arc::new(GoSliceItems { item_type, items, len, capacity, is_nil: false }))
     }
 
     /// The slice that is nil.
-    pub fn nil(item_type: Type) -> Self {
-        Self(Arc::new(Slice { item_type, items: Vec::new(), len: 0, capacity: 0, is_nil: true }))
+    pub fn nil(item_type: GoType) -> Self {
+        Self(Arc::new(GoSliceItems {
+            item_type,
+            items: Vec::new(),
+            len: 0,
+            capacity: 0,
+            is_nil: true,
+        }))
     }
 
     /// The type of the items.
-    pub fn item_type(&self) -> &Type {
+    pub fn item_type(&self) -> &GoType {
         &self.0.item_type
     }
 
@@ -85,7 +91,13 @@ impl List {
         }
         let item_type = self.0.item_type.clone();
         let capacity = capacity - from;
-        Some(Self(Arc::new(Slice { item_type, items, len, capacity, is_nil: self.0.is_nil })))
+        Some(Self(Arc::new(GoSliceItems {
+            item_type,
+            items,
+            len,
+            capacity,
+            is_nil: self.0.is_nil,
+        })))
     }
 
     /// Whether both are the same slice, not only equal ones.
@@ -99,7 +111,7 @@ impl List {
     }
 }
 
-impl Drop for Slice {
+impl Drop for GoSliceItems {
     fn drop(&mut self) {
         dismantle(std::mem::take(&mut self.items));
     }
@@ -110,36 +122,39 @@ impl Drop for Slice {
 /// Clones are the same map: a change through one is seen through all.
 /// A map that was put into itself is never freed.
 #[derive(Debug, Clone)]
-pub struct Map(Arc<Table>);
+pub struct GoMap(Arc<GoMapEntries>);
 
 #[derive(Debug)]
-struct Table {
-    item_type: Type,
-    entries: RwLock<BTreeMap<Str, GoRuntimeValue>>,
+struct GoMapEntries {
+    item_type: GoType,
+    entries: RwLock<BTreeMap<GoString, GoRuntimeValue>>,
     is_nil: bool,
 }
 
-impl Default for Map {
+impl Default for GoMap {
     /// An empty `map[string]interface {}`.
     fn default() -> Self {
-        Self::new(Type::Any, [])
+        Self::new(GoType::Any, [])
     }
 }
 
-impl Map {
+impl GoMap {
     /// A map with some entries; of equal keys the last counts.
-    pub fn new(item_type: Type, entries: impl IntoIterator<Item = (Str, GoRuntimeValue)>) -> Self {
+    pub fn new(
+        item_type: GoType,
+        entries: impl IntoIterator<Item = (GoString, GoRuntimeValue)>,
+    ) -> Self {
         let entries = RwLock::new(entries.into_iter().collect());
-        Self(Arc::new(Table { item_type, entries, is_nil: false }))
+        Self(Arc::new(GoMapEntries { item_type, entries, is_nil: false }))
     }
 
     /// The map that is nil, in which nothing can be put.
-    pub fn nil(item_type: Type) -> Self {
-        Self(Arc::new(Table { item_type, entries: RwLock::default(), is_nil: true }))
+    pub fn nil(item_type: GoType) -> Self {
+        Self(Arc::new(GoMapEntries { item_type, entries: RwLock::default(), is_nil: true }))
     }
 
     /// The type of the values.
-    pub fn item_type(&self) -> &Type {
+    pub fn item_type(&self) -> &GoType {
         &self.0.item_type
     }
 
@@ -162,7 +177,11 @@ impl Map {
     ///
     /// # Assumes
     /// The map is not nil, where Go panics, and the value is of the type of the map's values.
-    pub fn insert(&self, key: impl Into<Str>, value: GoRuntimeValue) -> Option<GoRuntimeValue> {
+    pub fn insert(
+        &self,
+        key: impl Into<GoString>,
+        value: GoRuntimeValue,
+    ) -> Option<GoRuntimeValue> {
         self.write().insert(key.into(), value)
     }
 
@@ -172,7 +191,7 @@ impl Map {
     }
 
     /// Keys and values as they are now, in the order of the keys.
-    pub fn entries(&self) -> Vec<(Str, GoRuntimeValue)> {
+    pub fn entries(&self) -> Vec<(GoString, GoRuntimeValue)> {
         self.read().iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
@@ -197,16 +216,16 @@ impl Map {
     }
 
     // No code of others runs while the lock is held, so a panic elsewhere cannot leave the entries half changed.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Str, GoRuntimeValue>> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<GoString, GoRuntimeValue>> {
         self.0.entries.read()
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, GoRuntimeValue>> {
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<GoString, GoRuntimeValue>> {
         self.0.entries.write()
     }
 }
 
-impl Drop for Table {
+impl Drop for GoMapEntries {
     fn drop(&mut self) {
         let entries = self.entries.get_mut();
         dismantle(std::mem::take(entries).into_values().collect());
@@ -217,12 +236,12 @@ impl Drop for Table {
 fn dismantle(mut pending: Vec<GoRuntimeValue>) {
     while let Some(value) = pending.pop() {
         match value {
-            GoRuntimeValue::List(List(slice)) => {
+            GoRuntimeValue::List(GoList(slice)) => {
                 if let Some(mut slice) = Arc::into_inner(slice) {
                     pending.append(&mut slice.items);
                 }
             }
-            GoRuntimeValue::Map(Map(table)) => {
+            GoRuntimeValue::Map(GoMap(table)) => {
                 if let Some(mut table) = Arc::into_inner(table) {
                     let entries = table.entries.get_mut();
                     pending.extend(std::mem::take(entries).into_values());

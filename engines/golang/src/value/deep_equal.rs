@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{GoRuntimeValue, Object, ReflectKind};
+use super::{GoObject, GoRuntimeValue, ReflectKind};
 
 /// Pairs of containers that were compared, or are about to be.
 type ComparedPairs = BTreeSet<(usize, usize)>;
@@ -92,8 +92,8 @@ fn compare(
 }
 
 fn objects(
-    a: &Arc<dyn Object>,
-    b: &Arc<dyn Object>,
+    a: &Arc<dyn GoObject>,
+    b: &Arc<dyn GoObject>,
     pending: &mut Vec<(GoRuntimeValue, GoRuntimeValue)>,
 ) -> bool {
     if a.type_name() != b.type_name() || a.is_nil() != b.is_nil() {
@@ -120,7 +120,7 @@ mod tests {
     use std::convert::Infallible;
 
     use crate::GoRuntimeValue;
-    use crate::value::{List, Map, Type};
+    use crate::value::{GoList, GoMap, GoType};
 
     fn equal(a: &GoRuntimeValue, b: &GoRuntimeValue) -> bool {
         a.deep_equal(b, |_| Ok::<_, Infallible>(())).unwrap()
@@ -135,7 +135,7 @@ mod tests {
         assert!(!equal(&GoRuntimeValue::int(1), &GoRuntimeValue::int64(1)));
         assert!(!equal(&GoRuntimeValue::int(1), &GoRuntimeValue::Float(1.0)));
         assert!(!equal(&GoRuntimeValue::Float(f64::NAN), &GoRuntimeValue::Float(f64::NAN)));
-        assert!(!equal(&GoRuntimeValue::List(List::nil(Type::Any)), &GoRuntimeValue::list([])));
+        assert!(!equal(&GoRuntimeValue::List(GoList::nil(GoType::Any)), &GoRuntimeValue::list([])));
         assert!(!equal(
             &GoRuntimeValue::strings(["a"]),
             &GoRuntimeValue::list([GoRuntimeValue::from("a")])
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn maps_that_hold_themselves_are_compared_once() {
         let looped = || {
-            let map = Map::default();
+            let map = GoMap::default();
             map.insert("self", GoRuntimeValue::Map(map.clone()));
             GoRuntimeValue::Map(map)
         };

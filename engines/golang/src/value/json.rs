@@ -4,12 +4,16 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::{GoRuntimeValue, List, Str, Type};
+use super::{GoList, GoRuntimeValue, GoString, GoType};
 
 /// A list or map that is being decoded.
 enum OpenDecodeContainer<'a> {
     List(std::slice::Iter<'a, Json>, Vec<GoRuntimeValue>),
-    Map(<&'a JsonMap<String, Json> as IntoIterator>::IntoIter, &'a str, Vec<(Str, GoRuntimeValue)>),
+    Map(
+        <&'a JsonMap<String, Json> as IntoIterator>::IntoIter,
+        &'a str,
+        Vec<(GoString, GoRuntimeValue)>,
+    ),
 }
 
 impl<'a> OpenDecodeContainer<'a> {
@@ -21,7 +25,7 @@ impl<'a> OpenDecodeContainer<'a> {
                 rest.next()
             }
             Self::Map(rest, key, entries) => {
-                entries.extend(done.map(|value| (Str::from(*key), value)));
+                entries.extend(done.map(|value| (GoString::from(*key), value)));
                 let (next_key, next) = rest.next()?;
                 *key = next_key;
                 Some(next)
@@ -31,17 +35,17 @@ impl<'a> OpenDecodeContainer<'a> {
 
     fn close(self) -> GoRuntimeValue {
         match self {
-            Self::List(_, items) => GoRuntimeValue::List(List::decoded(items)),
+            Self::List(_, items) => GoRuntimeValue::List(GoList::decoded(items)),
             Self::Map(_, _, entries) => GoRuntimeValue::map(entries),
         }
     }
 }
 
-impl List {
+impl GoList {
     /// A `[]interface {}` with the room behind its items that Go's decoder of JSON has made.
     pub fn decoded(items: Vec<GoRuntimeValue>) -> Self {
         let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
-        Self::with_capacity(Type::Any, items, capacity)
+        Self::with_capacity(GoType::Any, items, capacity)
     }
 }
 

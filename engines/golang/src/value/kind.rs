@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{GoRuntimeValue, List, Map, Object, Signature};
+use super::{FunctionSignature, GoList, GoMap, GoObject, GoRuntimeValue};
 
 /// Size and sign of an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are Go's")]
-pub enum IntKind {
+pub enum IntegerKind {
     Int,
     Int8,
     Int16,
@@ -22,7 +22,7 @@ pub enum IntKind {
     Uintptr,
 }
 
-impl IntKind {
+impl IntegerKind {
     /// Whether negative numbers exist.
     pub fn is_signed(self) -> bool {
         match self {
@@ -65,15 +65,15 @@ impl IntKind {
 
 /// An integer that knows its size, of a machine with 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Integer {
-    kind: IntKind,
+pub struct SizedInteger {
+    kind: IntegerKind,
     /// Two's complement, with the sign in all upper bits.
     number: i64,
 }
 
-impl Integer {
+impl SizedInteger {
     /// A number converted to a kind: what does not fit is cut off, as Go's conversions do.
-    pub fn new(kind: IntKind, number: i64) -> Self {
+    pub fn new(kind: IntegerKind, number: i64) -> Self {
         let unused = 64 - kind.bits();
         let number = if kind.is_signed() {
             number << unused >> unused
@@ -84,7 +84,7 @@ impl Integer {
     }
 
     /// Its size and sign.
-    pub fn kind(self) -> IntKind {
+    pub fn kind(self) -> IntegerKind {
         self.kind
     }
 
@@ -110,7 +110,7 @@ impl Integer {
 pub enum ReflectKind {
     Invalid,
     Bool,
-    Integer(IntKind),
+    Integer(IntegerKind),
     Float64,
     Complex128,
     String,
@@ -142,7 +142,7 @@ impl fmt::Display for ReflectKind {
 
 /// A type, which prints as Go does.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Type {
+pub enum GoType {
     /// `interface {}`, which holds everything.
     Any,
     /// `reflect.Value`: what functions of templates take that ask whether there is a value at all.
@@ -150,7 +150,7 @@ pub enum Type {
     /// `bool`.
     Bool,
     /// An integer.
-    Integer(IntKind),
+    Integer(IntegerKind),
     /// `float64`.
     Float64,
     /// `complex128`.
@@ -162,16 +162,16 @@ pub enum Type {
     /// A map from strings to a type.
     Map(Arc<Self>),
     /// A function.
-    Func(Arc<Signature>),
+    Func(Arc<FunctionSignature>),
     /// A type with a name, and its kind.
     Named(Arc<str>, ReflectKind),
 }
 
-impl Type {
+impl GoType {
     /// `int`.
-    pub const INT: Self = Self::Integer(IntKind::Int);
+    pub const INT: Self = Self::Integer(IntegerKind::Int);
     /// `int64`.
-    pub const INT64: Self = Self::Integer(IntKind::Int64);
+    pub const INT64: Self = Self::Integer(IntegerKind::Int64);
 
     /// `[]interface {}`.
     pub fn list() -> Self {
@@ -207,20 +207,20 @@ impl Type {
         match self {
             Self::Any | Self::Reflected | Self::Func(_) => GoRuntimeValue::Nil,
             Self::Bool => GoRuntimeValue::Bool(false),
-            Self::Integer(kind) => GoRuntimeValue::Integer(Integer::new(*kind, 0)),
+            Self::Integer(kind) => GoRuntimeValue::Integer(SizedInteger::new(*kind, 0)),
             Self::Float64 => GoRuntimeValue::Float(0.0),
             Self::Complex128 => GoRuntimeValue::Complex(0.0, 0.0),
             Self::String => GoRuntimeValue::string(""),
-            Self::Slice(item) => GoRuntimeValue::List(List::nil((**item).clone())),
-            Self::Map(item) => GoRuntimeValue::Map(Map::nil((**item).clone())),
+            Self::Slice(item) => GoRuntimeValue::List(GoList::nil((**item).clone())),
+            Self::Map(item) => GoRuntimeValue::Map(GoMap::nil((**item).clone())),
             Self::Named(name, kind) => {
-                GoRuntimeValue::object(Zero { name: name.clone(), kind: *kind })
+                GoRuntimeValue::object(ZeroValue { name: name.clone(), kind: *kind })
             }
         }
     }
 }
 
-impl fmt::Display for Type {
+impl fmt::Display for GoType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => f.write_str("interface {}"),
@@ -240,12 +240,12 @@ impl fmt::Display for Type {
 
 /// The zero value of a named type without further information, as of a nil pointer.
 #[derive(Debug)]
-struct Zero {
+struct ZeroValue {
     name: Arc<str>,
     kind: ReflectKind,
 }
 
-impl Object for Zero {
+impl GoObject for ZeroValue {
     fn type_name(&self) -> &str {
         &self.name
     }

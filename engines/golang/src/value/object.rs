@@ -4,17 +4,17 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{GoRuntimeValue, ReflectKind, Str, Type};
-use crate::meter::{Meter, WorkLimitExceeded};
+use super::{GoRuntimeValue, GoString, GoType, ReflectKind};
+use crate::work_meter::{WorkLimitExceeded, WorkMeter};
 
 /// A Go value with a type of its own: a struct, a pointer to one, or a named type such as `time.Duration`.
 ///
 /// Its `Debug` is never shown to users.
-pub trait Object: Any + fmt::Debug + Send + Sync {
+pub trait GoObject: Any + fmt::Debug + Send + Sync {
     /// The name of the type as `%T` prints it, with a star for pointers.
     fn type_name(&self) -> &str;
 
-    /// What kind of type has that name; of named types, the kind of what is [`Object::underlying`].
+    /// What kind of type has that name; of named types, the kind of what is [`GoObject::underlying`].
     fn kind(&self) -> ReflectKind {
         self.underlying().map_or(ReflectKind::Struct, |value| value.kind())
     }
@@ -40,19 +40,19 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
     }
 
     /// A method, bound to this object.
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
         let _ = name;
         None
     }
 
     /// The text of its method `String` or `Error`, if it has one.
-    fn text(&self) -> Option<Str> {
+    fn text(&self) -> Option<GoString> {
         None
     }
 
     /// What such a method of the pointer returns: a template prints it when the value is a field of something that was
     /// reached through a pointer.
-    fn addressed_text(&self) -> Option<Str> {
+    fn addressed_text(&self) -> Option<GoString> {
         self.text()
     }
 
@@ -70,29 +70,29 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
     }
 
     /// Go's `==` with an object of the same type; pointers are equal if they point at the same.
-    fn equals(&self, other: &dyn Object) -> bool {
+    fn equals(&self, other: &dyn GoObject) -> bool {
         let _ = other;
         false
     }
 
     /// Go's `reflect.DeepEqual` with an object of the same type, asked of those that show no fields.
-    fn deep_equals(&self, other: &dyn Object) -> bool {
+    fn deep_equals(&self, other: &dyn GoObject) -> bool {
         self.equals(other)
     }
 }
 
 /// What a pointer points at: the struct, without the methods of the pointer; other objects are given back.
-pub fn pointee(object: &Arc<dyn Object>) -> Arc<dyn Object> {
+pub fn pointee(object: &Arc<dyn GoObject>) -> Arc<dyn GoObject> {
     match object.kind() {
-        ReflectKind::Pointer => Arc::new(Pointee(Arc::clone(object))),
+        ReflectKind::Pointer => Arc::new(PointedObject(Arc::clone(object))),
         _ => Arc::clone(object),
     }
 }
 
 #[derive(Debug)]
-struct Pointee(Arc<dyn Object>);
+struct PointedObject(Arc<dyn GoObject>);
 
-impl Object for Pointee {
+impl GoObject for PointedObject {
     fn type_name(&self) -> &str {
         let name = self.0.type_name();
         name.strip_prefix('*').unwrap_or(name)
@@ -117,23 +117,23 @@ impl Object for Pointee {
 
 /// What a function takes and gives.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Signature {
-    /// Types of the parameters; of the last one when [`Signature::is_variadic`], the type of each argument.
-    pub params: Vec<Type>,
+pub struct FunctionSignature {
+    /// Types of the parameters; of the last one when [`FunctionSignature::is_variadic`], the type of each argument.
+    pub params: Vec<GoType>,
     /// Whether the last parameter takes any number of arguments.
     pub is_variadic: bool,
     /// The type of its result. `interface {}` and a concrete type differ in what templates print for a nil.
-    pub result: Type,
+    pub result: GoType,
 }
 
-impl Signature {
+impl FunctionSignature {
     /// A function with a fixed number of parameters.
-    pub fn new(params: impl Into<Vec<Type>>, result: Type) -> Self {
+    pub fn new(params: impl Into<Vec<GoType>>, result: GoType) -> Self {
         Self { params: params.into(), is_variadic: false, result }
     }
 
     /// A function whose last parameter takes any number of arguments.
-    pub fn variadic(params: impl Into<Vec<Type>>, result: Type) -> Self {
+    pub fn variadic(params: impl Into<Vec<GoType>>, result: GoType) -> Self {
         Self { params: params.into(), is_variadic: true, result }
     }
 
@@ -143,7 +143,7 @@ impl Signature {
     }
 
     /// The type that an argument is given as; nothing where none is taken.
-    pub fn param(&self, index: usize) -> Option<&Type> {
+    pub fn param(&self, index: usize) -> Option<&GoType> {
         match self.params.get(index) {
             None if self.is_variadic => self.params.last(),
             known => known,
@@ -151,7 +151,7 @@ impl Signature {
     }
 }
 
-impl fmt::Display for Signature {
+impl fmt::Display for FunctionSignature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("func(")?;
         for (index, param) in self.params.iter().enumerate() {
@@ -165,12 +165,13 @@ impl fmt::Display for Signature {
 }
 
 /// The body of a function.
-pub type Body =
-    dyn Fn(&mut Meter, &[GoRuntimeValue]) -> Result<GoRuntimeValue, CallError> + Send + Sync;
+pub type FunctionBody = dyn Fn(&mut WorkMeter, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionCallError>
+    + Send
+    + Sync;
 
 /// Why a function gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
+pub enum FunctionCallError {
     /// The text that Go's error has.
     #[error("{0}")]
     Said(String),
@@ -179,25 +180,25 @@ pub enum CallError {
     Exhausted(#[from] WorkLimitExceeded),
 }
 
-impl From<String> for CallError {
+impl From<String> for FunctionCallError {
     fn from(text: String) -> Self {
         Self::Said(text)
     }
 }
 
 /// A function as a value, or a method bound to its object.
-pub struct Function {
-    signature: Signature,
-    body: Box<Body>,
+pub struct GoFunction {
+    signature: FunctionSignature,
+    body: Box<FunctionBody>,
 }
 
-impl Function {
+impl GoFunction {
     /// A function that is called with arguments of its signature only; an error is the text that Go's error has.
     ///
     /// The strings that it is given, which it may keep, and gives are counted. What makes more than that, or works longer, is
-    /// [`Function::metered`].
+    /// [`GoFunction::metered`].
     pub fn new(
-        signature: Signature,
+        signature: FunctionSignature,
         body: impl Fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, String> + Send + Sync + 'static,
     ) -> Self {
         Self::metered(signature, move |meter, arguments| {
@@ -213,8 +214,8 @@ impl Function {
 
     /// A function that counts what it uses up.
     pub fn metered(
-        signature: Signature,
-        body: impl Fn(&mut Meter, &[GoRuntimeValue]) -> Result<GoRuntimeValue, CallError>
+        signature: FunctionSignature,
+        body: impl Fn(&mut WorkMeter, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionCallError>
         + Send
         + Sync
         + 'static,
@@ -223,7 +224,7 @@ impl Function {
     }
 
     /// What it takes and gives.
-    pub fn signature(&self) -> &Signature {
+    pub fn signature(&self) -> &FunctionSignature {
         &self.signature
     }
 
@@ -236,14 +237,14 @@ impl Function {
     /// The arguments are those of the signature.
     pub fn call(
         &self,
-        meter: &mut Meter,
+        meter: &mut WorkMeter,
         arguments: &[GoRuntimeValue],
-    ) -> Result<GoRuntimeValue, CallError> {
+    ) -> Result<GoRuntimeValue, FunctionCallError> {
         (self.body)(meter, arguments)
     }
 }
 
-impl fmt::Debug for Function {
+impl fmt::Debug for GoFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.signature.fmt(f)
     }

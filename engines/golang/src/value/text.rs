@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 /// Bytes that are shared, ordered byte by byte; Go's `string`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Str(Arc<[u8]>);
+pub struct GoString(Arc<[u8]>);
 
-impl Str {
+impl GoString {
     /// The text, with U+FFFD for what is not UTF-8.
     pub fn lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
@@ -29,7 +29,7 @@ impl Str {
     }
 }
 
-impl Deref for Str {
+impl Deref for GoString {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -37,43 +37,43 @@ impl Deref for Str {
     }
 }
 
-impl Borrow<[u8]> for Str {
+impl Borrow<[u8]> for GoString {
     fn borrow(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl fmt::Debug for Str {
+impl fmt::Debug for GoString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lossy().fmt(f)
     }
 }
 
-impl From<&str> for Str {
+impl From<&str> for GoString {
     fn from(text: &str) -> Self {
         Self(text.as_bytes().into())
     }
 }
 
-impl From<String> for Str {
+impl From<String> for GoString {
     fn from(text: String) -> Self {
         Self(text.into_bytes().into())
     }
 }
 
-impl From<&[u8]> for Str {
+impl From<&[u8]> for GoString {
     fn from(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 }
 
-impl From<Arc<[u8]>> for Str {
+impl From<Arc<[u8]>> for GoString {
     fn from(bytes: Arc<[u8]>) -> Self {
         Self(bytes)
     }
 }
 
-impl From<Vec<u8>> for Str {
+impl From<Vec<u8>> for GoString {
     fn from(bytes: Vec<u8>) -> Self {
         Self(bytes.into())
     }

@@ -1,14 +1,14 @@
 //! `index`, `slice`, `len` and `call`.
 
 use golang::GoRuntimeValue;
-use golang::value::{IntKind, Integer, ReflectKind, Str, Type};
+use golang::value::{GoString, GoType, IntegerKind, ReflectKind, SizedInteger};
 
-use crate::error::FunctionError;
+use crate::error::TemplateFunctionError;
 use crate::limits::TemplateBudget;
-use crate::reflect_value::Slot;
+use crate::reflect_value::ReflectedValue;
 
 /// What to look into: the value without pointers and names of types; `None` if it is absent.
-fn inner(slot: &Slot) -> Option<GoRuntimeValue> {
+fn inner(slot: &ReflectedValue) -> Option<GoRuntimeValue> {
     match slot.value() {
         GoRuntimeValue::Nil => None,
         GoRuntimeValue::Object(object)
@@ -21,11 +21,11 @@ fn inner(slot: &Slot) -> Option<GoRuntimeValue> {
 }
 
 /// A number between zero and `limit`.
-fn position(slot: &Slot, limit: usize) -> Result<usize, FunctionError> {
+fn position(slot: &ReflectedValue, limit: usize) -> Result<usize, TemplateFunctionError> {
     if slot.is_absent() {
         return Err("cannot index slice/array with nil".into());
     }
-    let is_interface = slot.held_as() == Some(Type::Any);
+    let is_interface = slot.held_as() == Some(GoType::Any);
     let Some(GoRuntimeValue::Integer(integer)) = (!is_interface).then(|| slot.value().underlying())
     else {
         return Err(format!("cannot index slice/array with type {}", slot.held_name()).into());
@@ -38,11 +38,17 @@ fn position(slot: &Slot, limit: usize) -> Result<usize, FunctionError> {
     }
 }
 
-fn byte(byte: u8) -> Slot {
-    Slot::plain(GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, i64::from(byte))))
+fn byte(byte: u8) -> ReflectedValue {
+    ReflectedValue::plain(GoRuntimeValue::Integer(SizedInteger::new(
+        IntegerKind::Uint8,
+        i64::from(byte),
+    )))
 }
 
-pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, FunctionError> {
+pub(super) fn index(
+    item: &ReflectedValue,
+    indexes: &[ReflectedValue],
+) -> Result<ReflectedValue, TemplateFunctionError> {
     let mut item = item.clone().unboxed();
     if item.is_absent() {
         return Err("index of untyped nil".into());
@@ -53,7 +59,7 @@ pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, FunctionError
         let Some(value) = inner(&item) else { return Err("index of nil pointer".into()) };
         // Parity(go): a position is checked against the length and may be the length itself, where `reflect` panics.
         let out_of_range =
-            |what| FunctionError::Message(format!("reflect: {what} index out of range"));
+            |what| TemplateFunctionError::Message(format!("reflect: {what} index out of range"));
         item = match value {
             GoRuntimeValue::String(text) => {
                 let at = position(&index, text.len())?;
@@ -68,7 +74,7 @@ pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, FunctionError
             GoRuntimeValue::List(list) => {
                 let at = position(&index, list.len())?;
                 let found = list.items().get(at).ok_or_else(|| out_of_range("slice"))?;
-                Slot::of(found.clone(), list.item_type())
+                ReflectedValue::of(found.clone(), list.item_type())
             }
             GoRuntimeValue::Map(map) => {
                 let key = match index.value() {
@@ -82,7 +88,7 @@ pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, FunctionError
                     }
                 };
                 let held = map.item_type();
-                Slot::of(map.get(key).unwrap_or_else(|| held.zero()), held)
+                ReflectedValue::of(map.get(key).unwrap_or_else(|| held.zero()), held)
             }
             other => return Err(format!("can't index item of type {}", name(&item, &other)).into()),
         };
@@ -91,7 +97,7 @@ pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, FunctionError
 }
 
 /// The type of an item without what holds it.
-fn name(item: &Slot, value: &GoRuntimeValue) -> String {
+fn name(item: &ReflectedValue, value: &GoRuntimeValue) -> String {
     match item.value() {
         GoRuntimeValue::Object(object) => {
             let name = object.type_name();
@@ -102,10 +108,10 @@ fn name(item: &Slot, value: &GoRuntimeValue) -> String {
 }
 
 pub(super) fn slice(
-    item: &Slot,
-    indexes: &[Slot],
+    item: &ReflectedValue,
+    indexes: &[ReflectedValue],
     budget: &mut TemplateBudget,
-) -> Result<Slot, FunctionError> {
+) -> Result<ReflectedValue, TemplateFunctionError> {
     let item = item.clone().unboxed();
     if item.is_absent() {
         return Err("slice of untyped nil".into());
@@ -141,8 +147,8 @@ pub(super) fn slice(
     };
     budget.produce(bytes)?;
     budget.steps(bytes / 64)?;
-    let part = |bytes: &Str| Str::from(&bytes[from..to]);
-    Ok(Slot::plain(match value {
+    let part = |bytes: &GoString| GoString::from(&bytes[from..to]);
+    Ok(ReflectedValue::plain(match value {
         GoRuntimeValue::String(text) => GoRuntimeValue::String(part(&text)),
         GoRuntimeValue::Bytes(bytes) => GoRuntimeValue::Bytes(part(&bytes)),
         GoRuntimeValue::List(list) => {
@@ -152,7 +158,7 @@ pub(super) fn slice(
     }))
 }
 
-pub(super) fn len(item: &Slot) -> Result<i64, FunctionError> {
+pub(super) fn len(item: &ReflectedValue) -> Result<i64, TemplateFunctionError> {
     if item.is_absent() {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
@@ -171,11 +177,11 @@ pub(super) fn len(item: &Slot) -> Result<i64, FunctionError> {
 }
 
 pub(super) fn call(
-    function: &Slot,
-    arguments: &[Slot],
+    function: &ReflectedValue,
+    arguments: &[ReflectedValue],
     name: &str,
     budget: &mut TemplateBudget,
-) -> Result<Slot, FunctionError> {
+) -> Result<ReflectedValue, TemplateFunctionError> {
     let function = function.clone().unboxed();
     let called = match function.value() {
         GoRuntimeValue::Nil => return Err("call of nil".into()),
@@ -195,24 +201,24 @@ pub(super) fn call(
     }
     let mut values = Vec::with_capacity(given);
     for (index, argument) in arguments.iter().enumerate() {
-        let wanted = signature.param(index).unwrap_or(&Type::Any);
+        let wanted = signature.param(index).unwrap_or(&GoType::Any);
         values.push(
             prepare(argument.value(), wanted).map_err(|error| format!("arg {index}: {error}"))?,
         );
     }
     let result = called.call(budget.meter(), &values)?;
-    Ok(Slot::of(result, &signature.result))
+    Ok(ReflectedValue::of(result, &signature.result))
 }
 
 /// A value as the type of a parameter; integers are converted.
-fn prepare(value: &GoRuntimeValue, wanted: &Type) -> Result<GoRuntimeValue, String> {
+fn prepare(value: &GoRuntimeValue, wanted: &GoType) -> Result<GoRuntimeValue, String> {
     if let Some(given) = value.assign(wanted) {
         return Ok(given);
     }
     match (value, wanted) {
         (GoRuntimeValue::Nil, _) => Err(format!("value is nil; should be of type {wanted}")),
-        (GoRuntimeValue::Integer(integer), Type::Integer(kind)) => {
-            Ok(GoRuntimeValue::Integer(Integer::new(*kind, integer.signed())))
+        (GoRuntimeValue::Integer(integer), GoType::Integer(kind)) => {
+            Ok(GoRuntimeValue::Integer(SizedInteger::new(*kind, integer.signed())))
         }
         _ => Err(format!("value has type {}; should be {wanted}", value.type_name())),
     }

@@ -4,36 +4,36 @@ use std::cmp::Ordering;
 
 use golang::GoRuntimeValue;
 use golang::fmt::{FormatLimits, sprintf_within};
-use golang::value::{IntKind, ReflectKind};
+use golang::value::{IntegerKind, ReflectKind};
 
-use super::Builtin;
-use crate::error::FunctionError;
-use crate::reflect_value::Slot;
+use super::BuiltinFunction;
+use crate::error::TemplateFunctionError;
+use crate::reflect_value::ReflectedValue;
 
 /// Calls one of the comparisons.
 pub(super) fn compare(
-    function: Builtin,
-    first: &Slot,
-    rest: &[Slot],
+    function: BuiltinFunction,
+    first: &ReflectedValue,
+    rest: &[ReflectedValue],
     limits: FormatLimits,
-) -> Result<bool, FunctionError> {
-    let second = rest.first().unwrap_or(&Slot::ABSENT).value();
+) -> Result<bool, TemplateFunctionError> {
+    let second = rest.first().unwrap_or(&ReflectedValue::ABSENT).value();
     let first = first.value();
     let eq = || equal(first, std::slice::from_ref(second), limits);
     let values: Vec<GoRuntimeValue> = rest.iter().map(|slot| slot.value().clone()).collect();
     match function {
-        Builtin::Eq => equal(first, &values, limits),
-        Builtin::Ne => Ok(!eq()?),
-        Builtin::Lt => less(first, second),
-        Builtin::Le => Ok(less(first, second)? || eq()?),
-        Builtin::Gt => Ok(!(less(first, second)? || eq()?)),
+        BuiltinFunction::Eq => equal(first, &values, limits),
+        BuiltinFunction::Ne => Ok(!eq()?),
+        BuiltinFunction::Lt => less(first, second),
+        BuiltinFunction::Le => Ok(less(first, second)? || eq()?),
+        BuiltinFunction::Gt => Ok(!(less(first, second)? || eq()?)),
         _ => Ok(!less(first, second)?),
     }
 }
 
 /// What can be compared with what.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Basic {
+enum BasicKind {
     Bool,
     Complex,
     Int,
@@ -43,20 +43,20 @@ enum Basic {
     Other,
 }
 
-fn basic(value: &GoRuntimeValue) -> Basic {
+fn basic(value: &GoRuntimeValue) -> BasicKind {
     match value.kind() {
-        ReflectKind::Bool => Basic::Bool,
-        ReflectKind::Complex128 => Basic::Complex,
-        ReflectKind::Integer(kind) if IntKind::is_signed(kind) => Basic::Int,
-        ReflectKind::Integer(_) => Basic::Uint,
-        ReflectKind::Float64 => Basic::Float,
-        ReflectKind::String => Basic::String,
+        ReflectKind::Bool => BasicKind::Bool,
+        ReflectKind::Complex128 => BasicKind::Complex,
+        ReflectKind::Integer(kind) if IntegerKind::is_signed(kind) => BasicKind::Int,
+        ReflectKind::Integer(_) => BasicKind::Uint,
+        ReflectKind::Float64 => BasicKind::Float,
+        ReflectKind::String => BasicKind::String,
         ReflectKind::Invalid
         | ReflectKind::Slice
         | ReflectKind::Map
         | ReflectKind::Func
         | ReflectKind::Struct
-        | ReflectKind::Pointer => Basic::Other,
+        | ReflectKind::Pointer => BasicKind::Other,
     }
 }
 
@@ -75,7 +75,7 @@ fn equal(
     first: &GoRuntimeValue,
     others: &[GoRuntimeValue],
     limits: FormatLimits,
-) -> Result<bool, FunctionError> {
+) -> Result<bool, TemplateFunctionError> {
     if others.is_empty() {
         return Err("missing argument for comparison".into());
     }
@@ -83,7 +83,7 @@ fn equal(
         let left = basic(first);
         let right = basic(other);
         let found = match (left, right) {
-            (Basic::Int, Basic::Uint) | (Basic::Uint, Basic::Int) => {
+            (BasicKind::Int, BasicKind::Uint) | (BasicKind::Uint, BasicKind::Int) => {
                 order(first, other) == Some(Ordering::Equal)
             }
             _ if left != right => {
@@ -92,7 +92,7 @@ fn equal(
                 }
                 false
             }
-            (Basic::Other, _) => equal_others(first, other, limits)?,
+            (BasicKind::Other, _) => equal_others(first, other, limits)?,
             _ => order(first, other) == Some(Ordering::Equal),
         };
         if found {
@@ -102,7 +102,7 @@ fn equal(
     Ok(false)
 }
 
-fn incompatible(first: &GoRuntimeValue, second: &GoRuntimeValue) -> FunctionError {
+fn incompatible(first: &GoRuntimeValue, second: &GoRuntimeValue) -> TemplateFunctionError {
     let first = first.type_name();
     let second = second.type_name();
     format!("incompatible types for comparison: {first} and {second}").into()
@@ -112,10 +112,10 @@ fn equal_others(
     first: &GoRuntimeValue,
     second: &GoRuntimeValue,
     limits: FormatLimits,
-) -> Result<bool, FunctionError> {
+) -> Result<bool, TemplateFunctionError> {
     let left = first.kind();
     let right = second.kind();
-    let shown = |format: &str, value: &GoRuntimeValue| -> Result<String, FunctionError> {
+    let shown = |format: &str, value: &GoRuntimeValue| -> Result<String, TemplateFunctionError> {
         let text = sprintf_within(format.as_bytes(), std::slice::from_ref(value), limits)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
@@ -159,7 +159,7 @@ fn order(first: &GoRuntimeValue, second: &GoRuntimeValue) -> Option<Ordering> {
         (GoRuntimeValue::Float(first), GoRuntimeValue::Float(second)) => first.partial_cmp(second),
         (GoRuntimeValue::String(first), GoRuntimeValue::String(second)) => Some(first.cmp(second)),
         (GoRuntimeValue::Integer(first), GoRuntimeValue::Integer(second)) => {
-            let wide = |integer: &golang::value::Integer| match integer.kind().is_signed() {
+            let wide = |integer: &golang::value::SizedInteger| match integer.kind().is_signed() {
                 true => i128::from(integer.signed()),
                 false => i128::from(integer.unsigned()),
             };
@@ -169,16 +169,18 @@ fn order(first: &GoRuntimeValue, second: &GoRuntimeValue) -> Option<Ordering> {
     }
 }
 
-fn less(first: &GoRuntimeValue, second: &GoRuntimeValue) -> Result<bool, FunctionError> {
+fn less(first: &GoRuntimeValue, second: &GoRuntimeValue) -> Result<bool, TemplateFunctionError> {
     let left = basic(first);
     let right = basic(second);
-    if left == Basic::Other || right == Basic::Other {
+    if left == BasicKind::Other || right == BasicKind::Other {
         return Err("invalid type for comparison".into());
     }
     match (left, right) {
-        (Basic::Int, Basic::Uint) | (Basic::Uint, Basic::Int) => {}
+        (BasicKind::Int, BasicKind::Uint) | (BasicKind::Uint, BasicKind::Int) => {}
         _ if left != right => return Err(incompatible(first, second)),
-        (Basic::Bool | Basic::Complex, _) => return Err("invalid type for comparison".into()),
+        (BasicKind::Bool | BasicKind::Complex, _) => {
+            return Err("invalid type for comparison".into());
+        }
         _ => {}
     }
     Ok(order(first, second) == Some(Ordering::Less))

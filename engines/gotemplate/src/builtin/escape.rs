@@ -4,7 +4,7 @@ use golang::unicode::{decode, is_print};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// Escapes a text, unless that makes it longer than a limit, give or take a character.
-pub(super) type Escape = fn(&[u8], usize) -> Option<Vec<u8>>;
+pub(super) type EscapeFunction = fn(&[u8], usize) -> Option<Vec<u8>>;
 
 /// What stands for itself in a query, beside letters and digits.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

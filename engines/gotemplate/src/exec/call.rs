@@ -1,15 +1,15 @@
 //! Calls of functions: their number and types of arguments, and their results.
 
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, quote};
-use golang::value::{Signature, Type};
+use golang::strconv::{QuotingStyle, quote};
+use golang::value::{FunctionSignature, GoType};
 
 use super::{MAX_NODE_TEXT_BYTES, Result, TemplateRun};
-use crate::builtin::Builtin;
-use crate::error::FunctionError;
-use crate::function::{Call, Callee};
-use crate::parse::{Id, Span};
-use crate::reflect_value::Slot;
+use crate::builtin::BuiltinFunction;
+use crate::error::TemplateFunctionError;
+use crate::function::{FunctionCallContext, TemplateCallee};
+use crate::parse::{NodeListSpan, TemplateNodeId};
+use crate::reflect_value::ReflectedValue;
 
 /// Bytes of a text that are scanned in a step: each function is taken to examine all of the strings that it is given,
 /// as fast as that can be done. What takes longer, and what is in lists and maps, functions count themselves.
@@ -25,58 +25,63 @@ impl<'s> TemplateRun<'s, '_> {
     /// name itself.
     pub(super) fn function(
         &mut self,
-        dot: &Slot,
-        name: Span,
-        callee: Callee,
-        node: Id,
-        arguments: &'s [Id],
-        last: Option<Slot>,
-    ) -> Result<Slot> {
+        dot: &ReflectedValue,
+        name: NodeListSpan,
+        callee: TemplateCallee,
+        node: TemplateNodeId,
+        arguments: &'s [TemplateNodeId],
+        last: Option<ReflectedValue>,
+    ) -> Result<ReflectedValue> {
         self.step()?;
         let set = self.set;
         let name = self.name(name);
         let place = match callee {
-            Callee::Given(place) => place,
-            Callee::Go(builtin) => return self.builtin(dot, builtin, name, node, arguments, last),
+            TemplateCallee::Given(place) => place,
+            TemplateCallee::Go(builtin) => {
+                return self.builtin(dot, builtin, name, node, arguments, last);
+            }
         };
         // A set can run what another one has parsed.
         let functions = set.functions();
         let entry = functions.at(place, name.as_bytes()).or_else(|| functions.get(name));
         let Some(entry) = entry else {
-            let name = quote(name.as_bytes(), Quoting::Printable);
+            let name = quote(name.as_bytes(), QuotingStyle::Printable);
             let name = String::from_utf8_lossy(&name);
             return Err(self.error(format!("{name} is not a defined function")));
         };
         let signature = &entry.signature;
         let values = self.arguments(dot, name, signature, arguments, last)?;
-        let values: Vec<GoRuntimeValue> = values.into_iter().map(Slot::into_value).collect();
+        let values: Vec<GoRuntimeValue> =
+            values.into_iter().map(ReflectedValue::into_value).collect();
         let given = strings(values.iter());
         let counted = self.budget.steps(given / SCANNED_BYTES_PER_STEP);
-        let mut call = Call { set, host: self.host, budget: self.budget };
-        let result =
-            counted.map_err(FunctionError::from).and_then(|()| (entry.body)(&mut call, &values));
+        let mut call = FunctionCallContext { set, host: self.host, budget: self.budget };
+        let result = counted
+            .map_err(TemplateFunctionError::from)
+            .and_then(|()| (entry.body)(&mut call, &values));
         self.result(name, node, result, &signature.result)
     }
 
     fn builtin(
         &mut self,
-        dot: &Slot,
-        builtin: Builtin,
+        dot: &ReflectedValue,
+        builtin: BuiltinFunction,
         name: &str,
-        node: Id,
-        arguments: &'s [Id],
-        last: Option<Slot>,
-    ) -> Result<Slot> {
+        node: TemplateNodeId,
+        arguments: &'s [TemplateNodeId],
+        last: Option<ReflectedValue>,
+    ) -> Result<ReflectedValue> {
         let signature = builtin.signature();
         if let Some(until) = builtin.stops_at() {
             return self.junction(dot, name, signature, until, arguments, last);
         }
         let callee = self.callee(builtin, arguments, last.as_ref());
         let values = self.arguments(dot, name, signature, arguments, last)?;
-        let counted =
-            self.budget.steps(strings(values.iter().map(Slot::value)) / SCANNED_BYTES_PER_STEP);
+        let counted = self
+            .budget
+            .steps(strings(values.iter().map(ReflectedValue::value)) / SCANNED_BYTES_PER_STEP);
         let result = counted
-            .map_err(FunctionError::from)
+            .map_err(TemplateFunctionError::from)
             .and_then(|()| builtin.call(&values, callee.as_deref(), self.budget));
         match result {
             Ok(slot) => Ok(slot),
@@ -85,8 +90,13 @@ impl<'s> TemplateRun<'s, '_> {
     }
 
     /// How `call` names its first argument.
-    fn callee(&self, builtin: Builtin, arguments: &[Id], last: Option<&Slot>) -> Option<String> {
-        if builtin != Builtin::Call {
+    fn callee(
+        &self,
+        builtin: BuiltinFunction,
+        arguments: &[TemplateNodeId],
+        last: Option<&ReflectedValue>,
+    ) -> Option<String> {
+        if builtin != BuiltinFunction::Call {
             return None;
         }
         Some(match (arguments.get(1), last) {
@@ -103,17 +113,23 @@ impl<'s> TemplateRun<'s, '_> {
     pub(super) fn result(
         &mut self,
         name: &str,
-        node: Id,
-        result: std::result::Result<GoRuntimeValue, FunctionError>,
-        held: &Type,
-    ) -> Result<Slot> {
-        result.map(|value| Slot::of(value, held)).map_err(|failure| {
+        node: TemplateNodeId,
+        result: std::result::Result<GoRuntimeValue, TemplateFunctionError>,
+        held: &GoType,
+    ) -> Result<ReflectedValue> {
+        result.map(|value| ReflectedValue::of(value, held)).map_err(|failure| {
             self.node = Some(node);
             self.failure(format!("error calling {name}: "), failure)
         })
     }
 
-    fn count(&self, name: &str, signature: &Signature, given: usize, has_last: bool) -> Result<()> {
+    fn count(
+        &self,
+        name: &str,
+        signature: &FunctionSignature,
+        given: usize,
+        has_last: bool,
+    ) -> Result<()> {
         let all = given + usize::from(has_last);
         let fixed = signature.fixed();
         if signature.is_variadic && all < fixed {
@@ -132,12 +148,12 @@ impl<'s> TemplateRun<'s, '_> {
     /// The arguments of a call, as the types of the parameters.
     pub(super) fn arguments(
         &mut self,
-        dot: &Slot,
+        dot: &ReflectedValue,
         name: &str,
-        signature: &Signature,
-        arguments: &'s [Id],
-        last: Option<Slot>,
-    ) -> Result<Vec<Slot>> {
+        signature: &FunctionSignature,
+        arguments: &'s [TemplateNodeId],
+        last: Option<ReflectedValue>,
+    ) -> Result<Vec<ReflectedValue>> {
         let arguments = arguments.get(1..).unwrap_or_default();
         self.count(name, signature, arguments.len(), last.is_some())?;
         let mut values = Vec::with_capacity(arguments.len() + 1);
@@ -153,18 +169,18 @@ impl<'s> TemplateRun<'s, '_> {
     /// `and` and `or`, which do not evaluate arguments behind the one that decides.
     fn junction(
         &mut self,
-        dot: &Slot,
+        dot: &ReflectedValue,
         name: &str,
-        signature: &Signature,
+        signature: &FunctionSignature,
         until: bool,
-        arguments: &'s [Id],
-        last: Option<Slot>,
-    ) -> Result<Slot> {
+        arguments: &'s [TemplateNodeId],
+        last: Option<ReflectedValue>,
+    ) -> Result<ReflectedValue> {
         let arguments = arguments.get(1..).unwrap_or_default();
         self.count(name, signature, arguments.len(), last.is_some())?;
-        let mut value = Slot::ABSENT;
+        let mut value = ReflectedValue::ABSENT;
         for id in arguments {
-            value = self.argument(dot, Some(&Type::Reflected), *id)?;
+            value = self.argument(dot, Some(&GoType::Reflected), *id)?;
             if value.value().is_true() == until {
                 return Ok(value);
             }

@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, quote};
+use golang::strconv::{QuotingStyle, quote};
 use golang::value::ReflectKind;
 
 use super::{Result, TemplateRun};
-use crate::parse::{Id, Span};
-use crate::reflect_value::Slot;
-use crate::set::MissingKey;
+use crate::parse::{NodeListSpan, TemplateNodeId};
+use crate::reflect_value::ReflectedValue;
+use crate::template_set::MissingKeyPolicy;
 
 impl<'s> TemplateRun<'s, '_> {
     /// `.X.Y.Z` of a receiver; the last one gets the arguments if it is a method.
     pub(super) fn chain(
         &mut self,
-        dot: &Slot,
-        receiver: Slot,
-        node: Id,
-        names: &'s [Span],
-        arguments: &'s [Id],
-        last: Option<Slot>,
-    ) -> Result<Slot> {
+        dot: &ReflectedValue,
+        receiver: ReflectedValue,
+        node: TemplateNodeId,
+        names: &'s [NodeListSpan],
+        arguments: &'s [TemplateNodeId],
+        last: Option<ReflectedValue>,
+    ) -> Result<ReflectedValue> {
         let Some((final_name, names)) = names.split_last() else { return Ok(receiver) };
         let mut receiver = receiver;
         for name in names {
@@ -32,27 +32,28 @@ impl<'s> TemplateRun<'s, '_> {
 
     fn field(
         &mut self,
-        dot: &Slot,
-        receiver: &Slot,
-        node: Id,
-        name: Span,
-        arguments: &'s [Id],
-        last: Option<Slot>,
-    ) -> Result<Slot> {
+        dot: &ReflectedValue,
+        receiver: &ReflectedValue,
+        node: TemplateNodeId,
+        name: NodeListSpan,
+        arguments: &'s [TemplateNodeId],
+        last: Option<ReflectedValue>,
+    ) -> Result<ReflectedValue> {
         let has_arguments = arguments.len() > 1 || last.is_some();
         if let (GoRuntimeValue::Map(map), false) = (receiver.value(), has_arguments)
             && let Some(value) = map.get(self.tree.source.text(name))
         {
-            return Ok(Slot::of(value, map.item_type()));
+            return Ok(ReflectedValue::of(value, map.item_type()));
         }
         let name = self.name(name);
-        let quoted =
-            || String::from_utf8_lossy(&quote(name.as_bytes(), Quoting::Printable)).into_owned();
+        let quoted = || {
+            String::from_utf8_lossy(&quote(name.as_bytes(), QuotingStyle::Printable)).into_owned()
+        };
         if receiver.is_absent() {
-            if self.set.missing_key() == MissingKey::Error {
+            if self.set.missing_key() == MissingKeyPolicy::Error {
                 return Err(self.error(format!("nil data; no entry for key {}", quoted())));
             }
-            return Ok(Slot::ABSENT);
+            return Ok(ReflectedValue::ABSENT);
         }
         if receiver.is_nil_interface() {
             let held = receiver.held_name();
@@ -64,7 +65,7 @@ impl<'s> TemplateRun<'s, '_> {
                     let signature = method.signature();
                     let values = self.arguments(dot, name, signature, arguments, last)?;
                     let values: Vec<GoRuntimeValue> =
-                        values.into_iter().map(Slot::into_value).collect();
+                        values.into_iter().map(ReflectedValue::into_value).collect();
                     let result = method.call(self.budget.meter(), &values);
                     return self.result(name, node, result.map_err(Into::into), &signature.result);
                 }
@@ -79,8 +80,8 @@ impl<'s> TemplateRun<'s, '_> {
                         return Err(self.error(message));
                     }
                     return Ok(match object.kind() {
-                        ReflectKind::Pointer => Slot::addressable(value),
-                        _ => Slot::plain(value),
+                        ReflectKind::Pointer => ReflectedValue::addressable(value),
+                        _ => ReflectedValue::plain(value),
                     });
                 }
                 if object.fields().iter().any(|(known, _)| *known == name) {
@@ -101,10 +102,12 @@ impl<'s> TemplateRun<'s, '_> {
             return Err(self.error(format!("{name} is not a method but has arguments")));
         }
         match (map.get(name.as_bytes()), self.set.missing_key()) {
-            (Some(value), _) => Ok(Slot::of(value, map.item_type())),
-            (None, MissingKey::Default) => Ok(Slot::ABSENT),
-            (None, MissingKey::Zero) => Ok(Slot::of(map.item_type().zero(), map.item_type())),
-            (None, MissingKey::Error) => {
+            (Some(value), _) => Ok(ReflectedValue::of(value, map.item_type())),
+            (None, MissingKeyPolicy::Default) => Ok(ReflectedValue::ABSENT),
+            (None, MissingKeyPolicy::Zero) => {
+                Ok(ReflectedValue::of(map.item_type().zero(), map.item_type()))
+            }
+            (None, MissingKeyPolicy::Error) => {
                 Err(self.error(format!("map has no entry for key {}", quoted())))
             }
         }

@@ -3,7 +3,7 @@
 //! Here: delimiters, trim markers, comments, and what stands inside of actions. Elsewhere: what tokens mean
 //! together (`parse/parser.rs`), whether numbers and escapes are right (`parse/number.rs`, `golang::strconv`).
 
-use golang::strconv::{Quoting, quote};
+use golang::strconv::{QuotingStyle, quote};
 use golang::unicode::{decode, is_digit, is_letter, is_print};
 
 /// What a token is.
@@ -45,7 +45,7 @@ pub(super) enum LexTokenKind {
     With,
 }
 
-/// A token: bytes of the text, and the line on which they begin. [`Lexer::problem`] has the message of
+/// A token: bytes of the text, and the line on which they begin. [`TemplateLexer::problem`] has the message of
 /// [`LexTokenKind::Error`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LexToken {
@@ -89,15 +89,15 @@ impl LexToken {
                     end += decode(&value[end..]).1;
                     count += 1;
                 }
-                format!("{}...", lossy(&quote(&value[..end], Quoting::Printable)))
+                format!("{}...", lossy(&quote(&value[..end], QuotingStyle::Printable)))
             }
-            _ => lossy(&quote(value, Quoting::Printable)),
+            _ => lossy(&quote(value, QuotingStyle::Printable)),
         }
     }
 }
 
 /// The scanner.
-pub(super) struct Lexer<'a> {
+pub(super) struct TemplateLexer<'a> {
     text: &'a [u8],
     left: &'a [u8],
     right: &'a [u8],
@@ -149,7 +149,7 @@ fn place(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-impl<'a> Lexer<'a> {
+impl<'a> TemplateLexer<'a> {
     /// Delimiters must not be empty.
     pub(super) fn new(text: &'a [u8], left: &'a [u8], right: &'a [u8]) -> Self {
         Self {
@@ -506,7 +506,7 @@ impl<'a> Lexer<'a> {
         let is_good =
             is_good && (!is_complex || (self.scan_number() && self.text[self.at - 1] == b'i'));
         if !is_good {
-            let shown = quote(&self.text[self.start..self.at], Quoting::Printable);
+            let shown = quote(&self.text[self.start..self.at], QuotingStyle::Printable);
             return self.error(format!("bad number syntax: {}", String::from_utf8_lossy(&shown)));
         }
         self.token(if is_complex { LexTokenKind::Complex } else { LexTokenKind::Number })

@@ -4,23 +4,23 @@
 
 use std::sync::Arc;
 
-use golang::strconv::{Quoting, quote};
+use golang::strconv::{QuotingStyle, quote};
 
-use super::number::Number;
-use crate::function::Callee;
+use super::number::TemplateNumber;
+use crate::function::TemplateCallee;
 
 /// The place of a node in [`TemplateSource::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Id(pub(super) u32);
+pub(crate) struct TemplateNodeId(pub(super) u32);
 
 /// A part of one of the lists of a [`TemplateSource`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct NodeListSpan {
     pub(super) start: u32,
     pub(super) end: u32,
 }
 
-impl Span {
+impl NodeListSpan {
     fn of<T>(self, items: &[T]) -> &[T] {
         &items[self.start as usize..self.end as usize]
     }
@@ -37,82 +37,82 @@ pub(crate) struct TemplateSource {
     pub(crate) text: Arc<[u8]>,
     pub(super) nodes: Vec<TemplateNode>,
     /// Children, each node's in a row.
-    pub(super) ids: Vec<Id>,
+    pub(super) ids: Vec<TemplateNodeId>,
     /// Names within the text, each node's in a row.
-    pub(super) names: Vec<Span>,
-    pub(super) numbers: Vec<Number>,
+    pub(super) names: Vec<NodeListSpan>,
+    pub(super) numbers: Vec<TemplateNumber>,
     /// What strings mean.
-    pub(super) strings: Vec<golang::value::Str>,
+    pub(super) strings: Vec<golang::value::GoString>,
     /// The names of templates that are run.
     pub(super) templates: Vec<Arc<str>>,
 }
 
 /// One template of a text.
 #[derive(Debug, Clone)]
-pub(crate) struct Tree {
+pub(crate) struct TemplateTree {
     pub(crate) name: Arc<str>,
     pub(crate) source: Arc<TemplateSource>,
-    pub(crate) root: Id,
+    pub(crate) root: TemplateNodeId,
 }
 
 #[derive(Debug)]
 pub(crate) struct TemplateNode {
     /// Where it begins, in bytes; for some nodes Go has another place, and so have we.
     pub(super) at: u32,
-    pub(super) form: Form,
+    pub(super) form: TemplateNodeForm,
 }
 
 /// What a node is. Names are spans of the text; [`TemplateSource::name`] gives them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Form {
-    List(Span),
-    Text(Span),
-    Action(Id),
-    Pipe(Pipe),
-    Command(Span),
+pub(crate) enum TemplateNodeForm {
+    List(NodeListSpan),
+    Text(NodeListSpan),
+    Action(TemplateNodeId),
+    Pipe(TemplatePipeline),
+    Command(NodeListSpan),
     /// A function: its name, and what that means.
-    Identifier(Span, Callee),
+    Identifier(NodeListSpan, TemplateCallee),
     /// The name with its dollar sign, and fields.
-    Variable(Span),
+    Variable(NodeListSpan),
     Dot,
     Nil,
-    Field(Span),
-    Chain(Id, Span),
+    Field(NodeListSpan),
+    Chain(TemplateNodeId, NodeListSpan),
     Bool(bool),
     /// A number's place in [`TemplateSource::numbers`], and its text.
-    Number(u32, Span),
+    Number(u32, NodeListSpan),
     /// A string: its text with quotes, and the place of what it means in [`TemplateSource::strings`].
-    String(Span, u32),
-    Branch(Branch),
+    String(NodeListSpan, u32),
+    Branch(ControlBranch),
     Break,
     Continue,
     /// The place of the name in [`TemplateSource::templates`].
-    Template(u32, Option<Id>),
+    Template(u32, Option<TemplateNodeId>),
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pipe {
+pub(crate) struct TemplatePipeline {
     pub(crate) is_assignment: bool,
-    pub(crate) variables: Span,
-    pub(crate) commands: Span,
+    pub(crate) variables: NodeListSpan,
+    pub(crate) commands: NodeListSpan,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Branch {
-    pub(crate) control: Control,
-    pub(crate) pipe: Id,
-    pub(crate) list: Id,
-    pub(crate) otherwise: Option<Id>,
+pub(crate) struct ControlBranch {
+    pub(crate) control: ControlKeyword,
+    pub(crate) pipe: TemplateNodeId,
+    pub(crate) list: TemplateNodeId,
+    pub(crate) otherwise: Option<TemplateNodeId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Control {
+pub(crate) enum ControlKeyword {
     If,
     Range,
     With,
 }
 
-impl Control {
+impl ControlKeyword {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::If => "if",
@@ -123,34 +123,34 @@ impl Control {
 }
 
 impl TemplateSource {
-    pub(crate) fn form(&self, id: Id) -> Form {
+    pub(crate) fn form(&self, id: TemplateNodeId) -> TemplateNodeForm {
         self.nodes[id.0 as usize].form
     }
 
     /// Children of a list or a command, or the commands of a pipeline.
-    pub(crate) fn ids(&self, span: Span) -> &[Id] {
+    pub(crate) fn ids(&self, span: NodeListSpan) -> &[TemplateNodeId] {
         span.of(&self.ids)
     }
 
     /// Names of a variable, fields, or of what a pipeline declares; [`TemplateSource::name`] gives the text of each.
-    pub(crate) fn names(&self, span: Span) -> &[Span] {
+    pub(crate) fn names(&self, span: NodeListSpan) -> &[NodeListSpan] {
         span.of(&self.names)
     }
 
     /// A part of the text that is a name or a number, which are of characters only.
-    pub(crate) fn name(&self, span: Span) -> &str {
+    pub(crate) fn name(&self, span: NodeListSpan) -> &str {
         std::str::from_utf8(self.text(span)).unwrap_or_default()
     }
 
-    pub(crate) fn text(&self, span: Span) -> &[u8] {
+    pub(crate) fn text(&self, span: NodeListSpan) -> &[u8] {
         span.of(&self.text)
     }
 
-    pub(crate) fn number(&self, at: u32) -> &Number {
+    pub(crate) fn number(&self, at: u32) -> &TemplateNumber {
         &self.numbers[at as usize]
     }
 
-    pub(crate) fn string(&self, at: u32) -> &golang::value::Str {
+    pub(crate) fn string(&self, at: u32) -> &golang::value::GoString {
         &self.strings[at as usize]
     }
 
@@ -159,7 +159,7 @@ impl TemplateSource {
     }
 
     /// Line, counted from one, and byte in the line, counted from zero, of a node.
-    pub(crate) fn place(&self, id: Id) -> (usize, usize) {
+    pub(crate) fn place(&self, id: TemplateNodeId) -> (usize, usize) {
         let at = self.nodes[id.0 as usize].at as usize;
         let before = &self.text[..at.min(self.text.len())];
         let line = memchr::memchr_iter(b'\n', before).count();
@@ -168,10 +168,10 @@ impl TemplateSource {
     }
 
     /// Whether a template holds nothing but white space.
-    pub(crate) fn is_empty(&self, root: Id) -> bool {
+    pub(crate) fn is_empty(&self, root: TemplateNodeId) -> bool {
         match self.form(root) {
-            Form::List(ids) => self.ids(ids).iter().all(|id| match self.form(*id) {
-                Form::Text(span) => {
+            TemplateNodeForm::List(ids) => self.ids(ids).iter().all(|id| match self.form(*id) {
+                TemplateNodeForm::Text(span) => {
                     let text = self.text(span).trim_ascii_start();
                     // Beyond ASCII there is more white space.
                     text.first().is_none_or(|first| !(' '..='~').contains(&char::from(*first)))
@@ -186,17 +186,17 @@ impl TemplateSource {
     /// The text of a node as Go prints it again, cut off after `limit` bytes.
     ///
     /// Works from a list of what is left to print, as nodes can be nested deeply.
-    pub(crate) fn shown(&self, id: Id, limit: usize) -> String {
+    pub(crate) fn shown(&self, id: TemplateNodeId, limit: usize) -> String {
         let mut shown = Vec::new();
-        let mut open = vec![Piece::Node(id)];
+        let mut open = vec![PrintPiece::Node(id)];
         while let Some(piece) = open.pop() {
             if shown.len() > limit {
                 break;
             }
             match piece {
-                Piece::Fixed(text) => shown.extend_from_slice(text.as_bytes()),
-                Piece::Name(name) => shown.extend_from_slice(name.as_bytes()),
-                Piece::Node(id) => {
+                PrintPiece::Fixed(text) => shown.extend_from_slice(text.as_bytes()),
+                PrintPiece::Name(name) => shown.extend_from_slice(name.as_bytes()),
+                PrintPiece::Node(id) => {
                     let at = open.len();
                     self.show(self.form(id), &mut shown, &mut open);
                     // They were pushed in the order of printing.
@@ -208,16 +208,27 @@ impl TemplateSource {
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    fn show<'a>(&'a self, form: Form, shown: &mut Vec<u8>, open: &mut Vec<Piece<'a>>) {
-        use Piece::{Fixed, Name};
-        let named = |name: &Span| Name(self.name(*name));
+    fn show<'a>(
+        &'a self,
+        form: TemplateNodeForm,
+        shown: &mut Vec<u8>,
+        open: &mut Vec<PrintPiece<'a>>,
+    ) {
+        use PrintPiece::{Fixed, Name};
+        let named = |name: &NodeListSpan| Name(self.name(*name));
         match form {
-            Form::List(ids) => open.extend(self.ids(ids).iter().map(|id| Piece::Node(*id))),
-            Form::Text(span) | Form::String(span, _) | Form::Number(_, span) => {
+            TemplateNodeForm::List(ids) => {
+                open.extend(self.ids(ids).iter().map(|id| PrintPiece::Node(*id)));
+            }
+            TemplateNodeForm::Text(span)
+            | TemplateNodeForm::String(span, _)
+            | TemplateNodeForm::Number(_, span) => {
                 shown.extend_from_slice(self.text(span));
             }
-            Form::Action(pipe) => open.extend([Fixed("{{"), Piece::Node(pipe), Fixed("}}")]),
-            Form::Pipe(pipe) => {
+            TemplateNodeForm::Action(pipe) => {
+                open.extend([Fixed("{{"), PrintPiece::Node(pipe), Fixed("}}")]);
+            }
+            TemplateNodeForm::Pipe(pipe) => {
                 let variables = self.names(pipe.variables);
                 for (index, name) in variables.iter().enumerate() {
                     open.extend([Fixed(if index > 0 { ", " } else { "" }), named(name)]);
@@ -226,65 +237,69 @@ impl TemplateSource {
                     open.push(Fixed(if pipe.is_assignment { " = " } else { " := " }));
                 }
                 for (index, id) in self.ids(pipe.commands).iter().enumerate() {
-                    open.extend([Fixed(if index > 0 { " | " } else { "" }), Piece::Node(*id)]);
+                    open.extend([Fixed(if index > 0 { " | " } else { "" }), PrintPiece::Node(*id)]);
                 }
             }
-            Form::Command(arguments) => {
+            TemplateNodeForm::Command(arguments) => {
                 for (index, id) in self.ids(arguments).iter().enumerate() {
                     open.push(Fixed(if index > 0 { " " } else { "" }));
                     self.show_operand(*id, open);
                 }
             }
-            Form::Identifier(name, _) => open.push(named(&name)),
-            Form::Variable(names) => {
+            TemplateNodeForm::Identifier(name, _) => open.push(named(&name)),
+            TemplateNodeForm::Variable(names) => {
                 for (index, name) in self.names(names).iter().enumerate() {
                     open.extend([Fixed(if index > 0 { "." } else { "" }), named(name)]);
                 }
             }
-            Form::Dot => open.push(Fixed(".")),
-            Form::Nil => open.push(Fixed("nil")),
-            Form::Field(names) => {
+            TemplateNodeForm::Dot => open.push(Fixed(".")),
+            TemplateNodeForm::Nil => open.push(Fixed("nil")),
+            TemplateNodeForm::Field(names) => {
                 open.extend(self.names(names).iter().flat_map(|name| [Fixed("."), named(name)]));
             }
-            Form::Chain(operand, names) => {
+            TemplateNodeForm::Chain(operand, names) => {
                 self.show_operand(operand, open);
                 open.extend(self.names(names).iter().flat_map(|name| [Fixed("."), named(name)]));
             }
-            Form::Bool(truth) => open.push(Fixed(if truth { "true" } else { "false" })),
-            Form::Branch(branch) => {
+            TemplateNodeForm::Bool(truth) => open.push(Fixed(if truth { "true" } else { "false" })),
+            TemplateNodeForm::Branch(branch) => {
                 open.extend([Fixed("{{"), Fixed(branch.control.word()), Fixed(" ")]);
-                open.extend([Piece::Node(branch.pipe), Fixed("}}"), Piece::Node(branch.list)]);
+                open.extend([
+                    PrintPiece::Node(branch.pipe),
+                    Fixed("}}"),
+                    PrintPiece::Node(branch.list),
+                ]);
                 if let Some(otherwise) = branch.otherwise {
-                    open.extend([Fixed("{{else}}"), Piece::Node(otherwise)]);
+                    open.extend([Fixed("{{else}}"), PrintPiece::Node(otherwise)]);
                 }
                 open.push(Fixed("{{end}}"));
             }
-            Form::Break => open.push(Fixed("{{break}}")),
-            Form::Continue => open.push(Fixed("{{continue}}")),
-            Form::Template(name, pipe) => {
+            TemplateNodeForm::Break => open.push(Fixed("{{break}}")),
+            TemplateNodeForm::Continue => open.push(Fixed("{{continue}}")),
+            TemplateNodeForm::Template(name, pipe) => {
                 let name = self.template(name);
                 shown.extend_from_slice(b"{{template ");
-                shown.extend_from_slice(&quote(name.as_bytes(), Quoting::Printable));
+                shown.extend_from_slice(&quote(name.as_bytes(), QuotingStyle::Printable));
                 if let Some(pipe) = pipe {
-                    open.extend([Fixed(" "), Piece::Node(pipe)]);
+                    open.extend([Fixed(" "), PrintPiece::Node(pipe)]);
                 }
                 open.push(Fixed("}}"));
             }
         }
     }
 
-    fn show_operand(&self, id: Id, open: &mut Vec<Piece<'_>>) {
-        if matches!(self.form(id), Form::Pipe(_)) {
-            open.extend([Piece::Fixed("("), Piece::Node(id), Piece::Fixed(")")]);
+    fn show_operand(&self, id: TemplateNodeId, open: &mut Vec<PrintPiece<'_>>) {
+        if matches!(self.form(id), TemplateNodeForm::Pipe(_)) {
+            open.extend([PrintPiece::Fixed("("), PrintPiece::Node(id), PrintPiece::Fixed(")")]);
         } else {
-            open.push(Piece::Node(id));
+            open.push(PrintPiece::Node(id));
         }
     }
 }
 
 /// What is left to print.
-enum Piece<'a> {
+enum PrintPiece<'a> {
     Fixed(&'static str),
     Name(&'a str),
-    Node(Id),
+    Node(TemplateNodeId),
 }

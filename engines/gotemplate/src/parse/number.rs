@@ -1,12 +1,12 @@
 //! Number constants, which are of every type that can hold them until they are used.
 
-use golang::strconv::{self, Quoting, quote, unquote_char};
+use golang::strconv::{self, QuotingStyle, quote, unquote_char};
 
 use super::lex::LexTokenKind;
 
 /// A number in a template.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Number {
+pub(crate) struct TemplateNumber {
     pub(crate) int: Option<i64>,
     pub(crate) uint: Option<u64>,
     pub(crate) float: Option<f64>,
@@ -35,7 +35,7 @@ fn parse_float(text: &[u8]) -> Option<f64> {
     strconv::parse_float(std::str::from_utf8(text).ok()?, 64).ok()
 }
 
-impl Number {
+impl TemplateNumber {
     /// Reads a constant.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Number {
         if let Some(imaginary) = text.strip_suffix(b"i").and_then(parse_float) {
             return Ok(Self::complex(0.0, imaginary));
         }
-        let shown = || String::from_utf8_lossy(&quote(text, Quoting::Printable)).into_owned();
+        let shown = || String::from_utf8_lossy(&quote(text, QuotingStyle::Printable)).into_owned();
         let mut number = Self { int: parse_int(text), uint: parse_uint(text), ..Self::default() };
         if number.int == Some(0) {
             number.uint = Some(0);

@@ -1,33 +1,36 @@
 //! The grammar of templates, with the messages of Go's parser.
 //!
-//! Recursion is bounded by [`Settings::nesting`].
+//! Recursion is bounded by [`ParseSettings::nesting`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use golang::strconv::{Quoting, quote, unquote};
+use golang::strconv::{QuotingStyle, quote, unquote};
 
-use super::lex::{LexToken, LexTokenKind, Lexer};
-use super::node::{Branch, Control, Form, Id, Pipe, Span, TemplateNode, TemplateSource, Tree};
-use super::{Number, Settings};
-use crate::error::ParseError;
+use super::lex::{LexToken, LexTokenKind, TemplateLexer};
+use super::node::{
+    ControlBranch, ControlKeyword, NodeListSpan, TemplateNode, TemplateNodeForm, TemplateNodeId,
+    TemplatePipeline, TemplateSource, TemplateTree,
+};
+use super::{ParseSettings, TemplateNumber};
+use crate::error::TemplateParseError;
 
-type Result<T> = std::result::Result<T, ParseError>;
+type Result<T> = std::result::Result<T, TemplateParseError>;
 
 /// Go's own limit of parentheses in each other.
 const MAX_NESTED_PARENTHESES: usize = 10_000;
 
 /// The templates of one text in the making.
-pub(super) struct Parser<'a> {
-    settings: &'a Settings<'a>,
+pub(super) struct TemplateParser<'a> {
+    settings: &'a ParseSettings<'a>,
     name: &'a str,
     text: &'a [u8],
-    lexer: Lexer<'a>,
+    lexer: TemplateLexer<'a>,
     /// What there is so far; it gets the text at the end.
     source: TemplateSource,
     /// Children of nodes that are not complete, the innermost one's last.
-    open: Vec<Id>,
-    roots: BTreeMap<Arc<str>, Id>,
+    open: Vec<TemplateNodeId>,
+    roots: BTreeMap<Arc<str>, TemplateNodeId>,
     /// The template that is being parsed; the caller keeps those around it.
     scope: ParseScope<'a>,
     nesting: usize,
@@ -88,12 +91,12 @@ impl ParseScope<'_> {
 }
 
 /// What a list of nodes ended with.
-struct End {
+struct NodeListEnd {
     at: u32,
     is_else: bool,
 }
 
-impl End {
+impl NodeListEnd {
     fn shown(&self) -> &'static str {
         if self.is_else { "{{else}}" } else { "{{end}}" }
     }
@@ -101,13 +104,14 @@ impl End {
 
 /// A node, or what ends a list of them.
 enum ParsedItem {
-    Node(Id),
-    End(End),
+    Node(TemplateNodeId),
+    End(NodeListEnd),
 }
 
-impl<'a> Parser<'a> {
-    pub(super) fn new(name: &'a str, text: &'a [u8], settings: &'a Settings<'a>) -> Self {
-        let mut lexer = Lexer::new(text, settings.left.as_bytes(), settings.right.as_bytes());
+impl<'a> TemplateParser<'a> {
+    pub(super) fn new(name: &'a str, text: &'a [u8], settings: &'a ParseSettings<'a>) -> Self {
+        let mut lexer =
+            TemplateLexer::new(text, settings.left.as_bytes(), settings.right.as_bytes());
         lexer.has_break = settings.functions.callee("break").is_some();
         lexer.has_continue = settings.functions.callee("continue").is_some();
         Self {
@@ -132,7 +136,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Result<(Tree, BTreeMap<Arc<str>, Tree>)> {
+    pub(super) fn run(mut self) -> Result<(TemplateTree, BTreeMap<Arc<str>, TemplateTree>)> {
         let at = self.peek().start;
         while self.peek().kind != LexTokenKind::Eof {
             if self.peek().kind == LexTokenKind::LeftDelim {
@@ -151,7 +155,7 @@ impl<'a> Parser<'a> {
             }
         }
         let ids = self.children(0);
-        let root = self.node(at, Form::List(ids));
+        let root = self.node(at, TemplateNodeForm::List(ids));
         self.add(root)?;
         let mut source = self.source;
         source.text = self.text.into();
@@ -159,27 +163,27 @@ impl<'a> Parser<'a> {
         source.ids.shrink_to_fit();
         source.names.shrink_to_fit();
         let source = Arc::new(source);
-        let tree = |name: Arc<str>, root| Tree { name, source: Arc::clone(&source), root };
+        let tree = |name: Arc<str>, root| TemplateTree { name, source: Arc::clone(&source), root };
         let all = self.roots.into_iter().map(|(name, root)| (Arc::clone(&name), tree(name, root)));
         Ok((tree(self.scope.name, root), all.collect()))
     }
 
-    fn node(&mut self, at: u32, form: Form) -> Id {
+    fn node(&mut self, at: u32, form: TemplateNodeForm) -> TemplateNodeId {
         self.source.nodes.push(TemplateNode { at, form });
-        Id(count(self.source.nodes.len() - 1))
+        TemplateNodeId(count(self.source.nodes.len() - 1))
     }
 
     /// The children that were found since there were so many open ones.
-    fn children(&mut self, from: usize) -> Span {
+    fn children(&mut self, from: usize) -> NodeListSpan {
         let start = count(self.source.ids.len());
         self.source.ids.extend(self.open.drain(from..));
-        Span { start, end: count(self.source.ids.len()) }
+        NodeListSpan { start, end: count(self.source.ids.len()) }
     }
 
     /// Adds a name to those of the node that is being made, the first of which has this place.
-    fn name(&mut self, first: u32, name: Span) -> Span {
+    fn name(&mut self, first: u32, name: NodeListSpan) -> NodeListSpan {
         self.source.names.push(name);
-        Span { start: first, end: count(self.source.names.len()) }
+        NodeListSpan { start: first, end: count(self.source.names.len()) }
     }
 
     fn next_name(&self) -> u32 {
@@ -242,15 +246,15 @@ impl<'a> Parser<'a> {
 
     // Messages.
 
-    fn error(&self, message: impl Into<String>) -> ParseError {
-        ParseError {
+    fn error(&self, message: impl Into<String>) -> TemplateParseError {
+        TemplateParseError {
             template: self.name.to_owned(),
             line: self.scope.tokens[0].line as usize,
             message: message.into(),
         }
     }
 
-    fn unexpected(&self, token: &LexToken, context: &str) -> ParseError {
+    fn unexpected(&self, token: &LexToken, context: &str) -> TemplateParseError {
         let shown = match token.kind {
             LexTokenKind::Error => self.lexer.problem().to_owned(),
             _ => token.shown(self.text),
@@ -281,22 +285,24 @@ impl<'a> Parser<'a> {
 
     // Templates.
 
-    fn add(&mut self, root: Id) -> Result<()> {
+    fn add(&mut self, root: TemplateNodeId) -> Result<()> {
         let name = Arc::clone(&self.scope.name);
-        let is_empty = |id: Id| match self.source.form(id) {
-            Form::List(ids) => self.source.ids(ids).iter().all(|id| match self.source.form(*id) {
-                Form::Text(text) => {
-                    let text = &self.text[text.start as usize..text.end as usize];
-                    String::from_utf8_lossy(text).trim().is_empty()
-                }
-                _ => false,
-            }),
+        let is_empty = |id: TemplateNodeId| match self.source.form(id) {
+            TemplateNodeForm::List(ids) => {
+                self.source.ids(ids).iter().all(|id| match self.source.form(*id) {
+                    TemplateNodeForm::Text(text) => {
+                        let text = &self.text[text.start as usize..text.end as usize];
+                        String::from_utf8_lossy(text).trim().is_empty()
+                    }
+                    _ => false,
+                })
+            }
             _ => false,
         };
         match self.roots.get(&name) {
             Some(known) if !is_empty(*known) => {
                 if !is_empty(root) {
-                    let shown = quote(name.as_bytes(), Quoting::Printable);
+                    let shown = quote(name.as_bytes(), QuotingStyle::Printable);
                     let shown = String::from_utf8_lossy(&shown);
                     return Err(
                         self.error(format!("template: multiple definition of template {shown}"))
@@ -328,7 +334,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn block(&mut self) -> Result<Id> {
+    fn block(&mut self) -> Result<TemplateNodeId> {
         const CONTEXT: &str = "block clause";
         let token = self.next_non_space();
         let name = self.template_name(&token, CONTEXT)?;
@@ -337,10 +343,10 @@ impl<'a> Parser<'a> {
         self.body(CONTEXT)?;
         self.scope = outer;
         let name = self.template_node(name);
-        Ok(self.node(token.start, Form::Template(name, Some(pipe))))
+        Ok(self.node(token.start, TemplateNodeForm::Template(name, Some(pipe))))
     }
 
-    fn template(&mut self) -> Result<Id> {
+    fn template(&mut self) -> Result<TemplateNodeId> {
         const CONTEXT: &str = "template clause";
         let token = self.next_non_space();
         let name = self.template_name(&token, CONTEXT)?;
@@ -350,7 +356,7 @@ impl<'a> Parser<'a> {
             pipe = Some(self.pipeline(CONTEXT, LexTokenKind::RightDelim)?);
         }
         let name = self.template_node(name);
-        Ok(self.node(token.start, Form::Template(name, pipe)))
+        Ok(self.node(token.start, TemplateNodeForm::Template(name, pipe)))
     }
 
     fn template_node(&mut self, name: Arc<str>) -> u32 {
@@ -372,7 +378,7 @@ impl<'a> Parser<'a> {
 
     // Lists and actions.
 
-    fn list(&mut self) -> Result<(Id, End)> {
+    fn list(&mut self) -> Result<(TemplateNodeId, NodeListEnd)> {
         self.enter()?;
         let at = self.peek_non_space().start;
         let outer = self.open.len();
@@ -382,7 +388,7 @@ impl<'a> Parser<'a> {
                 ParsedItem::End(end) => {
                     self.nesting -= 1;
                     let ids = self.children(outer);
-                    return Ok((self.node(at, Form::List(ids)), end));
+                    return Ok((self.node(at, TemplateNodeForm::List(ids)), end));
                 }
             }
         }
@@ -393,7 +399,7 @@ impl<'a> Parser<'a> {
         let token = self.next_non_space();
         match token.kind {
             LexTokenKind::Text => {
-                Ok(ParsedItem::Node(self.node(token.start, Form::Text(span(token)))))
+                Ok(ParsedItem::Node(self.node(token.start, TemplateNodeForm::Text(span(token)))))
             }
             LexTokenKind::LeftDelim => {
                 self.scope.action_line = token.line;
@@ -409,28 +415,35 @@ impl<'a> Parser<'a> {
         let token = self.next_non_space();
         let id = match token.kind {
             LexTokenKind::Block => self.block()?,
-            LexTokenKind::Break => self.leave(&token, "{{break}}", Form::Break)?,
-            LexTokenKind::Continue => self.leave(&token, "{{continue}}", Form::Continue)?,
+            LexTokenKind::Break => self.leave(&token, "{{break}}", TemplateNodeForm::Break)?,
+            LexTokenKind::Continue => {
+                self.leave(&token, "{{continue}}", TemplateNodeForm::Continue)?
+            }
             LexTokenKind::Else => return self.otherwise(),
             LexTokenKind::End => {
                 let at = self.expect(&[LexTokenKind::RightDelim], "end")?.start;
-                return Ok(ParsedItem::End(End { at, is_else: false }));
+                return Ok(ParsedItem::End(NodeListEnd { at, is_else: false }));
             }
-            LexTokenKind::If => self.control(Control::If)?,
-            LexTokenKind::Range => self.control(Control::Range)?,
+            LexTokenKind::If => self.control(ControlKeyword::If)?,
+            LexTokenKind::Range => self.control(ControlKeyword::Range)?,
             LexTokenKind::Template => self.template()?,
-            LexTokenKind::With => self.control(Control::With)?,
+            LexTokenKind::With => self.control(ControlKeyword::With)?,
             _ => {
                 self.backup();
                 let at = self.peek().start;
                 let pipe = self.pipeline("command", LexTokenKind::RightDelim)?;
-                self.node(at, Form::Action(pipe))
+                self.node(at, TemplateNodeForm::Action(pipe))
             }
         };
         Ok(ParsedItem::Node(id))
     }
 
-    fn leave(&mut self, word: &LexToken, shown: &str, form: Form) -> Result<Id> {
+    fn leave(
+        &mut self,
+        word: &LexToken,
+        shown: &str,
+        form: TemplateNodeForm,
+    ) -> Result<TemplateNodeId> {
         let token = self.next_non_space();
         if token.kind != LexTokenKind::RightDelim {
             return Err(self.unexpected(&token, shown));
@@ -447,13 +460,13 @@ impl<'a> Parser<'a> {
         if !matches!(token.kind, LexTokenKind::If | LexTokenKind::With) {
             token = self.expect(&[LexTokenKind::RightDelim], "else")?;
         }
-        Ok(ParsedItem::End(End { at: token.start, is_else: true }))
+        Ok(ParsedItem::End(NodeListEnd { at: token.start, is_else: true }))
     }
 
-    fn control(&mut self, control: Control) -> Result<Id> {
+    fn control(&mut self, control: ControlKeyword) -> Result<TemplateNodeId> {
         let known = self.scope.variables.names.len();
         let pipe = self.pipeline(control.word(), LexTokenKind::RightDelim)?;
-        let is_range = control == Control::Range;
+        let is_range = control == ControlKeyword::Range;
         self.scope.ranges += usize::from(is_range);
         let (list, end) = self.list()?;
         self.scope.ranges -= usize::from(is_range);
@@ -462,7 +475,7 @@ impl<'a> Parser<'a> {
             let next = self.peek().kind;
             let chained = matches!(
                 (control, next),
-                (Control::If, LexTokenKind::If) | (Control::With, LexTokenKind::With)
+                (ControlKeyword::If, LexTokenKind::If) | (ControlKeyword::With, LexTokenKind::With)
             );
             otherwise = Some(if chained {
                 self.next();
@@ -472,7 +485,7 @@ impl<'a> Parser<'a> {
                 let outer = self.open.len();
                 self.open.push(inner);
                 let ids = self.children(outer);
-                self.node(end.at, Form::List(ids))
+                self.node(end.at, TemplateNodeForm::List(ids))
             } else {
                 let (list, end) = self.list()?;
                 if end.is_else {
@@ -483,12 +496,13 @@ impl<'a> Parser<'a> {
         }
         self.scope.variables.truncate(known);
         let at = self.source.nodes[pipe.0 as usize].at;
-        Ok(self.node(at, Form::Branch(Branch { control, pipe, list, otherwise })))
+        Ok(self
+            .node(at, TemplateNodeForm::Branch(ControlBranch { control, pipe, list, otherwise })))
     }
 
     // Pipelines.
 
-    fn pipeline(&mut self, context: &str, end: LexTokenKind) -> Result<Id> {
+    fn pipeline(&mut self, context: &str, end: LexTokenKind) -> Result<TemplateNodeId> {
         let at = self.peek_non_space().start;
         let (is_assignment, variables) = self.declarations(context)?;
         let outer = self.open.len();
@@ -520,23 +534,30 @@ impl<'a> Parser<'a> {
             return Err(self.error(format!("missing value for {context}")));
         }
         for (index, command) in self.source.ids(commands).iter().enumerate().skip(1) {
-            let Form::Command(arguments) = self.source.form(*command) else { continue };
+            let TemplateNodeForm::Command(arguments) = self.source.form(*command) else { continue };
             let first = self.source.ids(arguments).first().map(|id| self.source.form(*id));
             if let Some(
-                Form::Bool(_) | Form::Dot | Form::Nil | Form::Number(..) | Form::String(..),
+                TemplateNodeForm::Bool(_)
+                | TemplateNodeForm::Dot
+                | TemplateNodeForm::Nil
+                | TemplateNodeForm::Number(..)
+                | TemplateNodeForm::String(..),
             ) = first
             {
                 let stage = index + 1;
                 return Err(self.error(format!("non executable command in pipeline stage {stage}")));
             }
         }
-        Ok(self.node(at, Form::Pipe(Pipe { is_assignment, variables, commands })))
+        Ok(self.node(
+            at,
+            TemplateNodeForm::Pipe(TemplatePipeline { is_assignment, variables, commands }),
+        ))
     }
 
     /// The variables that a pipeline begins with, and whether they are known before.
-    fn declarations(&mut self, context: &str) -> Result<(bool, Span)> {
+    fn declarations(&mut self, context: &str) -> Result<(bool, NodeListSpan)> {
         let first = self.next_name();
-        let mut names = Span { start: first, end: first };
+        let mut names = NodeListSpan { start: first, end: first };
         loop {
             let variable = self.peek_non_space();
             if variable.kind != LexTokenKind::Variable {
@@ -578,7 +599,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn command(&mut self) -> Result<Id> {
+    fn command(&mut self) -> Result<TemplateNodeId> {
         let at = self.peek_non_space().start;
         let outer = self.open.len();
         loop {
@@ -598,10 +619,10 @@ impl<'a> Parser<'a> {
             return Err(self.error("empty command"));
         }
         let arguments = self.children(outer);
-        Ok(self.node(at, Form::Command(arguments)))
+        Ok(self.node(at, TemplateNodeForm::Command(arguments)))
     }
 
-    fn operand(&mut self) -> Result<Option<Id>> {
+    fn operand(&mut self) -> Result<Option<TemplateNodeId>> {
         let Some(id) = self.term()? else { return Ok(None) };
         if self.peek().kind != LexTokenKind::Field {
             return Ok(Some(id));
@@ -610,46 +631,50 @@ impl<'a> Parser<'a> {
         let form = self.source.form(id);
         // The names of a field or variable are the last ones so far, and these go on.
         let first = match form {
-            Form::Field(known) | Form::Variable(known) => known.start,
+            TemplateNodeForm::Field(known) | TemplateNodeForm::Variable(known) => known.start,
             _ => self.next_name(),
         };
-        let mut names = Span { start: first, end: self.next_name() };
+        let mut names = NodeListSpan { start: first, end: self.next_name() };
         while self.peek().kind == LexTokenKind::Field {
             let token = self.next();
             names = self.name(first, field(token));
         }
         let form = match form {
-            Form::Field(_) => Form::Field(names),
-            Form::Variable(_) => Form::Variable(names),
-            Form::Bool(_) | Form::String(..) | Form::Number(..) | Form::Nil | Form::Dot => {
+            TemplateNodeForm::Field(_) => TemplateNodeForm::Field(names),
+            TemplateNodeForm::Variable(_) => TemplateNodeForm::Variable(names),
+            TemplateNodeForm::Bool(_)
+            | TemplateNodeForm::String(..)
+            | TemplateNodeForm::Number(..)
+            | TemplateNodeForm::Nil
+            | TemplateNodeForm::Dot => {
                 let shown = self.shown_constant(form);
-                let shown = quote(shown.as_bytes(), Quoting::Printable);
+                let shown = quote(shown.as_bytes(), QuotingStyle::Printable);
                 let shown = String::from_utf8_lossy(&shown);
                 return Err(self.error(format!("unexpected . after term {shown}")));
             }
-            _ => return Ok(Some(self.node(at, Form::Chain(id, names)))),
+            _ => return Ok(Some(self.node(at, TemplateNodeForm::Chain(id, names)))),
         };
         self.source.nodes[id.0 as usize] = TemplateNode { at, form };
         Ok(Some(id))
     }
 
-    fn shown_constant(&self, form: Form) -> String {
+    fn shown_constant(&self, form: TemplateNodeForm) -> String {
         match form {
-            Form::Bool(truth) => truth.to_string(),
-            Form::Number(_, text) | Form::String(text, _) => {
+            TemplateNodeForm::Bool(truth) => truth.to_string(),
+            TemplateNodeForm::Number(_, text) | TemplateNodeForm::String(text, _) => {
                 let text = &self.text[text.start as usize..text.end as usize];
                 String::from_utf8_lossy(text).into_owned()
             }
-            Form::Nil => "nil".to_owned(),
+            TemplateNodeForm::Nil => "nil".to_owned(),
             _ => ".".to_owned(),
         }
     }
 
-    fn term(&mut self) -> Result<Option<Id>> {
+    fn term(&mut self) -> Result<Option<TemplateNodeId>> {
         let token = self.next_non_space();
         let text = token.of(self.text);
         let quoted = || {
-            let quoted = quote(String::from_utf8_lossy(text).as_bytes(), Quoting::Printable);
+            let quoted = quote(String::from_utf8_lossy(text).as_bytes(), QuotingStyle::Printable);
             String::from_utf8_lossy(&quoted).into_owned()
         };
         let form = match token.kind {
@@ -659,32 +684,33 @@ impl<'a> Parser<'a> {
                 else {
                     return Err(self.error(format!("function {} not defined", quoted())));
                 };
-                Form::Identifier(span(token), callee)
+                TemplateNodeForm::Identifier(span(token), callee)
             }
-            LexTokenKind::Dot => Form::Dot,
-            LexTokenKind::Nil => Form::Nil,
+            LexTokenKind::Dot => TemplateNodeForm::Dot,
+            LexTokenKind::Nil => TemplateNodeForm::Nil,
             LexTokenKind::Variable => {
                 if !self.scope.variables.has(text) {
                     return Err(self.error(format!("undefined variable {}", quoted())));
                 }
                 let first = self.next_name();
-                Form::Variable(self.name(first, span(token)))
+                TemplateNodeForm::Variable(self.name(first, span(token)))
             }
             LexTokenKind::Field => {
                 let first = self.next_name();
-                Form::Field(self.name(first, field(token)))
+                TemplateNodeForm::Field(self.name(first, field(token)))
             }
-            LexTokenKind::Bool => Form::Bool(text == b"true"),
+            LexTokenKind::Bool => TemplateNodeForm::Bool(text == b"true"),
             LexTokenKind::CharConstant | LexTokenKind::Complex | LexTokenKind::Number => {
-                let number = Number::parse(text, token.kind).map_err(|error| self.error(error))?;
+                let number =
+                    TemplateNumber::parse(text, token.kind).map_err(|error| self.error(error))?;
                 self.source.numbers.push(number);
-                Form::Number(count(self.source.numbers.len() - 1), span(token))
+                TemplateNodeForm::Number(count(self.source.numbers.len() - 1), span(token))
             }
             LexTokenKind::LeftParen => return self.parenthesis().map(Some),
             LexTokenKind::String | LexTokenKind::RawString => {
                 let meant = unquote(text).map_err(|error| self.error(error.to_string()))?;
                 self.source.strings.push(meant.into());
-                Form::String(span(token), count(self.source.strings.len() - 1))
+                TemplateNodeForm::String(span(token), count(self.source.strings.len() - 1))
             }
             _ => {
                 self.backup();
@@ -694,7 +720,7 @@ impl<'a> Parser<'a> {
         Ok(Some(self.node(token.start, form)))
     }
 
-    fn parenthesis(&mut self) -> Result<Id> {
+    fn parenthesis(&mut self) -> Result<TemplateNodeId> {
         if self.scope.parentheses >= MAX_NESTED_PARENTHESES {
             return Err(self.error("max expression depth exceeded"));
         }
@@ -710,11 +736,11 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn span(token: LexToken) -> Span {
-    Span { start: token.start, end: token.end }
+fn span(token: LexToken) -> NodeListSpan {
+    NodeListSpan { start: token.start, end: token.end }
 }
 
 /// The name of a field, without its dot.
-fn field(token: LexToken) -> Span {
-    Span { start: token.start + 1, end: token.end }
+fn field(token: LexToken) -> NodeListSpan {
+    NodeListSpan { start: token.start + 1, end: token.end }
 }

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::vec;
 
-use super::view::{Emittable, View};
-use crate::gofmt;
+use super::view::{EmittableValue, EmittableView};
+use crate::go_format;
 
 /// How many collections may lie inside each other.
 pub(super) const MAX_DEPTH: usize = 10_000;
@@ -19,7 +19,7 @@ const NEXT_LINE: char = '\u{85}';
 
 /// Why Go cannot read its own JSON back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum RereadError {
+pub(super) enum JsonRereadError {
     #[error("yaml: control characters are not allowed")]
     ControlCharacter,
     #[error("yaml: {}exceeded max depth of {MAX_DEPTH}", place(*.0))]
@@ -37,10 +37,10 @@ pub(super) enum RereadError {
     Value(String),
 }
 
-impl RereadError {
+impl JsonRereadError {
     /// A float that is infinite or no number.
     pub(super) fn not_json(float: f64) -> Self {
-        Self::Value(format!("json: unsupported value: {}", gofmt::float64(float)))
+        Self::Value(format!("json: unsupported value: {}", go_format::float64(float)))
     }
 }
 
@@ -53,14 +53,14 @@ fn place(line: usize) -> String {
 ///
 /// Differs(go-yaml v2): a forbidden character counts before everything else, wherever it stands;
 /// Go's reader runs ahead by half a KiB only, so a fault long before the character comes first.
-pub(super) fn check<T: Emittable>(value: &T) -> Result<(), RereadError> {
+pub(super) fn check<T: EmittableValue>(value: &T) -> Result<(), JsonRereadError> {
     let mut reader = JsonRereader { line: 0, refusal: None };
-    let mut open: Vec<Rest<T>> = Vec::new();
+    let mut open: Vec<RemainingJsonItems<T>> = Vec::new();
     reader.node(value, &mut open)?;
     while let Some(innermost) = open.last_mut() {
         let next = match innermost {
-            Rest::Items(items) => items.next(),
-            Rest::Entries(entries) => match entries.next() {
+            RemainingJsonItems::Items(items) => items.next(),
+            RemainingJsonItems::Entries(entries) => match entries.next() {
                 Some((key, value)) => {
                     reader.key(key.as_ref())?;
                     Some(value)
@@ -75,7 +75,7 @@ pub(super) fn check<T: Emittable>(value: &T) -> Result<(), RereadError> {
         if open.len() > MAX_DEPTH {
             // Only a line that is not the first gets counted from one.
             let line = if reader.line == 0 { 0 } else { reader.line + 1 };
-            reader.refuse(RereadError::Depth(line));
+            reader.refuse(JsonRereadError::Depth(line));
             // What lies deeper may refuse everything without end.
             if open.len() > 2 * MAX_DEPTH {
                 break;
@@ -97,7 +97,7 @@ pub(super) fn is_suspicious_key(key: &str) -> bool {
 }
 
 /// The rest of a collection.
-enum Rest<T: Emittable> {
+enum RemainingJsonItems<T: EmittableValue> {
     Items(vec::IntoIter<T>),
     Entries(vec::IntoIter<(T::Text, T)>),
 }
@@ -107,43 +107,47 @@ struct JsonRereader {
     /// How many breaks lie behind.
     line: usize,
     /// The first refusal that is not about a character.
-    refusal: Option<RereadError>,
+    refusal: Option<JsonRereadError>,
 }
 
 impl JsonRereader {
-    fn refuse(&mut self, refusal: RereadError) {
+    fn refuse(&mut self, refusal: JsonRereadError) {
         self.refusal.get_or_insert(refusal);
     }
 
-    fn node<T: Emittable>(
+    fn node<T: EmittableValue>(
         &mut self,
         value: &T,
-        open: &mut Vec<Rest<T>>,
-    ) -> Result<(), RereadError> {
+        open: &mut Vec<RemainingJsonItems<T>>,
+    ) -> Result<(), JsonRereadError> {
         match value.view() {
-            View::Text(text) | View::Time(text) => self.string(text.as_ref())?,
-            View::List(items) => open.push(Rest::Items(items.into_iter())),
+            EmittableView::Text(text) | EmittableView::Time(text) => self.string(text.as_ref())?,
+            EmittableView::List(items) => open.push(RemainingJsonItems::Items(items.into_iter())),
             // JSON has its keys in this order.
-            View::Map(mut entries) => {
+            EmittableView::Map(mut entries) => {
                 entries.sort_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
-                open.push(Rest::Entries(entries.into_iter()));
+                open.push(RemainingJsonItems::Entries(entries.into_iter()));
             }
-            View::Fields(entries) => open.push(Rest::Entries(entries.into_iter())),
-            View::Refused(reason) => return Err(RereadError::Value(reason)),
-            View::Float(float) if !float.is_finite() => return Err(RereadError::not_json(float)),
-            View::Null
-            | View::Bool(_)
-            | View::Int(_)
-            | View::Uint(_)
-            | View::Float(_)
-            | View::Binary(_) => {}
+            EmittableView::Fields(entries) => {
+                open.push(RemainingJsonItems::Entries(entries.into_iter()));
+            }
+            EmittableView::Refused(reason) => return Err(JsonRereadError::Value(reason)),
+            EmittableView::Float(float) if !float.is_finite() => {
+                return Err(JsonRereadError::not_json(float));
+            }
+            EmittableView::Null
+            | EmittableView::Bool(_)
+            | EmittableView::Int(_)
+            | EmittableView::Uint(_)
+            | EmittableView::Float(_)
+            | EmittableView::Binary(_) => {}
         }
         Ok(())
     }
 
-    fn string(&mut self, text: &str) -> Result<(), RereadError> {
+    fn string(&mut self, text: &str) -> Result<(), JsonRereadError> {
         if text.chars().any(is_forbidden) {
-            return Err(RereadError::ControlCharacter);
+            return Err(JsonRereadError::ControlCharacter);
         }
         let mut lines = text.split(NEXT_LINE).skip(1).peekable();
         while let Some(line) = lines.next() {
@@ -152,18 +156,18 @@ impl JsonRereader {
             // On the last line a quote may follow, which makes it text.
             let is_broken = lines.peek().is_some();
             if marker.is_some_and(|rest| rest.starts_with(' ') || rest.is_empty() && is_broken) {
-                self.refuse(RereadError::DocumentIndicator(self.line + 1));
+                self.refuse(JsonRereadError::DocumentIndicator(self.line + 1));
             }
         }
         Ok(())
     }
 
-    fn key(&mut self, key: &str) -> Result<(), RereadError> {
+    fn key(&mut self, key: &str) -> Result<(), JsonRereadError> {
         let first = self.line;
         self.string(key)?;
         let is_long = may_be_long(key) && 2 + key.chars().map(json_length).sum::<usize>() > MAX_KEY;
         if self.line > first || is_long {
-            self.refuse(RereadError::Key(self.line));
+            self.refuse(JsonRereadError::Key(self.line));
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Numbers as they look after Go has written them as JSON, read that as YAML and written YAML.
 //!
 //! Here: which JSON floats come back as integers.
-//! Elsewhere: Go's `%g` (`gofmt.rs`), strings that look like numbers (`scalar`).
+//! Elsewhere: Go's `%g` (`go_format.rs`), strings that look like numbers (`scalar`).
 
-use crate::gofmt::Decimal;
+use crate::go_format::FloatDecimal;
 
 /// The text of a finite float.
 pub(super) fn text(float: f64) -> String {
@@ -11,8 +11,8 @@ pub(super) fn text(float: f64) -> String {
     if float.fract() == 0.0 && float.abs() < 1e15 {
         return (float as i64).to_string();
     }
-    let decimal = Decimal::parse(&serde_json::to_string(&float).unwrap_or_default());
-    let Decimal { sign, digits, point } = &decimal;
+    let decimal = FloatDecimal::parse(&serde_json::to_string(&float).unwrap_or_default());
+    let FloatDecimal { sign, digits, point } = &decimal;
     // Go writes a whole number below 1e21 into JSON without point and exponent, and YAML reads
     // that as an integer if it fits into 64 bits; minus zero loses its sign on the way.
     if let Ok(length @ ..=21) = usize::try_from(*point)

@@ -7,7 +7,7 @@ mod classes;
 
 use classes::{is_digit, is_letter};
 
-use crate::Dialect;
+use crate::YamlDialect;
 
 /// Runs up to this length are sorted by insertion, as Go's `sort.Sort` does.
 const INSERTION_SORT_RUN_COUNT: usize = 12;
@@ -17,10 +17,10 @@ const INSERTION_SORT_RUN_COUNT: usize = 12;
 /// # Guarantees
 /// The same entries always come out in the same order.
 /// For up to twelve entries that is an order Go could have chosen too.
-pub(crate) fn sorted<K: AsRef<str>, V>(dialect: Dialect, entries: Vec<(K, V)>) -> Vec<(K, V)> {
+pub(crate) fn sorted<K: AsRef<str>, V>(dialect: YamlDialect, entries: Vec<(K, V)>) -> Vec<(K, V)> {
     let is_before: fn(&str, &str) -> bool = match dialect {
-        Dialect::V2 => is_before,
-        Dialect::V3 => is_before_v3,
+        YamlDialect::V2 => is_before,
+        YamlDialect::V3 => is_before_v3,
     };
     let is_sorted = entries.is_sorted_by(|(a, _), (b, _)| !is_before(b.as_ref(), a.as_ref()));
     if is_sorted && entries.len() <= INSERTION_SORT_RUN_COUNT {
@@ -146,10 +146,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn order(keys: &[&str]) -> String {
-        order_of(Dialect::V2, keys)
+        order_of(YamlDialect::V2, keys)
     }
 
-    fn order_of(dialect: Dialect, keys: &[&str]) -> String {
+    fn order_of(dialect: YamlDialect, keys: &[&str]) -> String {
         let mut entries: Vec<(&str, ())> = keys.iter().map(|key| (*key, ())).collect();
         entries.sort_unstable();
         let keys: Vec<&str> = sorted(dialect, entries).into_iter().map(|(key, ())| key).collect();
@@ -180,8 +180,14 @@ mod tests {
 
     #[test]
     fn version_3_puts_letters_behind_a_digit_first() {
-        assert_eq!(order_of(Dialect::V3, &["a1b", "a1_", "a12", "a_", "ab"]), "a_ a1b a1_ a12 ab");
-        assert_eq!(order_of(Dialect::V2, &["a1b", "a1_", "a12", "a_", "ab"]), "a_ a1_ a12 a1b ab");
+        assert_eq!(
+            order_of(YamlDialect::V3, &["a1b", "a1_", "a12", "a_", "ab"]),
+            "a_ a1b a1_ a12 ab"
+        );
+        assert_eq!(
+            order_of(YamlDialect::V2, &["a1b", "a1_", "a12", "a_", "ab"]),
+            "a_ a1_ a12 a1b ab"
+        );
     }
 
     #[test]
@@ -194,7 +200,7 @@ mod tests {
         #[test]
         fn sorting_loses_no_key(keys in proptest::collection::btree_set("[a-b0-9._é٣]{0,6}", 0..60)) {
             let entries = keys.iter().map(|key| (key.as_str(), ())).collect();
-            let sorted = sorted(Dialect::V2, entries);
+            let sorted = sorted(YamlDialect::V2, entries);
             let mut out: Vec<&str> = sorted.into_iter().map(|(key, ())| key).collect();
             out.sort_unstable();
             prop_assert_eq!(out, keys.iter().map(String::as_str).collect::<Vec<_>>());

@@ -2,14 +2,14 @@
 //!
 //! Here: examining the text and choosing.
 //! Elsewhere: writing in that style (`writer`), what a plain text would be read as
-//! (`crate::resolve`).
+//! (`crate::scalar_resolve`).
 
-use crate::Dialect;
-use crate::resolve::{Scalar, resolve};
+use crate::YamlDialect;
+use crate::scalar_resolve::{ResolvedScalar, resolve};
 
 /// How a scalar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum EmittedScalarStyle {
     Plain,
     SingleQuoted,
     DoubleQuoted,
@@ -21,7 +21,7 @@ pub(super) enum Style {
 ///
 /// Double quotes can hold any text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Analysis {
+pub(super) struct ScalarAnalysis {
     /// It has a line break of YAML 1.1.
     pub(super) is_multiline: bool,
     plain: bool,
@@ -29,10 +29,10 @@ pub(super) struct Analysis {
     literal: bool,
 }
 
-impl Analysis {
+impl ScalarAnalysis {
     /// Examines a text once, character by character.
     pub(super) fn of(text: &str) -> Self {
-        let mut found = Findings::default();
+        let mut found = CharacterFindings::default();
         let mut previous = None;
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
@@ -41,8 +41,13 @@ impl Analysis {
         }
         let starts_a_document = text.starts_with("---") || text.starts_with("...");
         let is_edged = text.starts_with(' ') || text.ends_with(' ');
-        let Findings { line_break, special, indicator, space_before_break, space_after_break } =
-            found;
+        let CharacterFindings {
+            line_break,
+            special,
+            indicator,
+            space_before_break,
+            space_after_break,
+        } = found;
         let unquotable = special || space_before_break || space_after_break;
         Self {
             is_multiline: line_break,
@@ -58,19 +63,23 @@ impl Analysis {
     }
 
     /// The style in which go-yaml v2 writes this string.
-    pub(super) fn style(&self, text: &str) -> Style {
+    pub(super) fn style(&self, text: &str) -> EmittedScalarStyle {
         // Parity(go-yaml v2): text with a line feed wants a block and falls back to double
         // quotes at once; single ones are only for what would be plain but for its characters.
         if text.contains('\n') {
-            if self.literal { Style::Literal } else { Style::DoubleQuoted }
+            if self.literal {
+                EmittedScalarStyle::Literal
+            } else {
+                EmittedScalarStyle::DoubleQuoted
+            }
         } else if !reads_as_string(text) {
-            Style::DoubleQuoted
+            EmittedScalarStyle::DoubleQuoted
         } else if self.plain {
-            Style::Plain
+            EmittedScalarStyle::Plain
         } else if self.single_quoted {
-            Style::SingleQuoted
+            EmittedScalarStyle::SingleQuoted
         } else {
-            Style::DoubleQuoted
+            EmittedScalarStyle::DoubleQuoted
         }
     }
 }
@@ -80,7 +89,7 @@ const MAX_SIMPLE_KEY: usize = 128;
 
 /// What one pass over the characters has found.
 #[derive(Default)]
-struct Findings {
+struct CharacterFindings {
     line_break: bool,
     /// A character that only an escape can write.
     special: bool,
@@ -90,7 +99,7 @@ struct Findings {
     space_after_break: bool,
 }
 
-impl Findings {
+impl CharacterFindings {
     fn look(&mut self, previous: Option<char>, c: char, next: Option<char>) {
         let is_followed_by_blank = matches!(next, None | Some(' ' | '\t'));
         self.indicator |= match (previous, c) {
@@ -125,7 +134,7 @@ pub(crate) fn is_printable(c: char) -> bool {
 
 /// Whether the plain text would be read back as a string, by this reader and by older ones.
 fn reads_as_string(text: &str) -> bool {
-    matches!(resolve(Dialect::V2, "", text), Ok(Scalar::Str)) && !is_base60(text)
+    matches!(resolve(YamlDialect::V2, "", text), Ok(ResolvedScalar::Str)) && !is_base60(text)
 }
 
 /// Whether YAML 1.1 calls this a number in base 60, such as `1:30`.
@@ -153,41 +162,50 @@ pub(crate) fn is_base60(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn check(style: Style, strings: &[&str]) {
+    fn check(style: EmittedScalarStyle, strings: &[&str]) {
         for text in strings {
-            assert_eq!(Analysis::of(text).style(text), style, "{text:?}");
+            assert_eq!(ScalarAnalysis::of(text).style(text), style, "{text:?}");
         }
     }
 
     #[test]
     fn text_that_reads_as_something_else_is_double_quoted() {
         check(
-            Style::DoubleQuoted,
+            EmittedScalarStyle::DoubleQuoted,
             &["", "y", "null", "1_000", "0x1F", "1e3", "2020-01-01", ".inf"],
         );
-        check(Style::Plain, &["tRue", "1e", "0b2", "08x", "Infinity", "<<", "=", "1.2.3", "a:b"]);
+        check(
+            EmittedScalarStyle::Plain,
+            &["tRue", "1e", "0b2", "08x", "Infinity", "<<", "=", "1.2.3", "a:b"],
+        );
     }
 
     #[test]
     fn numbers_in_base_60_are_double_quoted_though_they_read_as_strings() {
-        check(Style::DoubleQuoted, &["1:30", "-190:20:30.5_", "+1_0:0", "1:5."]);
-        check(Style::Plain, &["60:70", "1:x", "_1:30", "1:3_0", "1:30.5x", "1:123", "1:2:.5"]);
-        check(Style::SingleQuoted, &["1:", "1:30:"]);
+        check(EmittedScalarStyle::DoubleQuoted, &["1:30", "-190:20:30.5_", "+1_0:0", "1:5."]);
+        check(
+            EmittedScalarStyle::Plain,
+            &["60:70", "1:x", "_1:30", "1:3_0", "1:30.5x", "1:123", "1:2:.5"],
+        );
+        check(EmittedScalarStyle::SingleQuoted, &["1:", "1:30:"]);
     }
 
     #[test]
     fn indicators_get_single_quotes_where_they_mean_something() {
         check(
-            Style::SingleQuoted,
+            EmittedScalarStyle::SingleQuoted,
             &["- a", "a: b", " a", "a ", "#c", "a #c", "@a", "-", "?", "a:"],
         );
-        check(Style::SingleQuoted, &["---", "...x", "[a", "%a", "`a", "x\u{2028}y"]);
-        check(Style::Plain, &["-a", "?a", "a#c", "a, [b]", "a & b", "--x"]);
+        check(EmittedScalarStyle::SingleQuoted, &["---", "...x", "[a", "%a", "`a", "x\u{2028}y"]);
+        check(EmittedScalarStyle::Plain, &["-a", "?a", "a#c", "a, [b]", "a & b", "--x"]);
     }
 
     #[test]
     fn lines_make_a_block_unless_a_character_forbids_it() {
-        check(Style::Literal, &["a\n", "\n", " a\n b", "a\n\n", "a\u{2028}\n"]);
-        check(Style::DoubleQuoted, &["a \nb", "a\tb\n", "a\r\n", "a\nb ", "😀\n", "\u{feff}\n"]);
+        check(EmittedScalarStyle::Literal, &["a\n", "\n", " a\n b", "a\n\n", "a\u{2028}\n"]);
+        check(
+            EmittedScalarStyle::DoubleQuoted,
+            &["a \nb", "a\tb\n", "a\r\n", "a\nb ", "😀\n", "\u{feff}\n"],
+        );
     }
 }

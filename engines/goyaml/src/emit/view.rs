@@ -5,17 +5,17 @@
 use serde_json::{Number, Value};
 
 /// A value that can be written without being copied into another form first.
-pub trait Emittable: Sized {
+pub trait EmittableValue: Sized {
     /// A string of the value.
     type Text: AsRef<str>;
 
     /// What the value is. It is asked for once a walk.
-    fn view(&self) -> View<Self>;
+    fn view(&self) -> EmittableView<Self>;
 }
 
 /// What a value is.
 #[derive(Debug, Clone)]
-pub enum View<T: Emittable> {
+pub enum EmittableView<T: EmittableValue> {
     /// Nothing.
     Null,
     /// A truth value.
@@ -42,27 +42,27 @@ pub enum View<T: Emittable> {
     Refused(String),
 }
 
-impl<'v> Emittable for &'v Value {
+impl<'v> EmittableValue for &'v Value {
     type Text = &'v str;
 
-    fn view(&self) -> View<Self> {
+    fn view(&self) -> EmittableView<Self> {
         match self {
-            Value::Null => View::Null,
-            Value::Bool(truth) => View::Bool(*truth),
+            Value::Null => EmittableView::Null,
+            Value::Bool(truth) => EmittableView::Bool(*truth),
             Value::Number(number) => view(number),
-            Value::String(text) => View::Text(text.as_str()),
-            Value::Array(items) => View::List(items.iter().collect()),
-            Value::Object(entries) => {
-                View::Map(entries.iter().map(|(key, value)| (key.as_str(), value)).collect())
-            }
+            Value::String(text) => EmittableView::Text(text.as_str()),
+            Value::Array(items) => EmittableView::List(items.iter().collect()),
+            Value::Object(entries) => EmittableView::Map(
+                entries.iter().map(|(key, value)| (key.as_str(), value)).collect(),
+            ),
         }
     }
 }
 
-fn view<T: Emittable>(number: &Number) -> View<T> {
+fn view<T: EmittableValue>(number: &Number) -> EmittableView<T> {
     match (number.as_i64(), number.as_u64()) {
-        (Some(int), _) => View::Int(int),
-        (None, Some(uint)) => View::Uint(uint),
-        (None, None) => View::Float(number.as_f64().unwrap_or_default()),
+        (Some(int), _) => EmittableView::Int(int),
+        (None, Some(uint)) => EmittableView::Uint(uint),
+        (None, None) => EmittableView::Float(number.as_f64().unwrap_or_default()),
     }
 }

@@ -3,7 +3,7 @@
 //! Here: how each style of scalar is written at the caller's position.
 //! Elsewhere: which style a scalar gets (`scalar`), what stands where (`super`).
 
-use super::scalar::{Style, is_break, is_printable};
+use super::scalar::{EmittedScalarStyle, is_break, is_printable};
 
 /// A line that is longer than this is broken at its next space.
 const MAX_LINE_COLUMNS: usize = 80;
@@ -14,7 +14,7 @@ pub(super) const INDENT_COLUMNS: usize = 2;
 
 /// Whether a scalar may go on in the next line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Folding {
+pub(super) enum LineFolding {
     Allowed,
     /// It is a key before a colon.
     Forbidden,
@@ -22,7 +22,7 @@ pub(super) enum Folding {
 
 /// YAML under construction.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct YamlWriter {
     out: String,
     /// Characters in the last line.
     column: usize,
@@ -36,7 +36,7 @@ pub(super) struct Writer {
     is_full: bool,
 }
 
-impl Writer {
+impl YamlWriter {
     /// An empty text that indentation will not make longer than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         let is_spaced = true;
@@ -101,13 +101,21 @@ impl Writer {
     ///
     /// # Assumes
     /// The style can hold the text.
-    pub(super) fn string(&mut self, text: &str, style: Style, indent: usize, folding: Folding) {
+    pub(super) fn string(
+        &mut self,
+        text: &str,
+        style: EmittedScalarStyle,
+        indent: usize,
+        folding: LineFolding,
+    ) {
         self.separate();
         match style {
-            Style::Plain => self.folded(text, indent, folding, Quote::None),
-            Style::SingleQuoted => self.folded(text, indent, folding, Quote::Single),
-            Style::DoubleQuoted => self.escaped(text, indent, folding),
-            Style::Literal => return self.literal(text, indent),
+            EmittedScalarStyle::Plain => self.folded(text, indent, folding, QuoteStyle::None),
+            EmittedScalarStyle::SingleQuoted => {
+                self.folded(text, indent, folding, QuoteStyle::Single);
+            }
+            EmittedScalarStyle::DoubleQuoted => self.escaped(text, indent, folding),
+            EmittedScalarStyle::Literal => return self.literal(text, indent),
         }
         self.end_inline();
     }
@@ -139,8 +147,8 @@ impl Writer {
     }
 
     /// Writes plain or single-quoted text.
-    fn folded(&mut self, text: &str, indent: usize, folding: Folding, quote: Quote) {
-        if quote == Quote::Single {
+    fn folded(&mut self, text: &str, indent: usize, folding: LineFolding, quote: QuoteStyle) {
+        if quote == QuoteStyle::Single {
             self.put('\'');
             self.end_inline();
         }
@@ -152,7 +160,7 @@ impl Writer {
             if c == ' ' {
                 // Neither the first nor the last character, and no space beside it.
                 let is_fold = at > 0 && !after_space && next.is_some_and(|next| next != ' ');
-                if is_fold && folding == Folding::Allowed && self.column > MAX_LINE_COLUMNS {
+                if is_fold && folding == LineFolding::Allowed && self.column > MAX_LINE_COLUMNS {
                     self.start_line(indent);
                 } else {
                     self.put(' ');
@@ -167,7 +175,7 @@ impl Writer {
                 if after_break {
                     self.start_line(indent);
                 }
-                if c == '\'' && quote == Quote::Single {
+                if c == '\'' && quote == QuoteStyle::Single {
                     self.put('\'');
                 }
                 self.put(c);
@@ -176,13 +184,13 @@ impl Writer {
                 after_break = false;
             }
         }
-        if quote == Quote::Single {
+        if quote == QuoteStyle::Single {
             self.put('\'');
         }
     }
 
     /// Writes double-quoted text.
-    fn escaped(&mut self, text: &str, indent: usize, folding: Folding) {
+    fn escaped(&mut self, text: &str, indent: usize, folding: LineFolding) {
         // Parity(go-yaml v2): a byte order mark at the front gets all characters escaped.
         let escapes_all = text.starts_with('\u{feff}');
         self.put('"');
@@ -196,7 +204,7 @@ impl Writer {
                 after_space = false;
             } else if c == ' ' {
                 let is_fold = at > 0 && !after_space && next.is_some();
-                if is_fold && folding == Folding::Allowed && self.column > MAX_LINE_COLUMNS {
+                if is_fold && folding == LineFolding::Allowed && self.column > MAX_LINE_COLUMNS {
                     self.start_line(indent);
                     if next == Some(' ') {
                         self.put('\\');
@@ -284,7 +292,7 @@ pub(crate) fn escape(c: char, into: &mut String) {
 
 /// What encloses text without escapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quote {
+enum QuoteStyle {
     None,
     Single,
 }

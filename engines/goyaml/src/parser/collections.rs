@@ -1,20 +1,20 @@
 //! The entries of lists and maps, in block and flow style.
 
-use super::{NodePosition, Parser, State, empty_scalar};
+use super::{YamlNodePosition, YamlParser, YamlParserState, empty_scalar};
 use crate::error::Error;
-use crate::event::{Event, EventKind, Properties};
-use crate::reader::Mark;
-use crate::token::TokenKind;
+use crate::event::{NodeProperties, YamlEvent, YamlEventKind};
+use crate::reader::YamlMark;
+use crate::token::YamlTokenKind;
 
-impl Parser<'_> {
+impl YamlParser<'_> {
     /// Reads the node that is to come, unless `absent` is next: then it is empty and stands at `at`.
     fn node_unless(
         &mut self,
-        absent: impl FnOnce(&TokenKind) -> bool,
-        at: Option<Mark>,
-        place: NodePosition,
-        then: State,
-    ) -> Result<Event, Error> {
+        absent: impl FnOnce(&YamlTokenKind) -> bool,
+        at: Option<YamlMark>,
+        place: YamlNodePosition,
+        then: YamlParserState,
+    ) -> Result<YamlEvent, Error> {
         if self.next_is(absent)? {
             self.state = then;
             let at = match at {
@@ -28,7 +28,7 @@ impl Parser<'_> {
     }
 
     /// Ends a collection whose last token is next.
-    fn end_collection(&mut self, kind: EventKind) -> Result<Event, Error> {
+    fn end_collection(&mut self, kind: YamlEventKind) -> Result<YamlEvent, Error> {
         self.pop_state();
         self.marks.pop();
         let start = self.next_start()?;
@@ -37,164 +37,189 @@ impl Parser<'_> {
         Ok(event)
     }
 
-    pub(super) fn block_sequence_entry(&mut self) -> Result<Event, Error> {
-        if self.next_is(|next| *next == TokenKind::BlockEntry)? {
+    pub(super) fn block_sequence_entry(&mut self) -> Result<YamlEvent, Error> {
+        if self.next_is(|next| *next == YamlTokenKind::BlockEntry)? {
             let at = self.take_entry()?;
             return self.node_unless(
-                |next| matches!(next, TokenKind::BlockEntry | TokenKind::BlockEnd),
+                |next| matches!(next, YamlTokenKind::BlockEntry | YamlTokenKind::BlockEnd),
                 Some(at),
-                NodePosition::Block,
-                State::BlockSequenceEntry,
+                YamlNodePosition::Block,
+                YamlParserState::BlockSequenceEntry,
             );
         }
-        if self.next_is(|next| *next == TokenKind::BlockEnd)? {
+        if self.next_is(|next| *next == YamlTokenKind::BlockEnd)? {
             // Parity(go-yaml v3): unlike the other ends it leaves the comments to what follows.
             self.pop_state();
             self.marks.pop();
-            return Ok(Event::new(EventKind::SequenceEnd, self.take()?.start));
+            return Ok(YamlEvent::new(YamlEventKind::SequenceEnd, self.take()?.start));
         }
         Err(self.fail_in_collection("did not find expected '-' indicator"))
     }
 
-    pub(super) fn indentless_sequence_entry(&mut self) -> Result<Event, Error> {
-        if self.next_is(|next| *next == TokenKind::BlockEntry)? {
+    pub(super) fn indentless_sequence_entry(&mut self) -> Result<YamlEvent, Error> {
+        if self.next_is(|next| *next == YamlTokenKind::BlockEntry)? {
             let at = self.take_entry()?;
             return self.node_unless(
                 |next| {
                     matches!(
                         next,
-                        TokenKind::BlockEntry
-                            | TokenKind::Key
-                            | TokenKind::Value
-                            | TokenKind::BlockEnd
+                        YamlTokenKind::BlockEntry
+                            | YamlTokenKind::Key
+                            | YamlTokenKind::Value
+                            | YamlTokenKind::BlockEnd
                     )
                 },
                 Some(at),
-                NodePosition::Block,
-                State::IndentlessSequenceEntry,
+                YamlNodePosition::Block,
+                YamlParserState::IndentlessSequenceEntry,
             );
         }
         // It has no end token of its own: the next token closes it.
         self.pop_state();
-        Ok(Event::new(EventKind::SequenceEnd, self.next_start()?))
+        Ok(YamlEvent::new(YamlEventKind::SequenceEnd, self.next_start()?))
     }
 
-    pub(super) fn block_mapping_key(&mut self) -> Result<Event, Error> {
-        if self.next_is(|next| *next == TokenKind::Key)? {
+    pub(super) fn block_mapping_key(&mut self) -> Result<YamlEvent, Error> {
+        if self.next_is(|next| *next == YamlTokenKind::Key)? {
             let at = self.take()?.end;
             return self.node_unless(
-                |next| matches!(next, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd),
+                |next| {
+                    matches!(
+                        next,
+                        YamlTokenKind::Key | YamlTokenKind::Value | YamlTokenKind::BlockEnd
+                    )
+                },
                 Some(at),
-                NodePosition::BlockOrIndentless,
-                State::BlockMappingValue,
+                YamlNodePosition::BlockOrIndentless,
+                YamlParserState::BlockMappingValue,
             );
         }
-        if self.next_is(|next| *next == TokenKind::BlockEnd)? {
-            return self.end_collection(EventKind::MappingEnd);
+        if self.next_is(|next| *next == YamlTokenKind::BlockEnd)? {
+            return self.end_collection(YamlEventKind::MappingEnd);
         }
         Err(self.fail_in_collection("did not find expected key"))
     }
 
-    pub(super) fn block_mapping_value(&mut self) -> Result<Event, Error> {
-        if !self.next_is(|next| *next == TokenKind::Value)? {
-            self.state = State::BlockMappingKey;
+    pub(super) fn block_mapping_value(&mut self) -> Result<YamlEvent, Error> {
+        if !self.next_is(|next| *next == YamlTokenKind::Value)? {
+            self.state = YamlParserState::BlockMappingKey;
             return Ok(empty_scalar(self.next_start()?));
         }
         let at = self.take()?.end;
         self.node_unless(
-            |next| matches!(next, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd),
+            |next| {
+                matches!(next, YamlTokenKind::Key | YamlTokenKind::Value | YamlTokenKind::BlockEnd)
+            },
             Some(at),
-            NodePosition::BlockOrIndentless,
-            State::BlockMappingKey,
+            YamlNodePosition::BlockOrIndentless,
+            YamlParserState::BlockMappingKey,
         )
     }
 
-    pub(super) fn flow_sequence_entry(&mut self, first: bool) -> Result<Event, Error> {
-        if !first && !self.next_is(|next| *next == TokenKind::FlowSequenceEnd)? {
-            if !self.next_is(|next| *next == TokenKind::FlowEntry)? {
+    pub(super) fn flow_sequence_entry(&mut self, first: bool) -> Result<YamlEvent, Error> {
+        if !first && !self.next_is(|next| *next == YamlTokenKind::FlowSequenceEnd)? {
+            if !self.next_is(|next| *next == YamlTokenKind::FlowEntry)? {
                 return Err(self.fail_in_collection("did not find expected ',' or ']'"));
             }
             self.take()?;
         }
-        if self.next_is(|next| *next == TokenKind::FlowSequenceEnd)? {
-            return self.end_collection(EventKind::SequenceEnd);
+        if self.next_is(|next| *next == YamlTokenKind::FlowSequenceEnd)? {
+            return self.end_collection(YamlEventKind::SequenceEnd);
         }
-        if self.next_is(|next| *next == TokenKind::Key)? {
+        if self.next_is(|next| *next == YamlTokenKind::Key)? {
             // `[a: 1]` is a list of maps of one key each.
             let token = self.take()?;
-            self.state = State::FlowSequenceEntryMappingKey;
-            let kind = EventKind::MappingStart { properties: Properties::default(), flow: true };
-            return Ok(Event::new(kind, token.start));
+            self.state = YamlParserState::FlowSequenceEntryMappingKey;
+            let kind =
+                YamlEventKind::MappingStart { properties: NodeProperties::default(), flow: true };
+            return Ok(YamlEvent::new(kind, token.start));
         }
-        self.states.push(State::FlowSequenceEntry);
-        self.node(NodePosition::Flow)
+        self.states.push(YamlParserState::FlowSequenceEntry);
+        self.node(YamlNodePosition::Flow)
     }
 
-    pub(super) fn flow_sequence_entry_mapping_key(&mut self) -> Result<Event, Error> {
-        let absent = |next: &TokenKind| {
-            matches!(next, TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowSequenceEnd)
+    pub(super) fn flow_sequence_entry_mapping_key(&mut self) -> Result<YamlEvent, Error> {
+        let absent = |next: &YamlTokenKind| {
+            matches!(
+                next,
+                YamlTokenKind::Value | YamlTokenKind::FlowEntry | YamlTokenKind::FlowSequenceEnd
+            )
         };
         if self.next_is(absent)? {
             // Parity(go-yaml v2): an empty key swallows what follows it, so `[? , a]` and `[: a]`
             // have another meaning than in YAML.
             let token = self.take()?;
-            self.state = State::FlowSequenceEntryMappingValue;
+            self.state = YamlParserState::FlowSequenceEntryMappingValue;
             return Ok(empty_scalar(token.end));
         }
-        self.states.push(State::FlowSequenceEntryMappingValue);
-        self.node(NodePosition::Flow)
+        self.states.push(YamlParserState::FlowSequenceEntryMappingValue);
+        self.node(YamlNodePosition::Flow)
     }
 
-    pub(super) fn flow_sequence_entry_mapping_value(&mut self) -> Result<Event, Error> {
-        let then = State::FlowSequenceEntryMappingEnd;
-        if self.next_is(|next| *next == TokenKind::Value)? {
+    pub(super) fn flow_sequence_entry_mapping_value(&mut self) -> Result<YamlEvent, Error> {
+        let then = YamlParserState::FlowSequenceEntryMappingEnd;
+        if self.next_is(|next| *next == YamlTokenKind::Value)? {
             // Without a value the empty scalar stands at the `:`.
             // Differs(go-yaml v3): if Go's queue of tokens moves at this moment, it stands where
             // some later token does.
             let at = self.take()?.start;
-            let absent = |next: &TokenKind| {
-                matches!(next, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd)
+            let absent = |next: &YamlTokenKind| {
+                matches!(next, YamlTokenKind::FlowEntry | YamlTokenKind::FlowSequenceEnd)
             };
-            return self.node_unless(absent, Some(at), NodePosition::Flow, then);
+            return self.node_unless(absent, Some(at), YamlNodePosition::Flow, then);
         }
         self.state = then;
         Ok(empty_scalar(self.next_start()?))
     }
 
-    pub(super) fn flow_sequence_entry_mapping_end(&mut self) -> Result<Event, Error> {
-        self.state = State::FlowSequenceEntry;
-        Ok(Event::new(EventKind::MappingEnd, self.next_start()?))
+    pub(super) fn flow_sequence_entry_mapping_end(&mut self) -> Result<YamlEvent, Error> {
+        self.state = YamlParserState::FlowSequenceEntry;
+        Ok(YamlEvent::new(YamlEventKind::MappingEnd, self.next_start()?))
     }
 
-    pub(super) fn flow_mapping_key(&mut self, first: bool) -> Result<Event, Error> {
-        if !first && !self.next_is(|next| *next == TokenKind::FlowMappingEnd)? {
-            if !self.next_is(|next| *next == TokenKind::FlowEntry)? {
+    pub(super) fn flow_mapping_key(&mut self, first: bool) -> Result<YamlEvent, Error> {
+        if !first && !self.next_is(|next| *next == YamlTokenKind::FlowMappingEnd)? {
+            if !self.next_is(|next| *next == YamlTokenKind::FlowEntry)? {
                 return Err(self.fail_in_collection("did not find expected ',' or '}'"));
             }
             self.take()?;
         }
-        if self.next_is(|next| *next == TokenKind::FlowMappingEnd)? {
-            return self.end_collection(EventKind::MappingEnd);
+        if self.next_is(|next| *next == YamlTokenKind::FlowMappingEnd)? {
+            return self.end_collection(YamlEventKind::MappingEnd);
         }
-        if self.next_is(|next| *next == TokenKind::Key)? {
+        if self.next_is(|next| *next == YamlTokenKind::Key)? {
             self.take()?;
-            let absent = |next: &TokenKind| {
-                matches!(next, TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd)
+            let absent = |next: &YamlTokenKind| {
+                matches!(
+                    next,
+                    YamlTokenKind::Value | YamlTokenKind::FlowEntry | YamlTokenKind::FlowMappingEnd
+                )
             };
-            return self.node_unless(absent, None, NodePosition::Flow, State::FlowMappingValue);
+            return self.node_unless(
+                absent,
+                None,
+                YamlNodePosition::Flow,
+                YamlParserState::FlowMappingValue,
+            );
         }
-        self.states.push(State::FlowMappingEmptyValue);
-        self.node(NodePosition::Flow)
+        self.states.push(YamlParserState::FlowMappingEmptyValue);
+        self.node(YamlNodePosition::Flow)
     }
 
-    pub(super) fn flow_mapping_value(&mut self, empty: bool) -> Result<Event, Error> {
-        if !empty && self.next_is(|next| *next == TokenKind::Value)? {
+    pub(super) fn flow_mapping_value(&mut self, empty: bool) -> Result<YamlEvent, Error> {
+        if !empty && self.next_is(|next| *next == YamlTokenKind::Value)? {
             self.take()?;
-            let absent =
-                |next: &TokenKind| matches!(next, TokenKind::FlowEntry | TokenKind::FlowMappingEnd);
-            return self.node_unless(absent, None, NodePosition::Flow, State::FlowMappingKey);
+            let absent = |next: &YamlTokenKind| {
+                matches!(next, YamlTokenKind::FlowEntry | YamlTokenKind::FlowMappingEnd)
+            };
+            return self.node_unless(
+                absent,
+                None,
+                YamlNodePosition::Flow,
+                YamlParserState::FlowMappingKey,
+            );
         }
-        self.state = State::FlowMappingKey;
+        self.state = YamlParserState::FlowMappingKey;
         Ok(empty_scalar(self.next_start()?))
     }
 }

@@ -1,21 +1,21 @@
 //! Which event takes which comment.
 //! Where a comment ends and which token it belongs to has been decided by the scanner.
 
-use super::Parser;
+use super::YamlParser;
 use crate::error::Error;
-use crate::event::{Event, EventKind};
-use crate::reader::Mark;
-use crate::scanner::CommentPlace;
-use crate::token::TokenKind;
+use crate::event::{YamlEvent, YamlEventKind};
+use crate::reader::YamlMark;
+use crate::scanner::CommentPosition;
+use crate::token::YamlTokenKind;
 
-impl Parser<'_> {
+impl YamlParser<'_> {
     /// Takes over the comments of the next token.
     pub(super) fn collect_comments(&mut self) {
         while let Some(comment) = self.scanner.comment_of_next_token() {
             let comments = match comment.place {
-                CommentPlace::Head => &mut self.comments.head,
-                CommentPlace::Line => &mut self.comments.line,
-                CommentPlace::Foot => &mut self.comments.foot,
+                CommentPosition::Head => &mut self.comments.head,
+                CommentPosition::Line => &mut self.comments.line,
+                CommentPosition::Foot => &mut self.comments.foot,
             };
             if !comments.is_empty() {
                 comments.push('\n');
@@ -25,9 +25,9 @@ impl Parser<'_> {
     }
 
     /// An event that takes all comments there are.
-    pub(super) fn commented(&mut self, kind: EventKind, start: Mark) -> Event {
+    pub(super) fn commented(&mut self, kind: YamlEventKind, start: YamlMark) -> YamlEvent {
         self.stem.clear();
-        Event { kind, start, comments: std::mem::take(&mut self.comments) }
+        YamlEvent { kind, start, comments: std::mem::take(&mut self.comments) }
     }
 
     /// Takes what is above the last empty line in front of the first node: the document's comment.
@@ -48,14 +48,14 @@ impl Parser<'_> {
     ///
     /// The comment above it is that of the collection behind it, if there is one in its line; what
     /// is further in belongs to the first node of that.
-    pub(super) fn take_entry(&mut self) -> Result<Mark, Error> {
+    pub(super) fn take_entry(&mut self) -> Result<YamlMark, Error> {
         let end = self.take()?.end;
         let length = self.comments.head.len();
         if length == 0 {
             return Ok(end);
         }
-        let is_start = |kind: &TokenKind| {
-            matches!(kind, TokenKind::BlockSequenceStart | TokenKind::BlockMappingStart)
+        let is_start = |kind: &YamlTokenKind| {
+            matches!(kind, YamlTokenKind::BlockSequenceStart | YamlTokenKind::BlockMappingStart)
         };
         match self.next_is(is_start) {
             Ok(false) => {}

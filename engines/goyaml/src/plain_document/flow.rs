@@ -1,24 +1,24 @@
 //! Lists and maps within a line: `[a, b]`, `{a: 1}`.
 
-use super::Maker;
+use super::ValueBuilder;
 use super::scalar::{is_over, meaning, plain_key, plain_key_length, quoted};
 
 /// How deep they may lie within each other, since this recurses.
 const MAX_DEPTH: usize = 16;
 
 /// The collection that is the rest of a line; `left` is how many values may still be read.
-pub(super) fn read<M: Maker>(text: &str, left: &mut usize) -> Option<M::Value> {
-    let mut line = Line { rest: text, left };
+pub(super) fn read<M: ValueBuilder>(text: &str, left: &mut usize) -> Option<M::Value> {
+    let mut line = FlowLine { rest: text, left };
     let value = line.value::<M>(MAX_DEPTH)?;
     is_over(line.rest).then_some(value)
 }
 
-struct Line<'t, 'l> {
+struct FlowLine<'t, 'l> {
     rest: &'t str,
     left: &'l mut usize,
 }
 
-impl Line<'_, '_> {
+impl FlowLine<'_, '_> {
     fn skip_spaces(&mut self) {
         self.rest = self.rest.trim_start_matches(' ');
     }
@@ -32,7 +32,7 @@ impl Line<'_, '_> {
         rest.is_some()
     }
 
-    fn value<M: Maker>(&mut self, depth: usize) -> Option<M::Value> {
+    fn value<M: ValueBuilder>(&mut self, depth: usize) -> Option<M::Value> {
         *self.left = self.left.checked_sub(1)?;
         match self.rest.as_bytes().first()? {
             b'[' => self.list::<M>(depth.checked_sub(1)?),
@@ -46,7 +46,7 @@ impl Line<'_, '_> {
         }
     }
 
-    fn list<M: Maker>(&mut self, depth: usize) -> Option<M::Value> {
+    fn list<M: ValueBuilder>(&mut self, depth: usize) -> Option<M::Value> {
         let mut items = Vec::new();
         self.passes('[');
         if self.rest.starts_with(']') {
@@ -62,7 +62,7 @@ impl Line<'_, '_> {
         }
     }
 
-    fn map<M: Maker>(&mut self, depth: usize) -> Option<M::Value> {
+    fn map<M: ValueBuilder>(&mut self, depth: usize) -> Option<M::Value> {
         let mut entries = Vec::new();
         self.passes('{');
         if self.rest.starts_with('}') {
@@ -79,7 +79,7 @@ impl Line<'_, '_> {
         }
     }
 
-    fn key<M: Maker>(&mut self) -> Option<M::Key> {
+    fn key<M: ValueBuilder>(&mut self) -> Option<M::Key> {
         *self.left = self.left.checked_sub(1)?;
         let (key, rest) = match self.rest.as_bytes().first()? {
             b'"' | b'\'' => quoted(self.rest)?,

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_KEY, Maker, is_end, number};
-use crate::Dialect;
-use crate::resolve::{Scalar, resolve};
+use super::{MAX_KEY, ValueBuilder, is_end, number};
+use crate::YamlDialect;
+use crate::scalar_resolve::{ResolvedScalar, resolve};
 
 /// A key as text, and what is behind its colon.
 pub(super) fn key(text: &str) -> Option<(Cow<'_, str>, &str)> {
@@ -31,11 +31,15 @@ pub(super) fn plain_key(key: &str) -> Option<Cow<'_, str>> {
     if key.starts_with('-') {
         return None;
     }
-    match resolve(Dialect::V2, "", key).ok()? {
-        Scalar::Str | Scalar::Timestamp => Some(Cow::Borrowed(key)),
-        Scalar::Bool(truth) => Some(truth.to_string().into()),
-        Scalar::Int(int) => Some(int.to_string().into()),
-        Scalar::Null | Scalar::Uint(_) | Scalar::Float(_) | Scalar::Binary | Scalar::Other => None,
+    match resolve(YamlDialect::V2, "", key).ok()? {
+        ResolvedScalar::Str | ResolvedScalar::Timestamp => Some(Cow::Borrowed(key)),
+        ResolvedScalar::Bool(truth) => Some(truth.to_string().into()),
+        ResolvedScalar::Int(int) => Some(int.to_string().into()),
+        ResolvedScalar::Null
+        | ResolvedScalar::Uint(_)
+        | ResolvedScalar::Float(_)
+        | ResolvedScalar::Binary
+        | ResolvedScalar::Other => None,
     }
 }
 
@@ -84,7 +88,7 @@ pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
 }
 
 /// The value of a scalar without quotes that is the rest of a line.
-pub(super) fn plain<M: Maker>(text: &str) -> Option<M::Value> {
+pub(super) fn plain<M: ValueBuilder>(text: &str) -> Option<M::Value> {
     let is_key = text.ends_with(':') || text.contains(": ");
     if is_key || !begins_plain(text) {
         return None;
@@ -107,30 +111,30 @@ fn begins_plain(text: &str) -> bool {
 }
 
 /// What a text without quotes means.
-pub(super) fn meaning<M: Maker>(text: &str) -> Option<M::Value> {
-    Some(match resolve(Dialect::V2, "", text).ok()? {
-        Scalar::Null => M::null(),
-        Scalar::Bool(truth) => M::bool(truth),
-        Scalar::Int(int) => M::int(int),
-        Scalar::Uint(uint) => M::uint(uint),
-        Scalar::Float(float) => M::number(number(float)?),
-        Scalar::Str | Scalar::Timestamp => M::text(text),
-        Scalar::Binary | Scalar::Other => return None,
+pub(super) fn meaning<M: ValueBuilder>(text: &str) -> Option<M::Value> {
+    Some(match resolve(YamlDialect::V2, "", text).ok()? {
+        ResolvedScalar::Null => M::null(),
+        ResolvedScalar::Bool(truth) => M::bool(truth),
+        ResolvedScalar::Int(int) => M::int(int),
+        ResolvedScalar::Uint(uint) => M::uint(uint),
+        ResolvedScalar::Float(float) => M::number(number(float)?),
+        ResolvedScalar::Str | ResolvedScalar::Timestamp => M::text(text),
+        ResolvedScalar::Binary | ResolvedScalar::Other => return None,
     })
 }
 
 /// How the line breaks at the end are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Chomping {
+enum BlockChomping {
     Strip,
     Clip,
     Keep,
 }
 
 /// A literal or folded scalar that has begun.
-pub(super) struct BlockScalar {
+pub(super) struct OpenBlockScalar {
     is_folded: bool,
-    chomping: Chomping,
+    chomping: BlockChomping,
     /// The column of the collection that it is in.
     outer: usize,
     /// The column of its text, once there is some.
@@ -145,13 +149,13 @@ pub(super) struct BlockScalar {
     was_blank: bool,
 }
 
-impl BlockScalar {
+impl OpenBlockScalar {
     /// By its first line.
     pub(super) fn begin(text: &str, outer: usize, is_kept: bool) -> Option<Self> {
         let chomping = match text.get(1..)? {
-            "" => Chomping::Clip,
-            "-" => Chomping::Strip,
-            "+" => Chomping::Keep,
+            "" => BlockChomping::Clip,
+            "-" => BlockChomping::Strip,
+            "+" => BlockChomping::Keep,
             _ => return None,
         };
         Some(Self {
@@ -205,10 +209,10 @@ impl BlockScalar {
     /// Its text.
     pub(super) fn finish(self) -> String {
         let mut content = self.content;
-        if self.is_ended && self.chomping != Chomping::Strip {
+        if self.is_ended && self.chomping != BlockChomping::Strip {
             content.push('\n');
         }
-        if self.chomping == Chomping::Keep {
+        if self.chomping == BlockChomping::Keep {
             content.extend(std::iter::repeat_n('\n', self.breaks));
         }
         content

@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Json, read};
+use super::{JsonBuilder, read};
 use crate::{DecodeTarget, first_document};
 
 /// Whether a text is plain; then both readers have to give the same.
 fn is_plain(text: &str) -> bool {
     let whole = || first_document(text.as_bytes(), false, &DecodeTarget::Any);
-    let chosen = read::<Json>(text.as_bytes(), wants);
-    let Some(value) = read::<Json>(text.as_bytes(), |_, _| true) else {
+    let chosen = read::<JsonBuilder>(text.as_bytes(), wants);
+    let Some(value) = read::<JsonBuilder>(text.as_bytes(), |_, _| true) else {
         assert_eq!(chosen, None, "{text:?}");
         return false;
     };

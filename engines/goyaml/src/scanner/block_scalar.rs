@@ -1,20 +1,20 @@
 //! Literal (`|`) and folded (`>`) scalars.
 
-use super::{Scanner, text};
-use crate::Dialect;
+use super::{YamlScanner, text};
+use crate::YamlDialect;
 use crate::error::Error;
-use crate::reader::Mark;
-use crate::token::{Style, TokenKind, YamlToken};
+use crate::reader::YamlMark;
+use crate::token::{TokenScalarStyle, YamlToken, YamlTokenKind};
 
 /// How the line breaks at the end are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Chomping {
+enum BlockChomping {
     Strip,
     Clip,
     Keep,
 }
 
-impl Scanner<'_> {
+impl YamlScanner<'_> {
     pub(super) fn scan_block_scalar(&mut self, literal: bool) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         self.reader.skip();
@@ -46,19 +46,19 @@ impl Scanner<'_> {
             end = self.scan_block_breaks(start, &mut indent, &mut breaks)?;
         }
 
-        if chomping != Chomping::Strip {
+        if chomping != BlockChomping::Strip {
             content.append(&mut leading_break);
         }
-        if chomping == Chomping::Keep {
+        if chomping == BlockChomping::Keep {
             content.append(&mut breaks);
         }
-        let style = if literal { Style::Literal } else { Style::Folded };
-        Ok(YamlToken { kind: TokenKind::Scalar { text: text(content), style }, start, end })
+        let style = if literal { TokenScalarStyle::Literal } else { TokenScalarStyle::Folded };
+        Ok(YamlToken { kind: YamlTokenKind::Scalar { text: text(content), style }, start, end })
     }
 
     /// Passes the end of the first line, where version 3 keeps a comment.
-    fn scan_rest_of_block_header(&mut self, start: Mark) -> Result<(), Error> {
-        if self.dialect == Dialect::V3 {
+    fn scan_rest_of_block_header(&mut self, start: YamlMark) -> Result<(), Error> {
+        if self.dialect == YamlDialect::V3 {
             self.reader.skip_blanks()?;
             if self.reader.peek(0) == b'#' {
                 self.scan_line_comment(start)?;
@@ -80,7 +80,10 @@ impl Scanner<'_> {
     }
 
     /// Reads the indicators of chomping and indentation, in either order.
-    fn scan_block_header(&mut self, start: Mark) -> Result<(Chomping, Option<i64>), Error> {
+    fn scan_block_header(
+        &mut self,
+        start: YamlMark,
+    ) -> Result<(BlockChomping, Option<i64>), Error> {
         self.reader.cache(1)?;
         if let Some(chomping) = self.scan_chomping() {
             self.reader.cache(1)?;
@@ -88,23 +91,23 @@ impl Scanner<'_> {
         }
         let increment = self.scan_indentation(start)?;
         if increment.is_none() {
-            return Ok((Chomping::Clip, None));
+            return Ok((BlockChomping::Clip, None));
         }
         self.reader.cache(1)?;
-        Ok((self.scan_chomping().unwrap_or(Chomping::Clip), increment))
+        Ok((self.scan_chomping().unwrap_or(BlockChomping::Clip), increment))
     }
 
-    fn scan_chomping(&mut self) -> Option<Chomping> {
+    fn scan_chomping(&mut self) -> Option<BlockChomping> {
         let chomping = match self.reader.peek(0) {
-            b'+' => Chomping::Keep,
-            b'-' => Chomping::Strip,
+            b'+' => BlockChomping::Keep,
+            b'-' => BlockChomping::Strip,
             _ => return None,
         };
         self.reader.skip();
         Some(chomping)
     }
 
-    fn scan_indentation(&mut self, start: Mark) -> Result<Option<i64>, Error> {
+    fn scan_indentation(&mut self, start: YamlMark) -> Result<Option<i64>, Error> {
         match self.reader.peek(0) {
             b'0' => Err(self.error_in(start, "found an indentation indicator equal to 0")),
             digit @ b'1'..=b'9' => {
@@ -120,10 +123,10 @@ impl Scanner<'_> {
     /// An `indent` of 0 is not known yet and becomes that of the deepest line.
     fn scan_block_breaks(
         &mut self,
-        start: Mark,
+        start: YamlMark,
         indent: &mut i64,
         breaks: &mut Vec<u8>,
-    ) -> Result<Mark, Error> {
+    ) -> Result<YamlMark, Error> {
         let mut end = self.reader.mark;
         let mut deepest = 0;
         loop {

@@ -9,17 +9,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{Scanner, text};
+use super::{YamlScanner, text};
 use crate::error::Error;
-use crate::reader::Mark;
-use crate::token::TokenKind;
+use crate::reader::YamlMark;
+use crate::token::YamlTokenKind;
 
 /// How far Go looks for a comment, in characters.
 const MAX_COMMENT_DISTANCE_CHARACTERS: usize = 512;
 
 /// Where a comment stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CommentPlace {
+pub(crate) enum CommentPosition {
     Head,
     Line,
     Foot,
@@ -27,24 +27,24 @@ pub(crate) enum CommentPlace {
 
 /// A comment that is to be given to a token.
 #[derive(Debug)]
-pub(crate) struct Comment {
-    pub(crate) place: CommentPlace,
+pub(crate) struct ScannedComment {
+    pub(crate) place: CommentPosition,
     /// Its lines with their `#`.
     pub(crate) text: String,
     /// It belongs to the first token that begins here or later.
-    token: Mark,
+    token: YamlMark,
     /// Where the search that found it began; unknown for one behind a token, as is `end`.
-    scan: Mark,
+    scan: YamlMark,
     /// Its `#`. The columns of a block of lines count from 1.
-    start: Mark,
-    end: Mark,
+    start: YamlMark,
+    end: YamlMark,
 }
 
 /// A block of comment lines that grows.
-struct Lines {
-    scan: Mark,
-    token: Mark,
-    start: Mark,
+struct CommentLines {
+    scan: YamlMark,
+    token: YamlMark,
+    start: YamlMark,
     text: Vec<u8>,
     /// Where the look ahead has come to.
     line: usize,
@@ -58,7 +58,7 @@ struct Lines {
     is_after_empty: bool,
 }
 
-impl Lines {
+impl CommentLines {
     /// Whether the block begins further out than the block collection around it.
     fn is_dedented(&self, indent: usize) -> bool {
         self.start.column <= indent
@@ -69,15 +69,15 @@ impl Lines {
     }
 }
 
-impl Scanner<'_> {
+impl YamlScanner<'_> {
     /// Takes the first comment, if it belongs to the next token.
     ///
     /// To be called only when that token is there.
-    pub(crate) fn comment_of_next_token(&mut self) -> Option<Comment> {
+    pub(crate) fn comment_of_next_token(&mut self) -> Option<ScannedComment> {
         let token = self.tokens.front()?;
         let comment = self.comments.front()?;
         // What ends has no head: that is for the token behind it.
-        let waits = comment.place == CommentPlace::Head && token.kind == TokenKind::BlockEnd;
+        let waits = comment.place == CommentPosition::Head && token.kind == YamlTokenKind::BlockEnd;
         if token.start.index < comment.token.index || waits {
             return None;
         }
@@ -105,14 +105,14 @@ impl Scanner<'_> {
         let owner = last.map_or(self.reader.mark, |token| token.start);
         self.fetch_content_token()?;
         // Behind a `-` it is a head of what follows.
-        if self.tokens.back().is_some_and(|token| token.kind == TokenKind::BlockEntry) {
+        if self.tokens.back().is_some_and(|token| token.kind == YamlTokenKind::BlockEntry) {
             return Ok(());
         }
         self.scan_line_comment(owner)
     }
 
     /// Reads a comment in the rest of the line, for the token at `token`.
-    pub(super) fn scan_line_comment(&mut self, token: Mark) -> Result<(), Error> {
+    pub(super) fn scan_line_comment(&mut self, token: YamlMark) -> Result<(), Error> {
         if self.reader.newlines > 0 {
             return Ok(());
         }
@@ -131,15 +131,22 @@ impl Scanner<'_> {
         }
         let mut line = Vec::new();
         let start = self.read_comment_line(ahead, &mut line)?;
-        let scan = Mark::default();
-        let end = Mark::default();
-        let place = CommentPlace::Line;
-        self.comments.push_back(Comment { place, text: text(line), token, scan, start, end });
+        let scan = YamlMark::default();
+        let end = YamlMark::default();
+        let place = CommentPosition::Line;
+        self.comments.push_back(ScannedComment {
+            place,
+            text: text(line),
+            token,
+            scan,
+            start,
+            end,
+        });
         Ok(())
     }
 
     /// Passes comments up to the next token, or nothing; `scan` is where the search for it began.
-    pub(super) fn collect_comments(&mut self, scan: Mark) -> Result<(), Error> {
+    pub(super) fn collect_comments(&mut self, scan: YamlMark) -> Result<(), Error> {
         self.turn_line_comment_into_head();
         if self.reader.peek(0) == b'#' { self.scan_comments(scan) } else { Ok(()) }
     }
@@ -149,23 +156,23 @@ impl Scanner<'_> {
     fn turn_line_comment_into_head(&mut self) {
         let last = self.tokens.len();
         let is_first_entry = last > 1
-            && self.tokens[last - 1].kind == TokenKind::BlockEntry
-            && self.tokens[last - 2].kind == TokenKind::BlockSequenceStart;
+            && self.tokens[last - 1].kind == YamlTokenKind::BlockEntry
+            && self.tokens[last - 2].kind == YamlTokenKind::BlockSequenceStart;
         if !is_first_entry || self.reader.is_break(0) {
             return;
         }
         let mark = self.reader.mark;
         if let Some(comment) = self.comments.back_mut()
-            && comment.place == CommentPlace::Line
+            && comment.place == CommentPosition::Line
         {
-            comment.place = CommentPlace::Head;
+            comment.place = CommentPosition::Head;
             if comment.start.line + 1 == mark.line {
                 comment.token = mark;
             }
         }
     }
 
-    fn scan_comments(&mut self, scan: Mark) -> Result<(), Error> {
+    fn scan_comments(&mut self, scan: YamlMark) -> Result<(), Error> {
         let mut lines = self.new_lines(scan);
         let indent = usize::try_from(self.indent).unwrap_or(0);
         let mut ahead = 0;
@@ -207,33 +214,33 @@ impl Scanner<'_> {
         }
         if !lines.text.is_empty() {
             let end = self.looked_at(&lines, ahead.saturating_sub(1));
-            let Lines { scan, start, text: head, .. } = lines;
-            let place = CommentPlace::Head;
+            let CommentLines { scan, start, text: head, .. } = lines;
+            let place = CommentPosition::Head;
             let token = start;
             let text = text(head);
-            self.comments.push_back(Comment { place, text, token, scan, start, end });
+            self.comments.push_back(ScannedComment { place, text, token, scan, start, end });
         }
         Ok(())
     }
 
-    fn new_lines(&self, scan: Mark) -> Lines {
+    fn new_lines(&self, scan: YamlMark) -> CommentLines {
         let mark = self.reader.mark;
         let mut behind = self.tokens.iter().rev();
         let mut token = behind.next();
-        if token.is_some_and(|token| token.kind == TokenKind::FlowEntry) {
+        if token.is_some_and(|token| token.kind == YamlTokenKind::FlowEntry) {
             token = behind.next().or(token);
         }
         let content_in_line = self.reader.newlines == 0 && mark.column > 1;
         let foot_line = mark.line + 1 + usize::from(content_in_line);
-        Lines {
+        CommentLines {
             scan,
-            token: token.map_or_else(Mark::default, |token| token.start),
-            start: Mark::default(),
+            token: token.map_or_else(YamlMark::default, |token| token.start),
+            start: YamlMark::default(),
             text: Vec::new(),
             line: mark.line,
             column: mark.column,
             foot_line: foot_line.checked_sub(self.reader.newlines).filter(|_| scan.line > 0),
-            after_value: token.is_some_and(|token| token.kind == TokenKind::Value),
+            after_value: token.is_some_and(|token| token.kind == YamlTokenKind::Value),
             is_first: self.reader.newlines <= 1,
             is_after_empty: false,
         }
@@ -241,7 +248,13 @@ impl Scanner<'_> {
 
     /// Goes on behind a line that ends `ahead` of here without a comment, or with the end of a
     /// flow collection.
-    fn end_comment_line(&mut self, lines: &mut Lines, ahead: usize, indent: usize, closes: bool) {
+    fn end_comment_line(
+        &mut self,
+        lines: &mut CommentLines,
+        ahead: usize,
+        indent: usize,
+        closes: bool,
+    ) {
         if closes || !lines.is_after_empty {
             let is_dedented = lines.is_dedented(indent);
             if closes || lines.is_first && (lines.is_below_content() || is_dedented) {
@@ -264,25 +277,25 @@ impl Scanner<'_> {
     }
 
     /// Gives the lines so far to the node before them.
-    fn push_foot(&mut self, lines: &mut Lines, ahead: usize) {
+    fn push_foot(&mut self, lines: &mut CommentLines, ahead: usize) {
         let end = self.looked_at(lines, ahead);
         let text = text(std::mem::take(&mut lines.text));
-        let place = CommentPlace::Foot;
+        let place = CommentPosition::Foot;
         let token = lines.token;
         let scan = lines.scan;
         let start = lines.start;
-        self.comments.push_back(Comment { place, text, token, scan, start, end });
+        self.comments.push_back(ScannedComment { place, text, token, scan, start, end });
         lines.scan = end;
         lines.token = end;
     }
 
     /// The place `ahead` of here.
-    fn looked_at(&self, lines: &Lines, ahead: usize) -> Mark {
-        Mark { index: self.reader.mark.index + ahead, line: lines.line, column: lines.column }
+    fn looked_at(&self, lines: &CommentLines, ahead: usize) -> YamlMark {
+        YamlMark { index: self.reader.mark.index + ahead, line: lines.line, column: lines.column }
     }
 
     /// Passes all up to the `#` that is `ahead` characters from here, and reads its line.
-    fn read_comment_line(&mut self, ahead: usize, into: &mut Vec<u8>) -> Result<Mark, Error> {
+    fn read_comment_line(&mut self, ahead: usize, into: &mut Vec<u8>) -> Result<YamlMark, Error> {
         let seen = self.reader.mark.index + ahead;
         while self.reader.mark.index < seen {
             self.reader.cache(2)?;
@@ -315,7 +328,7 @@ impl Scanner<'_> {
 
     /// Where the blocks end that are closed in front of comments, by the column of the block: those
     /// that have its indentation are behind its end. `stop` is where the search for them began.
-    pub(super) fn ends_before_comments(&self, mut stop: usize) -> BTreeMap<i64, Mark> {
+    pub(super) fn ends_before_comments(&self, mut stop: usize) -> BTreeMap<i64, YamlMark> {
         let mut ends = BTreeMap::new();
         for comment in self.comments.iter().rev() {
             if comment.end.index < stop {

@@ -1,14 +1,14 @@
 //! `%YAML` and `%TAG`.
 
-use super::{Scanner, text};
+use super::{YamlScanner, text};
 use crate::error::Error;
-use crate::reader::Mark;
-use crate::token::{TokenKind, YamlToken};
+use crate::reader::YamlMark;
+use crate::token::{YamlToken, YamlTokenKind};
 
 /// How many digits each half of a version may have.
 const MAX_VERSION_DIGITS: usize = 2;
 
-impl Scanner<'_> {
+impl YamlScanner<'_> {
     pub(super) fn scan_directive(&mut self) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         self.reader.skip();
@@ -31,7 +31,7 @@ impl Scanner<'_> {
     }
 
     /// Passes blanks, a comment and the line break; anything else is an error.
-    pub(super) fn scan_rest_of_line(&mut self, start: Mark) -> Result<(), Error> {
+    pub(super) fn scan_rest_of_line(&mut self, start: YamlMark) -> Result<(), Error> {
         self.reader.skip_blanks_and_comment()?;
         if !self.reader.is_breakz(0) {
             return Err(self.error_in(start, "did not find expected comment or line break"));
@@ -43,7 +43,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn scan_version(&mut self, start: Mark) -> Result<TokenKind, Error> {
+    fn scan_version(&mut self, start: YamlMark) -> Result<YamlTokenKind, Error> {
         self.reader.skip_blanks()?;
         let major = self.scan_version_number(start)?;
         if self.reader.peek(0) != b'.' {
@@ -51,10 +51,10 @@ impl Scanner<'_> {
         }
         self.reader.skip();
         let minor = self.scan_version_number(start)?;
-        Ok(TokenKind::VersionDirective { major, minor })
+        Ok(YamlTokenKind::VersionDirective { major, minor })
     }
 
-    fn scan_version_number(&mut self, start: Mark) -> Result<u8, Error> {
+    fn scan_version_number(&mut self, start: YamlMark) -> Result<u8, Error> {
         self.reader.cache(1)?;
         let mut value = 0;
         let mut length = 0;
@@ -73,7 +73,7 @@ impl Scanner<'_> {
         Ok(value)
     }
 
-    fn scan_tag_directive(&mut self, start: Mark) -> Result<TokenKind, Error> {
+    fn scan_tag_directive(&mut self, start: YamlMark) -> Result<YamlTokenKind, Error> {
         self.reader.skip_blanks()?;
         let handle = self.scan_tag_handle(start, true)?;
         self.reader.cache(1)?;
@@ -86,6 +86,6 @@ impl Scanner<'_> {
         if !self.reader.is_blankz(0) {
             return Err(self.error_in(start, "did not find expected whitespace or line break"));
         }
-        Ok(TokenKind::TagDirective { handle: text(handle), prefix: text(prefix) })
+        Ok(YamlTokenKind::TagDirective { handle: text(handle), prefix: text(prefix) })
     }
 }

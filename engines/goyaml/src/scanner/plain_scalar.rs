@@ -1,13 +1,13 @@
 //! Scalars without quotes.
 
-use super::{Scanner, text};
+use super::{YamlScanner, text};
 use crate::error::Error;
-use crate::reader::Mark;
-use crate::token::{Style, TokenKind, YamlToken};
+use crate::reader::YamlMark;
+use crate::token::{TokenScalarStyle, YamlToken, YamlTokenKind};
 
 /// Blanks and line breaks between the words of a scalar, until it is known that a word follows.
 #[derive(Debug, Default)]
-pub(super) struct Gap {
+pub(super) struct ScalarWordGap {
     /// Blanks within a line.
     pub(super) blanks: Vec<u8>,
     pub(super) first_break: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Gap {
     pub(super) broken: bool,
 }
 
-impl Gap {
+impl ScalarWordGap {
     /// Appends what the gap means: its blanks, or one space for a single line break.
     pub(super) fn fold_into(&mut self, into: &mut Vec<u8>) {
         if !self.broken {
@@ -34,13 +34,13 @@ impl Gap {
     }
 }
 
-impl Scanner<'_> {
+impl YamlScanner<'_> {
     pub(super) fn scan_plain_scalar(&mut self) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         let mut end = start;
         let indent = self.indent + 1;
         let mut content = Vec::new();
-        let mut gap = Gap::default();
+        let mut gap = ScalarWordGap::default();
         loop {
             self.reader.cache(4)?;
             if self.reader.is_document_indicator() || self.reader.peek(0) == b'#' {
@@ -68,7 +68,7 @@ impl Scanner<'_> {
         if gap.broken {
             self.simple_key_allowed = true;
         }
-        let kind = TokenKind::Scalar { text: text(content), style: Style::Plain };
+        let kind = YamlTokenKind::Scalar { text: text(content), style: TokenScalarStyle::Plain };
         Ok(YamlToken { kind, start, end })
     }
 
@@ -83,7 +83,12 @@ impl Scanner<'_> {
         }
     }
 
-    fn scan_plain_gap(&mut self, start: Mark, gap: &mut Gap, indent: i64) -> Result<(), Error> {
+    fn scan_plain_gap(
+        &mut self,
+        start: YamlMark,
+        gap: &mut ScalarWordGap,
+        indent: i64,
+    ) -> Result<(), Error> {
         self.reader.cache(1)?;
         loop {
             if self.reader.is_blank(0) {
@@ -107,7 +112,7 @@ impl Scanner<'_> {
     }
 
     /// Passes a line break within a scalar that is folded.
-    pub(super) fn scan_gap_break(&mut self, gap: &mut Gap) -> Result<(), Error> {
+    pub(super) fn scan_gap_break(&mut self, gap: &mut ScalarWordGap) -> Result<(), Error> {
         self.reader.cache(2)?;
         if gap.broken {
             self.reader.read_line(&mut gap.more_breaks);

@@ -1,12 +1,12 @@
 //! Scalars in single or double quotes.
 
-use super::plain_scalar::Gap;
-use super::{Scanner, text};
+use super::plain_scalar::ScalarWordGap;
+use super::{YamlScanner, text};
 use crate::error::Error;
-use crate::reader::Mark;
-use crate::token::{Style, TokenKind, YamlToken};
+use crate::reader::YamlMark;
+use crate::token::{TokenScalarStyle, YamlToken, YamlTokenKind};
 
-impl Scanner<'_> {
+impl YamlScanner<'_> {
     pub(super) fn scan_quoted_scalar(&mut self, single: bool) -> Result<YamlToken, Error> {
         let quote = if single { b'\'' } else { b'"' };
         let start = self.reader.mark;
@@ -20,9 +20,9 @@ impl Scanner<'_> {
             if self.reader.peek(0) == 0 {
                 return Err(self.error_in(start, "found unexpected end of stream"));
             }
-            let mut gap = Gap {
+            let mut gap = ScalarWordGap {
                 broken: self.scan_quoted_word(start, &mut content, quote)?,
-                ..Gap::default()
+                ..ScalarWordGap::default()
             };
             self.reader.cache(1)?;
             if self.reader.peek(0) == quote {
@@ -33,8 +33,9 @@ impl Scanner<'_> {
             gap.fold_into(&mut content);
         }
         self.reader.skip();
-        let style = if single { Style::SingleQuoted } else { Style::DoubleQuoted };
-        let kind = TokenKind::Scalar { text: text(content), style };
+        let style =
+            if single { TokenScalarStyle::SingleQuoted } else { TokenScalarStyle::DoubleQuoted };
+        let kind = YamlTokenKind::Scalar { text: text(content), style };
         Ok(YamlToken { kind, start, end: self.reader.mark })
     }
 
@@ -42,7 +43,7 @@ impl Scanner<'_> {
     /// escaped line break.
     fn scan_quoted_word(
         &mut self,
-        start: Mark,
+        start: YamlMark,
         into: &mut Vec<u8>,
         quote: u8,
     ) -> Result<bool, Error> {
@@ -73,7 +74,7 @@ impl Scanner<'_> {
         Ok(false)
     }
 
-    fn scan_quoted_gap(&mut self, gap: &mut Gap) -> Result<(), Error> {
+    fn scan_quoted_gap(&mut self, gap: &mut ScalarWordGap) -> Result<(), Error> {
         loop {
             if self.reader.is_break(0) {
                 self.scan_gap_break(gap)?;
@@ -88,7 +89,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn scan_escape(&mut self, start: Mark, into: &mut Vec<u8>) -> Result<(), Error> {
+    fn scan_escape(&mut self, start: YamlMark, into: &mut Vec<u8>) -> Result<(), Error> {
         // Parity(go-yaml v2): `\/` is unknown although JSON has it, and `\'` is known.
         let (meaning, digits) = match self.reader.peek(1) {
             b'0' => ("\0", 0),
@@ -122,7 +123,12 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn scan_code(&mut self, start: Mark, into: &mut Vec<u8>, digits: usize) -> Result<(), Error> {
+    fn scan_code(
+        &mut self,
+        start: YamlMark,
+        into: &mut Vec<u8>,
+        digits: usize,
+    ) -> Result<(), Error> {
         self.reader.cache(digits)?;
         let mut value = 0u32;
         for ahead in 0..digits {

@@ -1,15 +1,15 @@
 //! Anchors, aliases and tags.
 
-use super::{Scanner, text};
+use super::{YamlScanner, text};
 use crate::error::Error;
-use crate::reader::Mark;
-use crate::token::{TokenKind, YamlToken};
+use crate::reader::YamlMark;
+use crate::token::{YamlToken, YamlTokenKind};
 
-impl Scanner<'_> {
+impl YamlScanner<'_> {
     /// Reads `&name` or `*name`.
     pub(super) fn scan_anchor(
         &mut self,
-        kind: impl FnOnce(String) -> TokenKind,
+        kind: impl FnOnce(String) -> YamlTokenKind,
     ) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         self.reader.skip();
@@ -55,14 +55,14 @@ impl Scanner<'_> {
         if !self.reader.is_blankz(0) {
             return Err(self.error_in(start, "did not find expected whitespace or line break"));
         }
-        let kind = TokenKind::Tag { handle: text(handle), suffix: text(suffix) };
+        let kind = YamlTokenKind::Tag { handle: text(handle), suffix: text(suffix) };
         Ok(YamlToken { kind, start, end: self.reader.mark })
     }
 
     /// Reads `!`, `!name` or `!name!`; a directive takes only the first and the last.
     pub(super) fn scan_tag_handle(
         &mut self,
-        start: Mark,
+        start: YamlMark,
         directive: bool,
     ) -> Result<Vec<u8>, Error> {
         self.reader.cache(1)?;
@@ -83,7 +83,7 @@ impl Scanner<'_> {
     /// Reads the characters of a URI behind `uri`; none are needed if there is a `head` already.
     pub(super) fn scan_tag_uri(
         &mut self,
-        start: Mark,
+        start: YamlMark,
         mut uri: Vec<u8>,
         head: bool,
     ) -> Result<Vec<u8>, Error> {
@@ -106,7 +106,7 @@ impl Scanner<'_> {
     }
 
     /// Reads the `%xx` of one character.
-    fn scan_uri_escapes(&mut self, start: Mark, uri: &mut Vec<u8>) -> Result<(), Error> {
+    fn scan_uri_escapes(&mut self, start: YamlMark, uri: &mut Vec<u8>) -> Result<(), Error> {
         let mut left = None;
         while left != Some(0) {
             self.reader.cache(3)?;

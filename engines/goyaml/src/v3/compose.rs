@@ -4,15 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use super::node::{Node, Style, YamlNodeKind};
-use super::notes::{Note, Notes};
+use super::node::{YamlNode, YamlNodeKind, YamlNodeStyle};
+use super::node_notes::{NodeNoteKind, NodeNotes};
 use super::tag;
-use crate::Dialect;
+use crate::YamlDialect;
 use crate::error::Error;
-use crate::event::{Event, EventKind, Properties};
+use crate::event::{NodeProperties, YamlEvent, YamlEventKind};
 use crate::limits::{YamlBudget, YamlLimits};
-use crate::parser::Parser;
-use crate::reader::Mark;
+use crate::parser::YamlParser;
+use crate::reader::YamlMark;
 use crate::token;
 
 /// Reads all documents of `input`, also empty ones that only have a `---`.
@@ -23,14 +23,14 @@ use crate::token;
 /// The first error, in the words of go-yaml, or a limit. [`YamlLimits::depth`] has no meaning here, as
 /// depth costs no stack; go-yaml's own limit, 10 000 flow collections within each other and as many
 /// block collections, holds.
-pub fn parse(input: &[u8], limits: &YamlLimits) -> Result<Vec<Node>, Error> {
-    Documents::new(input, limits)?.collect()
+pub fn parse(input: &[u8], limits: &YamlLimits) -> Result<Vec<YamlNode>, Error> {
+    NodeDocuments::new(input, limits)?.collect()
 }
 
 /// The documents of a stream, read one by one; after an error there are no more.
 #[derive(Debug)]
-pub struct Documents<'i> {
-    parser: Parser<'i>,
+pub struct NodeDocuments<'i> {
+    parser: YamlParser<'i>,
     budget: YamlBudget,
     /// Go knows an anchor in all documents behind it.
     anchors: BTreeSet<String>,
@@ -38,14 +38,14 @@ pub struct Documents<'i> {
     ended: bool,
 }
 
-impl<'i> Documents<'i> {
+impl<'i> NodeDocuments<'i> {
     /// The documents of `input`.
     ///
     /// # Errors
     /// The input is longer than the limit.
     pub fn new(input: &'i [u8], limits: &YamlLimits) -> Result<Self, Error> {
         Ok(Self {
-            parser: Parser::new(input, 0, Dialect::V3),
+            parser: YamlParser::new(input, 0, YamlDialect::V3),
             budget: YamlBudget::new(input, limits)?,
             anchors: BTreeSet::new(),
             started: false,
@@ -53,38 +53,38 @@ impl<'i> Documents<'i> {
         })
     }
 
-    fn next_document(&mut self) -> Result<Option<Node>, Error> {
+    fn next_document(&mut self) -> Result<Option<YamlNode>, Error> {
         if !self.started {
             self.parser.next()?;
             self.started = true;
         }
-        let mut open: Vec<Node> = Vec::new();
+        let mut open: Vec<YamlNode> = Vec::new();
         loop {
             let event = self.parser.next()?;
             let at = event.start;
             match event.kind {
-                EventKind::StreamStart => {}
-                EventKind::StreamEnd => return Ok(None),
-                EventKind::DocumentStart => {
+                YamlEventKind::StreamStart => {}
+                YamlEventKind::StreamEnd => return Ok(None),
+                YamlEventKind::DocumentStart => {
                     self.budget.take_document(at)?;
                     open.push(placed(YamlNodeKind::Document, event));
                 }
-                EventKind::DocumentEnd => {
+                YamlEventKind::DocumentEnd => {
                     let Some(mut document) = open.pop() else { return Ok(None) };
-                    document.notes.set(Note::Foot, event.comments.foot);
+                    document.notes.set(NodeNoteKind::Foot, event.comments.foot);
                     return Ok(Some(document));
                 }
-                EventKind::SequenceEnd | EventKind::MappingEnd => {
+                YamlEventKind::SequenceEnd | YamlEventKind::MappingEnd => {
                     if let Some(node) = open.pop() {
                         add(&mut open, ended(node, event));
                     }
                 }
-                EventKind::SequenceStart { .. } | EventKind::MappingStart { .. } => {
+                YamlEventKind::SequenceStart { .. } | YamlEventKind::MappingStart { .. } => {
                     self.budget.take_node(at)?;
                     let node = self.collection(event);
                     open.push(node);
                 }
-                EventKind::Scalar { .. } | EventKind::Alias { .. } => {
+                YamlEventKind::Scalar { .. } | YamlEventKind::Alias { .. } => {
                     self.budget.take_node(at)?;
                     add(&mut open, self.leaf(event)?);
                 }
@@ -92,50 +92,50 @@ impl<'i> Documents<'i> {
         }
     }
 
-    fn collection(&mut self, mut event: Event) -> Node {
+    fn collection(&mut self, mut event: YamlEvent) -> YamlNode {
         let (kind, properties, flow, default) = match &mut event.kind {
-            EventKind::SequenceStart { properties, flow } => {
+            YamlEventKind::SequenceStart { properties, flow } => {
                 (YamlNodeKind::Sequence, std::mem::take(properties), *flow, tag::SEQ)
             }
-            EventKind::MappingStart { properties, flow } => {
+            YamlEventKind::MappingStart { properties, flow } => {
                 (YamlNodeKind::Mapping, std::mem::take(properties), *flow, tag::MAP)
             }
-            _ => (YamlNodeKind::Mapping, Properties::default(), false, tag::MAP),
+            _ => (YamlNodeKind::Mapping, NodeProperties::default(), false, tag::MAP),
         };
         let mut node = placed(kind, event);
         if flow {
-            node.style |= Style::FLOW;
+            node.style |= YamlNodeStyle::FLOW;
         }
         self.set_properties(&mut node, properties, Some(default));
         node
     }
 
-    fn leaf(&mut self, mut event: Event) -> Result<Node, Error> {
+    fn leaf(&mut self, mut event: YamlEvent) -> Result<YamlNode, Error> {
         let at = event.start;
         match &mut event.kind {
-            EventKind::Alias { anchor } => {
+            YamlEventKind::Alias { anchor } => {
                 let value = std::mem::take(anchor);
                 if !self.anchors.contains(&value) {
                     let text = format_args!("unknown anchor '{value}' referenced");
                     return Err(Error::node(text, at));
                 }
-                Ok(Node { value, ..placed(YamlNodeKind::Alias, event) })
+                Ok(YamlNode { value, ..placed(YamlNodeKind::Alias, event) })
             }
-            EventKind::Scalar { properties, text, style, .. } => {
+            YamlEventKind::Scalar { properties, text, style, .. } => {
                 let properties = std::mem::take(properties);
                 let value = std::mem::take(text);
                 let style = match style {
-                    token::Style::Plain => Style::default(),
-                    token::Style::SingleQuoted => Style::SINGLE_QUOTED,
-                    token::Style::DoubleQuoted => Style::DOUBLE_QUOTED,
-                    token::Style::Literal => Style::LITERAL,
-                    token::Style::Folded => Style::FOLDED,
+                    token::TokenScalarStyle::Plain => YamlNodeStyle::default(),
+                    token::TokenScalarStyle::SingleQuoted => YamlNodeStyle::SINGLE_QUOTED,
+                    token::TokenScalarStyle::DoubleQuoted => YamlNodeStyle::DOUBLE_QUOTED,
+                    token::TokenScalarStyle::Literal => YamlNodeStyle::LITERAL,
+                    token::TokenScalarStyle::Folded => YamlNodeStyle::FOLDED,
                 };
                 let default = match style.is_quoted() {
                     true => Some(tag::STR),
                     false => (value == "<<").then_some(tag::MERGE),
                 };
-                let mut node = Node { value, style, ..placed(YamlNodeKind::Scalar, event) };
+                let mut node = YamlNode { value, style, ..placed(YamlNodeKind::Scalar, event) };
                 self.set_properties(&mut node, properties, default);
                 Ok(node)
             }
@@ -145,27 +145,27 @@ impl<'i> Documents<'i> {
 
     fn set_properties(
         &mut self,
-        node: &mut Node,
-        properties: Properties,
+        node: &mut YamlNode,
+        properties: NodeProperties,
         default: Option<&'static str>,
     ) {
         node.tag = match (properties.tag.as_str(), default) {
             ("" | "!", Some(default)) => default.into(),
             ("" | "!", None) => tag::of_text(&node.value).into(),
             (written, _) => {
-                node.style |= Style::TAGGED;
+                node.style |= YamlNodeStyle::TAGGED;
                 tag::short(written).into_owned().into()
             }
         };
         if let Some(anchor) = properties.anchor {
-            node.notes.set(Note::Anchor, anchor.as_str());
+            node.notes.set(NodeNoteKind::Anchor, anchor.as_str());
             self.anchors.insert(anchor);
         }
     }
 }
 
-impl Iterator for Documents<'_> {
-    type Item = Result<Node, Error>;
+impl Iterator for NodeDocuments<'_> {
+    type Item = Result<YamlNode, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
@@ -178,15 +178,15 @@ impl Iterator for Documents<'_> {
 }
 
 /// A node with the place and the comments of an event.
-fn placed(kind: YamlNodeKind, event: Event) -> Node {
-    let Mark { line, column, .. } = event.start;
+fn placed(kind: YamlNodeKind, event: YamlEvent) -> YamlNode {
+    let YamlMark { line, column, .. } = event.start;
     let comments = event.comments;
-    Node {
+    YamlNode {
         kind,
         line: place(line),
         column: place(column),
-        notes: Notes::comments(comments.head, comments.line, comments.foot),
-        ..Node::default()
+        notes: NodeNotes::comments(comments.head, comments.line, comments.foot),
+        ..YamlNode::default()
     }
 }
 
@@ -196,24 +196,25 @@ pub(super) fn place(from_zero: usize) -> u32 {
 }
 
 /// A complete collection, with the comments of its end.
-fn ended(mut node: Node, end: Event) -> Node {
-    node.notes.set(Note::Line, end.comments.line);
-    node.notes.set(Note::Foot, end.comments.foot);
+fn ended(mut node: YamlNode, end: YamlEvent) -> YamlNode {
+    node.notes.set(NodeNoteKind::Line, end.comments.line);
+    node.notes.set(NodeNoteKind::Foot, end.comments.foot);
     // It grew by doubling; most collections are small, and stay as they are.
     node.content.shrink_to_fit();
     let count = node.content.len();
-    let is_block_map = node.kind == YamlNodeKind::Mapping && !node.style.contains(Style::FLOW);
-    if is_block_map && count > 1 && !node.notes.get(Note::Foot).is_empty() {
-        let foot = node.notes.take(Note::Foot);
-        node.content[count - 2].notes.set(Note::Foot, foot);
+    let is_block_map =
+        node.kind == YamlNodeKind::Mapping && !node.style.contains(YamlNodeStyle::FLOW);
+    if is_block_map && count > 1 && !node.notes.get(NodeNoteKind::Foot).is_empty() {
+        let foot = node.notes.take(NodeNoteKind::Foot);
+        node.content[count - 2].notes.set(NodeNoteKind::Foot, foot);
     }
     node
 }
 
 /// Adds a complete node to what contains it.
-fn add(open: &mut [Node], child: Node) {
+fn add(open: &mut [YamlNode], child: YamlNode) {
     let Some(parent) = open.last_mut() else { return };
-    let is_block = !parent.style.contains(Style::FLOW);
+    let is_block = !parent.style.contains(YamlNodeStyle::FLOW);
     let is_map = parent.kind == YamlNodeKind::Mapping;
     let content = &mut parent.content;
     content.push(child);
@@ -222,13 +223,14 @@ fn add(open: &mut [Node], child: Node) {
         return;
     }
     if count % 2 == 0 {
-        if content[count - 2].notes.get(Note::Foot).is_empty() {
-            let foot = content[count - 1].notes.take(Note::Foot);
-            content[count - 2].notes.set(Note::Foot, foot);
+        if content[count - 2].notes.get(NodeNoteKind::Foot).is_empty() {
+            let foot = content[count - 1].notes.take(NodeNoteKind::Foot);
+            content[count - 2].notes.set(NodeNoteKind::Foot, foot);
         }
-    } else if is_block && count > 2 && !content[count - 1].notes.get(Note::Foot).is_empty() {
+    } else if is_block && count > 2 && !content[count - 1].notes.get(NodeNoteKind::Foot).is_empty()
+    {
         // Further out than the value above, it is below the whole entry.
-        let foot = content[count - 1].notes.take(Note::Foot);
-        content[count - 3].notes.set(Note::Foot, foot);
+        let foot = content[count - 1].notes.take(NodeNoteKind::Foot);
+        content[count - 3].notes.set(NodeNoteKind::Foot, foot);
     }
 }

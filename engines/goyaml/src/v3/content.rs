@@ -4,51 +4,51 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use super::Node;
+use super::YamlNode;
 
 /// The children of a node: a vector in all but what would recurse.
 #[derive(Default)]
-pub struct Content(Vec<Node>);
+pub struct NodeContent(Vec<YamlNode>);
 
-impl From<Vec<Node>> for Content {
-    fn from(nodes: Vec<Node>) -> Self {
+impl From<Vec<YamlNode>> for NodeContent {
+    fn from(nodes: Vec<YamlNode>) -> Self {
         Self(nodes)
     }
 }
 
-impl Deref for Content {
-    type Target = Vec<Node>;
+impl Deref for NodeContent {
+    type Target = Vec<YamlNode>;
 
-    fn deref(&self) -> &Vec<Node> {
+    fn deref(&self) -> &Vec<YamlNode> {
         &self.0
     }
 }
 
-impl DerefMut for Content {
-    fn deref_mut(&mut self) -> &mut Vec<Node> {
+impl DerefMut for NodeContent {
+    fn deref_mut(&mut self) -> &mut Vec<YamlNode> {
         &mut self.0
     }
 }
 
-impl<'n> IntoIterator for &'n Content {
-    type Item = &'n Node;
-    type IntoIter = std::slice::Iter<'n, Node>;
+impl<'n> IntoIterator for &'n NodeContent {
+    type Item = &'n YamlNode;
+    type IntoIter = std::slice::Iter<'n, YamlNode>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
     }
 }
 
-impl<'n> IntoIterator for &'n mut Content {
-    type Item = &'n mut Node;
-    type IntoIter = std::slice::IterMut<'n, Node>;
+impl<'n> IntoIterator for &'n mut NodeContent {
+    type Item = &'n mut YamlNode;
+    type IntoIter = std::slice::IterMut<'n, YamlNode>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter_mut()
     }
 }
 
-impl Drop for Content {
+impl Drop for NodeContent {
     fn drop(&mut self) {
         let mut left = std::mem::take(&mut self.0);
         while let Some(mut node) = left.pop() {
@@ -58,24 +58,24 @@ impl Drop for Content {
 }
 
 /// A copy of a node without its children.
-fn alone(node: &Node) -> Node {
-    Node {
+fn alone(node: &YamlNode) -> YamlNode {
+    YamlNode {
         kind: node.kind,
         style: node.style,
         tag: node.tag.clone(),
         value: node.value.clone(),
-        content: Content::default(),
+        content: NodeContent::default(),
         notes: node.notes.clone(),
         line: node.line,
         column: node.column,
     }
 }
 
-impl Clone for Content {
+impl Clone for NodeContent {
     fn clone(&self) -> Self {
         // Each level is what has been copied of a list, with what is left of it.
         let mut levels = vec![(Vec::with_capacity(self.len()), self.0.iter())];
-        let mut done: Vec<Node> = Vec::new();
+        let mut done: Vec<YamlNode> = Vec::new();
         while let Some((copied, left)) = levels.last_mut() {
             if let Some(node) = left.next() {
                 copied.push(alone(node));
@@ -96,7 +96,7 @@ impl Clone for Content {
     }
 }
 
-impl PartialEq for Content {
+impl PartialEq for NodeContent {
     fn eq(&self, other: &Self) -> bool {
         let mut pairs = vec![(self, other)];
         while let Some((left, right)) = pairs.pop() {
@@ -114,18 +114,18 @@ impl PartialEq for Content {
     }
 }
 
-impl Eq for Content {}
+impl Eq for NodeContent {}
 
 /// Whether two nodes are equal but for their children.
-fn is_same_alone(left: &Node, right: &Node) -> bool {
-    let strings = |node: &'_ Node| (node.kind, node.style, node.line, node.column);
+fn is_same_alone(left: &YamlNode, right: &YamlNode) -> bool {
+    let strings = |node: &'_ YamlNode| (node.kind, node.style, node.line, node.column);
     strings(left) == strings(right)
         && left.tag == right.tag
         && left.value == right.value
         && left.notes == right.notes
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for NodeContent {
     /// Only how many there are: printing all of them would recurse.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} nodes", self.len())

@@ -13,14 +13,14 @@ use std::ptr;
 
 use serde_json::{Map, Value};
 
-use super::node::{Node, YamlNodeKind};
-use super::notes::Note;
+use super::node::{YamlNode, YamlNodeKind};
+use super::node_notes::NodeNoteKind;
 use super::tag;
 use crate::decode::{MAX_DUPLICATES, allowed_alias_ratio};
 use crate::error::Error;
-use crate::gofmt;
+use crate::go_format;
 use crate::limits::{YamlBudget, YamlLimits};
-use crate::reader::Mark;
+use crate::reader::YamlMark;
 
 /// The JSON of a document or of another node, as kustomize turns its resources into objects.
 ///
@@ -34,7 +34,7 @@ use crate::reader::Mark;
 /// In Go's words: keys that are set twice, scalars that do not fit their tag, aliases that contain
 /// themselves or multiply the document, what JSON cannot express; and [`YamlLimits`], of which the depth
 /// applies to the value.
-pub fn to_json(node: &Node, limits: &YamlLimits) -> Result<Value, Error> {
+pub fn to_json(node: &YamlNode, limits: &YamlLimits) -> Result<Value, Error> {
     let (decoded, not_json) = decode(node, limits)?;
     not_json.map_or(Ok(decoded), |text| Err(Error::value(text)))
 }
@@ -43,13 +43,13 @@ pub fn to_json(node: &Node, limits: &YamlLimits) -> Result<Value, Error> {
 ///
 /// # Errors
 /// As [`to_json`], except for values that only JSON cannot express.
-pub fn check(node: &Node, limits: &YamlLimits) -> Result<(), Error> {
+pub fn check(node: &YamlNode, limits: &YamlLimits) -> Result<(), Error> {
     decode(node, limits).map(drop)
 }
 
 /// The value of a node, and the first part of it that JSON cannot express.
-fn decode(node: &Node, limits: &YamlLimits) -> Result<(Value, Option<String>), Error> {
-    let decoder = Decoder {
+fn decode(node: &YamlNode, limits: &YamlLimits) -> Result<(Value, Option<String>), Error> {
+    let decoder = NodeDecoder {
         targets: targets(node),
         budget: YamlBudget::new(&[], limits)?,
         frames: Vec::new(),
@@ -67,7 +67,7 @@ fn decode(node: &Node, limits: &YamlLimits) -> Result<(Value, Option<String>), E
 }
 
 /// What each alias below `root` means, by the alias' address.
-fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
+fn targets(root: &YamlNode) -> BTreeMap<*const YamlNode, &YamlNode> {
     let mut anchors = BTreeMap::new();
     let mut targets = BTreeMap::new();
     for (_, node) in root.walk() {
@@ -75,8 +75,8 @@ fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
             if let Some(target) = anchors.get(node.value.as_str()) {
                 targets.insert(ptr::from_ref(node), *target);
             }
-        } else if !node.notes.get(Note::Anchor).is_empty() {
-            anchors.insert(node.notes.get(Note::Anchor), node);
+        } else if !node.notes.get(NodeNoteKind::Anchor).is_empty() {
+            anchors.insert(node.notes.get(NodeNoteKind::Anchor), node);
         }
     }
     targets
@@ -94,14 +94,14 @@ struct YamlMapBuilder {
 type DecodedValue = Option<Value>;
 
 /// Something that waits for a value below it.
-enum Frame<'n> {
+enum NodeDecodeFrame<'n> {
     Sequence {
-        node: &'n Node,
+        node: &'n YamlNode,
         next: usize,
         items: Vec<Value>,
     },
     Mapping {
-        node: &'n Node,
+        node: &'n YamlNode,
         next: usize,
         /// Which map is filled; a merged mapping fills that of another one.
         map: usize,
@@ -110,27 +110,27 @@ enum Frame<'n> {
         key: Option<String>,
         /// A list or map stands as the key, which is wrong once it is decoded.
         is_key: bool,
-        merge: Option<&'n Node>,
+        merge: Option<&'n YamlNode>,
         /// Which set of keys it has made for what it merges.
         owned: Option<usize>,
     },
     /// The mappings of a merge key that are left, the next one last.
     Merges {
-        left: Vec<&'n Node>,
+        left: Vec<&'n YamlNode>,
         map: usize,
         merged: usize,
     },
-    Alias(*const Node),
+    Alias(*const YamlNode),
 }
 
-struct Decoder<'n> {
-    targets: BTreeMap<*const Node, &'n Node>,
+struct NodeDecoder<'n> {
+    targets: BTreeMap<*const YamlNode, &'n YamlNode>,
     budget: YamlBudget,
-    frames: Vec<Frame<'n>>,
+    frames: Vec<NodeDecodeFrame<'n>>,
     maps: Vec<YamlMapBuilder>,
     merged: Vec<BTreeSet<String>>,
     depth: usize,
-    followed: BTreeSet<*const Node>,
+    followed: BTreeSet<*const YamlNode>,
     /// Nodes decoded, and how many of them within aliases.
     decoded: usize,
     aliased: usize,
@@ -141,8 +141,8 @@ struct Decoder<'n> {
     not_json: Option<String>,
 }
 
-impl<'n> Decoder<'n> {
-    fn run(mut self, root: &'n Node) -> Result<(Value, Option<String>), Error> {
+impl<'n> NodeDecoder<'n> {
+    fn run(mut self, root: &'n YamlNode) -> Result<(Value, Option<String>), Error> {
         let mut done = self.begin(root, None)?;
         loop {
             if let Some(value) = done.take() {
@@ -168,7 +168,7 @@ impl<'n> Decoder<'n> {
     /// Goes on with the innermost frame; returns its value if that completes it.
     fn step(&mut self) -> Result<Option<DecodedValue>, Error> {
         match self.frames.last_mut() {
-            Some(Frame::Sequence { node, next, items }) => {
+            Some(NodeDecodeFrame::Sequence { node, next, items }) => {
                 if let Some(item) = node.content.get(*next) {
                     *next += 1;
                     return self.begin(item, None);
@@ -178,8 +178,8 @@ impl<'n> Decoder<'n> {
                 self.depth -= 1;
                 Ok(Some(Some(Value::Array(items))))
             }
-            Some(Frame::Mapping { .. }) => self.step_mapping(),
-            Some(Frame::Merges { left, map, merged }) => {
+            Some(NodeDecodeFrame::Mapping { .. }) => self.step_mapping(),
+            Some(NodeDecodeFrame::Merges { left, map, merged }) => {
                 let into = Some((*map, *merged));
                 let Some(node) = left.pop() else {
                     self.frames.pop();
@@ -188,12 +188,14 @@ impl<'n> Decoder<'n> {
                 self.check_mergeable(node)?;
                 self.begin(node, into)
             }
-            Some(Frame::Alias(_)) | None => Err(Error::node("nothing to decode", mark(0))),
+            Some(NodeDecodeFrame::Alias(_)) | None => {
+                Err(Error::node("nothing to decode", mark(0)))
+            }
         }
     }
 
     fn step_mapping(&mut self) -> Result<Option<DecodedValue>, Error> {
-        let Some(Frame::Mapping { node, next, map, merged, merge, owned, .. }) =
+        let Some(NodeDecodeFrame::Mapping { node, next, map, merged, merge, owned, .. }) =
             self.frames.last_mut()
         else {
             return Ok(None);
@@ -223,7 +225,7 @@ impl<'n> Decoder<'n> {
         let merged = *merged;
         let target = self.targets.get(&ptr::from_ref(key)).copied().unwrap_or(key);
         if target.kind != YamlNodeKind::Scalar && !self.maps[map].takes_all {
-            if let Some(Frame::Mapping { is_key, .. }) = self.frames.last_mut() {
+            if let Some(NodeDecodeFrame::Mapping { is_key, .. }) = self.frames.last_mut() {
                 *is_key = true;
             }
             return self.begin(key, None);
@@ -234,7 +236,7 @@ impl<'n> Decoder<'n> {
         {
             return Ok(None);
         }
-        if let Some(Frame::Mapping { key, .. }) = self.frames.last_mut() {
+        if let Some(NodeDecodeFrame::Mapping { key, .. }) = self.frames.last_mut() {
             *key = Some(text);
         }
         self.begin(value, None)
@@ -255,8 +257,8 @@ impl<'n> Decoder<'n> {
     /// Begins what a merge key names; the keys that are set already win.
     fn merge(
         &mut self,
-        parent: &'n Node,
-        source: &'n Node,
+        parent: &'n YamlNode,
+        source: &'n YamlNode,
         map: usize,
         merged: Option<usize>,
     ) -> Result<Option<DecodedValue>, Error> {
@@ -272,7 +274,7 @@ impl<'n> Decoder<'n> {
                     }
                 }
                 self.merged.push(keys);
-                if let Some(Frame::Mapping { owned, .. }) = self.frames.last_mut() {
+                if let Some(NodeDecodeFrame::Mapping { owned, .. }) = self.frames.last_mut() {
                     *owned = Some(self.merged.len() - 1);
                 }
                 self.merged.len() - 1
@@ -280,14 +282,14 @@ impl<'n> Decoder<'n> {
         };
         if source.kind == YamlNodeKind::Sequence {
             let left = source.content.iter().rev().collect();
-            self.frames.push(Frame::Merges { left, map, merged });
+            self.frames.push(NodeDecodeFrame::Merges { left, map, merged });
             return Ok(None);
         }
         self.check_mergeable(source)?;
         self.begin(source, Some((map, merged)))
     }
 
-    fn check_mergeable(&self, node: &'n Node) -> Result<(), Error> {
+    fn check_mergeable(&self, node: &'n YamlNode) -> Result<(), Error> {
         let target = self.targets.get(&ptr::from_ref(node)).copied().unwrap_or(node);
         if matches!(target.kind, YamlNodeKind::Mapping | YamlNodeKind::Alias) {
             return Ok(());
@@ -301,7 +303,7 @@ impl<'n> Decoder<'n> {
     /// `into` is the map which a merged mapping fills, and the keys that are set there.
     fn begin(
         &mut self,
-        node: &'n Node,
+        node: &'n YamlNode,
         into: Option<(usize, usize)>,
     ) -> Result<Option<DecodedValue>, Error> {
         let mut node = node;
@@ -316,7 +318,11 @@ impl<'n> Decoder<'n> {
                 YamlNodeKind::Scalar => return self.scalar(node).map(|value| Some(Some(value))),
                 YamlNodeKind::Sequence => {
                     self.deepen(node)?;
-                    self.frames.push(Frame::Sequence { node, next: 0, items: Vec::new() });
+                    self.frames.push(NodeDecodeFrame::Sequence {
+                        node,
+                        next: 0,
+                        items: Vec::new(),
+                    });
                     return Ok(None);
                 }
                 YamlNodeKind::Mapping => return self.begin_mapping(node, into),
@@ -326,7 +332,7 @@ impl<'n> Decoder<'n> {
 
     fn begin_mapping(
         &mut self,
-        node: &'n Node,
+        node: &'n YamlNode,
         into: Option<(usize, usize)>,
     ) -> Result<Option<DecodedValue>, Error> {
         if self.note_duplicates(node)? {
@@ -353,13 +359,22 @@ impl<'n> Decoder<'n> {
         let is_key = false;
         let merge = None;
         let owned = None;
-        self.frames.push(Frame::Mapping { node, next: 0, map, merged, key, is_key, merge, owned });
+        self.frames.push(NodeDecodeFrame::Mapping {
+            node,
+            next: 0,
+            map,
+            merged,
+            key,
+            is_key,
+            merge,
+            owned,
+        });
         Ok(None)
     }
 
     /// Notes keys that are the same; go-yaml compares their strings, not what they mean.
-    fn note_duplicates(&mut self, node: &'n Node) -> Result<bool, Error> {
-        let mut known: BTreeMap<(u8, &str), Vec<(usize, &Node)>> = BTreeMap::new();
+    fn note_duplicates(&mut self, node: &'n YamlNode) -> Result<bool, Error> {
+        let mut known: BTreeMap<(u8, &str), Vec<(usize, &YamlNode)>> = BTreeMap::new();
         let mut pairs = Vec::new();
         for (at, (key, _)) in node.entries().enumerate() {
             let same = known.entry((key.kind as u8, key.value.as_str())).or_default();
@@ -377,7 +392,7 @@ impl<'n> Decoder<'n> {
             }
             if self.problems.len() < MAX_DUPLICATES {
                 let mut shown = String::new();
-                gofmt::quote(second.value.as_bytes(), &mut shown);
+                go_format::quote(second.value.as_bytes(), &mut shown);
                 self.problems.push(format!(
                     "line {}: mapping key {shown} already defined at line {}",
                     second.line, first.line
@@ -391,12 +406,12 @@ impl<'n> Decoder<'n> {
         Ok(!pairs.is_empty())
     }
 
-    fn count_keys(&mut self, map: &Node) -> Result<(), Error> {
+    fn count_keys(&mut self, map: &YamlNode) -> Result<(), Error> {
         map.entries().try_for_each(|(key, _)| self.budget.take_node(mark(key.line)))
     }
 
     /// What an alias means, noting that it is followed.
-    fn follow(&mut self, alias: &'n Node) -> Result<&'n Node, Error> {
+    fn follow(&mut self, alias: &'n YamlNode) -> Result<&'n YamlNode, Error> {
         let address = ptr::from_ref(alias);
         let name = &alias.value;
         let Some(target) = self.targets.get(&address) else {
@@ -407,20 +422,20 @@ impl<'n> Decoder<'n> {
             let text = format_args!("anchor '{name}' value contains itself");
             return Err(Error::node(text, mark(alias.line)));
         }
-        self.frames.push(Frame::Alias(address));
+        self.frames.push(NodeDecodeFrame::Alias(address));
         Ok(target)
     }
 
     /// Leaves the aliases whose value is complete.
     fn close_aliases(&mut self) {
-        while let Some(&Frame::Alias(address)) = self.frames.last() {
+        while let Some(&NodeDecodeFrame::Alias(address)) = self.frames.last() {
             self.frames.pop();
             self.followed.remove(&address);
         }
     }
 
     /// Counts a node against Go's budget of aliases, and against ours when an alias repeats it.
-    fn count(&mut self, node: &Node) -> Result<(), Error> {
+    fn count(&mut self, node: &YamlNode) -> Result<(), Error> {
         let at = mark(node.line);
         self.decoded += 1;
         if !self.followed.is_empty() {
@@ -435,7 +450,7 @@ impl<'n> Decoder<'n> {
         Ok(())
     }
 
-    fn deepen(&mut self, node: &Node) -> Result<(), Error> {
+    fn deepen(&mut self, node: &YamlNode) -> Result<(), Error> {
         self.depth += 1;
         self.budget.check_depth(self.depth, mark(node.line))
     }
@@ -443,36 +458,36 @@ impl<'n> Decoder<'n> {
 
 /// Hands a value to the frame that waits for it; for a map, returns which entry it makes.
 fn deliver(
-    frame: &mut Frame<'_>,
+    frame: &mut NodeDecodeFrame<'_>,
     value: DecodedValue,
 ) -> Result<Option<(usize, String, Value)>, Error> {
     match (frame, value) {
-        (Frame::Sequence { items, .. }, value) => {
+        (NodeDecodeFrame::Sequence { items, .. }, value) => {
             items.extend(value);
             Ok(None)
         }
-        (Frame::Mapping { node, is_key: true, .. }, Some(value)) => {
+        (NodeDecodeFrame::Mapping { node, is_key: true, .. }, Some(value)) => {
             let shown = scalar::show(&value);
             Err(Error::node(format_args!("invalid map key: {shown}"), mark(node.line)))
         }
-        (Frame::Mapping { map, key, is_key, .. }, value) => {
+        (NodeDecodeFrame::Mapping { map, key, is_key, .. }, value) => {
             *is_key = false;
             Ok(key.take().zip(value).map(|(key, value)| (*map, key, value)))
         }
-        (Frame::Merges { .. } | Frame::Alias(_), _) => Ok(None),
+        (NodeDecodeFrame::Merges { .. } | NodeDecodeFrame::Alias(_), _) => Ok(None),
     }
 }
 
 /// Whether a key merges its value into the map.
-fn is_merge(key: &Node) -> bool {
+fn is_merge(key: &YamlNode) -> bool {
     key.kind == YamlNodeKind::Scalar
         && key.value == "<<"
         && (matches!(key.tag.as_ref(), "" | "!") || key.short_tag() == tag::MERGE)
 }
 
 /// The place of a line that is counted from 1.
-fn mark(line: u32) -> Mark {
-    Mark { line: line.saturating_sub(1) as usize, ..Mark::default() }
+fn mark(line: u32) -> YamlMark {
+    YamlMark { line: line.saturating_sub(1) as usize, ..YamlMark::default() }
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ mod scalar;
 mod state;
 mod writer;
 
-use super::node::{Node, Style, YamlNodeKind};
-use super::notes::Note;
+use super::node::{YamlNode, YamlNodeKind, YamlNodeStyle};
+use super::node_notes::NodeNoteKind;
 use super::tag;
-use event::{Event, EventKind, Tag};
+use event::{EmitEvent, EmitEventKind, WrittenTag};
 use scalar::ScalarStyle;
-use state::Emitter;
+use state::NodeEmitter;
 
 /// How many bytes of text are written at most.
 ///
@@ -23,14 +23,14 @@ const MAX_OUTPUT: usize = 256 << 20;
 
 /// How a text is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct YamlLayout {
     /// Columns a level: 2 to 9; anything else counts as 2, and 0 as 4.
     pub indent: usize,
     /// Whether the `- ` of a list below a key is part of its indentation.
     pub compact_sequences: bool,
 }
 
-impl Default for Layout {
+impl Default for YamlLayout {
     /// 4 columns, lists further in than their keys: the defaults of go-yaml.
     fn default() -> Self {
         Self { indent: 4, compact_sequences: false }
@@ -42,7 +42,7 @@ impl Default for Layout {
 /// The text is Go's, where Go refuses too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum EmitError {
+pub enum NodeEmitError {
     /// An anchor or alias with a name that cannot be written.
     #[error("yaml: {0}")]
     Name(&'static str),
@@ -66,71 +66,71 @@ pub enum EmitError {
 /// The text of a document or of any other node, final newline included.
 ///
 /// # Errors
-/// See [`EmitError`].
-pub fn emit(node: &Node, layout: &Layout) -> Result<String, EmitError> {
+/// See [`NodeEmitError`].
+pub fn emit(node: &YamlNode, layout: &YamlLayout) -> Result<String, NodeEmitError> {
     write([(node, layout)], MAX_OUTPUT)
 }
 
 /// The strings of several nodes as one stream: all but the first begin with `---`.
 ///
 /// # Errors
-/// See [`EmitError`].
+/// See [`NodeEmitError`].
 pub fn emit_documents<'n>(
-    nodes: impl IntoIterator<Item = &'n Node>,
-    layout: &Layout,
-) -> Result<String, EmitError> {
+    nodes: impl IntoIterator<Item = &'n YamlNode>,
+    layout: &YamlLayout,
+) -> Result<String, NodeEmitError> {
     write(nodes.into_iter().map(|node| (node, layout)), MAX_OUTPUT)
 }
 
 /// As [`emit_documents`], each node with its own layout.
 ///
 /// # Errors
-/// See [`EmitError`].
+/// See [`NodeEmitError`].
 pub fn emit_each<'n>(
-    nodes: impl IntoIterator<Item = (&'n Node, &'n Layout)>,
-) -> Result<String, EmitError> {
+    nodes: impl IntoIterator<Item = (&'n YamlNode, &'n YamlLayout)>,
+) -> Result<String, NodeEmitError> {
     write(nodes, MAX_OUTPUT)
 }
 
 fn write<'n, 'l>(
-    nodes: impl IntoIterator<Item = (&'n Node, &'l Layout)>,
+    nodes: impl IntoIterator<Item = (&'n YamlNode, &'l YamlLayout)>,
     limit: usize,
-) -> Result<String, EmitError> {
-    let mut walk = Walk { emitter: Emitter::new(limit), open: Vec::new() };
+) -> Result<String, NodeEmitError> {
+    let mut walk = NodeEmitWalk { emitter: NodeEmitter::new(limit), open: Vec::new() };
     for (node, layout) in nodes {
         walk.emitter.set_layout(layout);
         let is_document = node.kind == YamlNodeKind::Document;
         if !is_document {
-            walk.emitter.emit(&Event::new(EventKind::DocumentStart))?;
+            walk.emitter.emit(&EmitEvent::new(EmitEventKind::DocumentStart))?;
         }
-        walk.begin(node, "", node.notes.get(Note::Foot))?;
+        walk.begin(node, "", node.notes.get(NodeNoteKind::Foot))?;
         while !walk.open.is_empty() {
             walk.step()?;
         }
         if !is_document {
-            walk.emitter.emit(&Event::new(EventKind::DocumentEnd))?;
+            walk.emitter.emit(&EmitEvent::new(EmitEventKind::DocumentEnd))?;
         }
     }
     walk.emitter.finish()
 }
 
 /// A node of which a part has been written.
-struct Frame<'n> {
-    node: &'n Node,
+struct NodeEmitFrame<'n> {
+    node: &'n YamlNode,
     next: usize,
     foot: &'n str,
     /// The foot comment of the last key, which stands below its value: in front of the next key.
     tail: &'n str,
 }
 
-struct Walk<'n> {
-    emitter: Emitter<'n>,
-    open: Vec<Frame<'n>>,
+struct NodeEmitWalk<'n> {
+    emitter: NodeEmitter<'n>,
+    open: Vec<NodeEmitFrame<'n>>,
 }
 
-impl<'n> Walk<'n> {
+impl<'n> NodeEmitWalk<'n> {
     /// Writes the next child of the innermost node, or its end.
-    fn step(&mut self) -> Result<(), EmitError> {
+    fn step(&mut self) -> Result<(), NodeEmitError> {
         let Some(frame) = self.open.last_mut() else { return Ok(()) };
         let node = frame.node;
         let at = frame.next;
@@ -142,71 +142,80 @@ impl<'n> Walk<'n> {
         if let Some(child) = node.content[..end].get(at) {
             frame.next += 1;
             if is_map && at % 2 == 0 {
-                frame.tail = child.notes.get(Note::Foot);
+                frame.tail = child.notes.get(NodeNoteKind::Foot);
                 return self.begin(child, tail, "");
             }
-            return self.begin(child, "", child.notes.get(Note::Foot));
+            return self.begin(child, "", child.notes.get(NodeNoteKind::Foot));
         }
         self.open.pop();
         let kind = match node.kind {
-            YamlNodeKind::Document => EventKind::DocumentEnd,
-            YamlNodeKind::Mapping => EventKind::MappingEnd,
+            YamlNodeKind::Document => EmitEventKind::DocumentEnd,
+            YamlNodeKind::Mapping => EmitEventKind::MappingEnd,
             YamlNodeKind::Sequence | YamlNodeKind::Scalar | YamlNodeKind::Alias => {
-                EventKind::SequenceEnd
+                EmitEventKind::SequenceEnd
             }
         };
-        let line =
-            if node.kind == YamlNodeKind::Document { "" } else { node.notes.get(Note::Line) };
-        self.emitter.emit(&Event { line, foot, tail, ..Event::new(kind) })
+        let line = if node.kind == YamlNodeKind::Document {
+            ""
+        } else {
+            node.notes.get(NodeNoteKind::Line)
+        };
+        self.emitter.emit(&EmitEvent { line, foot, tail, ..EmitEvent::new(kind) })
     }
 
     /// Writes a scalar or an alias, or the part before the children.
-    fn begin(&mut self, node: &'n Node, tail: &'n str, foot: &'n str) -> Result<(), EmitError> {
+    fn begin(
+        &mut self,
+        node: &'n YamlNode,
+        tail: &'n str,
+        foot: &'n str,
+    ) -> Result<(), NodeEmitError> {
         let (written, force_quotes) = node.written_tag();
-        let tag = Tag::of(&tag::long(written));
-        let is_flow = node.style.contains(Style::FLOW);
-        let head = node.notes.get(Note::Head);
-        let line = node.notes.get(Note::Line);
-        let anchor = node.notes.get(Note::Anchor);
-        let mut event = Event { anchor, tag, head, ..Event::new(EventKind::Alias) };
+        let tag = WrittenTag::of(&tag::long(written));
+        let is_flow = node.style.contains(YamlNodeStyle::FLOW);
+        let head = node.notes.get(NodeNoteKind::Head);
+        let line = node.notes.get(NodeNoteKind::Line);
+        let anchor = node.notes.get(NodeNoteKind::Anchor);
+        let mut event = EmitEvent { anchor, tag, head, ..EmitEvent::new(EmitEventKind::Alias) };
         let value = node.value.as_str();
         let at_most_one = node.content.len() < 2;
         event.kind = match node.kind {
             YamlNodeKind::Document => {
-                event = Event { head, ..Event::new(EventKind::DocumentStart) };
-                EventKind::DocumentStart
+                event = EmitEvent { head, ..EmitEvent::new(EmitEventKind::DocumentStart) };
+                EmitEventKind::DocumentStart
             }
             YamlNodeKind::Sequence => {
-                EventKind::SequenceStart { is_flow, is_empty: node.content.is_empty() }
+                EmitEventKind::SequenceStart { is_flow, is_empty: node.content.is_empty() }
             }
             YamlNodeKind::Mapping => {
                 event.tail = tail;
-                EventKind::MappingStart { is_flow, is_empty: at_most_one }
+                EmitEventKind::MappingStart { is_flow, is_empty: at_most_one }
             }
             YamlNodeKind::Alias => {
-                event = Event { value, head, line, foot, ..Event::new(EventKind::Alias) };
-                EventKind::Alias
+                event =
+                    EmitEvent { value, head, line, foot, ..EmitEvent::new(EmitEventKind::Alias) };
+                EmitEventKind::Alias
             }
             YamlNodeKind::Scalar => {
-                event = Event { value, line, foot, tail, ..event };
-                EventKind::Scalar(style(node, force_quotes))
+                event = EmitEvent { value, line, foot, tail, ..event };
+                EmitEventKind::Scalar(style(node, force_quotes))
             }
         };
         self.emitter.emit(&event)?;
         if !matches!(node.kind, YamlNodeKind::Scalar | YamlNodeKind::Alias) {
-            self.open.push(Frame { node, next: 0, foot, tail: "" });
+            self.open.push(NodeEmitFrame { node, next: 0, foot, tail: "" });
         }
         Ok(())
     }
 }
 
 /// The style that a scalar asks for; its characters or its place may forbid it.
-fn style(node: &Node, force_quotes: bool) -> ScalarStyle {
+fn style(node: &YamlNode, force_quotes: bool) -> ScalarStyle {
     let styles = [
-        (Style::DOUBLE_QUOTED, ScalarStyle::DoubleQuoted),
-        (Style::SINGLE_QUOTED, ScalarStyle::SingleQuoted),
-        (Style::LITERAL, ScalarStyle::Literal),
-        (Style::FOLDED, ScalarStyle::Folded),
+        (YamlNodeStyle::DOUBLE_QUOTED, ScalarStyle::DoubleQuoted),
+        (YamlNodeStyle::SINGLE_QUOTED, ScalarStyle::SingleQuoted),
+        (YamlNodeStyle::LITERAL, ScalarStyle::Literal),
+        (YamlNodeStyle::FOLDED, ScalarStyle::Folded),
     ];
     let asked = styles.into_iter().find(|(style, _)| node.style.contains(*style));
     match asked {

@@ -8,13 +8,13 @@ use std::vec;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::emit::{EmitError, Layout};
-use super::node::{Node, Style};
+use super::emit::{NodeEmitError, YamlLayout};
+use super::node::{YamlNode, YamlNodeStyle};
 use super::tag;
 use crate::emit::scalar::is_base60;
-use crate::emit::{Emittable, View, order};
-use crate::resolve::old_bool;
-use crate::{Dialect, gofmt};
+use crate::emit::{EmittableValue, EmittableView, order};
+use crate::scalar_resolve::old_bool;
+use crate::{YamlDialect, go_format};
 
 /// How deep a value may be nested; one that holds itself is.
 const MAX_DEPTH: usize = 10_000;
@@ -25,26 +25,26 @@ const MAX_DEPTH: usize = 10_000;
 ///
 /// # Errors
 /// The value refuses to be written, is nested more than ten thousand deep, or its text is too long.
-pub fn encode<T: Emittable>(value: &T, layout: &Layout) -> Result<String, EmitError> {
+pub fn encode<T: EmittableValue>(value: &T, layout: &YamlLayout) -> Result<String, NodeEmitError> {
     super::emit(&encoded_node(value)?, layout)
 }
 
 /// A collection whose nodes are being made.
-struct OpenNodeCollection<T: Emittable> {
-    rest: Rest<T>,
-    done: Vec<Node>,
+struct OpenNodeCollection<T: EmittableValue> {
+    rest: RemainingNodes<T>,
+    done: Vec<YamlNode>,
 }
 
-enum Rest<T: Emittable> {
+enum RemainingNodes<T: EmittableValue> {
     Items(vec::IntoIter<T>),
     Entries(vec::IntoIter<(T::Text, T)>),
 }
 
-impl<T: Emittable> OpenNodeCollection<T> {
+impl<T: EmittableValue> OpenNodeCollection<T> {
     fn next(&mut self) -> Option<T> {
         match &mut self.rest {
-            Rest::Items(items) => items.next(),
-            Rest::Entries(entries) => {
+            RemainingNodes::Items(items) => items.next(),
+            RemainingNodes::Entries(entries) => {
                 let (key, value) = entries.next()?;
                 self.done.push(string(key.as_ref()));
                 Some(value)
@@ -52,12 +52,12 @@ impl<T: Emittable> OpenNodeCollection<T> {
         }
     }
 
-    fn close(self) -> Node {
+    fn close(self) -> YamlNode {
         let node = match self.rest {
-            Rest::Items(_) => Node::sequence(Vec::new()),
-            Rest::Entries(_) => Node::mapping([]),
+            RemainingNodes::Items(_) => YamlNode::sequence(Vec::new()),
+            RemainingNodes::Entries(_) => YamlNode::mapping([]),
         };
-        Node { content: self.done.into(), ..node }
+        YamlNode { content: self.done.into(), ..node }
     }
 }
 
@@ -65,7 +65,7 @@ impl<T: Emittable> OpenNodeCollection<T> {
 ///
 /// # Errors
 /// The value refuses to be written, or is nested more than ten thousand deep.
-pub fn encoded_node<T: Emittable>(value: &T) -> Result<Node, EmitError> {
+pub fn encoded_node<T: EmittableValue>(value: &T) -> Result<YamlNode, NodeEmitError> {
     let mut open: Vec<OpenNodeCollection<T>> = Vec::new();
     let mut done = begin(value, &mut open)?;
     while let Some(innermost) = open.last_mut() {
@@ -75,33 +75,35 @@ pub fn encoded_node<T: Emittable>(value: &T) -> Result<Node, EmitError> {
             None => open.pop().map(OpenNodeCollection::close),
         };
         if open.len() > MAX_DEPTH {
-            return Err(EmitError::Depth);
+            return Err(NodeEmitError::Depth);
         }
     }
     Ok(done.unwrap_or_default())
 }
 
 /// The node of a scalar, or nothing where a collection was opened.
-fn begin<T: Emittable>(
+fn begin<T: EmittableValue>(
     value: &T,
     open: &mut Vec<OpenNodeCollection<T>>,
-) -> Result<Option<Node>, EmitError> {
+) -> Result<Option<YamlNode>, NodeEmitError> {
     let rest = match value.view() {
-        View::List(items) => Rest::Items(items.into_iter()),
-        View::Map(entries) => Rest::Entries(order::sorted(Dialect::V3, entries).into_iter()),
-        View::Fields(entries) => Rest::Entries(entries.into_iter()),
-        View::Null => return Ok(Some(plain("null"))),
-        View::Bool(truth) => return Ok(Some(plain(if truth { "true" } else { "false" }))),
-        View::Int(int) => return Ok(Some(plain(int.to_string()))),
-        View::Uint(uint) => return Ok(Some(plain(uint.to_string()))),
-        View::Float(float) => return Ok(Some(plain(number(float)))),
-        View::Text(text) => return Ok(Some(string(text.as_ref()))),
-        View::Time(text) => return Ok(Some(plain(text.as_ref()))),
-        View::Binary(bytes) => {
-            let tagged = Node::scalar("!!binary", lines(STANDARD.encode(bytes)));
-            return Ok(Some(Node { style: Style::TAGGED, ..tagged }));
+        EmittableView::List(items) => RemainingNodes::Items(items.into_iter()),
+        EmittableView::Map(entries) => {
+            RemainingNodes::Entries(order::sorted(YamlDialect::V3, entries).into_iter())
         }
-        View::Refused(reason) => return Err(EmitError::Value(reason)),
+        EmittableView::Fields(entries) => RemainingNodes::Entries(entries.into_iter()),
+        EmittableView::Null => return Ok(Some(plain("null"))),
+        EmittableView::Bool(truth) => return Ok(Some(plain(if truth { "true" } else { "false" }))),
+        EmittableView::Int(int) => return Ok(Some(plain(int.to_string()))),
+        EmittableView::Uint(uint) => return Ok(Some(plain(uint.to_string()))),
+        EmittableView::Float(float) => return Ok(Some(plain(number(float)))),
+        EmittableView::Text(text) => return Ok(Some(string(text.as_ref()))),
+        EmittableView::Time(text) => return Ok(Some(plain(text.as_ref()))),
+        EmittableView::Binary(bytes) => {
+            let tagged = YamlNode::scalar("!!binary", lines(STANDARD.encode(bytes)));
+            return Ok(Some(YamlNode { style: YamlNodeStyle::TAGGED, ..tagged }));
+        }
+        EmittableView::Refused(reason) => return Err(NodeEmitError::Value(reason)),
     };
     open.push(OpenNodeCollection { rest, done: Vec::new() });
     Ok(None)
@@ -124,12 +126,12 @@ fn lines(text: String) -> String {
     out
 }
 
-fn plain(text: impl Into<String>) -> Node {
-    Node { value: text.into(), ..Node::default() }
+fn plain(text: impl Into<String>) -> YamlNode {
+    YamlNode { value: text.into(), ..YamlNode::default() }
 }
 
 fn number(float: f64) -> String {
-    match gofmt::float64(float).as_str() {
+    match go_format::float64(float).as_str() {
         "+Inf" => ".inf".to_owned(),
         "-Inf" => "-.inf".to_owned(),
         "NaN" => ".nan".to_owned(),
@@ -138,11 +140,11 @@ fn number(float: f64) -> String {
 }
 
 /// A string, in quotes if it would be read as something else, by this version or by YAML 1.1.
-fn string(text: &str) -> Node {
+fn string(text: &str) -> YamlNode {
     let is_plain = text.contains('\n')
         || tag::of_text(text) == tag::STR && !is_base60(text) && old_bool(text).is_none();
-    let style = if is_plain { Style::default() } else { Style::DOUBLE_QUOTED };
-    Node { style, ..plain(text) }
+    let style = if is_plain { YamlNodeStyle::default() } else { YamlNodeStyle::DOUBLE_QUOTED };
+    YamlNode { style, ..plain(text) }
 }
 
 #[cfg(test)]
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     fn check(value: &serde_json::Value, wanted: &str) {
-        let layout = Layout { indent: 2, compact_sequences: false };
+        let layout = YamlLayout { indent: 2, compact_sequences: false };
         assert_eq!(encode(&value, &layout).unwrap(), wanted);
     }
 

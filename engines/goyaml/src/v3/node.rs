@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::content::Content;
-use super::notes::Notes;
+use super::content::NodeContent;
+use super::node_notes::NodeNotes;
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -25,9 +25,9 @@ pub enum YamlNodeKind {
 ///
 /// The empty style leaves the choice to the writer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Style(u8);
+pub struct YamlNodeStyle(u8);
 
-impl Style {
+impl YamlNodeStyle {
     /// The tag is written although the value implies it.
     pub const TAGGED: Self = Self(1);
     /// In `"`.
@@ -73,7 +73,7 @@ impl Style {
     }
 }
 
-impl std::ops::BitOr for Style {
+impl std::ops::BitOr for YamlNodeStyle {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -81,13 +81,13 @@ impl std::ops::BitOr for Style {
     }
 }
 
-impl std::ops::BitOrAssign for Style {
+impl std::ops::BitOrAssign for YamlNodeStyle {
     fn bitor_assign(&mut self, other: Self) {
         self.0 |= other.0;
     }
 }
 
-impl std::fmt::Debug for Style {
+impl std::fmt::Debug for YamlNodeStyle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = Self::NAMES.iter().filter(|(style, _)| self.contains(*style));
         let names: Vec<&str> = names.map(|(_, name)| *name).collect();
@@ -100,30 +100,30 @@ impl std::fmt::Debug for Style {
 ///
 /// Cloning, comparing, printing and dropping one costs no stack, however deep it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Node {
+pub struct YamlNode {
     /// What it is.
     pub kind: YamlNodeKind,
     /// How it is written.
-    pub style: Style,
+    pub style: YamlNodeStyle,
     /// The tag in its short form, such as `!!int` or `!custom`.
     ///
     /// In what was read it is never empty but for documents and aliases: without a tag in the text
     /// it is what the value means. In what is written it may be empty, and appears only if
-    /// [`Style::TAGGED`] is set or the value would mean something else without it.
+    /// [`YamlNodeStyle::TAGGED`] is set or the value would mean something else without it.
     pub tag: Cow<'static, str>,
     /// The text of a scalar without quotes, or the name that an alias refers to.
     pub value: String,
     /// What it contains, as [`YamlNodeKind`] says.
-    pub content: Content,
+    pub content: NodeContent,
     /// The name by which aliases refer to it, and comments.
-    pub notes: Notes,
+    pub notes: NodeNotes,
     /// Where it was read, counted from 1; 0 if it was not. Writing does not care.
     pub line: u32,
     /// As `line`, in characters.
     pub column: u32,
 }
 
-impl Node {
+impl YamlNode {
     /// A text, which is written without quotes if it stays a text without them.
     pub fn string(value: impl Into<String>) -> Self {
         Self::scalar("!!str", value)

@@ -1,6 +1,6 @@
 //! Which nodes are the same after they were written and read again, so that the caller can skip that.
 
-use super::node::{Node, Style, YamlNodeKind};
+use super::node::{YamlNode, YamlNodeKind, YamlNodeStyle};
 use super::tag;
 
 /// How much text is judged. What is longer or deeper may reach a limit of writing or reading.
@@ -12,14 +12,14 @@ const MAX_DEPTH: usize = 100;
 const MAX_KEY: usize = 100;
 
 /// Whether it is certain that a node has the same meaning after [`super::emit()`] and [`super::parse`]: then
-/// [`super::to_json`] gives the same, and each tag is what [`Node::short_tag`] was.
+/// [`super::to_json`] gives the same, and each tag is what [`YamlNode::short_tag`] was.
 ///
 /// It is false in all cases in which the writer has to do more than to choose quotes: comments, anchors, tags that are
 /// written, keys that are not short strings, strings beyond printable ASCII or with unusual line breaks.
 ///
 /// # Assumes
 /// The node is the root of a document.
-pub fn is_stable(root: &Node) -> bool {
+pub fn is_stable(root: &YamlNode) -> bool {
     let mut text = 0;
     let mut nodes = 0;
     root.kind == YamlNodeKind::Mapping
@@ -30,9 +30,9 @@ pub fn is_stable(root: &Node) -> bool {
         })
 }
 
-fn is_stable_alone(node: &Node) -> bool {
+fn is_stable_alone(node: &YamlNode) -> bool {
     node.notes.is_empty()
-        && !node.style.contains(Style::TAGGED)
+        && !node.style.contains(YamlNodeStyle::TAGGED)
         && match node.kind {
             YamlNodeKind::Mapping => {
                 matches!(node.tag.as_ref(), tag::MAP | "")
@@ -55,11 +55,11 @@ fn is_stable_alone(node: &Node) -> bool {
 }
 
 /// Whether a scalar is a text, by its tag or without one.
-fn is_text(node: &Node) -> bool {
+fn is_text(node: &YamlNode) -> bool {
     node.tag == tag::STR || node.tag.is_empty() && node.short_tag() == tag::STR
 }
 
-fn is_stable_key(key: &Node) -> bool {
+fn is_stable_key(key: &YamlNode) -> bool {
     key.kind == YamlNodeKind::Scalar
         && is_text(key)
         && key.value.len() <= MAX_KEY
@@ -68,17 +68,18 @@ fn is_stable_key(key: &Node) -> bool {
 }
 
 /// Whether a text is one line, which any kind of quotes can hold.
-fn is_line(node: &Node) -> bool {
-    let is_in_block = node.style.contains(Style::LITERAL) || node.style.contains(Style::FOLDED);
+fn is_line(node: &YamlNode) -> bool {
+    let is_in_block =
+        node.style.contains(YamlNodeStyle::LITERAL) || node.style.contains(YamlNodeStyle::FOLDED);
     !is_in_block && node.value.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Whether a text has lines as they stand in a block after `|`.
-fn is_block(node: &Node) -> bool {
+fn is_block(node: &YamlNode) -> bool {
     let text = node.value.as_bytes();
-    let is_literal = !node.style.is_quoted() || node.style.contains(Style::LITERAL);
+    let is_literal = !node.style.is_quoted() || node.style.contains(YamlNodeStyle::LITERAL);
     is_literal
-        && !node.style.contains(Style::FOLDED)
+        && !node.style.contains(YamlNodeStyle::FOLDED)
         && text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n'))
         && !matches!(text, [] | [b' ' | b'\n', ..] | [.., b' '] | [.., b'\n', b'\n'])
         && !text.windows(2).any(|pair| pair == b" \n")
@@ -91,13 +92,14 @@ mod tests {
 
     use super::*;
     use crate::YamlLimits;
-    use crate::v3::{Layout, emit, parse, to_json};
+    use crate::v3::{YamlLayout, emit, parse, to_json};
 
-    const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
+    const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: true };
 
     /// The value of a node, and that of what is read after it was written.
-    fn both(root: &Node) -> (Result<Value, String>, Result<Value, String>) {
-        let value = |node: &Node| to_json(node, &YamlLimits::default()).map_err(|e| e.to_string());
+    fn both(root: &YamlNode) -> (Result<Value, String>, Result<Value, String>) {
+        let value =
+            |node: &YamlNode| to_json(node, &YamlLimits::default()).map_err(|e| e.to_string());
         let text = emit(root, &LAYOUT).unwrap();
         let again = parse(text.as_bytes(), &YamlLimits::default()).unwrap_or_else(|error| {
             panic!("{error} in what was written:\n{text}");
@@ -105,7 +107,7 @@ mod tests {
         (value(root), value(&again[0]))
     }
 
-    fn root_of(text: &str) -> Node {
+    fn root_of(text: &str) -> YamlNode {
         parse(text.as_bytes(), &YamlLimits::default()).unwrap().remove(0).content.remove(0)
     }
 
@@ -199,18 +201,18 @@ mod tests {
         prop_oneof![odd.prop_map(str::to_owned), "[ -~\n]{0,12}", "[ -~]{60,160}"]
     }
 
-    fn styles() -> impl Strategy<Value = Style> {
+    fn styles() -> impl Strategy<Value = YamlNodeStyle> {
         prop::sample::select(vec![
-            Style::default(),
-            Style::DOUBLE_QUOTED,
-            Style::SINGLE_QUOTED,
-            Style::LITERAL,
-            Style::FOLDED,
-            Style::FLOW,
+            YamlNodeStyle::default(),
+            YamlNodeStyle::DOUBLE_QUOTED,
+            YamlNodeStyle::SINGLE_QUOTED,
+            YamlNodeStyle::LITERAL,
+            YamlNodeStyle::FOLDED,
+            YamlNodeStyle::FLOW,
         ])
     }
 
-    fn nodes() -> impl Strategy<Value = Node> {
+    fn nodes() -> impl Strategy<Value = YamlNode> {
         let tags = prop::sample::select(vec![
             "!!str",
             "!!int",
@@ -221,16 +223,16 @@ mod tests {
             "",
         ]);
         let leaf = (tags, strings(), styles())
-            .prop_map(|(tag, value, style)| Node { style, ..Node::scalar(tag, value) });
+            .prop_map(|(tag, value, style)| YamlNode { style, ..YamlNode::scalar(tag, value) });
         let tree = leaf.prop_recursive(4, 24, 4, |inner| {
             let key = (prop::sample::select(vec!["!!str", ""]), strings(), styles())
-                .prop_map(|(tag, key, style)| Node { style, ..Node::scalar(tag, key) });
+                .prop_map(|(tag, key, style)| YamlNode { style, ..YamlNode::scalar(tag, key) });
             prop_oneof![
                 (prop::collection::vec(inner.clone(), 0..4), styles(), any::<bool>()).prop_map(
-                    |(items, style, is_tagged)| (Node::sequence(items), style, is_tagged)
+                    |(items, style, is_tagged)| (YamlNode::sequence(items), style, is_tagged)
                 ),
                 (prop::collection::vec((key, inner), 0..4), styles(), any::<bool>()).prop_map(
-                    |(entries, style, is_tagged)| (Node::mapping(entries), style, is_tagged)
+                    |(entries, style, is_tagged)| (YamlNode::mapping(entries), style, is_tagged)
                 ),
             ]
             .prop_map(|(mut node, style, is_tagged)| {
@@ -242,7 +244,9 @@ mod tests {
             })
         });
         prop::collection::vec(("[a-z]{1,3}", tree), 1..4).prop_map(|entries| {
-            Node::mapping(entries.into_iter().map(|(key, value)| (Node::string(key), value)))
+            YamlNode::mapping(
+                entries.into_iter().map(|(key, value)| (YamlNode::string(key), value)),
+            )
         })
     }
 

@@ -1,14 +1,14 @@
 //! The Go value of a scalar, for types that JSON does not have: times, bytes, floats without a fraction.
 
 use super::decode::{binary_of, meaning};
-use super::node::Node;
+use super::node::YamlNode;
 use crate::error::Error;
-use crate::resolve::{Scalar as Meaning, timestamp};
+use crate::scalar_resolve::{ResolvedScalar as Meaning, timestamp};
 
 /// What go-yaml v3 decodes a scalar into when no type is wanted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Scalar {
+pub enum DecodedScalar {
     /// Nothing.
     Null,
     /// A truth value.
@@ -31,18 +31,18 @@ pub enum Scalar {
 ///
 /// # Errors
 /// The value does not have the form that its tag asks for, in Go's words.
-pub fn scalar(node: &Node) -> Result<Scalar, Error> {
+pub fn scalar(node: &YamlNode) -> Result<DecodedScalar, Error> {
     Ok(match meaning(node)? {
-        Meaning::Null => Scalar::Null,
-        Meaning::Bool(truth) => Scalar::Bool(truth),
-        Meaning::Int(int) => Scalar::Int(int),
-        Meaning::Uint(uint) => Scalar::Uint(uint),
-        Meaning::Float(float) => Scalar::Float(float),
+        Meaning::Null => DecodedScalar::Null,
+        Meaning::Bool(truth) => DecodedScalar::Bool(truth),
+        Meaning::Int(int) => DecodedScalar::Int(int),
+        Meaning::Uint(uint) => DecodedScalar::Uint(uint),
+        Meaning::Float(float) => DecodedScalar::Float(float),
         Meaning::Timestamp => match timestamp::rfc3339(&node.value) {
-            Some(text) => Scalar::Time(text),
-            None => Scalar::Text(node.value.clone()),
+            Some(text) => DecodedScalar::Time(text),
+            None => DecodedScalar::Text(node.value.clone()),
         },
-        Meaning::Binary => Scalar::Bytes(binary_of(node)?),
-        Meaning::Str | Meaning::Other => Scalar::Text(node.value.clone()),
+        Meaning::Binary => DecodedScalar::Bytes(binary_of(node)?),
+        Meaning::Str | Meaning::Other => DecodedScalar::Text(node.value.clone()),
     })
 }

@@ -5,15 +5,15 @@
 use std::ops::Range;
 use std::str::CharIndices;
 
-use crate::Dialect;
-use crate::reader::Mark;
-use crate::scanner::Scanner;
-use crate::token::TokenKind;
+use crate::YamlDialect;
+use crate::reader::YamlMark;
+use crate::scanner::YamlScanner;
+use crate::token::YamlTokenKind;
 
 /// Where a scalar stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScalarPlace {
-    /// The line of its first character, counted from 1 as in [`super::Node::line`].
+pub struct ScalarPosition {
+    /// The line of its first character, counted from 1 as in [`super::YamlNode::line`].
     pub line: u32,
     /// The column of its first character, likewise.
     pub column: u32,
@@ -24,22 +24,22 @@ pub struct ScalarPlace {
 /// The places of the scalars of a text in order, up to where the text cannot be read.
 ///
 /// The place of a node with an anchor or a tag is before that of its scalar. A scalar that is left out has none.
-pub fn scalar_places(text: &str) -> Vec<ScalarPlace> {
-    let mut scanner = Scanner::new(text.as_bytes(), 0, Dialect::V3);
+pub fn scalar_places(text: &str) -> Vec<ScalarPosition> {
+    let mut scanner = YamlScanner::new(text.as_bytes(), 0, YamlDialect::V3);
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut offsets =
         ByteOffsets { rest: body.char_indices(), passed: 0, skipped: text.len() - body.len() };
     let mut places = Vec::new();
-    while scanner.peek().is_ok_and(|token| token.kind != TokenKind::StreamEnd) {
+    while scanner.peek().is_ok_and(|token| token.kind != YamlTokenKind::StreamEnd) {
         // Nothing takes the comments here, and all would be kept.
         while scanner.comment_of_next_token().is_some() {}
         let Ok(token) = scanner.next() else { break };
-        if matches!(token.kind, TokenKind::Scalar { .. }) {
+        if matches!(token.kind, YamlTokenKind::Scalar { .. }) {
             let start = offsets.of(token.start);
             let bytes = start..offsets.of(token.end);
             let line = super::compose::place(token.start.line);
             let column = super::compose::place(token.start.column);
-            places.push(ScalarPlace { line, column, bytes });
+            places.push(ScalarPosition { line, column, bytes });
         }
     }
     places
@@ -55,7 +55,7 @@ struct ByteOffsets<'t> {
 }
 
 impl ByteOffsets<'_> {
-    fn of(&mut self, mark: Mark) -> usize {
+    fn of(&mut self, mark: YamlMark) -> usize {
         while self.passed < mark.index && self.rest.next().is_some() {
             self.passed += 1;
         }
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
     use crate::YamlLimits;
-    use crate::v3::{Node, YamlNodeKind, parse};
+    use crate::v3::{YamlNode, YamlNodeKind, parse};
 
     /// The texts of all scalars.
     fn written(text: &str) -> Vec<&str> {
@@ -106,7 +106,7 @@ mod tests {
                 let places = scalar_places(&text);
                 let nodes = documents.iter().flat_map(|document| document.walk());
                 let is_written =
-                    |node: &&Node| !node.value.is_empty() || node.style.is_quoted();
+                    |node: &&YamlNode| !node.value.is_empty() || node.style.is_quoted();
                 let scalars = nodes
                     .map(|(_, node)| node)
                     .filter(|node| node.kind == YamlNodeKind::Scalar)

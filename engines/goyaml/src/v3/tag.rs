@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::node::{Node, Style, YamlNodeKind};
-use crate::Dialect;
-use crate::resolve::{Scalar, resolve, tag};
+use super::node::{YamlNode, YamlNodeKind, YamlNodeStyle};
+use crate::YamlDialect;
+use crate::scalar_resolve::{ResolvedScalar, resolve, tag};
 
 pub(super) const STR: &str = "!!str";
 pub(super) const NULL: &str = "!!null";
@@ -30,18 +30,18 @@ pub(super) fn long(tag: &str) -> Cow<'_, str> {
 
 /// The tag that a text without one has.
 pub(super) fn of_text(text: &str) -> &'static str {
-    match resolve(Dialect::V3, "", text) {
-        Ok(Scalar::Null) => NULL,
-        Ok(Scalar::Bool(_)) => "!!bool",
-        Ok(Scalar::Int(_) | Scalar::Uint(_)) => "!!int",
-        Ok(Scalar::Float(_)) => "!!float",
-        Ok(Scalar::Timestamp) => "!!timestamp",
-        Ok(Scalar::Binary | Scalar::Str | Scalar::Other) | Err(_) => STR,
+    match resolve(YamlDialect::V3, "", text) {
+        Ok(ResolvedScalar::Null) => NULL,
+        Ok(ResolvedScalar::Bool(_)) => "!!bool",
+        Ok(ResolvedScalar::Int(_) | ResolvedScalar::Uint(_)) => "!!int",
+        Ok(ResolvedScalar::Float(_)) => "!!float",
+        Ok(ResolvedScalar::Timestamp) => "!!timestamp",
+        Ok(ResolvedScalar::Binary | ResolvedScalar::Str | ResolvedScalar::Other) | Err(_) => STR,
     }
 }
 
-impl Node {
-    /// The tag in its short form, also where [`Node::tag`] is empty: then it is what the value
+impl YamlNode {
+    /// The tag in its short form, also where [`YamlNode::tag`] is empty: then it is what the value
     /// means. An alias has none.
     pub fn short_tag(&self) -> Cow<'_, str> {
         if self.is_indicated_string() {
@@ -72,7 +72,7 @@ impl Node {
 
     /// The tag to be written, and whether only quotes keep the value a text.
     pub(super) fn written_tag(&self) -> (&str, bool) {
-        if self.tag.is_empty() || self.style.contains(Style::TAGGED) {
+        if self.tag.is_empty() || self.style.contains(YamlNodeStyle::TAGGED) {
             return (&self.tag, false);
         }
         let stag = short(&self.tag);

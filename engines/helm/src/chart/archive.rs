@@ -12,7 +12,7 @@ use std::rc::Rc;
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-use super::{File, name::quoted};
+use super::{ChartFile, name::quoted};
 
 /// Most bytes that the files of one archive have in all.
 pub(crate) const MAX_CHART_SIZE: u64 = 100 << 20;
@@ -30,7 +30,7 @@ pub const MAX_UNPACKED: u64 = 200 << 20;
 /// Why an archive cannot be unpacked. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ArchiveError {
+pub enum ChartArchiveError {
     /// It does not begin as gzip does.
     #[error("gzip: invalid header")]
     NotGzip,
@@ -83,43 +83,48 @@ pub enum ArchiveError {
 
 /// What an archive, and those in it, may still take.
 #[derive(Debug)]
-pub(super) struct ArchiveBudget {
+pub(super) struct ChartArchiveBudget {
     entries: usize,
     bytes: u64,
 }
 
-impl ArchiveBudget {
+impl ChartArchiveBudget {
     pub(super) fn new() -> Self {
         Self { entries: MAX_ENTRIES, bytes: MAX_UNPACKED }
     }
 }
 
 /// The files of an archive, without the folder that they are in.
-pub(super) fn files(archive: &[u8], budget: &mut ArchiveBudget) -> Result<Vec<File>, ArchiveError> {
+pub(super) fn files(
+    archive: &[u8],
+    budget: &mut ChartArchiveBudget,
+) -> Result<Vec<ChartFile>, ChartArchiveError> {
     check_header(archive)?;
     let fault = Rc::new(RefCell::new(None));
     let gunzipped = MultiGzDecoder::new(archive);
     let left = Rc::new(RefCell::new(budget.bytes));
-    let source = ArchiveSource { gunzipped, left: Rc::clone(&left), fault: Rc::clone(&fault) };
+    let source = ChartArchiveSource { gunzipped, left: Rc::clone(&left), fault: Rc::clone(&fault) };
     let read = read(source, &mut budget.entries);
     budget.bytes = *left.borrow();
     // A gzip error is reported as such, even if the tar reader stumbles over it first.
     match fault.take() {
-        Some(fault) if matches!(read, Err(ArchiveError::NotTar | ArchiveError::Truncated)) => {
+        Some(fault)
+            if matches!(read, Err(ChartArchiveError::NotTar | ChartArchiveError::Truncated)) =>
+        {
             Err(fault)
         }
         _ => read,
     }
 }
 
-fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<File>, ArchiveError> {
+fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<ChartFile>, ChartArchiveError> {
     let mut archive = Archive::new(source);
     let mut files = Vec::new();
     let mut has_files = false;
     let mut remaining = MAX_CHART_SIZE;
     for entry in archive.entries().map_err(|error| tar_fault(&error))? {
         let mut entry = entry.map_err(|error| tar_fault(&error))?;
-        *entries_left = entries_left.checked_sub(1).ok_or(ArchiveError::TooManyEntries)?;
+        *entries_left = entries_left.checked_sub(1).ok_or(ChartArchiveError::TooManyEntries)?;
         if is_folder(&entry) || entry.header().entry_type() == EntryType::XGlobalHeader {
             continue;
         }
@@ -127,10 +132,10 @@ fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<File>, Archiv
         let name = checked_name(&path)?;
         let size = entry.size();
         if size > remaining {
-            return Err(ArchiveError::TooLarge);
+            return Err(ChartArchiveError::TooLarge);
         }
         if size > MAX_FILE_SIZE {
-            return Err(ArchiveError::FileTooLarge(quoted(&path)));
+            return Err(ChartArchiveError::FileTooLarge(quoted(&path)));
         }
         let mut data = Vec::new();
         if has_content(entry.header().entry_type()) {
@@ -140,33 +145,35 @@ fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<File>, Archiv
         remaining = remaining.saturating_sub(read);
         // Parity(helm 4): a link with a size is reported as too large, and so is a chart of exactly the maximal size.
         if read < size || remaining == 0 {
-            return Err(ArchiveError::TooLarge);
+            return Err(ChartArchiveError::TooLarge);
         }
         // Parity(helm 4): an empty schema in an archive is ignored, and is an error in a folder.
         if data.is_empty() && super::name::base(&name) == "values.schema.json" {
             has_files = true;
             continue;
         }
-        files.push(File { name, data: without_mark(&data).into() });
+        files.push(ChartFile { name, data: without_mark(&data).into() });
     }
-    if files.is_empty() && !has_files { Err(ArchiveError::NoFiles) } else { Ok(files) }
+    if files.is_empty() && !has_files { Err(ChartArchiveError::NoFiles) } else { Ok(files) }
 }
 
 /// What is in the archive, read no further than the budget goes.
-struct ArchiveSource<'a> {
+struct ChartArchiveSource<'a> {
     gunzipped: MultiGzDecoder<&'a [u8]>,
     left: Rc<RefCell<u64>>,
-    fault: Rc<RefCell<Option<ArchiveError>>>,
+    fault: Rc<RefCell<Option<ChartArchiveError>>>,
 }
 
-impl Read for ArchiveSource<'_> {
+impl Read for ChartArchiveSource<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut left = self.left.borrow_mut();
         let result = match self.gunzipped.read(buffer) {
-            Ok(count) => left.checked_sub(count as u64).ok_or(ArchiveError::TooMuch).map(|rest| {
-                *left = rest;
-                count
-            }),
+            Ok(count) => {
+                left.checked_sub(count as u64).ok_or(ChartArchiveError::TooMuch).map(|rest| {
+                    *left = rest;
+                    count
+                })
+            }
             Err(error) => Err(gzip_fault(&error)),
         };
         result.map_err(|fault| {
@@ -176,30 +183,32 @@ impl Read for ArchiveSource<'_> {
     }
 }
 
-fn check_header(archive: &[u8]) -> Result<(), ArchiveError> {
+fn check_header(archive: &[u8]) -> Result<(), ChartArchiveError> {
     match archive.len() {
-        0 => Err(ArchiveError::Empty),
-        1..10 => Err(ArchiveError::Truncated),
+        0 => Err(ChartArchiveError::Empty),
+        1..10 => Err(ChartArchiveError::Truncated),
         _ if archive.starts_with(b"\x1f\x8b\x08") => Ok(()),
-        _ => Err(ArchiveError::NotGzip),
+        _ => Err(ChartArchiveError::NotGzip),
     }
 }
 
-fn gzip_fault(error: &io::Error) -> ArchiveError {
+fn gzip_fault(error: &io::Error) -> ChartArchiveError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => ArchiveError::Truncated,
-        _ if error.to_string().contains("checksum") => ArchiveError::Checksum,
-        _ if error.to_string().contains("gzip header") => ArchiveError::NotGzip,
-        _ => ArchiveError::Corrupt,
+        io::ErrorKind::UnexpectedEof => ChartArchiveError::Truncated,
+        _ if error.to_string().contains("checksum") => ChartArchiveError::Checksum,
+        _ if error.to_string().contains("gzip header") => ChartArchiveError::NotGzip,
+        _ => ChartArchiveError::Corrupt,
     }
 }
 
-fn tar_fault(error: &io::Error) -> ArchiveError {
+fn tar_fault(error: &io::Error) -> ChartArchiveError {
     // The words are those of the crate, which knows no kind of its own for it.
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => ArchiveError::Truncated,
-        _ if error.to_string().contains("failed to read entire block") => ArchiveError::Truncated,
-        _ => ArchiveError::NotTar,
+        io::ErrorKind::UnexpectedEof => ChartArchiveError::Truncated,
+        _ if error.to_string().contains("failed to read entire block") => {
+            ChartArchiveError::Truncated
+        }
+        _ => ChartArchiveError::NotTar,
     }
 }
 
@@ -222,25 +231,25 @@ fn has_content(kind: EntryType) -> bool {
 }
 
 /// The path of a file in its chart, or why Helm refuses it.
-fn checked_name(path: &str) -> Result<String, ArchiveError> {
+fn checked_name(path: &str) -> Result<String, ChartArchiveError> {
     let delimiter = if path.contains('\\') { '\\' } else { '/' };
     let (base, rest) = path.split_once(delimiter).unwrap_or((path, ""));
     let rest = rest.replace(delimiter, "/");
     if rest.starts_with('/') {
-        return Err(ArchiveError::Absolute);
+        return Err(ChartArchiveError::Absolute);
     }
     let name = golang::path::clean(&rest);
     if name == "." {
-        return Err(ArchiveError::OutsideBase(quoted(path)));
+        return Err(ChartArchiveError::OutsideBase(quoted(path)));
     }
     if name.starts_with("..") {
-        return Err(ArchiveError::Parent);
+        return Err(ChartArchiveError::Parent);
     }
     if matches!(name.as_bytes(), [drive, b':', b'/', ..] if drive.is_ascii_alphabetic()) {
-        return Err(ArchiveError::Drive);
+        return Err(ChartArchiveError::Drive);
     }
     if base == "Chart.yaml" {
-        return Err(ArchiveError::ChartYamlIsFolder);
+        return Err(ChartArchiveError::ChartYamlIsFolder);
     }
     Ok(name)
 }

@@ -3,26 +3,26 @@
 //! Elsewhere: whether they are installed or printed.
 
 use super::name::extension;
-use super::{Chart, File};
+use super::{Chart, ChartFile};
 
 /// A file of CRDs.
 #[derive(Debug, Clone)]
-pub struct Crd {
+pub struct ChartCrdFile {
     /// Its path, with the charts that it is in: `app/charts/db/crds/backup.yaml`.
     pub path: String,
     /// The file, named as in its own chart.
-    pub file: File,
+    pub file: ChartFile,
 }
 
 /// The CRDs of a chart, then those of the charts in it, each in the order of its files.
 ///
 /// Helm takes them after dependencies were processed: of charts that are switched off it takes none.
-pub fn crds(chart: &Chart) -> Vec<Crd> {
+pub fn crds(chart: &Chart) -> Vec<ChartCrdFile> {
     let mut found = Vec::new();
     let mut pending = vec![(chart.metadata.name.clone(), chart)];
     while let Some((place, chart)) = pending.pop() {
         let files = chart.files.iter().filter(|file| is_crd(&file.name));
-        found.extend(files.map(|file| Crd {
+        found.extend(files.map(|file| ChartCrdFile {
             path: golang::path::clean(&format!("{place}/{}", file.name)),
             file: file.clone(),
         }));

@@ -8,16 +8,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use golang::GoRuntimeValue;
-use golang::time::{RFC3339, Time, Zone};
+use golang::time::{GoTime, GoTimeZone, RFC3339};
 use goyaml::DecodeTarget;
 use serde_json::Value as Json;
 
-use super::{Dependency, Lock, Maintainer, Metadata};
+use super::{ChartDependency, ChartLock, ChartMaintainer, ChartMetadata};
 
 /// Why a file of a chart cannot be read. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DecodeError {
+pub enum ChartDecodeError {
     /// It is not YAML, or YAML that JSON cannot express.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(#[from] goyaml::Error),
@@ -38,10 +38,10 @@ pub enum DecodeError {
 
 /// Metadata while files are read into it: lists may hold nothing where an item belongs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Draft {
-    pub(crate) metadata: Metadata,
-    pub(crate) maintainers: Vec<Option<Maintainer>>,
-    pub(crate) dependencies: Option<Vec<Option<Dependency>>>,
+pub(crate) struct ChartMetadataDraft {
+    pub(crate) metadata: ChartMetadata,
+    pub(crate) maintainers: Vec<Option<ChartMaintainer>>,
+    pub(crate) dependencies: Option<Vec<Option<ChartDependency>>>,
 }
 
 const STRINGS: DecodeTarget = DecodeTarget::List(&DecodeTarget::Text);
@@ -79,10 +79,10 @@ const LOCK: &[(&str, DecodeTarget)] = &[
 ];
 
 /// The `apiVersion` of a `Chart.yaml`, by which Helm decides how to read the rest.
-pub(super) fn api_version(yaml: &[u8]) -> Result<String, DecodeError> {
+pub(super) fn api_version(yaml: &[u8]) -> Result<String, ChartDecodeError> {
     const FIELDS: &[(&str, DecodeTarget)] = &[("apiVersion", DecodeTarget::Text)];
     let mut version = String::new();
-    let mut decoder = Decoder::default();
+    let mut decoder = ChartFieldDecoder::default();
     let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(FIELDS))?;
     for (key, value) in decoder.object(&json, "value of type loader.chartBase") {
         if goyaml::is_field(key, "apiVersion") {
@@ -92,11 +92,11 @@ pub(super) fn api_version(yaml: &[u8]) -> Result<String, DecodeError> {
     decoder.finish(version)
 }
 
-impl Draft {
+impl ChartMetadataDraft {
     /// Reads a `Chart.yaml` or `requirements.yaml` over the current fields.
-    pub(crate) fn read(&mut self, yaml: &[u8]) -> Result<(), DecodeError> {
+    pub(crate) fn read(&mut self, yaml: &[u8]) -> Result<(), ChartDecodeError> {
         let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(METADATA))?;
-        let mut decoder = Decoder::default();
+        let mut decoder = ChartFieldDecoder::default();
         for (key, value) in decoder.object(&json, "value of type v2.Metadata") {
             let mut known = METADATA.iter().map(|(name, _)| *name).chain(["deprecated"]);
             if let Some(field) = known.find(|name| goyaml::is_field(key, name)) {
@@ -106,7 +106,7 @@ impl Draft {
         decoder.finish(())
     }
 
-    fn read_field(&mut self, field: &str, json: &Json, decoder: &mut Decoder) {
+    fn read_field(&mut self, field: &str, json: &Json, decoder: &mut ChartFieldDecoder) {
         let it = &mut self.metadata;
         match field {
             "name" => decoder.text(&mut it.name, json, "Metadata.name"),
@@ -134,12 +134,12 @@ impl Draft {
 }
 
 /// Reads a lock file; nothing for an empty one.
-pub(super) fn lock(yaml: &[u8]) -> Result<Option<Lock>, DecodeError> {
+pub(super) fn lock(yaml: &[u8]) -> Result<Option<ChartLock>, ChartDecodeError> {
     let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(LOCK))?;
     if json.is_null() {
         return Ok(None);
     }
-    let mut decoder = Decoder::default();
+    let mut decoder = ChartFieldDecoder::default();
     let mut generated = String::new();
     let mut digest = String::new();
     let mut dependencies = None;
@@ -155,16 +155,18 @@ pub(super) fn lock(yaml: &[u8]) -> Result<Option<Lock>, DecodeError> {
         }
     }
     let dependencies = dependencies.unwrap_or_default().into_iter().flatten().collect();
-    decoder.finish(Some(Lock { generated, digest, dependencies }))
+    decoder.finish(Some(ChartLock { generated, digest, dependencies }))
 }
 
-fn time(json: &Json) -> Result<String, DecodeError> {
+fn time(json: &Json) -> Result<String, ChartDecodeError> {
     let Json::String(text) = json else {
-        return Err(DecodeError::Time("Time.UnmarshalJSON: input is not a JSON string".to_owned()));
+        return Err(ChartDecodeError::Time(
+            "Time.UnmarshalJSON: input is not a JSON string".to_owned(),
+        ));
     };
-    match Time::parse(RFC3339, text, &Zone::Utc) {
+    match GoTime::parse(RFC3339, text, &GoTimeZone::Utc) {
         Ok(_) => Ok(text.clone()),
-        Err(error) => Err(DecodeError::Time(error.to_string())),
+        Err(error) => Err(ChartDecodeError::Time(error.to_string())),
     }
 }
 
@@ -175,10 +177,10 @@ fn time(json: &Json) -> Result<String, DecodeError> {
 ///
 /// # Errors
 /// A document is not YAML, or not a table, or has text after its `---`.
-pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {
-    let mut merged: Option<golang::value::Map> = None;
+pub fn values(yaml: &[u8]) -> Result<golang::value::GoMap, ValuesFileError> {
+    let mut merged: Option<golang::value::GoMap> = None;
     for document in documents(yaml)? {
-        match sprig::read_yaml(&document).map_err(DecodeError::from)? {
+        match sprig::read_yaml(&document).map_err(ChartDecodeError::from)? {
             GoRuntimeValue::Nil => {}
             GoRuntimeValue::Map(table) => match &merged {
                 None => merged = Some(table),
@@ -186,7 +188,7 @@ pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {
             },
             other => {
                 let place = "value of type map[string]interface {}".to_owned();
-                return Err(DecodeError::Shape { found: shape_of(&other), place }.into());
+                return Err(ChartDecodeError::Shape { found: shape_of(&other), place }.into());
             }
         }
     }
@@ -196,17 +198,17 @@ pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {
 /// Why a values file cannot be read. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ValuesError {
+pub enum ValuesFileError {
     /// Text follows a `---` on its line.
     #[error("error reading yaml document: invalid Yaml document separator: {0}")]
     Separator(String),
     /// A document is not a table.
     #[error("cannot unmarshal yaml document: {0}")]
-    Document(#[from] DecodeError),
+    Document(#[from] ChartDecodeError),
 }
 
 /// The documents of a text, divided at lines that begin with `---`; their lines end with a line feed.
-pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesError> {
+pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesFileError> {
     // Nearly all values files are a single document.
     let is_divided = yaml.starts_with(b"---") || memchr::memmem::find(yaml, b"\n---").is_some();
     if !is_divided && yaml.ends_with(b"\n") && memchr::memchr(b'\r', yaml).is_none() {
@@ -221,7 +223,7 @@ pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesError> 
             let rest = String::from_utf8_lossy(rest);
             let rest = rest.trim();
             if !rest.is_empty() && !rest.starts_with('#') {
-                return Err(ValuesError::Separator(rest.to_owned()));
+                return Err(ValuesFileError::Separator(rest.to_owned()));
             }
             if !document.is_empty() {
                 documents.push(Cow::Owned(std::mem::take(&mut document)));
@@ -236,7 +238,7 @@ pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesError> 
 }
 
 /// Puts a table over another; tables in both are put together. As deep as YAML nests, which is bounded.
-fn merge(under: &golang::value::Map, over: &golang::value::Map) {
+fn merge(under: &golang::value::GoMap, over: &golang::value::GoMap) {
     for (key, value) in over.entries() {
         match (under.get(&key), value) {
             (Some(GoRuntimeValue::Map(below)), GoRuntimeValue::Map(above)) => merge(&below, &above),
@@ -249,17 +251,17 @@ fn merge(under: &golang::value::Map, over: &golang::value::Map) {
 
 /// Fills fields, and keeps the first value that has the wrong shape.
 #[derive(Debug, Default)]
-struct Decoder {
-    problem: Option<DecodeError>,
+struct ChartFieldDecoder {
+    problem: Option<ChartDecodeError>,
 }
 
-impl Decoder {
-    fn finish<T>(self, done: T) -> Result<T, DecodeError> {
+impl ChartFieldDecoder {
+    fn finish<T>(self, done: T) -> Result<T, ChartDecodeError> {
         self.problem.map_or(Ok(done), Err)
     }
 
     fn misfit(&mut self, json: &Json, place: String) {
-        self.problem.get_or_insert(DecodeError::Shape { found: shape(json), place });
+        self.problem.get_or_insert(ChartDecodeError::Shape { found: shape(json), place });
     }
 
     /// A value that a field cannot hold; null leaves any field as it is.
@@ -323,7 +325,7 @@ impl Decoder {
         }
     }
 
-    fn maintainers(&mut self, maintainers: &mut Vec<Option<Maintainer>>, json: &Json) {
+    fn maintainers(&mut self, maintainers: &mut Vec<Option<ChartMaintainer>>, json: &Json) {
         const FIELD: &str = "Metadata.maintainers";
         match json {
             Json::Array(items) => {
@@ -353,7 +355,7 @@ impl Decoder {
 
     fn dependencies(
         &mut self,
-        dependencies: &mut Option<Vec<Option<Dependency>>>,
+        dependencies: &mut Option<Vec<Option<ChartDependency>>>,
         json: &Json,
         field: &str,
     ) {
@@ -375,7 +377,7 @@ impl Decoder {
         }
     }
 
-    fn dependency(&mut self, it: &mut Dependency, json: &Json, place: &str) {
+    fn dependency(&mut self, it: &mut ChartDependency, json: &Json, place: &str) {
         for (key, value) in self.object(json, place) {
             let known = DEPENDENCY.iter().map(|(name, _)| *name);
             let mut known = known.chain(["enabled", "import-values"]);

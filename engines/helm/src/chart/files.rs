@@ -8,13 +8,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use golang::GoRuntimeValue;
 use golang::glob::Glob;
-use golang::meter::Meter;
 use golang::value::{
-    CallError, Function, IntKind, List, Map, Object, ReflectKind, Signature, Str, Type,
+    FunctionCallError, FunctionSignature, GoFunction, GoList, GoMap, GoObject, GoString, GoType,
+    IntegerKind, ReflectKind,
 };
+use golang::work_meter::WorkMeter;
 use serde_json::Value as Json;
 
-use super::File;
+use super::ChartFile;
 use super::name::base;
 
 /// Bytes that a file among others takes, and a line.
@@ -23,26 +24,26 @@ const LINE_ENTRY_BYTES: u64 = 40;
 
 /// Files of a chart by their names: Go's `engine.files`, a map of bytes with methods.
 #[derive(Debug, Clone)]
-pub struct ChartFiles(Map);
+pub struct ChartFiles(GoMap);
 
 impl ChartFiles {
     /// The files that are not templates, values, or charts ([`super::Chart::files`]).
-    pub fn new(files: &[File]) -> Self {
+    pub fn new(files: &[ChartFile]) -> Self {
         let entries = files.iter().map(|file| (file.name.as_str().into(), bytes(&file.data)));
         Self::of(entries)
     }
 
-    fn of(entries: impl IntoIterator<Item = (Str, GoRuntimeValue)>) -> Self {
-        let bytes = Type::Slice(Arc::new(Type::Integer(IntKind::Uint8)));
-        Self(Map::new(bytes, entries))
+    fn of(entries: impl IntoIterator<Item = (GoString, GoRuntimeValue)>) -> Self {
+        let bytes = GoType::Slice(Arc::new(GoType::Integer(IntegerKind::Uint8)));
+        Self(GoMap::new(bytes, entries))
     }
 
     /// The bytes of a file; none if there is no such file.
-    pub fn get(&self, name: &[u8]) -> Str {
-        self.find(name).unwrap_or_else(|| Str::from(""))
+    pub fn get(&self, name: &[u8]) -> GoString {
+        self.find(name).unwrap_or_else(|| GoString::from(""))
     }
 
-    fn find(&self, name: &[u8]) -> Option<Str> {
+    fn find(&self, name: &[u8]) -> Option<GoString> {
         match self.0.get(name) {
             Some(GoRuntimeValue::Bytes(bytes)) => Some(bytes),
             _ => None,
@@ -53,7 +54,7 @@ impl ChartFiles {
     ///
     /// # Errors
     /// Matching takes too many steps.
-    pub fn glob(&self, pattern: &str, meter: &mut Meter) -> Result<Self, CallError> {
+    pub fn glob(&self, pattern: &str, meter: &mut WorkMeter) -> Result<Self, FunctionCallError> {
         meter.steps(self.0.len() as u64)?;
         let Ok(glob) = Glob::new(pattern, &['/']) else { return Ok(self.clone()) };
         let mut matched = Vec::new();
@@ -72,7 +73,7 @@ impl ChartFiles {
     ///
     /// # Errors
     /// It is more than the meter allows.
-    pub(crate) fn as_config(&self, meter: &mut Meter) -> Result<String, CallError> {
+    pub(crate) fn as_config(&self, meter: &mut WorkMeter) -> Result<String, FunctionCallError> {
         self.as_yaml(meter, |data| String::from_utf8_lossy(data).into_owned())
     }
 
@@ -80,16 +81,16 @@ impl ChartFiles {
     ///
     /// # Errors
     /// It is more than the meter allows.
-    pub(crate) fn as_secrets(&self, meter: &mut Meter) -> Result<String, CallError> {
+    pub(crate) fn as_secrets(&self, meter: &mut WorkMeter) -> Result<String, FunctionCallError> {
         self.as_yaml(meter, |data| STANDARD.encode(data))
     }
 
     /// Of files with the same last part of their names, the last counts. Differs(helm 4): in Helm it is a random one.
     fn as_yaml(
         &self,
-        meter: &mut Meter,
+        meter: &mut WorkMeter,
         text: impl Fn(&[u8]) -> String,
-    ) -> Result<String, CallError> {
+    ) -> Result<String, FunctionCallError> {
         let mut by_name = serde_json::Map::new();
         for (name, data) in self.0.entries() {
             let GoRuntimeValue::Bytes(data) = &data else { continue };
@@ -104,7 +105,7 @@ impl ChartFiles {
             Ok(yaml) => yaml,
             Err(error) if error.is_limit() => {
                 meter.bytes(left.saturating_add(1))?;
-                return Err(CallError::Said(error.to_string()));
+                return Err(FunctionCallError::Said(error.to_string()));
             }
             Err(_) => String::new(),
         };
@@ -119,7 +120,11 @@ impl ChartFiles {
     ///
     /// # Errors
     /// Parity(helm 4): an empty file, at which Go panics. Or they are more than the meter allows.
-    pub fn lines(&self, name: &[u8], meter: &mut Meter) -> Result<Vec<Str>, CallError> {
+    pub fn lines(
+        &self,
+        name: &[u8],
+        meter: &mut WorkMeter,
+    ) -> Result<Vec<GoString>, FunctionCallError> {
         let Some(data) = self.find(name) else { return Ok(Vec::new()) };
         let Some(last) = data.last() else {
             return Err("runtime error: index out of range [-1]".to_owned().into());
@@ -128,7 +133,7 @@ impl ChartFiles {
         let lines = memchr::memchr_iter(b'\n', text).count() as u64 + 1;
         meter.steps(lines + text.len() as u64 / 16)?;
         meter.bytes(lines * LINE_ENTRY_BYTES + text.len() as u64)?;
-        Ok(text.split(|byte| *byte == b'\n').map(Str::from).collect())
+        Ok(text.split(|byte| *byte == b'\n').map(GoString::from).collect())
     }
 
     /// As a value of templates.
@@ -138,10 +143,10 @@ impl ChartFiles {
 }
 
 fn bytes(data: &Arc<[u8]>) -> GoRuntimeValue {
-    GoRuntimeValue::Bytes(Str::from(Arc::clone(data)))
+    GoRuntimeValue::Bytes(GoString::from(Arc::clone(data)))
 }
 
-impl Object for ChartFiles {
+impl GoObject for ChartFiles {
     fn type_name(&self) -> &str {
         "engine.files"
     }
@@ -154,35 +159,35 @@ impl Object for ChartFiles {
         Some(GoRuntimeValue::Map(self.0.clone()))
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        let bytes_type = || Type::Slice(Arc::new(Type::Integer(IntKind::Uint8)));
-        let named = |params, result| Signature::new(vec![Type::String; params], result);
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
+        let bytes_type = || GoType::Slice(Arc::new(GoType::Integer(IntegerKind::Uint8)));
+        let named = |params, result| FunctionSignature::new(vec![GoType::String; params], result);
         Some(match name {
             // What a file holds is shared with the chart.
-            "Get" => Function::metered(named(1, Type::String), move |_, arguments| {
+            "Get" => GoFunction::metered(named(1, GoType::String), move |_, arguments| {
                 Ok(GoRuntimeValue::String(self.get(&text(arguments))))
             }),
-            "GetBytes" => Function::metered(named(1, bytes_type()), move |_, arguments| {
+            "GetBytes" => GoFunction::metered(named(1, bytes_type()), move |_, arguments| {
                 Ok(GoRuntimeValue::Bytes(self.get(&text(arguments))))
             }),
             "Glob" => {
-                let files = Type::Named(self.type_name().into(), ReflectKind::Map);
-                Function::metered(named(1, files), move |meter, arguments| {
+                let files = GoType::Named(self.type_name().into(), ReflectKind::Map);
+                GoFunction::metered(named(1, files), move |meter, arguments| {
                     self.glob(&text(arguments).lossy(), meter).map(Self::value)
                 })
             }
-            "AsConfig" => Function::metered(named(0, Type::String), move |meter, _| {
+            "AsConfig" => GoFunction::metered(named(0, GoType::String), move |meter, _| {
                 self.as_config(meter).map(GoRuntimeValue::from)
             }),
-            "AsSecrets" => Function::metered(named(0, Type::String), move |meter, _| {
+            "AsSecrets" => GoFunction::metered(named(0, GoType::String), move |meter, _| {
                 self.as_secrets(meter).map(GoRuntimeValue::from)
             }),
             "Lines" => {
-                let strings = Type::Slice(Arc::new(Type::String));
-                Function::metered(named(1, strings), move |meter, arguments| {
+                let strings = GoType::Slice(Arc::new(GoType::String));
+                GoFunction::metered(named(1, strings), move |meter, arguments| {
                     let lines = self.lines(&text(arguments), meter)?;
                     let lines = lines.into_iter().map(GoRuntimeValue::String).collect();
-                    Ok(GoRuntimeValue::List(List::new(Type::String, lines)))
+                    Ok(GoRuntimeValue::List(GoList::new(GoType::String, lines)))
                 })
             }
             _ => return None,
@@ -191,9 +196,9 @@ impl Object for ChartFiles {
 }
 
 /// The first argument, which the signature makes a text.
-fn text(arguments: &[GoRuntimeValue]) -> Str {
+fn text(arguments: &[GoRuntimeValue]) -> GoString {
     match arguments.first() {
         Some(GoRuntimeValue::String(text)) => text.clone(),
-        _ => Str::from(""),
+        _ => GoString::from(""),
     }
 }

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use super::archive::{self, ArchiveBudget, ArchiveError, MAX_FILE_SIZE};
-use super::decode::{self, DecodeError, Draft, ValuesError};
+use super::archive::{self, ChartArchiveBudget, ChartArchiveError, MAX_FILE_SIZE};
+use super::decode::{self, ChartDecodeError, ChartMetadataDraft, ValuesFileError};
 use super::name::{base, extension, quoted};
-use super::validate::Invalid;
-use super::{Chart, File, content_type};
-use crate::ignore::{self, Rules};
+use super::validate::InvalidChartMetadata;
+use super::{Chart, ChartFile, content_type};
+use crate::ignore::{self, HelmIgnoreRules};
 use crate::values::empty;
 
 /// How deep charts may be in each other. Differs(helm 4): it has no limit.
@@ -36,7 +36,7 @@ pub struct ChartLoadResult {
 /// Why a chart cannot be loaded. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum LoadError {
+pub enum ChartLoadError {
     /// The folder has no `Chart.yaml`: its place.
     #[error(
         "unable to detect chart at {0}/Chart.yaml: open {0}/Chart.yaml: no such file or directory"
@@ -66,7 +66,7 @@ pub enum LoadError {
         /// Its name.
         file: &'static str,
         /// Why.
-        problem: DecodeError,
+        problem: ChartDecodeError,
     },
     /// The values of all charts in it together take too much memory.
     #[error(
@@ -75,10 +75,10 @@ pub enum LoadError {
     TooManyValues,
     /// The values cannot be read.
     #[error("cannot load values.yaml: {0}")]
-    Values(#[from] ValuesError),
+    Values(#[from] ValuesFileError),
     /// The metadata is not allowed.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidChartMetadata),
     /// A chart in the chart cannot be loaded.
     #[error("error unpacking subchart {name} in {chart}: {problem}")]
     Inner {
@@ -101,7 +101,7 @@ pub enum LoadError {
     },
     /// An archive cannot be taken apart.
     #[error(transparent)]
-    Archive(#[from] ArchiveError),
+    Archive(#[from] ChartArchiveError),
     /// A file is YAML and no archive: its name.
     #[error("file '{0}' seems to be a YAML file, but expected a gzipped archive")]
     IsYaml(String),
@@ -119,17 +119,17 @@ pub enum LoadError {
         /// Its name.
         file: String,
         /// Why.
-        problem: ArchiveError,
+        problem: ChartArchiveError,
     },
     /// An archive that was given by name cannot be unpacked; Helm does not report why.
     #[error("unable to load chart archive")]
-    BadArchive(#[source] ArchiveError),
+    BadArchive(#[source] ChartArchiveError),
     /// A stream is not gzip.
     #[error("stream does not appear to be a valid chart file (details: {0})")]
-    StreamNotGzip(#[source] ArchiveError),
+    StreamNotGzip(#[source] ChartArchiveError),
     /// A stream cannot be taken apart.
     #[error("unable to load chart archive: {0}")]
-    BadStream(#[source] ArchiveError),
+    BadStream(#[source] ChartArchiveError),
     /// Beyond [`MAX_DEPTH`].
     #[error("charts are nested deeper than {MAX_DEPTH}")]
     TooDeep,
@@ -139,20 +139,20 @@ pub enum LoadError {
 ///
 /// `files` are all files below the folder in the order of a walk that goes through each folder by name, with paths
 /// relative to the chart; `.helmignore`, if there is one, is among them and decides what is left out.
-/// The caller may leave out what [`Rules`] ignore, but not `Chart.yaml`.
+/// The caller may leave out what [`HelmIgnoreRules`] ignore, but not `Chart.yaml`.
 /// `place` is the folder's absolute path; it only appears in errors.
 ///
 /// # Errors
 /// The messages are Helm's.
-pub fn folder(place: &str, files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
+pub fn folder(place: &str, files: Vec<ChartFile>) -> Result<ChartLoadResult, ChartLoadError> {
     let described = files.iter().find(|file| file.name == "Chart.yaml");
-    let described = described.ok_or_else(|| LoadError::NotDetected(place.to_owned()))?;
+    let described = described.ok_or_else(|| ChartLoadError::NotDetected(place.to_owned()))?;
     let is_known = check_version(&described.data);
-    if !matches!(is_known, Ok(()) | Err(LoadError::NotInstallableVersion)) {
+    if !matches!(is_known, Ok(()) | Err(ChartLoadError::NotInstallableVersion)) {
         is_known.clone()?;
     }
     let kept = kept(files)?;
-    let loaded = Loader::default().load_root(kept)?;
+    let loaded = ChartLoader::default().load_root(kept)?;
     is_known.map(|()| loaded)
 }
 
@@ -160,10 +160,10 @@ pub fn folder(place: &str, files: Vec<File>) -> Result<ChartLoadResult, LoadErro
 ///
 /// # Errors
 /// The rules cannot be used, or a file is too large.
-pub fn kept(files: Vec<File>) -> Result<Vec<File>, LoadError> {
+pub fn kept(files: Vec<ChartFile>) -> Result<Vec<ChartFile>, ChartLoadError> {
     let rules = files.iter().find(|file| file.name == IGNORE_FILE);
     let rules = rules.map(|file| String::from_utf8_lossy(&file.data));
-    let rules = Rules::parse(&rules.unwrap_or_default())?;
+    let rules = HelmIgnoreRules::parse(&rules.unwrap_or_default())?;
     let mut kept = Vec::with_capacity(files.len());
     // The last folder of which a file was kept: nothing on the way to it is ignored.
     let mut known = String::new();
@@ -178,7 +178,7 @@ pub fn kept(files: Vec<File>) -> Result<Vec<File>, LoadError> {
             known = folder.to_owned();
         }
         if file.data.len() as u64 > MAX_FILE_SIZE {
-            return Err(LoadError::FileTooLarge(quoted(base(&file.name))));
+            return Err(ChartLoadError::FileTooLarge(quoted(base(&file.name))));
         }
         let data = archive::without_mark(&file.data);
         if data.len() < file.data.len() {
@@ -193,10 +193,10 @@ pub fn kept(files: Vec<File>) -> Result<Vec<File>, LoadError> {
 ///
 /// # Errors
 /// As those of [`archive`](fn@archive) that are about the archive itself.
-pub fn archive_entries(bytes: &[u8]) -> Result<Vec<File>, LoadError> {
-    archive::files(bytes, &mut ArchiveBudget::new()).map_err(|problem| match problem {
-        ArchiveError::NotGzip => LoadError::StreamNotGzip(problem),
-        problem => LoadError::BadStream(problem),
+pub fn archive_entries(bytes: &[u8]) -> Result<Vec<ChartFile>, ChartLoadError> {
+    archive::files(bytes, &mut ChartArchiveBudget::new()).map_err(|problem| match problem {
+        ChartArchiveError::NotGzip => ChartLoadError::StreamNotGzip(problem),
+        problem => ChartLoadError::BadStream(problem),
     })
 }
 
@@ -204,31 +204,31 @@ pub fn archive_entries(bytes: &[u8]) -> Result<Vec<File>, LoadError> {
 ///
 /// # Errors
 /// The messages are Helm's.
-pub fn entries(files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
-    Loader::default().load_archive(files)
+pub fn entries(files: Vec<ChartFile>) -> Result<ChartLoadResult, ChartLoadError> {
+    ChartLoader::default().load_archive(files)
 }
 
 /// Loads a chart of any `apiVersion` from the files of a folder.
-pub(crate) fn any_version(files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
-    Loader::default().load_root(kept(files)?)
+pub(crate) fn any_version(files: Vec<ChartFile>) -> Result<ChartLoadResult, ChartLoadError> {
+    ChartLoader::default().load_root(kept(files)?)
 }
 
 /// Loads a chart from an archive that was given by its name, as `helm template FILE` does.
 ///
 /// # Errors
 /// The messages are Helm's.
-pub fn archive_file(name: &str, bytes: &[u8]) -> Result<ChartLoadResult, LoadError> {
+pub fn archive_file(name: &str, bytes: &[u8]) -> Result<ChartLoadResult, ChartLoadError> {
     if !content_type::is_gzip(bytes) {
         let file = name.to_owned();
         if name.ends_with(".yaml") || name.ends_with(".yml") {
-            return Err(LoadError::IsYaml(file));
+            return Err(ChartLoadError::IsYaml(file));
         }
-        return Err(LoadError::IsOther { file, found: content_type::content_type(bytes) });
+        return Err(ChartLoadError::IsOther { file, found: content_type::content_type(bytes) });
     }
-    let mut loader = Loader::default();
+    let mut loader = ChartLoader::default();
     let files = archive::files(bytes, &mut loader.budget).map_err(|problem| match problem {
-        ArchiveError::NotGzip => LoadError::NotGzip { file: name.to_owned(), problem },
-        problem => LoadError::BadArchive(problem),
+        ChartArchiveError::NotGzip => ChartLoadError::NotGzip { file: name.to_owned(), problem },
+        problem => ChartLoadError::BadArchive(problem),
     })?;
     loader.load_archive(files)
 }
@@ -237,72 +237,72 @@ pub fn archive_file(name: &str, bytes: &[u8]) -> Result<ChartLoadResult, LoadErr
 ///
 /// # Errors
 /// The messages are Helm's.
-pub fn archive(bytes: &[u8]) -> Result<ChartLoadResult, LoadError> {
-    let mut loader = Loader::default();
+pub fn archive(bytes: &[u8]) -> Result<ChartLoadResult, ChartLoadError> {
+    let mut loader = ChartLoader::default();
     let files = archive::files(bytes, &mut loader.budget).map_err(|problem| match problem {
-        ArchiveError::NotGzip => LoadError::StreamNotGzip(problem),
-        problem => LoadError::BadStream(problem),
+        ChartArchiveError::NotGzip => ChartLoadError::StreamNotGzip(problem),
+        problem => ChartLoadError::BadStream(problem),
     })?;
     loader.load_archive(files)
 }
 
 /// Whether a chart's `apiVersion` is one that Helm installs.
-fn check_version(chart_yaml: &[u8]) -> Result<(), LoadError> {
+fn check_version(chart_yaml: &[u8]) -> Result<(), ChartLoadError> {
     let version = decode::api_version(chart_yaml)
-        .map_err(|problem| LoadError::File { file: "Chart.yaml", problem })?;
+        .map_err(|problem| ChartLoadError::File { file: "Chart.yaml", problem })?;
     match version.as_str() {
         "" | "v1" | "v2" => Ok(()),
         // Differs(helm 4): Helm loads the chart by other rules before it returns this error.
-        "v3" => Err(LoadError::NotInstallableVersion),
-        _ => Err(LoadError::UnknownVersion),
+        "v3" => Err(ChartLoadError::NotInstallableVersion),
+        _ => Err(ChartLoadError::UnknownVersion),
     }
 }
 
 /// Whether a folder that a file is in is ignored.
-fn is_folder_ignored(rules: &Rules, path: &str) -> bool {
+fn is_folder_ignored(rules: &HelmIgnoreRules, path: &str) -> bool {
     let mut folders = path.match_indices('/').map(|(slash, _)| &path[..slash]);
     folders.any(|folder| rules.is_ignored(folder, true))
 }
 
 /// Loads charts, and what counts across all of them.
 #[derive(Debug)]
-struct Loader {
-    budget: ArchiveBudget,
+struct ChartLoader {
+    budget: ChartArchiveBudget,
     /// How many bytes values may still take once they are read.
     values: usize,
     warnings: Vec<String>,
 }
 
-impl Default for Loader {
+impl Default for ChartLoader {
     fn default() -> Self {
-        Self { budget: ArchiveBudget::new(), values: MAX_VALUES, warnings: Vec::new() }
+        Self { budget: ChartArchiveBudget::new(), values: MAX_VALUES, warnings: Vec::new() }
     }
 }
 
 /// The content of a chart's files before they are checked.
 #[derive(Debug, Default)]
 struct ChartParts {
-    draft: Option<Draft>,
+    draft: Option<ChartMetadataDraft>,
     chart: Chart,
     /// Files below `charts/` by the first part of their paths there.
-    inner: BTreeMap<String, Vec<File>>,
+    inner: BTreeMap<String, Vec<ChartFile>>,
 }
 
-impl Loader {
-    fn load_archive(self, files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
+impl ChartLoader {
+    fn load_archive(self, files: Vec<ChartFile>) -> Result<ChartLoadResult, ChartLoadError> {
         let described = files.iter().find(|file| file.name == "Chart.yaml");
-        check_version(&described.ok_or(LoadError::NotDetectedInArchive)?.data)?;
+        check_version(&described.ok_or(ChartLoadError::NotDetectedInArchive)?.data)?;
         self.load_root(files)
     }
 
-    fn load_root(mut self, files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
+    fn load_root(mut self, files: Vec<ChartFile>) -> Result<ChartLoadResult, ChartLoadError> {
         let chart = self.load(files, 0)?;
         Ok(ChartLoadResult { chart, warnings: self.warnings })
     }
 
-    fn load(&mut self, files: Vec<File>, depth: usize) -> Result<Chart, LoadError> {
+    fn load(&mut self, files: Vec<ChartFile>, depth: usize) -> Result<Chart, ChartLoadError> {
         if depth > MAX_DEPTH {
-            return Err(LoadError::TooDeep);
+            return Err(ChartLoadError::TooDeep);
         }
         let mut parts = ChartParts {
             chart: Chart { values: empty(), ..Chart::default() },
@@ -313,7 +313,7 @@ impl Loader {
             let draft = parts.draft.get_or_insert_default();
             draft
                 .read(&file.data)
-                .map_err(|problem| LoadError::File { file: "Chart.yaml", problem })?;
+                .map_err(|problem| ChartLoadError::File { file: "Chart.yaml", problem })?;
             if draft.metadata.api_version.is_empty() {
                 "v1".clone_into(&mut draft.metadata.api_version);
             }
@@ -322,7 +322,7 @@ impl Loader {
             self.take(&mut parts, file)?;
         }
         let ChartParts { draft, mut chart, inner } = parts;
-        chart.metadata = draft.ok_or(LoadError::NoChartYaml)?.validated()?;
+        chart.metadata = draft.ok_or(ChartLoadError::NoChartYaml)?.validated()?;
         // Differs(helm 4): its order is that of a Go map, which is another one each time.
         for (name, files) in inner {
             if !name.starts_with(['_', '.']) {
@@ -333,17 +333,17 @@ impl Loader {
         Ok(chart)
     }
 
-    fn take(&mut self, parts: &mut ChartParts, mut file: File) -> Result<(), LoadError> {
+    fn take(&mut self, parts: &mut ChartParts, mut file: ChartFile) -> Result<(), ChartLoadError> {
         let chart = &mut parts.chart;
         match file.name.as_str() {
             "Chart.yaml" => {}
             "Chart.lock" => {
                 chart.lock = decode::lock(&file.data)
-                    .map_err(|problem| LoadError::File { file: "Chart.lock", problem })?;
+                    .map_err(|problem| ChartLoadError::File { file: "Chart.lock", problem })?;
             }
             "values.yaml" => {
                 let weight = sprig::weight(&file.data);
-                let left = self.values.checked_sub(weight).ok_or(LoadError::TooManyValues)?;
+                let left = self.values.checked_sub(weight).ok_or(ChartLoadError::TooManyValues)?;
                 self.values = left;
                 chart.values = decode::values(&file.data)?;
             }
@@ -351,16 +351,19 @@ impl Loader {
             "requirements.yaml" => {
                 let draft = parts.draft.get_or_insert_default();
                 self.check_first_version(draft, "Dependencies are handled in Chart.yaml since apiVersion \"v2\". We recommend migrating dependencies to Chart.yaml.");
-                draft
-                    .read(&file.data)
-                    .map_err(|problem| LoadError::File { file: "requirements.yaml", problem })?;
+                draft.read(&file.data).map_err(|problem| ChartLoadError::File {
+                    file: "requirements.yaml",
+                    problem,
+                })?;
                 if draft.metadata.api_version == "v1" {
                     chart.files.push(file);
                 }
             }
             "requirements.lock" => {
-                chart.lock = decode::lock(&file.data)
-                    .map_err(|problem| LoadError::File { file: "requirements.lock", problem })?;
+                chart.lock = decode::lock(&file.data).map_err(|problem| ChartLoadError::File {
+                    file: "requirements.lock",
+                    problem,
+                })?;
                 let draft = parts.draft.get_or_insert_default();
                 self.check_first_version(draft, "Dependency locking is handled in Chart.lock since apiVersion \"v2\". We recommend migrating to Chart.lock.");
                 if draft.metadata.api_version == "v1" {
@@ -381,7 +384,7 @@ impl Loader {
         Ok(())
     }
 
-    fn check_first_version(&mut self, draft: &Draft, advice: &str) {
+    fn check_first_version(&mut self, draft: &ChartMetadataDraft, advice: &str) {
         if draft.metadata.api_version != "v1" {
             self.warnings.push(format!("Warning: {advice}"));
         }
@@ -392,30 +395,30 @@ impl Loader {
         &mut self,
         chart: &str,
         name: &str,
-        files: Vec<File>,
+        files: Vec<ChartFile>,
         depth: usize,
-    ) -> Result<Chart, LoadError> {
+    ) -> Result<Chart, ChartLoadError> {
         let loaded = if extension(name) == ".tgz" {
             let first = files.into_iter().next().unwrap_or_default();
             if first.name != name {
-                return Err(LoadError::FolderAsArchive {
+                return Err(ChartLoadError::FolderAsArchive {
                     chart: chart.to_owned(),
                     expected: name.to_owned(),
                     found: first.name,
                 });
             }
             archive::files(&first.data, &mut self.budget)
-                .map_err(LoadError::from)
+                .map_err(ChartLoadError::from)
                 .and_then(|files| self.load(files, depth))
         } else {
             // A file that lies in `charts/` itself is a chart without files.
             let inner = files.into_iter().filter_map(|file| {
                 let (_, inner) = file.name.split_once('/')?;
-                Some(File { name: inner.to_owned(), data: file.data })
+                Some(ChartFile { name: inner.to_owned(), data: file.data })
             });
             self.load(inner.collect(), depth)
         };
-        loaded.map_err(|problem| LoadError::Inner {
+        loaded.map_err(|problem| ChartLoadError::Inner {
             name: name.to_owned(),
             chart: chart.to_owned(),
             problem: Box::new(problem),

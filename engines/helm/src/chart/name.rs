@@ -1,10 +1,10 @@
 //! Names of files and charts, as Go's `path` and `%q` see them.
 
-use golang::strconv::{Quoting, quote};
+use golang::strconv::{QuotingStyle, quote};
 
 /// A text as Go's `%q` prints it.
 pub(crate) fn quoted(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+    String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
 /// The last part of a path, as Go's `path.Base` finds it.

@@ -1,7 +1,7 @@
 //! How much memory a chart takes, for caches of charts.
 
 use golang::GoRuntimeValue;
-use golang::meter::{Allowance, Meter, Stop};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 
 use super::Chart;
 use crate::render::{PARSED_BYTES_PER_BYTE, code_length};
@@ -23,13 +23,13 @@ impl Chart {
                     .saturating_add(code_length(&file.data).saturating_mul(PARSED_BYTES_PER_BYTE));
             }
             size = size.saturating_add(chart.schema.as_ref().map_or(0, |schema| schema.len()));
-            let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+            let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
             let walked = sprig::walk(
                 &mut meter,
                 &GoRuntimeValue::Map(chart.values.clone()),
                 TABLE_VALUE_BYTES,
             );
-            let used = Allowance::UNLIMITED.bytes - meter.left().bytes;
+            let used = WorkAllowance::UNLIMITED.bytes - meter.left().bytes;
             let values = walked.map_or(u64::MAX, |()| used);
             size = size.saturating_add(usize::try_from(values).unwrap_or(usize::MAX));
             pending.extend(&chart.charts);
@@ -41,12 +41,15 @@ impl Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chart::File;
+    use crate::chart::ChartFile;
 
     #[test]
     fn actions_weigh_more_than_text_and_charts_in_a_chart_count() {
         let with = |text: &str| Chart {
-            templates: vec![File { name: "templates/a".to_owned(), data: text.as_bytes().into() }],
+            templates: vec![ChartFile {
+                name: "templates/a".to_owned(),
+                data: text.as_bytes().into(),
+            }],
             ..Chart::default()
         };
         let text = with(&"x".repeat(1000));

@@ -5,21 +5,21 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use golang::GoRuntimeValue;
-use golang::meter::{Allowance, Meter, Stop};
-use golang::value::Object as _;
+use golang::value::GoObject as _;
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-use super::load::{LoadError, MAX_DEPTH, archive, folder};
-use super::{ArchiveError, ChartFiles, File, crds, read_values};
+use super::load::{ChartLoadError, MAX_DEPTH, archive, folder};
+use super::{ChartArchiveError, ChartFile, ChartFiles, crds, read_values};
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 0.1.0\n";
 
-fn file(name: &str, text: impl AsRef<[u8]>) -> File {
-    File { name: name.to_owned(), data: text.as_ref().into() }
+fn file(name: &str, text: impl AsRef<[u8]>) -> ChartFile {
+    ChartFile { name: name.to_owned(), data: text.as_ref().into() }
 }
 
-fn packed(files: &[File]) -> Vec<u8> {
+fn packed(files: &[ChartFile]) -> Vec<u8> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for file in files {
         let mut header = tar::Header::new_gnu();
@@ -30,7 +30,7 @@ fn packed(files: &[File]) -> Vec<u8> {
     tar.into_inner().unwrap().finish().unwrap()
 }
 
-fn sample() -> Vec<File> {
+fn sample() -> Vec<ChartFile> {
     let inner = packed(&[file("Chart.yaml", CHART.replace("app", "inner"))]);
     vec![
         file("Chart.yaml", format!("{CHART}dependencies: [{{name: inner, version: 1.x}}]\n")),
@@ -77,7 +77,7 @@ fn an_archive_that_unpacks_to_too_much_is_refused() {
         gzip.write_all(&zeros).unwrap();
     }
     let bomb = gzip.finish().unwrap();
-    assert_eq!(archive(&bomb).unwrap_err(), LoadError::BadStream(ArchiveError::TooMuch));
+    assert_eq!(archive(&bomb).unwrap_err(), ChartLoadError::BadStream(ChartArchiveError::TooMuch));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn files_are_an_object_with_methods() {
     let files = Arc::new(ChartFiles::new(&[file("a/x.txt", "1\n2\n"), file("b.bin", [0xff])]));
     assert_eq!(files.type_name(), "engine.files");
     let call = |name: &str, arguments: &[GoRuntimeValue]| {
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
         let text = Arc::clone(&files).method(name).unwrap().call(&mut meter, arguments);
         text.map(|value| {
             String::from_utf8_lossy(&golang::fmt::sprint(&[value]).unwrap()).into_owned()

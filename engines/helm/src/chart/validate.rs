@@ -3,17 +3,17 @@
 //! Here: what is checked when a chart is loaded, and before it is rendered.
 //! Elsewhere: values (`crate::schema`), names of releases (`crate::releasename`).
 
-use golang::semver::{Constraint, Version};
+use golang::semver::{SemverVersion, VersionConstraint};
 use golang::unicode::is_print;
 
-use super::decode::Draft;
+use super::decode::ChartMetadataDraft;
 use super::name::{base, quoted};
-use super::{Chart, Dependency, Maintainer, Metadata};
+use super::{Chart, ChartDependency, ChartMaintainer, ChartMetadata};
 
 /// Why a chart's metadata is refused. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("validation: {0}")]
-pub struct Invalid(String);
+pub struct InvalidChartMetadata(String);
 
 /// Why a chart is not rendered. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,8 +70,8 @@ pub fn dependencies_present(chart: &Chart) -> Result<(), ChartValidationError> {
 pub fn kube_version(chart: &Chart, version: &str) -> Result<(), ChartValidationError> {
     let wanted = &chart.metadata.kube_version;
     let fits = || {
-        let version = Version::parse(version).ok()?;
-        Some(Constraint::parse(wanted).ok()?.matches(&version))
+        let version = SemverVersion::parse(version).ok()?;
+        Some(VersionConstraint::parse(wanted).ok()?.matches(&version))
     };
     if wanted.is_empty() || fits() == Some(true) {
         return Ok(());
@@ -79,14 +79,14 @@ pub fn kube_version(chart: &Chart, version: &str) -> Result<(), ChartValidationE
     Err(ChartValidationError::KubeVersion { wanted: wanted.clone(), found: version.to_owned() })
 }
 
-impl Draft {
+impl ChartMetadataDraft {
     /// Cleans strings, and checks what was read.
-    pub(super) fn validated(mut self) -> Result<Metadata, Invalid> {
+    pub(super) fn validated(mut self) -> Result<ChartMetadata, InvalidChartMetadata> {
         clean_metadata(&mut self.metadata);
         check_metadata(&self.metadata)?;
         for maintainer in self.maintainers {
             let problem = "maintainers must not contain empty or null nodes";
-            let maintainer = maintainer.ok_or_else(|| Invalid(problem.to_owned()))?;
+            let maintainer = maintainer.ok_or_else(|| InvalidChartMetadata(problem.to_owned()))?;
             self.metadata.maintainers.push(cleaned_maintainer(maintainer));
         }
         self.metadata.dependencies = match self.dependencies {
@@ -97,7 +97,7 @@ impl Draft {
     }
 }
 
-fn clean_metadata(metadata: &mut Metadata) {
+fn clean_metadata(metadata: &mut ChartMetadata) {
     let single = [
         &mut metadata.name,
         &mut metadata.description,
@@ -112,8 +112,8 @@ fn clean_metadata(metadata: &mut Metadata) {
     single.into_iter().chain(lists).for_each(clean);
 }
 
-fn check_metadata(metadata: &Metadata) -> Result<(), Invalid> {
-    let Metadata { name, version, kind, .. } = metadata;
+fn check_metadata(metadata: &ChartMetadata) -> Result<(), InvalidChartMetadata> {
+    let ChartMetadata { name, version, kind, .. } = metadata;
     let problem = if metadata.api_version.is_empty() {
         "chart.metadata.apiVersion is required".to_owned()
     } else if name.is_empty() {
@@ -124,42 +124,47 @@ fn check_metadata(metadata: &Metadata) -> Result<(), Invalid> {
         format!("chart.metadata.name {} is invalid", quoted(name))
     } else if version.is_empty() {
         "chart.metadata.version is required".to_owned()
-    } else if Version::parse(version).is_err() {
+    } else if SemverVersion::parse(version).is_err() {
         format!("chart.metadata.version {} is invalid", quoted(version))
     } else if !matches!(kind.as_str(), "" | "application" | "library") {
         "chart.metadata.type must be application or library".to_owned()
     } else {
         return Ok(());
     };
-    Err(Invalid(problem))
+    Err(InvalidChartMetadata(problem))
 }
 
-fn cleaned_maintainer(mut maintainer: Maintainer) -> Maintainer {
+fn cleaned_maintainer(mut maintainer: ChartMaintainer) -> ChartMaintainer {
     let strings = [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url];
     strings.into_iter().for_each(clean);
     maintainer
 }
 
-fn checked_dependencies(listed: Vec<Option<Dependency>>) -> Result<Vec<Dependency>, Invalid> {
+fn checked_dependencies(
+    listed: Vec<Option<ChartDependency>>,
+) -> Result<Vec<ChartDependency>, InvalidChartMetadata> {
     let mut checked = Vec::with_capacity(listed.len());
     let mut names = std::collections::BTreeSet::new();
     for dependency in listed {
         let problem = "dependencies must not contain empty or null nodes";
-        let mut dependency = dependency.ok_or_else(|| Invalid(problem.to_owned()))?;
-        let Dependency { name, version, repository, condition, alias, tags, .. } = &mut dependency;
+        let mut dependency = dependency.ok_or_else(|| InvalidChartMetadata(problem.to_owned()))?;
+        let ChartDependency { name, version, repository, condition, alias, tags, .. } =
+            &mut dependency;
         [&mut *name, version, repository, condition].into_iter().for_each(clean);
         tags.iter_mut().for_each(clean);
         let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !alias.bytes().all(is_fine) {
             let name = quoted(name);
-            return Err(Invalid(format!(
+            return Err(InvalidChartMetadata(format!(
                 "dependency {name} has disallowed characters in the alias"
             )));
         }
         let key = if alias.is_empty() { &*name } else { &*alias };
         if !names.insert(key.clone()) {
             let key = quoted(key);
-            return Err(Invalid(format!("more than one dependency with name or alias {key}")));
+            return Err(InvalidChartMetadata(format!(
+                "more than one dependency with name or alias {key}"
+            )));
         }
         checked.push(dependency);
     }

@@ -6,11 +6,11 @@ use golang::unicode::decode;
 
 /// A pattern that was read.
 #[derive(Debug, Clone)]
-pub(super) struct Glob(Vec<Chunk>);
+pub(super) struct HelmIgnoreGlob(Vec<GlobChunk>);
 
 /// What stands between stars.
 #[derive(Debug, Clone, Default)]
-struct Chunk {
+struct GlobChunk {
     /// Whether a star stands before it.
     after_star: bool,
     parts: Vec<GlobPart>,
@@ -23,11 +23,11 @@ enum GlobPart {
     Class { is_negated: bool, ranges: Vec<(char, char)> },
 }
 
-impl Glob {
+impl HelmIgnoreGlob {
     /// Reads a pattern; `None` if Go reports a syntax error.
     pub(super) fn parse(pattern: &str) -> Option<Self> {
         let mut chunks = Vec::new();
-        let mut chunk = Chunk::default();
+        let mut chunk = GlobChunk::default();
         let mut rest = pattern;
         while let Some(first) = rest.bytes().next() {
             match first {
@@ -90,7 +90,7 @@ impl Glob {
     }
 }
 
-impl Chunk {
+impl GlobChunk {
     /// The rest of a name that begins with this.
     fn fit<'n>(&self, mut name: &'n [u8]) -> Option<&'n [u8]> {
         for part in &self.parts {

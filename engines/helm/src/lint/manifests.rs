@@ -6,8 +6,8 @@ use goyaml::DecodeTarget;
 use serde_json::Value;
 
 use super::{LintMessages, deprecated, names};
-use crate::chart::{Chart, File, documents, extension, quoted};
-use crate::env::Env;
+use crate::chart::{Chart, ChartFile, documents, extension, quoted};
+use crate::render_environment::RenderEnvironment;
 
 /// What Helm reads of an object here.
 const OBJECT: &[(&str, DecodeTarget)] = &[
@@ -21,7 +21,7 @@ const OBJECT: &[(&str, DecodeTarget)] = &[
 
 /// The part of an object that is checked.
 #[derive(Debug, Default)]
-struct Object {
+struct LintedObject {
     api_version: String,
     kind: String,
     name: String,
@@ -31,7 +31,7 @@ struct Object {
 pub(super) fn check(
     chart: &Chart,
     files: &BTreeMap<String, Vec<u8>>,
-    env: &Env,
+    env: &RenderEnvironment,
     found: &mut LintMessages,
 ) {
     for template in &chart.templates {
@@ -78,7 +78,7 @@ pub(super) fn check(
 }
 
 /// Checks a file of CRDs; false if it is not YAML.
-pub(super) fn check_crd(file: &File, found: &mut LintMessages) -> bool {
+pub(super) fn check_crd(file: &ChartFile, found: &mut LintMessages) -> bool {
     let path = &file.name;
     each(path, &file.data, found, |object, found| {
         if !object.api_version.starts_with("apiextensions.k8s.io") {
@@ -95,7 +95,7 @@ fn each(
     path: &str,
     text: &[u8],
     found: &mut LintMessages,
-    mut check: impl FnMut(&Object, &mut LintMessages),
+    mut check: impl FnMut(&LintedObject, &mut LintMessages),
 ) -> bool {
     let documents = match documents(text) {
         Ok(documents) => documents,
@@ -105,7 +105,7 @@ fn each(
         }
     };
     for document in documents {
-        match Object::read(&document) {
+        match LintedObject::read(&document) {
             Ok(None) => {}
             Ok(Some(object)) => check(&object, found),
             Err(problem) => {
@@ -117,7 +117,7 @@ fn each(
     true
 }
 
-impl Object {
+impl LintedObject {
     /// Reads a document; nothing for an empty one.
     fn read(document: &[u8]) -> Result<Option<Self>, String> {
         let value = goyaml::to_json_for(document, &DecodeTarget::Struct(OBJECT))
@@ -191,7 +191,7 @@ fn indented(text: &[u8]) -> Option<String> {
 }
 
 /// What is looked for in the text of the whole file, for each object of it.
-fn check_whole(path: &str, object: &Object, text: &[u8], found: &mut LintMessages) {
+fn check_whole(path: &str, object: &LintedObject, text: &[u8], found: &mut LintMessages) {
     let has = |word: &str| memchr::memmem::find(text, word.as_bytes()).is_some();
     let kind = &object.kind;
     if matches!(kind.as_str(), "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet")

@@ -1,17 +1,17 @@
 //! `Chart.yaml`, by the rules of `helm lint`.
 
-use golang::semver::{Constraint, Version};
-use golang::url::Url;
+use golang::semver::{SemverVersion, VersionConstraint};
+use golang::url::GoUrl;
 use serde_json::{Map, Value};
 
-use super::{LintMessages, Severity};
-use crate::chart::{Draft, METADATA, Metadata, base, quoted};
+use super::{LintMessages, LintSeverity};
+use crate::chart::{ChartMetadata, ChartMetadataDraft, METADATA, base, quoted};
 
 const FILE: &str = "Chart.yaml";
 
 /// Checks a `Chart.yaml`.
 pub(super) fn check(yaml: &[u8], found: &mut LintMessages) {
-    let mut draft = Draft::default();
+    let mut draft = ChartMetadataDraft::default();
     if let Err(error) = draft.read(yaml) {
         return found.error(FILE, format!("unable to parse YAML\n\t{error}"));
     }
@@ -33,7 +33,7 @@ pub(super) fn check(yaml: &[u8], found: &mut LintMessages) {
         found.error(FILE, problem);
     }
     if metadata.icon.is_empty() {
-        found.say(Severity::Info, FILE, "icon is recommended");
+        found.say(LintSeverity::Info, FILE, "icon is recommended");
     } else if !is_request_url(&metadata.icon) {
         found.error(FILE, format!("invalid icon URL '{}'", metadata.icon));
     }
@@ -57,7 +57,7 @@ pub(super) fn check(yaml: &[u8], found: &mut LintMessages) {
             ),
         );
     }
-    if Version::parse_strict(&metadata.version).is_err() {
+    if SemverVersion::parse_strict(&metadata.version).is_err() {
         found.warn(FILE, format!("version '{}' is not a valid SemVerV2", metadata.version));
     }
 }
@@ -109,7 +109,7 @@ fn unknown(metadata: &Map<String, Value>) -> Option<&str> {
     None
 }
 
-fn name(metadata: &Metadata) -> Option<String> {
+fn name(metadata: &ChartMetadata) -> Option<String> {
     if metadata.name.is_empty() {
         return Some("name is required".to_owned());
     }
@@ -117,7 +117,7 @@ fn name(metadata: &Metadata) -> Option<String> {
         .then(|| format!("chart name {} is invalid", quoted(&metadata.name)))
 }
 
-fn api_version(metadata: &Metadata) -> Option<String> {
+fn api_version(metadata: &ChartMetadata) -> Option<String> {
     const ALLOWED: &str = "The value must be either \"v1\" or \"v2\"";
     match metadata.api_version.as_str() {
         "" => Some(format!("apiVersion is required. {ALLOWED}")),
@@ -139,20 +139,21 @@ fn no_text(fields: &Value, key: &str) -> Option<String> {
     Some(format!("{key} should be of type string but it's of type {kind}"))
 }
 
-fn version(metadata: &Metadata) -> Option<String> {
+fn version(metadata: &ChartMetadata) -> Option<String> {
     const LEAST: &str = "0.0.0-0";
     let text = &metadata.version;
     if text.is_empty() {
         return Some("version is required".to_owned());
     }
-    let Ok(version) = Version::parse(text) else {
+    let Ok(version) = SemverVersion::parse(text) else {
         return Some(format!("version '{text}' is not a valid SemVer"));
     };
-    let is_more = Constraint::parse(&format!(">{LEAST}")).is_ok_and(|it| it.matches(&version));
+    let is_more =
+        VersionConstraint::parse(&format!(">{LEAST}")).is_ok_and(|it| it.matches(&version));
     (!is_more).then(|| format!("version {text} is less than or equal to {LEAST}"))
 }
 
-fn maintainers(draft: &Draft) -> Option<String> {
+fn maintainers(draft: &ChartMetadataDraft) -> Option<String> {
     draft.maintainers.iter().find_map(|maintainer| {
         let Some(it) = maintainer else { return Some("a maintainer entry is empty".to_owned()) };
         if it.name.is_empty() {
@@ -166,13 +167,13 @@ fn maintainers(draft: &Draft) -> Option<String> {
     })
 }
 
-fn sources(metadata: &Metadata) -> Option<String> {
+fn sources(metadata: &ChartMetadata) -> Option<String> {
     let wrong = metadata.sources.iter().find(|source| !is_request_url(source))?;
     Some(format!("invalid source URL '{wrong}'"))
 }
 
 fn is_request_url(text: &str) -> bool {
-    Url::parse(text.as_bytes()).is_ok_and(|url| !url.scheme.is_empty())
+    GoUrl::parse(text.as_bytes()).is_ok_and(|url| !url.scheme.is_empty())
 }
 
 /// Whether a text is about an address of mail: Helm has a pattern of two pages for it.

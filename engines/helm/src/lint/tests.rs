@@ -1,6 +1,6 @@
 //! Messages of the linter about charts. Expected answers are those of `helm lint` of Helm 4.2.4.
 
-use golang::time::{Time, Zone};
+use golang::time::{GoTime, GoTimeZone};
 
 use super::*;
 use crate::capabilities::Capabilities;
@@ -10,7 +10,7 @@ use crate::chart::read_values;
 fn linted(files: &[(&str, &str)], values: &str) -> String {
     let files = files
         .iter()
-        .map(|(name, text)| File { name: (*name).to_owned(), data: text.as_bytes().into() });
+        .map(|(name, text)| ChartFile { name: (*name).to_owned(), data: text.as_bytes().into() });
     let values = read_values(values.as_bytes()).unwrap();
     let subject = LintSubject {
         place: "/c",
@@ -19,14 +19,14 @@ fn linted(files: &[(&str, &str)], values: &str) -> String {
         namespace: "default",
         skip_schema: false,
     };
-    let local = Zone::fixed("UTC", 0);
-    let env = Env {
-        now: Time::from_unix(0, 0, local.clone()),
+    let local = GoTimeZone::fixed("UTC", 0);
+    let env = RenderEnvironment {
+        now: GoTime::from_unix(0, 0, local.clone()),
         local,
         random: std::sync::Arc::new(|_: &mut [u8]| {}),
         capabilities: std::sync::Arc::new(Capabilities::default()),
         cluster: None,
-        stop: golang::meter::Stop::default(),
+        stop: golang::work_meter::StopSignal::default(),
         names: None,
     };
     // Templates take stack.

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 /// Which way round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum ManifestOrder {
     /// What others need comes first.
     Install,
     /// What others need goes last.
@@ -54,7 +54,7 @@ const INSTALL: [&str; 38] = [
     "ValidatingWebhookConfiguration",
 ];
 
-impl Order {
+impl ManifestOrder {
     /// Which of two kinds comes first; kinds that Helm does not know come last, by name.
     pub fn compare(self, a: &str, b: &str) -> Ordering {
         match (self.place(a), self.place(b)) {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 
-use super::{Head, Order, split};
+use super::{ManifestHead, ManifestOrder, split};
 
 #[test]
 fn services_are_deleted_before_workloads_and_after_what_leads_to_them() {
@@ -13,15 +13,20 @@ fn services_are_deleted_before_workloads_and_after_what_leads_to_them() {
     let order = order.iter().chain(&["RoleBinding", "Namespace", "PriorityClass", "Aaa", "Bbb"]);
     let order: Vec<_> = order.collect();
     for pair in order.windows(2) {
-        assert_eq!(Order::Uninstall.compare(pair[0], pair[1]), Ordering::Less, "{pair:?}");
-        assert_eq!(Order::Uninstall.compare(pair[1], pair[0]), Ordering::Greater, "{pair:?}");
+        assert_eq!(ManifestOrder::Uninstall.compare(pair[0], pair[1]), Ordering::Less, "{pair:?}");
+        assert_eq!(
+            ManifestOrder::Uninstall.compare(pair[1], pair[0]),
+            Ordering::Greater,
+            "{pair:?}"
+        );
     }
 }
 
 #[test]
 fn values_of_another_type_become_strings_as_go_writes_them() {
-    let head =
-        |text: &str| Head::parse(text.as_bytes()).map(|head| head.kind).map_err(|e| e.to_string());
+    let head = |text: &str| {
+        ManifestHead::parse(text.as_bytes()).map(|head| head.kind).map_err(|e| e.to_string())
+    };
     for (text, wanted) in [
         ("kind: 1.10", "1.1"),
         ("kind: 123456789.5", "1.2345679e+08"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::value::{Function, Object, ReflectKind, Signature, Str, Type};
+use golang::value::{FunctionSignature, GoFunction, GoObject, GoString, GoType, ReflectKind};
 
 use crate::capabilities::{BuildInfo, Capabilities, KubeVersion};
 
@@ -11,14 +11,14 @@ const NAME: &str = "*common.Capabilities";
 
 /// The object for what a cluster can do.
 pub(super) fn object(capabilities: &Arc<Capabilities>) -> GoRuntimeValue {
-    GoRuntimeValue::object(Pointer(Arc::clone(capabilities)))
+    GoRuntimeValue::object(CapabilitiesPointer(Arc::clone(capabilities)))
 }
 
 /// `*common.Capabilities`.
 #[derive(Debug)]
-struct Pointer(Arc<Capabilities>);
+struct CapabilitiesPointer(Arc<Capabilities>);
 
-impl Object for Pointer {
+impl GoObject for CapabilitiesPointer {
     fn type_name(&self) -> &'static str {
         NAME
     }
@@ -37,32 +37,35 @@ impl Object for Pointer {
     fn field(&self, name: &str) -> Option<GoRuntimeValue> {
         let shared = || Arc::clone(&self.0);
         Some(match name {
-            "KubeVersion" => GoRuntimeValue::object(Kube(shared())),
-            "APIVersions" => GoRuntimeValue::object(VersionSet(shared())),
-            "HelmVersion" => GoRuntimeValue::object(Build(shared())),
+            "KubeVersion" => GoRuntimeValue::object(KubeVersionObject(shared())),
+            "APIVersions" => GoRuntimeValue::object(VersionSetObject(shared())),
+            "HelmVersion" => GoRuntimeValue::object(BuildInfoObject(shared())),
             _ => return None,
         })
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        let signature = Signature::new([], Type::Named(NAME.into(), ReflectKind::Pointer));
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
+        let signature =
+            FunctionSignature::new([], GoType::Named(NAME.into(), ReflectKind::Pointer));
         (name == "Copy").then(|| {
-            Function::new(signature, move |_| Ok(GoRuntimeValue::object(Self(Arc::clone(&self.0)))))
+            GoFunction::new(signature, move |_| {
+                Ok(GoRuntimeValue::object(Self(Arc::clone(&self.0))))
+            })
         })
     }
 }
 
 /// `common.KubeVersion`.
 #[derive(Debug)]
-struct Kube(Arc<Capabilities>);
+struct KubeVersionObject(Arc<Capabilities>);
 
-impl Kube {
+impl KubeVersionObject {
     fn version(&self) -> &KubeVersion {
         &self.0.kube_version
     }
 }
 
-impl Object for Kube {
+impl GoObject for KubeVersionObject {
     fn type_name(&self) -> &'static str {
         "common.KubeVersion"
     }
@@ -84,27 +87,27 @@ impl Object for Kube {
         Some(GoRuntimeValue::from(text.as_str()))
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
         let text = match name {
             "String" => self.version().compared().to_owned(),
             "GitVersion" => self.version().version.clone(),
             _ => return None,
         };
-        let signature = Signature::new([], Type::String);
-        Some(Function::new(signature, move |_| Ok(GoRuntimeValue::from(text.as_str()))))
+        let signature = FunctionSignature::new([], GoType::String);
+        Some(GoFunction::new(signature, move |_| Ok(GoRuntimeValue::from(text.as_str()))))
     }
 
     /// Parity(helm 4): only the pointer to it has the method, so a copy prints as a struct.
-    fn addressed_text(&self) -> Option<Str> {
+    fn addressed_text(&self) -> Option<GoString> {
         Some(self.version().compared().into())
     }
 }
 
 /// `common.VersionSet`.
 #[derive(Debug)]
-struct VersionSet(Arc<Capabilities>);
+struct VersionSetObject(Arc<Capabilities>);
 
-impl Object for VersionSet {
+impl GoObject for VersionSetObject {
     fn type_name(&self) -> &'static str {
         "common.VersionSet"
     }
@@ -117,10 +120,10 @@ impl Object for VersionSet {
         Some(GoRuntimeValue::strings(self.0.api_versions.iter().map(String::as_str)))
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        let signature = Signature::new([Type::String], Type::Bool);
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
+        let signature = FunctionSignature::new([GoType::String], GoType::Bool);
         (name == "Has").then(|| {
-            Function::new(signature, move |arguments| {
+            GoFunction::new(signature, move |arguments| {
                 let Some(GoRuntimeValue::String(wanted)) = arguments.first() else {
                     return Ok(GoRuntimeValue::Bool(false));
                 };
@@ -133,9 +136,9 @@ impl Object for VersionSet {
 
 /// `version.BuildInfo`.
 #[derive(Debug)]
-struct Build(Arc<Capabilities>);
+struct BuildInfoObject(Arc<Capabilities>);
 
-impl Object for Build {
+impl GoObject for BuildInfoObject {
     fn type_name(&self) -> &'static str {
         "version.BuildInfo"
     }

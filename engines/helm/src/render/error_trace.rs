@@ -1,10 +1,10 @@
 //! The way to an error: the templates that ran each other, each with its line.
 //!
-//! Elsewhere: the error's text (`message.rs`).
+//! Elsewhere: the error's text (`template_error.rs`).
 
 use std::sync::Arc;
 
-use gotemplate::{ExecError, FunctionError, ParseError, TemplateLocation};
+use gotemplate::{TemplateExecError, TemplateFunctionError, TemplateLocation, TemplateParseError};
 
 /// How many steps of a way are kept; of a longer one the middle is left out.
 const MAX_TRAIL_STEPS: usize = 32;
@@ -30,25 +30,25 @@ pub struct TemplateTrailStep {
 
 /// The way to a failure, from the outermost template; `text` finds the text of a file.
 pub(super) fn of(
-    failure: &FunctionError,
+    failure: &TemplateFunctionError,
     text: impl Fn(&str) -> Option<Arc<[u8]>>,
 ) -> Vec<TemplateTrailStep> {
-    let mut errors: Vec<&ExecError> = Vec::new();
+    let mut errors: Vec<&TemplateExecError> = Vec::new();
     let mut failure = Some(failure);
     while let Some(current) = failure {
         failure = match current {
-            FunctionError::Exec(error) => {
+            TemplateFunctionError::Exec(error) => {
                 errors.push(error);
                 error.source.as_deref()
             }
-            FunctionError::Within { source, .. } => Some(source),
+            TemplateFunctionError::Within { source, .. } => Some(source),
             _ => None,
         };
     }
     if errors.len() > MAX_TRAIL_STEPS {
         errors.drain(MAX_TRAIL_STEPS / 2..errors.len() - MAX_TRAIL_STEPS / 2);
     }
-    let step = |error: &&ExecError| {
+    let step = |error: &&TemplateExecError| {
         let TemplateLocation { source, line, column, node } = error.place.clone()?;
         Some(TemplateTrailStep {
             template: error.template.clone(),
@@ -64,7 +64,7 @@ pub(super) fn of(
 }
 
 /// The place of a text that is not a template.
-pub(super) fn of_parse_error(error: &ParseError, text: &[u8]) -> Vec<TemplateTrailStep> {
+pub(super) fn of_parse_error(error: &TemplateParseError, text: &[u8]) -> Vec<TemplateTrailStep> {
     vec![TemplateTrailStep {
         template: error.template.clone(),
         source: error.template.clone(),

@@ -5,15 +5,15 @@
 use std::sync::LazyLock;
 
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, quote};
-use golang::value::{Signature, Str, Type};
-use gotemplate::{Call, FunctionError, Functions, Set};
+use golang::strconv::{QuotingStyle, quote};
+use golang::value::{FunctionSignature, GoString, GoType};
+use gotemplate::{FunctionCallContext, TemplateFunctionError, TemplateFunctions, TemplateSet};
 use serde_json::Value as Json;
 
-use super::host::Host;
+use super::render_host::RenderHost;
 use super::{MAX_CODE, PARSED_BYTES_PER_BYTE, code_length, without_no_value};
-use crate::env::LookupQuery;
-use crate::warning::{Level, Warning};
+use crate::render_environment::LookupQuery;
+use crate::warning::{HelmWarning, WarningLevel};
 
 /// The marks that Helm puts around messages of chart authors inside of Go's errors.
 pub(super) const MARKS: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
@@ -22,33 +22,38 @@ pub(super) const MARKS: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 const SET: &str = "gotpl";
 
 /// A set with all functions and without templates.
-pub(super) fn empty_set() -> Set {
-    static EMPTY: LazyLock<Set> = LazyLock::new(|| Set::new(SET, functions()));
+pub(super) fn empty_set() -> TemplateSet {
+    static EMPTY: LazyLock<TemplateSet> = LazyLock::new(|| TemplateSet::new(SET, functions()));
     EMPTY.clone()
 }
 
 /// All functions that templates of charts can call beyond Go's own.
-pub fn functions() -> Functions {
-    let mut functions = sprig::functions::<Host>();
-    let text = || Type::String;
-    functions.insert("include", Signature::new([text(), Type::Any], text()), include);
-    functions.insert("tpl", Signature::new([text(), Type::Any], text()), tpl);
-    functions.insert("required", Signature::new([text(), Type::Any], Type::Any), required);
-    functions.insert("fail", Signature::new([text()], text()), fail);
+pub fn functions() -> TemplateFunctions {
+    let mut functions = sprig::functions::<RenderHost>();
+    let text = || GoType::String;
+    functions.insert("include", FunctionSignature::new([text(), GoType::Any], text()), include);
+    functions.insert("tpl", FunctionSignature::new([text(), GoType::Any], text()), tpl);
+    functions.insert(
+        "required",
+        FunctionSignature::new([text(), GoType::Any], GoType::Any),
+        required,
+    );
+    functions.insert("fail", FunctionSignature::new([text()], text()), fail);
     let four = [text(), text(), text(), text()];
-    functions.insert("lookup", Signature::new(four, Type::map()), lookup);
+    functions.insert("lookup", FunctionSignature::new(four, GoType::map()), lookup);
     functions
 }
 
-fn host<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
-    call.host::<Host>().ok_or_else(|| FunctionError::from("this run knows of no chart"))
+fn host<'r>(call: &FunctionCallContext<'r>) -> Result<&'r RenderHost, TemplateFunctionError> {
+    call.host::<RenderHost>()
+        .ok_or_else(|| TemplateFunctionError::from("this run knows of no chart"))
 }
 
 /// A parameter whose type in the signature is a text.
-fn text(arguments: &[GoRuntimeValue], index: usize) -> Str {
+fn text(arguments: &[GoRuntimeValue], index: usize) -> GoString {
     match arguments.get(index) {
         Some(GoRuntimeValue::String(text)) => text.clone(),
-        _ => Str::default(),
+        _ => GoString::default(),
     }
 }
 
@@ -58,13 +63,13 @@ fn value(arguments: &[GoRuntimeValue], index: usize) -> GoRuntimeValue {
 
 /// `include NAME VALUE`: what a template gives, as a text.
 fn include(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let host = host(call)?;
     let name = text(arguments, 0);
     if !host.enter(&name) {
-        return Err(FunctionError::Message(format!(
+        return Err(TemplateFunctionError::Message(format!(
             "rendering template has a nested reference name: {}: unable to execute template",
             name.lossy()
         )));
@@ -75,7 +80,10 @@ fn include(
 }
 
 /// `tpl TEXT VALUE`: runs a text as a template, whose own definitions are not visible outside of it.
-fn tpl(call: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn tpl(
+    call: &mut FunctionCallContext<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let host = host(call)?;
     let source = text(arguments, 0);
     let parsed = match host.parsed(call.set(), &source) {
@@ -85,19 +93,20 @@ fn tpl(call: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeVal
             let code = code_length(&source);
             if code > MAX_CODE {
                 let message = format!("the actions of a text are longer than {MAX_CODE} bytes");
-                return Err(FunctionError::Message(message));
+                return Err(TemplateFunctionError::Message(message));
             }
             call.work(code * PARSED_BYTES_PER_BYTE + source.len() / 64)?;
             call.produce(code * PARSED_BYTES_PER_BYTE + source.len())?;
-            let template = set.parse(SET, &source).map_err(|error| FunctionError::Within {
-                message: format!("cannot parse template {}: ", shown(call, &source)),
-                source: Box::new(error.into()),
-            })?;
+            let template =
+                set.parse(SET, &source).map_err(|error| TemplateFunctionError::Within {
+                    message: format!("cannot parse template {}: ", shown(call, &source)),
+                    source: Box::new(error.into()),
+                })?;
             host.keep(call.set(), &source, set, template)
         }
     };
     let output = call.run_template(&parsed.set, &parsed.template, value(arguments, 1));
-    let output = output.map_err(|failure| FunctionError::Within {
+    let output = output.map_err(|failure| TemplateFunctionError::Within {
         message: format!("error during tpl function execution for {}: ", shown(call, &source)),
         source: Box::new(failure),
     })?;
@@ -106,22 +115,22 @@ fn tpl(call: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeVal
 
 /// A text as an error quotes it. Texts that run each other are all quoted, and a text that holds another quotes it once
 /// more, so their total length is limited to what the run has left for errors.
-fn shown(call: &Call<'_>, source: &Str) -> String {
+fn shown(call: &FunctionCallContext<'_>, source: &GoString) -> String {
     let words = call.words(source.len());
-    let quoted = quote(&source[..words], Quoting::Printable);
+    let quoted = quote(&source[..words], QuotingStyle::Printable);
     let rest = if words < source.len() { "..." } else { "" };
     format!("{}{rest}", String::from_utf8_lossy(&quoted))
 }
 
-fn marked(message: &Str) -> FunctionError {
-    FunctionError::Message(format!("{}{}{}", MARKS.0, message.lossy(), MARKS.1))
+fn marked(message: &GoString) -> TemplateFunctionError {
+    TemplateFunctionError::Message(format!("{}{}{}", MARKS.0, message.lossy(), MARKS.1))
 }
 
 /// `required MESSAGE VALUE`: the value, unless it is nil or an empty text.
 fn required(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let message = text(arguments, 0);
     let value = value(arguments, 1);
     let what = match &value {
@@ -134,32 +143,34 @@ fn required(
         return Err(marked(&message));
     }
     call.produce(message.len() + VALUE_OVERHEAD_BYTES)?;
-    host.warn(Warning::new(Level::Warn, what).with_value("message", message.lossy()));
+    host.warn(HelmWarning::new(WarningLevel::Warn, what).with_value("message", message.lossy()));
     Ok(GoRuntimeValue::from(""))
 }
 
 /// `fail MESSAGE`: ends the render.
 fn fail(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let message = text(arguments, 0);
     let host = host(call)?;
     if !host.mode.lint {
         return Err(marked(&message));
     }
     call.produce(message.len() + VALUE_OVERHEAD_BYTES)?;
-    host.warn(Warning::new(Level::Info, "funcMap fail").with_value("message", message.lossy()));
+    host.warn(
+        HelmWarning::new(WarningLevel::Info, "funcMap fail").with_value("message", message.lossy()),
+    );
     Ok(GoRuntimeValue::from(""))
 }
 
 /// `lookup APIVERSION KIND NAMESPACE NAME`: an object of the cluster, a list without a name, or an empty map.
 fn lookup(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let host = host(call)?;
-    let nothing = || GoRuntimeValue::Map(golang::value::Map::default());
+    let nothing = || GoRuntimeValue::Map(golang::value::GoMap::default());
     let Some(cluster) = host.env.cluster.as_ref().filter(|_| !host.mode.lint) else {
         return Ok(nothing());
     };
@@ -176,7 +187,7 @@ fn lookup(
 }
 
 /// Counts the values of an object that was made outside of the templates.
-fn count(call: &mut Call<'_>, object: &Json) -> Result<(), FunctionError> {
+fn count(call: &mut FunctionCallContext<'_>, object: &Json) -> Result<(), TemplateFunctionError> {
     let mut pending = vec![object];
     while let Some(value) = pending.pop() {
         let bytes = match value {

@@ -1,13 +1,13 @@
 //! `.Chart`: the fields of `Chart.yaml`, as a map with Go's names of the fields.
 
 use golang::GoRuntimeValue;
-use golang::value::{Map, Type};
+use golang::value::{GoMap, GoType};
 
-use super::table::of;
-use crate::chart::{Dependency, Maintainer, Metadata};
+use super::named_map::of;
+use crate::chart::{ChartDependency, ChartMaintainer, ChartMetadata};
 
 /// `.Chart` of a chart.
-pub(super) fn table(metadata: &Metadata, is_root: bool) -> Map {
+pub(super) fn table(metadata: &ChartMetadata, is_root: bool) -> GoMap {
     let text = |text: &String| GoRuntimeValue::from(text.as_str());
     let maintainers = metadata.maintainers.iter().map(maintainer);
     let dependencies = metadata.dependencies.iter().flatten().map(dependency);
@@ -37,19 +37,19 @@ fn strings(strings: &[String]) -> GoRuntimeValue {
     GoRuntimeValue::list(strings.iter().map(|text| GoRuntimeValue::from(text.as_str())))
 }
 
-fn annotations(metadata: &Metadata) -> Map {
+fn annotations(metadata: &ChartMetadata) -> GoMap {
     match &metadata.annotations {
-        None => Map::nil(Type::String),
+        None => GoMap::nil(GoType::String),
         Some(annotations) => {
             let entries = annotations.iter();
             let entries = entries
                 .map(|(name, text)| (name.as_str().into(), GoRuntimeValue::from(text.as_str())));
-            Map::new(Type::String, entries)
+            GoMap::new(GoType::String, entries)
         }
     }
 }
 
-fn maintainer(maintainer: &Maintainer) -> GoRuntimeValue {
+fn maintainer(maintainer: &ChartMaintainer) -> GoRuntimeValue {
     GoRuntimeValue::Map(of([
         ("Name", GoRuntimeValue::from(maintainer.name.as_str())),
         ("Email", GoRuntimeValue::from(maintainer.email.as_str())),
@@ -57,7 +57,7 @@ fn maintainer(maintainer: &Maintainer) -> GoRuntimeValue {
     ]))
 }
 
-fn dependency(dependency: &Dependency) -> GoRuntimeValue {
+fn dependency(dependency: &ChartDependency) -> GoRuntimeValue {
     let text = |text: &String| GoRuntimeValue::from(text.as_str());
     GoRuntimeValue::Map(of([
         ("Name", text(&dependency.name)),

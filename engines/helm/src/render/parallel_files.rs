@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use golang::GoRuntimeValue;
-use golang::value::{Map, Type};
-use gotemplate::{FunctionError, LimitError, Set, TemplateBudget};
+use golang::value::{GoMap, GoType};
+use gotemplate::{TemplateBudget, TemplateFunctionError, TemplateLimitError, TemplateSet};
 use parking_lot::Mutex;
 
-use super::host::Host;
+use super::render_host::RenderHost;
 use super::scope::RenderScope;
-use super::{File, rendered_file};
-use crate::parallel;
+use super::{ChartTemplateFile, rendered_file};
+use crate::parallel_work;
 
 /// What files that are rendered at the same time share.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl ParallelRenderState {
         Self { maps, is_given_up: AtomicBool::new(false), is_ordered: AtomicBool::new(false) }
     }
 
-    pub(super) fn has(&self, map: &Map) -> bool {
+    pub(super) fn has(&self, map: &GoMap) -> bool {
         self.maps.contains(&map.address())
     }
 
@@ -62,20 +62,20 @@ impl ParallelRenderState {
 }
 
 /// A thread's part of a render.
-struct Worker<'r> {
-    host: Host,
+struct RenderWorker<'r> {
+    host: RenderHost,
     budget: TemplateBudget,
     total: &'r Mutex<TemplateBudget>,
 }
 
-impl Drop for Worker<'_> {
+impl Drop for RenderWorker<'_> {
     fn drop(&mut self) {
         self.total.lock().join(&self.budget);
     }
 }
 
 /// The file in which a render was stopped, and where.
-pub(super) type FileRenderFailure<'f> = (&'f File, FunctionError);
+pub(super) type FileRenderFailure<'f> = (&'f ChartTemplateFile, TemplateFunctionError);
 
 /// Renders files of the chart at `scopes[files[0].chart]`; `None` if they have to be rendered one by one.
 ///
@@ -83,15 +83,15 @@ pub(super) type FileRenderFailure<'f> = (&'f File, FunctionError);
 /// Unless the files were rendered, `budget` is unchanged. `is_ordered` remembers that templates of the chart use
 /// functions whose order matters, so that parallel rendering is not tried again.
 pub(super) fn render<'f>(
-    set: &Set,
-    files: &[&'f File],
+    set: &TemplateSet,
+    files: &[&'f ChartTemplateFile],
     scopes: &[RenderScope],
-    host: &Host,
+    host: &RenderHost,
     budget: &mut TemplateBudget,
     is_ordered: &AtomicBool,
 ) -> Option<Result<Vec<Vec<u8>>, FileRenderFailure<'f>>> {
     let bytes = files.iter().map(|file| file.text.len()).sum();
-    let threads = parallel::threads(files.len(), bytes);
+    let threads = parallel_work::threads(files.len(), bytes);
     if threads < 2 || is_ordered.load(Ordering::Relaxed) {
         return None;
     }
@@ -100,14 +100,14 @@ pub(super) fn render<'f>(
     let total = Mutex::new(budget.part(1));
     let begin = || {
         let host = host.beside(&shared);
-        Worker { host, budget: budget.part(threads), total: &total }
+        RenderWorker { host, budget: budget.part(threads), total: &total }
     };
     let stopped = Mutex::new(None);
-    let work = |worker: &mut Worker<'_>, file: &&'f File| {
+    let work = |worker: &mut RenderWorker<'_>, file: &&'f ChartTemplateFile| {
         if shared.is_given_up.load(Ordering::Relaxed) {
             return None;
         }
-        let top = Map::new(Type::Any, scope.top.entries());
+        let top = GoMap::new(GoType::Any, scope.top.entries());
         worker.host.sees(&top);
         let shown = scope.shown_to(&file.name, &top);
         match rendered_file(set, file, shown, &worker.host, &mut worker.budget) {
@@ -115,7 +115,7 @@ pub(super) fn render<'f>(
             Err(failure) => {
                 shared.give_up();
                 // Then no file is rendered again, so this names the file.
-                if failure.limit() == Some(LimitError::Time) {
+                if failure.limit() == Some(TemplateLimitError::Time) {
                     let mut stopped = stopped.lock();
                     stopped.get_or_insert((*file, failure));
                 }
@@ -123,7 +123,7 @@ pub(super) fn render<'f>(
             }
         }
     };
-    let strings = parallel::on_threads(files, threads, &begin, &work);
+    let strings = parallel_work::on_threads(files, threads, &begin, &work);
     if shared.is_ordered.load(Ordering::Relaxed) {
         is_ordered.store(true, Ordering::Relaxed);
     }

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::value::Map;
+use golang::value::GoMap;
 
-use super::Release;
+use super::ReleaseToRender;
 use super::capabilities::object;
 use super::metadata;
-use super::table::{self, Table};
+use super::named_map::{self, NamedTypeMap};
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, ChartFiles};
 
@@ -18,20 +18,20 @@ use crate::chart::{Chart, ChartFiles};
 #[derive(Debug)]
 pub(super) struct RenderScope {
     /// All of it; shared with what templates of the parent see below `.Subcharts`.
-    pub(super) top: Map,
+    pub(super) top: GoMap,
     /// The folder of its templates.
     pub(super) base_path: String,
 }
 
 impl RenderScope {
     /// What a file sees, in this map, which is [`RenderScope::top`] or has what that has.
-    pub(super) fn shown_to(&self, file: &str, top: &Map) -> GoRuntimeValue {
+    pub(super) fn shown_to(&self, file: &str, top: &GoMap) -> GoRuntimeValue {
         let template = [
             ("Name", GoRuntimeValue::from(file)),
             ("BasePath", GoRuntimeValue::from(self.base_path.as_str())),
         ];
-        top.insert("Template", Table::value(table::of(template)));
-        Table::value(top.clone())
+        top.insert("Template", NamedTypeMap::value(named_map::of(template)));
+        NamedTypeMap::value(top.clone())
     }
 }
 
@@ -51,11 +51,11 @@ pub(super) fn walk(chart: &Chart) -> Vec<(&Chart, String)> {
 /// What templates see, chart by chart in the order of [`walk`].
 pub(super) fn all(
     chart: &Chart,
-    values: &Map,
-    release: &Release,
+    values: &GoMap,
+    release: &ReleaseToRender,
     capabilities: &Arc<Capabilities>,
 ) -> Vec<RenderScope> {
-    let release = table::of([
+    let release = named_map::of([
         ("Name", GoRuntimeValue::from(release.name.as_str())),
         ("Namespace", GoRuntimeValue::from(release.namespace.as_str())),
         ("IsUpgrade", GoRuntimeValue::from(release.is_upgrade)),
@@ -72,20 +72,20 @@ pub(super) fn all(
         let own = match &parent {
             None => values.clone(),
             // Parity(helm 4): a name with dots is taken for a path.
-            Some((above, _)) => table::at(above, &format!("Values.{name}")).unwrap_or_default(),
+            Some((above, _)) => named_map::at(above, &format!("Values.{name}")).unwrap_or_default(),
         };
-        let subcharts = Map::default();
-        let top = table::of([
+        let subcharts = GoMap::default();
+        let top = named_map::of([
             ("Chart", GoRuntimeValue::Map(metadata::table(&chart.metadata, parent.is_none()))),
             ("Files", ChartFiles::new(&chart.files).value()),
-            ("Values", Table::value(own)),
+            ("Values", NamedTypeMap::value(own)),
             ("Subcharts", GoRuntimeValue::Map(subcharts.clone())),
         ]);
         for (name, value) in &shared {
             top.insert(*name, value.clone());
         }
         if let Some((_, siblings)) = &parent {
-            let siblings: &Map = siblings;
+            let siblings: &GoMap = siblings;
             siblings.insert(name.as_str(), GoRuntimeValue::Map(top.clone()));
         }
         for sub in chart.charts.iter().rev() {

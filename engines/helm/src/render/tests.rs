@@ -8,54 +8,54 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::Map;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
+use golang::work_meter::StopSignal;
 use serde_json::{Value as Json, json};
 
-use super::{Error, MAX_CODE, Mode, REQUIRED_STACK_BYTES, Release, Templates};
-use crate::Env;
+use super::{ChartTemplates, Error, MAX_CODE, REQUIRED_STACK_BYTES, ReleaseToRender, RenderMode};
+use crate::RenderEnvironment;
 use crate::capabilities::Capabilities;
-use crate::chart::{Chart, File, Metadata};
-use crate::env::{Lookup, LookupQuery};
-use crate::warning::Warning;
+use crate::chart::{Chart, ChartFile, ChartMetadata};
+use crate::render_environment::{ClusterLookup, LookupQuery};
+use crate::warning::HelmWarning;
 
 fn chart(name: &str, templates: &[(&str, &str)]) -> Chart {
-    let file = |(name, text): &(&str, &str)| File {
+    let file = |(name, text): &(&str, &str)| ChartFile {
         name: format!("templates/{name}"),
         data: text.as_bytes().into(),
     };
     Chart {
-        metadata: Metadata { name: name.to_owned(), ..Metadata::default() },
+        metadata: ChartMetadata { name: name.to_owned(), ..ChartMetadata::default() },
         templates: templates.iter().map(file).collect(),
         ..Chart::default()
     }
 }
 
-fn env() -> Env {
-    let local = Zone::fixed("UTC", 0);
-    Env {
-        now: Time::from_unix(0, 0, local.clone()),
+fn env() -> RenderEnvironment {
+    let local = GoTimeZone::fixed("UTC", 0);
+    RenderEnvironment {
+        now: GoTime::from_unix(0, 0, local.clone()),
         local,
         random: Arc::new(|buffer| buffer.fill(7)),
         capabilities: Arc::new(Capabilities::default()),
         cluster: None,
-        stop: Stop::default(),
+        stop: StopSignal::default(),
         names: None,
     }
 }
 
-fn values(json: Json) -> Map {
+fn values(json: Json) -> GoMap {
     match GoRuntimeValue::from_json(&json) {
         GoRuntimeValue::Map(map) => map,
-        _ => Map::default(),
+        _ => GoMap::default(),
     }
 }
 
-fn release() -> Release {
+fn release() -> ReleaseToRender {
     let name = "rel".to_owned();
     let namespace = "default".to_owned();
-    Release { name, namespace, revision: 1, is_upgrade: false }
+    ReleaseToRender { name, namespace, revision: 1, is_upgrade: false }
 }
 
 type RenderResult = Result<BTreeMap<String, Vec<u8>>, Error>;
@@ -69,10 +69,15 @@ fn on_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-fn render_with(chart: &Chart, values: &Map, env: &Env, mode: Mode) -> (RenderResult, Vec<Warning>) {
+fn render_with(
+    chart: &Chart,
+    values: &GoMap,
+    env: &RenderEnvironment,
+    mode: RenderMode,
+) -> (RenderResult, Vec<HelmWarning>) {
     on_stack(|| {
         let mut warnings = Vec::new();
-        let rendered = Templates::parse(chart).and_then(|templates| {
+        let rendered = ChartTemplates::parse(chart).and_then(|templates| {
             templates.render(chart, values, &release(), env, mode, &mut warnings)
         });
         (rendered, warnings)
@@ -80,7 +85,7 @@ fn render_with(chart: &Chart, values: &Map, env: &Env, mode: Mode) -> (RenderRes
 }
 
 fn render(chart: &Chart, json: Json) -> Result<String, String> {
-    let rendered = render_with(chart, &values(json), &env(), Mode::default()).0;
+    let rendered = render_with(chart, &values(json), &env(), RenderMode::default()).0;
     let strings = rendered.map_err(|error| error.to_string())?;
     let lines = strings
         .into_iter()
@@ -94,7 +99,7 @@ fn the_outermost_chart_and_in_it_the_first_file_has_the_last_word_on_a_definitio
         "p",
         &[("a.yaml", r#"{{ include "x" . }}"#), ("_b", r#"{{ define "x" }}b{{ end }}"#)],
     );
-    parent.templates.push(File {
+    parent.templates.push(ChartFile {
         name: "templates/_c".to_owned(),
         data: br#"{{ define "x" }}c{{ end }}"#.as_slice().into(),
     });
@@ -108,11 +113,11 @@ fn a_template_may_include_itself_a_thousand_times_and_no_more() {
     let nested = |depth| (0..depth).fold(json!({}), |inner, _| json!({ "n": inner }));
     let chart = chart("c", &[("a", text)]);
     let values = |depth| {
-        let map = Map::default();
+        let map = GoMap::default();
         map.insert("v", GoRuntimeValue::from_json(&nested(depth)));
         map
     };
-    let run = |depth| render_with(&chart, &values(depth), &env(), Mode::default()).0;
+    let run = |depth| render_with(&chart, &values(depth), &env(), RenderMode::default()).0;
     assert_eq!(run(1001).unwrap()["c/templates/a"].len(), 1001);
     let error = run(1002).unwrap_err().to_string();
     let wanted = "rendering template has a nested reference name: x: unable to execute template";
@@ -135,10 +140,10 @@ fn what_a_text_defines_is_seen_in_it_alone() {
 fn lint_warns_where_a_render_fails() {
     let text = r#"{{ required "no" .Values.x }}{{ fail "never" }}{{ required "empty" "" }}!"#;
     let chart = chart("c", &[("a", text)]);
-    let lint = Mode { lint: true, ..Mode::default() };
-    let (rendered, warnings) = render_with(&chart, &Map::default(), &env(), lint);
+    let lint = RenderMode { lint: true, ..RenderMode::default() };
+    let (rendered, warnings) = render_with(&chart, &GoMap::default(), &env(), lint);
     assert_eq!(rendered.unwrap()["c/templates/a"], b"!");
-    let lines: Vec<String> = warnings.iter().map(Warning::line_with_values).collect();
+    let lines: Vec<String> = warnings.iter().map(HelmWarning::line_with_values).collect();
     assert_eq!(
         lines,
         [
@@ -155,17 +160,17 @@ fn lint_warns_where_a_render_fails() {
 fn a_missing_value_is_nothing_unless_it_is_strict() {
     let chart = chart("c", &[("a", "[{{ .Values.x }}]<no value>")]);
     assert_eq!(render(&chart, json!({})).unwrap(), "c/templates/a: []\n");
-    let strict = Mode { strict: true, ..Mode::default() };
-    let error = render_with(&chart, &Map::default(), &env(), strict).0.unwrap_err();
+    let strict = RenderMode { strict: true, ..RenderMode::default() };
+    let error = render_with(&chart, &GoMap::default(), &env(), strict).0.unwrap_err();
     assert_eq!(
         error.to_string(),
         "c/templates/a:1:11\n  executing \"c/templates/a\" at <.Values.x>:\n    map has no entry for key \"x\""
     );
 }
 
-struct Pods;
+struct PodLookup;
 
-impl Lookup for Pods {
+impl ClusterLookup for PodLookup {
     fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Json>, String> {
         match (wanted.kind, wanted.name) {
             ("Pod", "") => Ok(Some(json!({"items": [1, 2]}))),
@@ -180,8 +185,8 @@ impl Lookup for Pods {
 fn lookup_finds_objects_lists_and_nothing() {
     let text = r#"{{ (lookup "v1" "Pod" "ns" "there").where }} {{ len (lookup "v1" "Pod" "" "").items }} {{ lookup "v1" "Pod" "" "no" }}"#;
     let with = |text| {
-        let env = Env { cluster: Some(Arc::new(Pods)), ..env() };
-        render_with(&chart("c", &[("a", text)]), &Map::default(), &env, Mode::default()).0
+        let env = RenderEnvironment { cluster: Some(Arc::new(PodLookup)), ..env() };
+        render_with(&chart("c", &[("a", text)]), &GoMap::default(), &env, RenderMode::default()).0
     };
     assert_eq!(with(text).unwrap()["c/templates/a"], b"ns 2 map[]");
     let error = with(r#"{{ lookup "v1" "Odd" "" "" }}"#).unwrap_err().to_string();
@@ -217,14 +222,14 @@ fn of_a_library_only_partials_count() {
 #[test]
 fn templates_are_parsed_once_and_a_render_leaves_nothing_behind() {
     let first = chart("c", &[("a", "{{ .Release.Name }}{{ tpl .Values.t . }}")]);
-    let templates = Templates::parse(&first).unwrap();
+    let templates = ChartTemplates::parse(&first).unwrap();
     assert!(templates.are_of(&first.clone()));
     assert!(!templates.are_of(&chart("d", &[("a", "{{ .Release.Name }}{{ tpl .Values.t . }}")])));
     assert!(!templates.are_of(&chart("c", &[("a", "other")])));
     for (text, wanted) in [("1", "rel1"), ("{{ .Values.t | len }}", "rel21"), ("1", "rel1")] {
         let values = values(json!({ "t": text }));
         let rendered = on_stack(|| {
-            let mode = Mode::default();
+            let mode = RenderMode::default();
             templates.render(&first, &values, &release(), &env(), mode, &mut Vec::new())
         });
         assert_eq!(rendered.unwrap()["c/templates/a"], wanted.as_bytes());
@@ -234,9 +239,9 @@ fn templates_are_parsed_once_and_a_render_leaves_nothing_behind() {
 #[test]
 fn code_has_a_limit_and_text_has_none() {
     let much = "{{ . }}".repeat(MAX_CODE / 7 + 1);
-    assert!(matches!(Templates::parse(&chart("c", &[("a", &much)])), Err(Error::TooMuchCode)));
+    assert!(matches!(ChartTemplates::parse(&chart("c", &[("a", &much)])), Err(Error::TooMuchCode)));
     let long = "x".repeat(MAX_CODE + 1);
-    assert!(Templates::parse(&chart("c", &[("a", &long)])).is_ok());
+    assert!(ChartTemplates::parse(&chart("c", &[("a", &long)])).is_ok());
     let error = render(&chart("c", &[("a", "{{ tpl .Values.t . }}")]), json!({ "t": much }));
     assert!(error.unwrap_err().ends_with("the actions of a text are longer than 4194304 bytes"));
 }
@@ -245,7 +250,7 @@ fn code_has_a_limit_and_text_has_none() {
 fn the_way_to_an_error_has_its_lines_and_what_is_missing() {
     let text = "\n  {{ include \"x\" . }}{{ define \"x\" }}\nv: {{ .Values.a.b }}{{ end }}";
     let error =
-        render_with(&chart("c", &[("a", text)]), &values(json!({})), &env(), Mode::default());
+        render_with(&chart("c", &[("a", text)]), &values(json!({})), &env(), RenderMode::default());
     let error = error.0.unwrap_err();
     let steps: Vec<_> = error.trail().iter().map(|step| (step.line, step.column)).collect();
     assert_eq!(steps, [(2, 5), (3, 13)]);

@@ -5,16 +5,16 @@ use std::error::Error;
 use std::sync::Arc;
 
 use boon::{CompileError, Compiler, Schemas, UrlLoader};
-use golang::meter::{Meter, WorkLimitExceeded};
-use golang::value::Map;
+use golang::value::GoMap;
+use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
-use super::cost::{self, Cost};
-use super::pattern::Patterns;
+use super::cost::{self, SchemaCheckCost};
+use super::pattern::ReplacedSchemaPatterns;
 use super::text;
 use crate::values::to_json;
-use crate::warning::{Level, Warning};
+use crate::warning::{HelmWarning, WarningLevel};
 
 /// The name of the schema in errors.
 const ADDRESS: &str = "file:///values.schema.json";
@@ -30,28 +30,28 @@ const HEADING: &str = "jsonschema validation failed with 'file:///values.schema.
 /// Checks values; an error is Helm's message.
 pub(super) fn check(
     schema: &[u8],
-    values: &Map,
-    meter: &mut Meter,
-    warnings: &mut Vec<Warning>,
+    values: &GoMap,
+    meter: &mut WorkMeter,
+    warnings: &mut Vec<HelmWarning>,
 ) -> Result<(), String> {
     let exhausted = |error: WorkLimitExceeded| format!("checking values is stopped: {error}\n");
     meter.steps(schema.len() as u64 * STEPS_PER_SCHEMA_BYTE).map_err(exhausted)?;
     let mut schema = parse(schema)?;
-    let patterns = Patterns::translate(&mut schema)?;
+    let patterns = ReplacedSchemaPatterns::translate(&mut schema)?;
     // The compiler looks for each schema among all others, and asks no clock.
     let subschemas = patterns.subschemas();
     meter.steps(subschemas.saturating_mul(subschemas) / 2).map_err(exhausted)?;
     let values = to_json(values).map_err(|error| error.to_string())?;
     let mut compiler = Compiler::new();
     let unresolved = UnresolvedNames::default();
-    compiler.use_loader(Box::new(NoLoader { unresolved: Arc::clone(&unresolved) }));
+    compiler.use_loader(Box::new(NoSchemaLoader { unresolved: Arc::clone(&unresolved) }));
     let mut schemas = Schemas::new();
     let fault = |error: CompileError| compile_error(&error, &patterns);
     compiler.add_resource(ADDRESS, schema.clone()).map_err(fault)?;
     let compiled = compiler.compile(ADDRESS, &mut schemas).map_err(fault);
     warn_of(&unresolved, warnings);
     let compiled = compiled?;
-    let Cost { depth, steps } = cost::of(&schema, &values, &patterns)?;
+    let SchemaCheckCost { depth, steps } = cost::of(&schema, &values, &patterns)?;
     meter.steps(steps as u64 * STEPS_PER_SCHEMA_APPLICATION).map_err(exhausted)?;
     meter.look().map_err(exhausted)?;
     with_stack(depth, || {
@@ -105,11 +105,11 @@ const MAX_UNRESOLVED_NAMES: usize = 16;
 
 /// Loads what a schema refers to: nothing.
 #[derive(Debug)]
-struct NoLoader {
+struct NoSchemaLoader {
     unresolved: UnresolvedNames,
 }
 
-impl UrlLoader for NoLoader {
+impl UrlLoader for NoSchemaLoader {
     fn load(&self, url: &str) -> Result<Json, Box<dyn Error>> {
         if url.starts_with("urn:") {
             let mut unresolved = self.unresolved.lock();
@@ -124,18 +124,18 @@ impl UrlLoader for NoLoader {
 }
 
 /// Adds a warning in Helm's words for each name, unless it is there.
-fn warn_of(unresolved: &UnresolvedNames, warnings: &mut Vec<Warning>) {
+fn warn_of(unresolved: &UnresolvedNames, warnings: &mut Vec<HelmWarning>) {
     const MESSAGE: &str = "unresolved URN reference ignored; using permissive schema";
     let unresolved = std::mem::take(&mut *unresolved.lock());
     for urn in unresolved {
-        let warning = Warning::new(Level::Warn, MESSAGE).with("urn", urn);
+        let warning = HelmWarning::new(WarningLevel::Warn, MESSAGE).with("urn", urn);
         if !warnings.contains(&warning) {
             warnings.push(warning);
         }
     }
 }
 
-fn compile_error(error: &CompileError, patterns: &Patterns) -> String {
+fn compile_error(error: &CompileError, patterns: &ReplacedSchemaPatterns) -> String {
     let q = text::go_quoted;
     match error {
         CompileError::ParseUrlError { url, src } => format!("error in parsing {}: {src}", q(url)),

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 
-use super::pattern::Patterns;
+use super::pattern::ReplacedSchemaPatterns;
 use super::{MAX_DEPTH, MAX_STEPS};
 
 /// What checking takes.
-pub(super) struct Cost {
+pub(super) struct SchemaCheckCost {
     /// How deep schemas are applied in each other.
     pub(super) depth: usize,
     /// Applications, with what more of them take that read strings.
@@ -24,8 +24,12 @@ pub(super) struct Cost {
 ///
 /// # Errors
 /// There are too many, or too many in each other.
-pub(super) fn of(schema: &Json, values: &Json, patterns: &Patterns) -> Result<Cost, String> {
-    let index = Index::new(schema);
+pub(super) fn of(
+    schema: &Json,
+    values: &Json,
+    patterns: &ReplacedSchemaPatterns,
+) -> Result<SchemaCheckCost, String> {
+    let index = SchemaReferenceIndex::new(schema);
     let mut steps = 0_usize;
     let mut deepest = 0;
     let mut pending = vec![SchemaApplication { schema, value: values, depth: 0, above: None }];
@@ -50,7 +54,7 @@ pub(super) fn of(schema: &Json, values: &Json, patterns: &Patterns) -> Result<Co
             _ => {}
         }
     }
-    Ok(Cost { depth: deepest, steps })
+    Ok(SchemaCheckCost { depth: deepest, steps })
 }
 
 /// Bytes of a text that are read in a step: by what goes through it once, and by one state of a pattern.
@@ -66,10 +70,10 @@ struct SchemaApplication<'a> {
     value: &'a Json,
     depth: usize,
     /// The schemas that lead here with the same value.
-    above: Option<Rc<Above<'a>>>,
+    above: Option<Rc<ParentSchemas<'a>>>,
 }
 
-struct Above<'a> {
+struct ParentSchemas<'a> {
     schema: &'a Json,
     next: Option<Rc<Self>>,
 }
@@ -97,10 +101,10 @@ impl<'a> SchemaApplication<'a> {
     fn in_place(
         &self,
         keywords: &'a Map<String, Json>,
-        index: &Index<'a>,
+        index: &SchemaReferenceIndex<'a>,
         pending: &mut Vec<Self>,
     ) {
-        let above = Rc::new(Above { schema: self.schema, next: self.above.clone() });
+        let above = Rc::new(ParentSchemas { schema: self.schema, next: self.above.clone() });
         let mut push = |schema: &'a Json| {
             let value = self.value;
             let depth = self.depth + 1;
@@ -121,7 +125,7 @@ impl<'a> SchemaApplication<'a> {
     }
 
     /// What is done with the strings of a value, and with its keys.
-    fn of_strings(&self, keywords: &Map<String, Json>, patterns: &Patterns) -> usize {
+    fn of_strings(&self, keywords: &Map<String, Json>, patterns: &ReplacedSchemaPatterns) -> usize {
         let read = |text: &str, pattern: &str| {
             (text.len() + 1).saturating_mul(patterns.states(pattern)) / PATTERN_STATES_PER_STEP
         };
@@ -194,7 +198,7 @@ impl<'a> SchemaApplication<'a> {
 }
 
 /// What references may lead to.
-struct Index<'a> {
+struct SchemaReferenceIndex<'a> {
     root: &'a Json,
     /// Schemas with an identity of their own, by the last part of it.
     identified: BTreeMap<&'a str, Vec<&'a Json>>,
@@ -202,7 +206,7 @@ struct Index<'a> {
     anchors: BTreeMap<&'a str, Vec<&'a Json>>,
 }
 
-impl<'a> Index<'a> {
+impl<'a> SchemaReferenceIndex<'a> {
     fn new(root: &'a Json) -> Self {
         let mut index = Self { root, identified: BTreeMap::new(), anchors: BTreeMap::new() };
         let mut pending = vec![root];

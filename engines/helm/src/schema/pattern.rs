@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
 use regex::RegexBuilder;
 use serde_json::{Map, Value as Json};
 
@@ -12,12 +12,12 @@ use super::{MAX_LARGE_PATTERNS, MAX_PATTERNS};
 
 /// The patterns of a schema that were replaced.
 #[derive(Debug, Default)]
-pub(super) struct Patterns {
+pub(super) struct ReplacedSchemaPatterns {
     /// The translated pattern → the original one.
     originals: BTreeMap<String, String>,
     /// The other way.
     replacements: BTreeMap<String, String>,
-    /// How much work each is for each byte of a text (`Regexp::work`).
+    /// How much work each is for each byte of a text (`GoRegexp::work`).
     states: BTreeMap<String, usize>,
     /// How many are large when they are compiled.
     large: usize,
@@ -42,7 +42,7 @@ const NAMED: [&str; 7] = [
     "$vocabulary",
 ];
 
-impl Patterns {
+impl ReplacedSchemaPatterns {
     /// Replaces every pattern of a schema.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Patterns {
             return known.clone();
         }
         let mut states = 1;
-        let mut replacement = match Regexp::new(&original) {
+        let mut replacement = match GoRegexp::new(&original) {
             Ok(regexp) => {
                 states = regexp.work();
                 let small = RegexBuilder::new(regexp.translated())

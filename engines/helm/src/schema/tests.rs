@@ -5,11 +5,11 @@ use std::sync::Arc;
 use golang::GoRuntimeValue;
 use serde_json::{Value as Json, json};
 
-use golang::meter::{Allowance, Meter, Stop};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 
 use super::{check_one, validate};
 use crate::chart::Chart;
-use crate::warning::Warning;
+use crate::warning::HelmWarning;
 
 fn check(schema: &Json, values: &Json) -> Result<(), String> {
     check_text(&schema.to_string(), values)
@@ -60,9 +60,11 @@ fn nothing_is_fetched() {
 fn a_schema_of_too_many_schemas_is_not_compiled() {
     let checked = |count: usize| {
         let schema = json!({"allOf": vec![json!({}); count]}).to_string();
-        let mut meter =
-            Meter::new(Allowance { steps: 50_000_000, ..Allowance::UNLIMITED }, Stop::default());
-        let values = golang::value::Map::new(golang::value::Type::Any, []);
+        let mut meter = WorkMeter::new(
+            WorkAllowance { steps: 50_000_000, ..WorkAllowance::UNLIMITED },
+            StopSignal::default(),
+        );
+        let values = golang::value::GoMap::new(golang::value::GoType::Any, []);
         check_one(schema.as_bytes(), &values, &mut meter, &mut Vec::new())
     };
     assert_eq!(checked(1_000), Ok(()));
@@ -75,8 +77,8 @@ fn many_unresolved_urns_are_few_warnings() {
     let properties: serde_json::Map<String, Json> =
         (0..200).map(|at| (format!("p{at}"), json!({"$ref": format!("urn:x:{at}")}))).collect();
     let schema = json!({"properties": properties}).to_string();
-    let values = golang::value::Map::new(golang::value::Type::Any, []);
-    let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+    let values = golang::value::GoMap::new(golang::value::GoType::Any, []);
+    let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
     let mut warnings = Vec::new();
     check_one(schema.as_bytes(), &values, &mut meter, &mut warnings).unwrap();
     assert_eq!(warnings.len(), 16);
@@ -90,13 +92,13 @@ fn each_urn_that_nothing_resolves_is_warned_of_once() {
     let GoRuntimeValue::Map(values) = GoRuntimeValue::from_json(&json!({"a": 1})) else {
         panic!("values are a table")
     };
-    let mut warnings: Vec<Warning> = Vec::new();
+    let mut warnings: Vec<HelmWarning> = Vec::new();
     for _ in 0..2 {
-        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
         check_one(schema.to_string().as_bytes(), &values, &mut meter, &mut warnings).unwrap();
     }
     // Answered by helm 4.2.4.
-    let lines: Vec<String> = warnings.iter().map(Warning::line).collect();
+    let lines: Vec<String> = warnings.iter().map(HelmWarning::line).collect();
     let line = |urn: &str| {
         format!(
             "level=WARN msg=\"unresolved URN reference ignored; using permissive schema\" urn={urn}"

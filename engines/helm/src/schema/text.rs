@@ -3,11 +3,11 @@
 //! Numbers have English thousands separators, as the printer of that library writes them.
 
 use boon::{ErrorKind, InstanceLocation, InstanceToken, ValidationError};
-use golang::regexp::Regexp;
-use golang::strconv::{FloatForm, Quoting, format_float, quote};
+use golang::regexp::GoRegexp;
+use golang::strconv::{FloatForm, QuotingStyle, format_float, quote};
 use serde_json::{Number, Value as Json};
 
-use super::pattern::Patterns;
+use super::pattern::ReplacedSchemaPatterns;
 
 /// An error to report, and from where its schema was reached.
 struct SchemaErrorReport<'a> {
@@ -26,7 +26,7 @@ struct SchemaErrorReport<'a> {
 /// `is_of_schema`: what was checked is the schema itself.
 pub(super) fn tree<'a>(
     error: &'a ValidationError<'a, 'a>,
-    patterns: &Patterns,
+    patterns: &ReplacedSchemaPatterns,
     is_of_schema: bool,
 ) -> String {
     let mut text = String::new();
@@ -202,7 +202,7 @@ fn shown_place(error: &ValidationError<'_, '_>) -> Vec<String> {
 
 /// A text as Go's `%q` prints it.
 pub(super) fn go_quoted(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+    String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
 /// A text between single quotes, as the library prints it.
@@ -214,7 +214,7 @@ fn quoted(text: &str) -> String {
 fn pointer(
     place: &InstanceLocation<'_>,
     length: usize,
-    patterns: &Patterns,
+    patterns: &ReplacedSchemaPatterns,
     is_of_schema: bool,
 ) -> String {
     let mut pointer = String::new();
@@ -233,7 +233,11 @@ fn pointer(
     pointer
 }
 
-fn problem(kind: &ErrorKind<'_, '_>, patterns: &Patterns, is_of_schema: bool) -> String {
+fn problem(
+    kind: &ErrorKind<'_, '_>,
+    patterns: &ReplacedSchemaPatterns,
+    is_of_schema: bool,
+) -> String {
     match kind {
         ErrorKind::Schema { url } => format!("jsonschema validation failed with {}", quoted(url)),
         ErrorKind::Group | ErrorKind::Reference { .. } => "validation failed".to_owned(),
@@ -346,11 +350,16 @@ fn of_enum(want: &[Json]) -> String {
     format!("value must be {one_of}{}", shown.join(", "))
 }
 
-fn of_format(got: &Json, want: &str, problem: &str, patterns: Option<&Patterns>) -> String {
+fn of_format(
+    got: &Json,
+    want: &str,
+    problem: &str,
+    patterns: Option<&ReplacedSchemaPatterns>,
+) -> String {
     match (got, patterns) {
         (Json::String(text), patterns) if want == "regex" => {
             let pattern = patterns.map_or(text.as_str(), |patterns| patterns.original(text));
-            let fault = Regexp::new(pattern).err().map(|fault| fault.to_string());
+            let fault = GoRegexp::new(pattern).err().map(|fault| fault.to_string());
             let fault = fault.unwrap_or_else(|| problem.to_owned());
             format!("{} is not valid regex: {fault}", quoted(pattern))
         }

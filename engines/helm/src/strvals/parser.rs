@@ -6,18 +6,18 @@
 
 use golang::GoRuntimeValue;
 use golang::json::decode_prefix;
-use golang::strconv::{Quoting, quote, quote_char};
+use golang::strconv::{QuotingStyle, quote, quote_char};
 use golang::unicode::decode;
-use golang::value::{List, Map, Type};
+use golang::value::{GoList, GoMap, GoType};
 
 use super::{
     Error, ListReplacement, MAX_DEPTH, MAX_INDEX, MAX_NESTED_NAME_LEVEL, MAX_NEW_ITEMS, MAX_STEPS,
-    Mode, reader,
+    SetValueMode, reader,
 };
 
-pub(super) struct Parser<'t, 'f> {
+pub(super) struct SetValueParser<'t, 'f> {
     rest: &'t [u8],
-    mode: Mode<'f>,
+    mode: SetValueMode<'f>,
     depth: usize,
     new_items: usize,
     steps: usize,
@@ -25,7 +25,7 @@ pub(super) struct Parser<'t, 'f> {
 }
 
 /// Why parsing does not go on.
-enum Halt {
+enum SetParseHalt {
     /// The text is at its end.
     End,
     /// Go would panic here, and Helm catches that where the innermost name begins.
@@ -33,46 +33,46 @@ enum Halt {
     Failed(Error),
 }
 
-impl From<Error> for Halt {
+impl From<Error> for SetParseHalt {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
 /// The characters before one of the stops, and that stop.
-struct Piece {
+struct SetTextPiece {
     text: Vec<char>,
     stop: Option<char>,
 }
 
-impl Piece {
+impl SetTextPiece {
     fn text(&self) -> String {
         self.text.iter().collect()
     }
 
     fn quoted(&self) -> String {
-        let quoted = quote(self.text().as_bytes(), Quoting::Printable);
+        let quoted = quote(self.text().as_bytes(), QuotingStyle::Printable);
         String::from_utf8_lossy(&quoted).into_owned()
     }
 }
 
-impl<'t, 'f> Parser<'t, 'f> {
-    pub(super) fn new(text: &'t [u8], mode: Mode<'f>) -> Self {
+impl<'t, 'f> SetValueParser<'t, 'f> {
+    pub(super) fn new(text: &'t [u8], mode: SetValueMode<'f>) -> Self {
         Self { rest: text, mode, depth: 0, new_items: 0, steps: 0, replaced: Vec::new() }
     }
 
-    pub(super) fn run(mut self, values: &Map) -> Result<Vec<ListReplacement>, Error> {
+    pub(super) fn run(mut self, values: &GoMap) -> Result<Vec<ListReplacement>, Error> {
         loop {
             match self.key(values, 0) {
                 Ok(()) => {}
-                Err(Halt::End) => return Ok(self.replaced),
-                Err(Halt::Panic(error) | Halt::Failed(error)) => return Err(error),
+                Err(SetParseHalt::End) => return Ok(self.replaced),
+                Err(SetParseHalt::Panic(error) | SetParseHalt::Failed(error)) => return Err(error),
             }
         }
     }
 
     fn is_literal(&self) -> bool {
-        matches!(self.mode, Mode::Literal)
+        matches!(self.mode, SetValueMode::Literal)
     }
 
     fn next(&mut self) -> Option<char> {
@@ -81,12 +81,12 @@ impl<'t, 'f> Parser<'t, 'f> {
         (width > 0).then_some(character)
     }
 
-    fn until(&mut self, stops: &[char]) -> Piece {
+    fn until(&mut self, stops: &[char]) -> SetTextPiece {
         let escapes = !self.is_literal();
         let mut text = Vec::new();
         while let Some(character) = self.next() {
             if stops.contains(&character) {
-                return Piece { text, stop: Some(character) };
+                return SetTextPiece { text, stop: Some(character) };
             }
             if escapes && character == '\\' {
                 let Some(escaped) = self.next() else { break };
@@ -95,11 +95,14 @@ impl<'t, 'f> Parser<'t, 'f> {
                 text.push(character);
             }
         }
-        Piece { text, stop: None }
+        SetTextPiece { text, stop: None }
     }
 
     /// Goes one table or list deeper.
-    fn deeper<T>(&mut self, inside: impl FnOnce(&mut Self) -> Result<T, Halt>) -> Result<T, Halt> {
+    fn deeper<T>(
+        &mut self,
+        inside: impl FnOnce(&mut Self) -> Result<T, SetParseHalt>,
+    ) -> Result<T, SetParseHalt> {
         if self.depth == MAX_DEPTH {
             return Err(Error::TooDeep.into());
         }
@@ -109,13 +112,13 @@ impl<'t, 'f> Parser<'t, 'f> {
         done
     }
 
-    fn key(&mut self, table: &Map, dots: usize) -> Result<(), Halt> {
+    fn key(&mut self, table: &GoMap, dots: usize) -> Result<(), SetParseHalt> {
         let done = self.deeper(|parser| {
             let stops: &[char] =
                 if parser.is_literal() { &['=', '[', '.'] } else { &['=', '[', ',', '.'] };
             let name = parser.until(stops);
             match name.stop {
-                None if name.text.is_empty() => Err(Halt::End),
+                None if name.text.is_empty() => Err(SetParseHalt::End),
                 None => Err(Error::NoValue(name.quoted()).into()),
                 Some('=') => parser.assign(table, &name.text()),
                 Some(',') => {
@@ -127,26 +130,33 @@ impl<'t, 'f> Parser<'t, 'f> {
             }
         });
         done.map_err(|halt| match halt {
-            Halt::Panic(error) => Halt::Failed(error),
+            SetParseHalt::Panic(error) => SetParseHalt::Failed(error),
             other => other,
         })
     }
 
     /// What stands behind `name=`.
-    fn assign(&mut self, table: &Map, name: &str) -> Result<(), Halt> {
+    fn assign(&mut self, table: &GoMap, name: &str) -> Result<(), SetParseHalt> {
         let is_list = self.rest.first() == Some(&b'{');
         let value = self.value();
         match &value {
             Ok(value) => put(table, name, value.clone()),
             // Parity(helm): a file that cannot be read leaves null behind, except for an item of a list.
-            Err(Halt::Failed(Error::File(_))) if !is_list => put(table, name, GoRuntimeValue::Nil),
+            Err(SetParseHalt::Failed(Error::File(_))) if !is_list => {
+                put(table, name, GoRuntimeValue::Nil);
+            }
             Err(_) => {}
         }
         value.map(|_| ())
     }
 
     /// What stands behind `name.`.
-    fn inside(&mut self, table: &Map, name: &Piece, dots: usize) -> Result<(), Halt> {
+    fn inside(
+        &mut self,
+        table: &GoMap,
+        name: &SetTextPiece,
+        dots: usize,
+    ) -> Result<(), SetParseHalt> {
         if dots > MAX_NESTED_NAME_LEVEL {
             return Err(Error::TooManyDots.into());
         }
@@ -166,7 +176,7 @@ impl<'t, 'f> Parser<'t, 'f> {
     }
 
     /// What stands behind `name[`.
-    fn item(&mut self, table: &Map, name: &str, dots: usize) -> Result<(), Halt> {
+    fn item(&mut self, table: &GoMap, name: &str, dots: usize) -> Result<(), SetParseHalt> {
         let index = self.index()?;
         let known = table.get(name.as_bytes());
         let mut items = match &known {
@@ -174,8 +184,8 @@ impl<'t, 'f> Parser<'t, 'f> {
             Some(list) => items(list)?,
         };
         let done = self.list_item(&mut items, index, dots);
-        if !matches!(done, Err(Halt::Panic(_))) {
-            let after = List::new(Type::Any, items);
+        if !matches!(done, Err(SetParseHalt::Panic(_))) {
+            let after = GoList::new(GoType::Any, items);
             put(table, name, GoRuntimeValue::List(after.clone()));
             if let Some(GoRuntimeValue::List(before)) = known
                 && before.len() == after.len()
@@ -187,7 +197,7 @@ impl<'t, 'f> Parser<'t, 'f> {
     }
 
     /// Notes that a list took the place of another one, which may have taken that of a third.
-    fn replace(&mut self, before: List, after: List) -> Result<(), Halt> {
+    fn replace(&mut self, before: GoList, after: GoList) -> Result<(), SetParseHalt> {
         self.walk(self.replaced.len())?;
         match self.replaced.iter_mut().find(|known| known.after.is_same(&before)) {
             Some(known) => known.after = after,
@@ -196,10 +206,10 @@ impl<'t, 'f> Parser<'t, 'f> {
         Ok(())
     }
 
-    fn index(&mut self) -> Result<i64, Halt> {
+    fn index(&mut self) -> Result<i64, SetParseHalt> {
         let piece = self.until(&[']']);
         if piece.stop.is_none() {
-            return Err(Halt::End);
+            return Err(SetParseHalt::End);
         }
         let text = piece.text();
         text.parse().map_err(|_| {
@@ -216,20 +226,20 @@ impl<'t, 'f> Parser<'t, 'f> {
         list: &mut Vec<GoRuntimeValue>,
         index: i64,
         dots: usize,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), SetParseHalt> {
         let place = usize::try_from(index).map_err(|_| Error::NegativeIndex(index))?;
         self.walk(list.len())?;
         let piece = self.until(&['[', '.', '=']);
         if !piece.text.is_empty() {
             let characters = piece.text.iter().map(|character| {
-                let quoted = quote_char(*character, Quoting::Printable);
+                let quoted = quote_char(*character, QuotingStyle::Printable);
                 String::from_utf8_lossy(&quoted).into_owned()
             });
             let characters: Vec<String> = characters.collect();
             return Err(Error::AfterIndex(format!("[{}]", characters.join(" "))).into());
         }
         let value = match piece.stop {
-            None => return Err(Halt::End),
+            None => return Err(SetParseHalt::End),
             Some('=') => self.value()?,
             Some('[') => self.nested_list(list, place, dots)?,
             Some(_) => {
@@ -256,14 +266,14 @@ impl<'t, 'f> Parser<'t, 'f> {
         list: &mut [GoRuntimeValue],
         place: usize,
         dots: usize,
-    ) -> Result<GoRuntimeValue, Halt> {
+    ) -> Result<GoRuntimeValue, SetParseHalt> {
         let index = self.index()?;
         let (mut inner, known) = match list.get(place) {
             None | Some(GoRuntimeValue::Nil) => (Vec::new(), false),
             Some(found) => (items(found)?, true),
         };
         let done = self.deeper(|parser| parser.list_item(&mut inner, index, dots));
-        let inner = GoRuntimeValue::List(List::new(Type::Any, inner));
+        let inner = GoRuntimeValue::List(GoList::new(GoType::Any, inner));
         match done {
             Ok(()) => Ok(inner),
             Err(halt) => {
@@ -282,7 +292,7 @@ impl<'t, 'f> Parser<'t, 'f> {
         index: i64,
         place: usize,
         value: GoRuntimeValue,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), SetParseHalt> {
         if index > MAX_INDEX {
             return Err(Error::IndexTooLarge(index).into());
         }
@@ -299,32 +309,34 @@ impl<'t, 'f> Parser<'t, 'f> {
         Ok(())
     }
 
-    fn walk(&mut self, items: usize) -> Result<(), Halt> {
+    fn walk(&mut self, items: usize) -> Result<(), SetParseHalt> {
         self.steps += items;
         if self.steps > MAX_STEPS { Err(Error::TooLarge.into()) } else { Ok(()) }
     }
 
     /// What stands behind `=`, and the comma after it.
-    fn value(&mut self) -> Result<GoRuntimeValue, Halt> {
+    fn value(&mut self) -> Result<GoRuntimeValue, SetParseHalt> {
         match self.mode {
-            Mode::Json => self.json(),
-            Mode::Literal => {
+            SetValueMode::Json => self.json(),
+            SetValueMode::Literal => {
                 let text = self.until(&[]).text();
                 Ok(GoRuntimeValue::from(text))
             }
-            Mode::Typed | Mode::Strings | Mode::File(_) => match self.rest.first() {
-                // Parity(helm): at the end of the text it is a string, in every mode.
-                None => Ok(GoRuntimeValue::from("")),
-                Some(b'{') => self.list(),
-                Some(_) => {
-                    let text = self.until(&[',']).text();
-                    Ok(reader::read(&mut self.mode, text)?)
+            SetValueMode::Typed | SetValueMode::Strings | SetValueMode::File(_) => {
+                match self.rest.first() {
+                    // Parity(helm): at the end of the text it is a string, in every mode.
+                    None => Ok(GoRuntimeValue::from("")),
+                    Some(b'{') => self.list(),
+                    Some(_) => {
+                        let text = self.until(&[',']).text();
+                        Ok(reader::read(&mut self.mode, text)?)
+                    }
                 }
-            },
+            }
         }
     }
 
-    fn json(&mut self) -> Result<GoRuntimeValue, Halt> {
+    fn json(&mut self) -> Result<GoRuntimeValue, SetParseHalt> {
         if self.is_blank() {
             return Ok(GoRuntimeValue::Nil);
         }
@@ -352,7 +364,7 @@ impl<'t, 'f> Parser<'t, 'f> {
         }
     }
 
-    fn list(&mut self) -> Result<GoRuntimeValue, Halt> {
+    fn list(&mut self) -> Result<GoRuntimeValue, SetParseHalt> {
         self.rest = &self.rest[1..];
         let mut items = Vec::new();
         loop {
@@ -369,28 +381,28 @@ impl<'t, 'f> Parser<'t, 'f> {
     }
 }
 
-fn empty() -> Map {
-    Map::new(Type::Any, [])
+fn empty() -> GoMap {
+    GoMap::new(GoType::Any, [])
 }
 
 /// Parity(helm): a value without a name is dropped.
-fn put(table: &Map, name: &str, value: GoRuntimeValue) {
+fn put(table: &GoMap, name: &str, value: GoRuntimeValue) {
     if !name.is_empty() {
         table.insert(name, value);
     }
 }
 
-fn items(value: &GoRuntimeValue) -> Result<Vec<GoRuntimeValue>, Halt> {
+fn items(value: &GoRuntimeValue) -> Result<Vec<GoRuntimeValue>, SetParseHalt> {
     match value {
         GoRuntimeValue::List(list) => Ok(list.items().to_vec()),
         other => Err(not_a("[]interface {}", other)),
     }
 }
 
-fn not_a(wanted: &'static str, value: &GoRuntimeValue) -> Halt {
+fn not_a(wanted: &'static str, value: &GoRuntimeValue) -> SetParseHalt {
     let found = match value {
         GoRuntimeValue::Nil => "nil".to_owned(),
         other => other.type_name(),
     };
-    Halt::Panic(Error::NotContainer { found, wanted })
+    SetParseHalt::Panic(Error::NotContainer { found, wanted })
 }

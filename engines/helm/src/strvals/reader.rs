@@ -4,14 +4,16 @@
 
 use golang::GoRuntimeValue;
 
-use super::{Error, Mode};
+use super::{Error, SetValueMode};
 
 /// The value of a text, for the modes in which a text is a value of its own.
-pub(super) fn read(mode: &mut Mode<'_>, text: String) -> Result<GoRuntimeValue, Error> {
+pub(super) fn read(mode: &mut SetValueMode<'_>, text: String) -> Result<GoRuntimeValue, Error> {
     match mode {
-        Mode::Typed => Ok(typed(text)),
-        Mode::Strings | Mode::Literal | Mode::Json => Ok(GoRuntimeValue::from(text)),
-        Mode::File(read) => read(&text).map(GoRuntimeValue::String).map_err(Error::File),
+        SetValueMode::Typed => Ok(typed(text)),
+        SetValueMode::Strings | SetValueMode::Literal | SetValueMode::Json => {
+            Ok(GoRuntimeValue::from(text))
+        }
+        SetValueMode::File(read) => read(&text).map(GoRuntimeValue::String).map_err(Error::File),
     }
 }
 
@@ -41,7 +43,7 @@ fn folds_to(text: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mode, read};
+    use super::{SetValueMode, read};
 
     #[test]
     fn strings_have_the_types_that_helm_gives_them() {
@@ -59,7 +61,7 @@ mod tests {
             ("Null", "<nil> <nil>"),
             ("", "string "),
         ] {
-            let value = read(&mut Mode::Typed, text.to_owned()).unwrap();
+            let value = read(&mut SetValueMode::Typed, text.to_owned()).unwrap();
             let got = golang::fmt::sprintf("%T %v", &[value.clone(), value]).unwrap();
             assert_eq!(String::from_utf8(got).unwrap(), wanted, "{text}");
         }

@@ -14,15 +14,15 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use golang::strconv::{Quoting, quote};
-use goyaml::v3::Node;
+use golang::strconv::{QuotingStyle, quote};
+use goyaml::v3::YamlNode;
 
 use super::Error;
-use crate::manifests::{self, Order, SortedManifests};
-use crate::warning::Warning;
+use crate::manifests::{self, ManifestOrder, SortedManifests};
+use crate::warning::HelmWarning;
 
-pub use annotation::NoMap;
-pub use stream::StreamError;
+pub use annotation::NotAMapError;
+pub use stream::ManifestStreamError;
 
 /// The annotation with the file of a document while it is handed out.
 const FILE: &str = "postrenderer.helm.sh/postrender-filename";
@@ -34,9 +34,9 @@ pub type PostRendererFn<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Sync + 
 
 /// A post-renderer and which documents it gets.
 #[derive(Clone, Copy)]
-pub struct PostRender<'r> {
+pub struct PostRenderStep<'r> {
     /// Which documents it gets.
-    pub strategy: Strategy,
+    pub strategy: PostRendererStrategy,
     /// The function that is called with the documents, once for each stream. Its error is returned unchanged.
     pub run: &'r PostRendererFn<'r>,
     /// The name of the plugin, if it is one.
@@ -45,9 +45,9 @@ pub struct PostRender<'r> {
     pub plugin: Option<&'r str>,
 }
 
-impl fmt::Debug for PostRender<'_> {
+impl fmt::Debug for PostRenderStep<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("PostRender");
+        let mut shown = f.debug_struct("PostRenderStep");
         shown
             .field("strategy", &self.strategy)
             .field("plugin", &self.plugin)
@@ -57,7 +57,7 @@ impl fmt::Debug for PostRender<'_> {
 
 /// How hooks and manifests are handed to a post-renderer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Strategy {
+pub enum PostRendererStrategy {
     /// Both in one stream.
     #[default]
     Combined,
@@ -67,17 +67,17 @@ pub enum Strategy {
     NoHooks,
 }
 
-impl Strategy {
+impl PostRendererStrategy {
     /// The strategy that Helm gives this name; the empty one is [`Self::Combined`].
     ///
     /// # Errors
     /// Helm has none of this name.
-    pub fn parse(name: &str) -> Result<Self, UnknownStrategy> {
+    pub fn parse(name: &str) -> Result<Self, UnknownPostRendererStrategy> {
         match name {
             "combined" | "" => Ok(Self::Combined),
             "separate" => Ok(Self::Separate),
             "nohooks" => Ok(Self::NoHooks),
-            _ => Err(UnknownStrategy(name.to_owned())),
+            _ => Err(UnknownPostRendererStrategy(name.to_owned())),
         }
     }
 
@@ -94,11 +94,11 @@ impl Strategy {
 /// There is no strategy of this name. The message is Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown post-render strategy: '{0}'")]
-pub struct UnknownStrategy(pub String);
+pub struct UnknownPostRendererStrategy(pub String);
 
 /// What a post-renderer is given, as Helm's errors name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum PostRenderGroup {
     /// All that was rendered.
     All,
     /// The hooks.
@@ -107,7 +107,7 @@ pub enum Group {
     Manifests,
 }
 
-impl Group {
+impl PostRenderGroup {
     fn name(self) -> &'static str {
         match self {
             Self::Hooks => "hooks",
@@ -142,15 +142,15 @@ pub enum PostRenderError {
     #[error("error merging {}: {error}", group.name())]
     Merge {
         /// What was to be handed out.
-        group: Group,
+        group: PostRenderGroup,
         /// Why not.
-        error: StepError,
+        error: PostRenderStepError,
     },
     /// The post-renderer failed.
     #[error("error while running post render on {}: {error}", group.run_on())]
     Run {
         /// What it was given.
-        group: Group,
+        group: PostRenderGroup,
         /// Its message.
         error: String,
     },
@@ -158,24 +158,24 @@ pub enum PostRenderError {
     #[error("error while parsing post rendered output{}: {error}", group.of_output())]
     Output {
         /// What it was given.
-        group: Group,
+        group: PostRenderGroup,
         /// What is wrong with the answer.
-        error: StepError,
+        error: PostRenderStepError,
     },
 }
 
 /// What was being done to a stream or a file, and why it failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{step}: {problem}")]
-pub struct StepError {
+pub struct PostRenderStepError {
     /// As Helm names it.
     pub step: String,
     /// What is wrong.
-    pub problem: StreamError,
+    pub problem: ManifestStreamError,
 }
 
-fn at(step: impl Into<String>) -> impl FnOnce(StreamError) -> StepError {
-    |problem| StepError { step: step.into(), problem }
+fn at(step: impl Into<String>) -> impl FnOnce(ManifestStreamError) -> PostRenderStepError {
+    |problem| PostRenderStepError { step: step.into(), problem }
 }
 
 /// Hands rendered files out; gives the files that come back. Path → text, in both.
@@ -183,14 +183,14 @@ fn at(step: impl Into<String>) -> impl FnOnce(StreamError) -> StepError {
 /// # Errors
 /// [`Error::PostRender`]; and [`Error::Manifests`] if hooks and manifests have to be separated and cannot be.
 pub(super) fn apply(
-    post_render: &PostRender<'_>,
+    post_render: &PostRenderStep<'_>,
     files: BTreeMap<String, Vec<u8>>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<HelmWarning>,
 ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-    if post_render.strategy == Strategy::Combined {
-        return Ok(post_render.run(Group::All, &files)?);
+    if post_render.strategy == PostRendererStrategy::Combined {
+        return Ok(post_render.run(PostRenderGroup::All, &files)?);
     }
-    let sorted = manifests::sort(&files, Order::Install);
+    let sorted = manifests::sort(&files, ManifestOrder::Install);
     let SortedManifests { hooks, manifests, unknown_hooks } =
         sorted.map_err(|error| Error::Manifests { error, files })?;
     super::warn_of_unknown_hooks(unknown_hooks, warnings);
@@ -203,11 +203,14 @@ pub(super) fn apply(
         add(&mut manifest_files, manifest.path, manifest.content.into_bytes());
     }
     let mut result = BTreeMap::new();
-    for (group, files) in [(Group::Hooks, hook_files), (Group::Manifests, manifest_files)] {
+    for (group, files) in
+        [(PostRenderGroup::Hooks, hook_files), (PostRenderGroup::Manifests, manifest_files)]
+    {
         if files.is_empty() {
             continue;
         }
-        let is_as_it_was = group == Group::Hooks && post_render.strategy == Strategy::NoHooks;
+        let is_as_it_was = group == PostRenderGroup::Hooks
+            && post_render.strategy == PostRendererStrategy::NoHooks;
         let files = if is_as_it_was { files } else { post_render.run(group, &files)? };
         for (path, text) in files {
             add(&mut result, path, text);
@@ -229,10 +232,10 @@ fn add(files: &mut BTreeMap<String, Vec<u8>>, path: String, text: Vec<u8>) {
     }
 }
 
-impl PostRender<'_> {
+impl PostRenderStep<'_> {
     fn run(
         &self,
-        group: Group,
+        group: PostRenderGroup,
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<BTreeMap<String, Vec<u8>>, PostRenderError> {
         let merged = merge(files).map_err(|error| PostRenderError::Merge { group, error })?;
@@ -241,7 +244,7 @@ impl PostRender<'_> {
         if let Some(plugin) = self.plugin
             && is_blank(&answer)
         {
-            let plugin = quote(plugin.as_bytes(), Quoting::Printable);
+            let plugin = quote(plugin.as_bytes(), QuotingStyle::Printable);
             let plugin = String::from_utf8_lossy(&plugin);
             return Err(failed(format!("post-renderer {plugin} produced empty output")));
         }
@@ -254,7 +257,7 @@ fn is_blank(text: &[u8]) -> bool {
 }
 
 /// One stream of all files, each document with the name of its file.
-fn merge(files: &BTreeMap<String, Vec<u8>>) -> Result<String, StepError> {
+fn merge(files: &BTreeMap<String, Vec<u8>>) -> Result<String, PostRenderStepError> {
     let mut merged = Vec::new();
     for (path, text) in files {
         if manifests::is_partial(path) {
@@ -273,13 +276,16 @@ fn merge(files: &BTreeMap<String, Vec<u8>>) -> Result<String, StepError> {
 }
 
 /// The files that an answer is made of.
-fn take_apart(answer: &[u8], group: Group) -> Result<BTreeMap<String, Vec<u8>>, StepError> {
+fn take_apart(
+    answer: &[u8],
+    group: PostRenderGroup,
+) -> Result<BTreeMap<String, Vec<u8>>, PostRenderStepError> {
     let nodes = stream::read(answer).map_err(at("error parsing YAML"))?;
-    let mut files: BTreeMap<String, Vec<Node>> = BTreeMap::new();
+    let mut files: BTreeMap<String, Vec<YamlNode>> = BTreeMap::new();
     for (index, mut node) in nodes.into_iter().enumerate() {
         let root = stream::root_mut(&mut node);
         if !annotation::has_metadata(root) {
-            return Err(at("getting metadata")(StreamError::NoMetadata));
+            return Err(at("getting metadata")(ManifestStreamError::NoMetadata));
         }
         let path = annotation::get(root, FILE).filter(|path| !path.is_empty());
         let path = path.map_or_else(|| group.generated(index), str::to_owned);
@@ -287,7 +293,7 @@ fn take_apart(answer: &[u8], group: Group) -> Result<BTreeMap<String, Vec<u8>>, 
             .map_err(|error| at("clearing filename annotation")(error.into()))?;
         files.entry(path).or_default().push(node);
     }
-    let write = |(path, nodes): (String, Vec<Node>)| {
+    let write = |(path, nodes): (String, Vec<YamlNode>)| {
         let text = stream::write(nodes).map_err(at(format!("re-writing {path}")))?;
         Ok((path, text.into_bytes()))
     };

@@ -2,46 +2,46 @@
 
 use std::sync::Arc;
 
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::Map;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
+use golang::work_meter::StopSignal;
 
 use super::{Error, RenderRequest, RenderedRelease, render};
-use crate::Env;
+use crate::RenderEnvironment;
 use crate::capabilities::Capabilities;
-use crate::chart::{Chart, File, Metadata};
-use crate::render::{Mode, Release};
+use crate::chart::{Chart, ChartFile, ChartMetadata};
+use crate::render::{ReleaseToRender, RenderMode};
 
 fn chart(name: &str, templates: &[(&str, &str)]) -> Chart {
-    let file = |(name, text): &(&str, &str)| File {
+    let file = |(name, text): &(&str, &str)| ChartFile {
         name: format!("templates/{name}"),
         data: text.as_bytes().into(),
     };
     Chart {
-        metadata: Metadata { name: name.to_owned(), ..Metadata::default() },
+        metadata: ChartMetadata { name: name.to_owned(), ..ChartMetadata::default() },
         templates: templates.iter().map(file).collect(),
         ..Chart::default()
     }
 }
 
 fn run(chart: Chart, name: &str, sub_notes: bool) -> Result<RenderedRelease, Error> {
-    let local = Zone::fixed("UTC", 0);
-    let env = Env {
-        now: Time::from_unix(0, 0, local.clone()),
+    let local = GoTimeZone::fixed("UTC", 0);
+    let env = RenderEnvironment {
+        now: GoTime::from_unix(0, 0, local.clone()),
         local,
         random: Arc::new(|buffer| buffer.fill(7)),
         capabilities: Arc::new(Capabilities::default()),
         cluster: None,
-        stop: Stop::default(),
+        stop: StopSignal::default(),
         names: None,
     };
     let name = name.to_owned();
     let namespace = "default".to_owned();
     let request = RenderRequest {
         chart,
-        values: &Map::default(),
-        release: Release { name, namespace, revision: 1, is_upgrade: false },
-        mode: Mode::default(),
+        values: &GoMap::default(),
+        release: ReleaseToRender { name, namespace, revision: 1, is_upgrade: false },
+        mode: RenderMode::default(),
         skip_schema: false,
         sub_notes,
         templates: None,

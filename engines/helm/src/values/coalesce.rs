@@ -6,14 +6,14 @@
 
 use golang::GoRuntimeValue;
 use golang::fmt::{FormatLimits, sprintf_within};
-use golang::meter::Stop;
-use golang::strconv::{Quoting, quote};
-use golang::value::{Map, Str};
+use golang::strconv::{QuotingStyle, quote};
+use golang::value::{GoMap, GoString};
+use golang::work_meter::StopSignal;
 
 use super::table::{copied, dismantle, empty, remove_nulls};
 use super::{Error, ValuesBudget};
 use crate::chart::Chart;
-use crate::warning::{Level, Warning};
+use crate::warning::{HelmWarning, WarningLevel};
 
 /// The table whose entries all charts share.
 const GLOBAL: &str = "global";
@@ -22,9 +22,9 @@ const GLOBAL: &str = "global";
 #[derive(Debug, Clone)]
 pub struct CoalescedValues {
     /// The values; nothing of them is shared with what was given.
-    pub values: Map,
+    pub values: GoMap,
     /// What Helm would log.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<HelmWarning>,
 }
 
 /// The values that templates of a chart and of those in it see: those of the user, above all defaults, without the
@@ -33,35 +33,35 @@ pub struct CoalescedValues {
 /// # Errors
 /// A sub-chart's values are not a table, or there are more values than [`super::MAX_STEPS`] or deeper than
 /// [`super::MAX_DEPTH`].
-pub fn coalesce(chart: &Chart, user: &Map) -> Result<CoalescedValues, Error> {
-    coalesce_until(chart, user, Stop::default())
+pub fn coalesce(chart: &Chart, user: &GoMap) -> Result<CoalescedValues, Error> {
+    coalesce_until(chart, user, StopSignal::default())
 }
 
 /// [`coalesce`] as long as the caller has time.
 pub(crate) fn coalesce_until(
     chart: &Chart,
-    user: &Map,
-    stop: Stop,
+    user: &GoMap,
+    stop: StopSignal,
 ) -> Result<CoalescedValues, Error> {
-    whole(chart, user, Nulls::Remove, &mut ValuesBudget::until(stop))
+    whole(chart, user, NullHandling::Remove, &mut ValuesBudget::until(stop))
 }
 
 /// As [`coalesce`], but nulls are kept, for values that will be coalesced later.
 ///
 /// # Errors
 /// As those of [`coalesce`].
-pub fn merge(chart: &Chart, user: &Map) -> Result<CoalescedValues, Error> {
-    whole(chart, user, Nulls::Keep, &mut ValuesBudget::new())
+pub fn merge(chart: &Chart, user: &GoMap) -> Result<CoalescedValues, Error> {
+    whole(chart, user, NullHandling::Keep, &mut ValuesBudget::new())
 }
 
 pub(super) fn whole(
     chart: &Chart,
-    user: &Map,
-    nulls: Nulls,
+    user: &GoMap,
+    nulls: NullHandling,
     budget: &mut ValuesBudget,
 ) -> Result<CoalescedValues, Error> {
     let values = copied(user, budget)?;
-    let mut run = Coalescing { budget, warnings: Vec::new() };
+    let mut run = CoalesceRun { budget, warnings: Vec::new() };
     if let Err(error) = run.chart(chart, &values, "", nulls, 0) {
         dismantle(&values);
         return Err(error);
@@ -71,35 +71,35 @@ pub(super) fn whole(
 
 /// How nulls are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Nulls {
+pub(super) enum NullHandling {
     Keep,
     Remove,
 }
 
 /// One run, with its warnings.
-pub(super) struct Coalescing<'b> {
+pub(super) struct CoalesceRun<'b> {
     pub(super) budget: &'b mut ValuesBudget,
-    pub(super) warnings: Vec<Warning>,
+    pub(super) warnings: Vec<HelmWarning>,
 }
 
-impl Coalescing<'_> {
+impl CoalesceRun<'_> {
     fn warn(&mut self, warning: String) {
-        self.warnings.push(Warning::new(Level::Info, warning));
+        self.warnings.push(HelmWarning::new(WarningLevel::Info, warning));
     }
 
     /// A warning that shows a value.
     fn warn_of(&mut self, before: &str, value: &GoRuntimeValue) {
         let value = shown("%v", value, self.budget.words());
         self.budget.say(value.len());
-        self.warnings.push(Warning::about(Level::Info, before, &value, ")"));
+        self.warnings.push(HelmWarning::about(WarningLevel::Info, before, &value, ")"));
     }
 
     fn chart(
         &mut self,
         chart: &Chart,
-        into: &Map,
+        into: &GoMap,
         prefix: &str,
-        nulls: Nulls,
+        nulls: NullHandling,
         depth: usize,
     ) -> Result<(), Error> {
         self.budget.spend(depth)?;
@@ -128,28 +128,28 @@ impl Coalescing<'_> {
     fn defaults(
         &mut self,
         chart: &Chart,
-        into: &Map,
+        into: &GoMap,
         prefix: &str,
-        nulls: Nulls,
+        nulls: NullHandling,
         depth: usize,
     ) -> Result<(), Error> {
         for (key, default) in copied(&chart.values, self.budget)?.entries() {
             match (into.get(&key), default) {
-                (Some(GoRuntimeValue::Nil), _) if nulls == Nulls::Remove => {
+                (Some(GoRuntimeValue::Nil), _) if nulls == NullHandling::Remove => {
                     into.remove(&key);
                 }
                 (Some(GoRuntimeValue::Map(own)), GoRuntimeValue::Map(default)) => {
                     // The nulls of a chart in it are its own affair.
                     let is_chart =
                         chart.charts.iter().any(|sub| *sub.metadata.name.as_bytes() == *key);
-                    let nulls = if is_chart { Nulls::Keep } else { nulls };
-                    if nulls == Nulls::Remove {
+                    let nulls = if is_chart { NullHandling::Keep } else { nulls };
+                    if nulls == NullHandling::Remove {
                         remove_nulls(&default, depth, self.budget)?;
                     }
                     let prefix = joined(prefix, &key.lossy());
                     self.tables(&own, &default, &prefix, nulls, depth + 1)?;
                 }
-                (None, GoRuntimeValue::Nil) if nulls == Nulls::Remove => {}
+                (None, GoRuntimeValue::Nil) if nulls == NullHandling::Remove => {}
                 (Some(GoRuntimeValue::Map(_)), GoRuntimeValue::Nil) => {}
                 (Some(GoRuntimeValue::Map(_)), _) => {
                     let key = key.lossy();
@@ -157,7 +157,7 @@ impl Coalescing<'_> {
                 }
                 (Some(_), _) => {}
                 (None, default) => {
-                    if let (GoRuntimeValue::Map(table), Nulls::Remove) = (&default, nulls) {
+                    if let (GoRuntimeValue::Map(table), NullHandling::Remove) = (&default, nulls) {
                         remove_nulls(table, depth, self.budget)?;
                     }
                     into.insert(key, default);
@@ -168,7 +168,13 @@ impl Coalescing<'_> {
     }
 
     /// Puts the globals of `from` above those of `into`.
-    fn globals(&mut self, into: &Map, from: &Map, prefix: &str, depth: usize) -> Result<(), Error> {
+    fn globals(
+        &mut self,
+        into: &GoMap,
+        from: &GoMap,
+        prefix: &str,
+        depth: usize,
+    ) -> Result<(), Error> {
         let Some(own) = self.global_table(into, "destination") else { return Ok(()) };
         let Some(outer) = self.global_table(from, "source") else { return Ok(()) };
         for (key, value) in outer.entries() {
@@ -179,11 +185,11 @@ impl Coalescing<'_> {
                 (GoRuntimeValue::Map(outer), Some(GoRuntimeValue::Map(inner))) => {
                     let both = shallow(&outer);
                     let prefix = joined(prefix, &key.lossy());
-                    self.tables(&both, &inner, &prefix, Nulls::Keep, depth + 1)?;
+                    self.tables(&both, &inner, &prefix, NullHandling::Keep, depth + 1)?;
                     own.insert(key, GoRuntimeValue::Map(both));
                 }
                 (GoRuntimeValue::Map(_), Some(_)) => {
-                    let key = quote(&key, Quoting::Printable);
+                    let key = quote(&key, QuotingStyle::Printable);
                     let key = String::from_utf8_lossy(&key);
                     self.warn(format!(
                         "Conflict: cannot merge map onto non-map for {key}. Skipping."
@@ -201,7 +207,7 @@ impl Coalescing<'_> {
         Ok(())
     }
 
-    fn global_table(&mut self, values: &Map, role: &str) -> Option<Map> {
+    fn global_table(&mut self, values: &GoMap, role: &str) -> Option<GoMap> {
         match values.get(GLOBAL.as_bytes()) {
             None => Some(empty()),
             Some(GoRuntimeValue::Map(table)) => Some(table),
@@ -217,13 +223,13 @@ impl Coalescing<'_> {
     /// Puts a table below another one. The lower one is changed too: that is Helm's way of remembering nulls.
     pub(super) fn tables(
         &mut self,
-        into: &Map,
-        below: &Map,
+        into: &GoMap,
+        below: &GoMap,
         prefix: &str,
-        nulls: Nulls,
+        nulls: NullHandling,
         depth: usize,
     ) -> Result<(), Error> {
-        let has_default: Vec<Str> = below
+        let has_default: Vec<GoString> = below
             .entries()
             .into_iter()
             .filter_map(|(key, value)| (!matches!(value, GoRuntimeValue::Nil)).then_some(key))
@@ -239,7 +245,7 @@ impl Coalescing<'_> {
             let path = joined(prefix, &key.lossy());
             match (into.get(&key), value) {
                 (Some(GoRuntimeValue::Nil), _)
-                    if nulls == Nulls::Remove && has_default.binary_search(&key).is_ok() =>
+                    if nulls == NullHandling::Remove && has_default.binary_search(&key).is_ok() =>
                 {
                     into.remove(&key);
                 }
@@ -268,8 +274,8 @@ impl Coalescing<'_> {
     }
 }
 
-fn shallow(table: &Map) -> Map {
-    Map::new(table.item_type().clone(), table.entries())
+fn shallow(table: &GoMap) -> GoMap {
+    GoMap::new(table.item_type().clone(), table.entries())
 }
 
 fn joined(prefix: &str, name: &str) -> String {

@@ -4,14 +4,14 @@
 
 use golang::GoRuntimeValue;
 use golang::fmt::sprintf;
-use golang::meter::Stop;
-use golang::value::{Map, Type};
+use golang::value::{GoMap, GoType};
+use golang::work_meter::StopSignal;
 
-use super::coalesce::{CoalescedValues, Coalescing, Nulls, whole};
+use super::coalesce::{CoalesceRun, CoalescedValues, NullHandling, whole};
 use super::table::{copied, dismantle, empty, table_at, value_at};
 use super::{Error, ValuesBudget};
-use crate::chart::{Chart, Dependency};
-use crate::warning::{Level, Warning};
+use crate::chart::{Chart, ChartDependency};
+use crate::warning::{HelmWarning, WarningLevel};
 
 /// Removes the dependencies that tags and conditions leave out, gives the others their aliases, and imports values
 /// from them into their parents.
@@ -23,36 +23,36 @@ use crate::warning::{Level, Warning};
 ///
 /// # Errors
 /// As those of [`super::coalesce`].
-pub fn process_dependencies(chart: &mut Chart, user: &Map) -> Result<Vec<Warning>, Error> {
-    process_dependencies_until(chart, user, Stop::default())
+pub fn process_dependencies(chart: &mut Chart, user: &GoMap) -> Result<Vec<HelmWarning>, Error> {
+    process_dependencies_until(chart, user, StopSignal::default())
 }
 
 /// [`process_dependencies`] as long as the caller has time.
 pub(crate) fn process_dependencies_until(
     chart: &mut Chart,
-    user: &Map,
-    stop: Stop,
-) -> Result<Vec<Warning>, Error> {
-    let mut run = DependencyRun { budget: ValuesBudget::until(stop), warnings: Vec::new() };
+    user: &GoMap,
+    stop: StopSignal,
+) -> Result<Vec<HelmWarning>, Error> {
+    let mut run = ChartDependencyRun { budget: ValuesBudget::until(stop), warnings: Vec::new() };
     run.choose(chart, user, "")?;
     run.import_all(chart)?;
     Ok(run.warnings)
 }
 
-struct DependencyRun {
+struct ChartDependencyRun {
     budget: ValuesBudget,
-    warnings: Vec<Warning>,
+    warnings: Vec<HelmWarning>,
 }
 
-impl DependencyRun {
-    fn values(&mut self, chart: &Chart, user: &Map, nulls: Nulls) -> Result<Map, Error> {
+impl ChartDependencyRun {
+    fn values(&mut self, chart: &Chart, user: &GoMap, nulls: NullHandling) -> Result<GoMap, Error> {
         let CoalescedValues { values, warnings } = whole(chart, user, nulls, &mut self.budget)?;
         self.warnings.extend(warnings);
         Ok(values)
     }
 
     /// Removes what is left out, here and below. `path` leads to the chart's values and ends with a dot.
-    fn choose(&mut self, chart: &mut Chart, user: &Map, path: &str) -> Result<(), Error> {
+    fn choose(&mut self, chart: &mut Chart, user: &GoMap, path: &str) -> Result<(), Error> {
         // Parity(helm): without a list Helm does not examine the charts below either.
         let Some(mut listed) = chart.metadata.dependencies.take() else { return Ok(()) };
         let unlisted = |sub: &&Chart| !listed.iter().any(|wanted| wanted.is_met_by(sub));
@@ -68,7 +68,7 @@ impl DependencyRun {
             }
         }
         chart.charts = charts;
-        let values = self.values(chart, user, Nulls::Remove)?;
+        let values = self.values(chart, user, NullHandling::Remove)?;
         for dependency in &mut listed {
             dependency.enabled = true;
             self.heed_tags(dependency, &values);
@@ -76,7 +76,7 @@ impl DependencyRun {
         }
         let is_out = |name: &str| listed.iter().any(|out| !out.enabled && out.name == name);
         chart.charts.retain(|sub| !is_out(&sub.metadata.name));
-        let stay: Vec<Dependency> =
+        let stay: Vec<ChartDependency> =
             listed.iter().filter(|dependency| !is_out(&dependency.name)).cloned().collect();
         for sub in &mut chart.charts {
             let path = format!("{path}{}.", sub.metadata.name);
@@ -86,7 +86,7 @@ impl DependencyRun {
         Ok(())
     }
 
-    fn heed_tags(&mut self, dependency: &mut Dependency, values: &Map) {
+    fn heed_tags(&mut self, dependency: &mut ChartDependency, values: &GoMap) {
         let Ok(tags) = table_at(values, "tags") else { return };
         let mut some_on = false;
         let mut some_off = false;
@@ -96,7 +96,7 @@ impl DependencyRun {
                 Some(GoRuntimeValue::Bool(true)) => some_on = true,
                 Some(GoRuntimeValue::Bool(false)) => some_off = true,
                 Some(_) => self.warnings.push(
-                    Warning::new(Level::Warn, "returned non-bool value")
+                    HelmWarning::new(WarningLevel::Warn, "returned non-bool value")
                         .with("tag", tag)
                         .with("chart", &dependency.name),
                 ),
@@ -105,7 +105,7 @@ impl DependencyRun {
         dependency.enabled = some_on || !some_off;
     }
 
-    fn heed_condition(&mut self, dependency: &mut Dependency, values: &Map, path: &str) {
+    fn heed_condition(&mut self, dependency: &mut ChartDependency, values: &GoMap, path: &str) {
         let condition = dependency.condition.trim();
         for place in condition.split(',').filter(|place| !place.is_empty()) {
             match value_at(values, &format!("{path}{place}")) {
@@ -115,7 +115,7 @@ impl DependencyRun {
                     break;
                 }
                 Some(_) => self.warnings.push(
-                    Warning::new(Level::Warn, "returned non-bool value")
+                    HelmWarning::new(WarningLevel::Warn, "returned non-bool value")
                         .with("path", place)
                         .with("chart", &dependency.name),
                 ),
@@ -129,7 +129,7 @@ impl DependencyRun {
             self.import_all(sub)?;
         }
         let Some(mut listed) = chart.metadata.dependencies.take() else { return Ok(()) };
-        let values = self.values(chart, &empty(), Nulls::Keep)?;
+        let values = self.values(chart, &empty(), NullHandling::Keep)?;
         let imported = empty();
         let done = self.import(&mut listed, &values, &imported).and_then(|()| {
             // Imports share tables with the values and have changed them, which Helm passes on too.
@@ -147,23 +147,26 @@ impl DependencyRun {
 
     fn import(
         &mut self,
-        listed: &mut [Dependency],
-        values: &Map,
-        imported: &Map,
+        listed: &mut [ChartDependency],
+        values: &GoMap,
+        imported: &GoMap,
     ) -> Result<(), Error> {
         for dependency in listed {
             let mut imports = Vec::new();
             for import in &dependency.import_values {
                 let (child, parent, missing) = match import {
                     GoRuntimeValue::Map(import) => {
-                        let missing =
-                            Warning::new(Level::Warn, "ImportValues missing table from chart")
-                                .with("chart", &dependency.name);
+                        let missing = HelmWarning::new(
+                            WarningLevel::Warn,
+                            "ImportValues missing table from chart",
+                        )
+                        .with("chart", &dependency.name);
                         (text(import, "child"), text(import, "parent"), missing)
                     }
                     GoRuntimeValue::String(export) => {
                         let child = format!("exports.{}", export.lossy());
-                        let missing = Warning::new(Level::Warn, "ImportValues missing table");
+                        let missing =
+                            HelmWarning::new(WarningLevel::Warn, "ImportValues missing table");
                         (child, ".".to_owned(), missing)
                     }
                     // Parity(helm): any other value is dropped without a warning.
@@ -175,7 +178,7 @@ impl DependencyRun {
                 }
                 let entries = [("child", child), ("parent", parent)];
                 let entries = entries.map(|(key, text)| (key.into(), GoRuntimeValue::from(text)));
-                imports.push(GoRuntimeValue::Map(Map::new(Type::String, entries)));
+                imports.push(GoRuntimeValue::Map(GoMap::new(GoType::String, entries)));
             }
             dependency.import_values = imports;
         }
@@ -183,26 +186,27 @@ impl DependencyRun {
     }
 
     /// Puts a table below another one, nulls included.
-    fn below(&mut self, into: &Map, below: &Map) -> Result<(), Error> {
-        let mut run = Coalescing { budget: &mut self.budget, warnings: Vec::new() };
-        run.tables(into, below, "", Nulls::Keep, 0)?;
+    fn below(&mut self, into: &GoMap, below: &GoMap) -> Result<(), Error> {
+        let mut run = CoalesceRun { budget: &mut self.budget, warnings: Vec::new() };
+        run.tables(into, below, "", NullHandling::Keep, 0)?;
         self.warnings.append(&mut run.warnings);
         Ok(())
     }
 }
 
-fn text(import: &Map, key: &str) -> String {
+fn text(import: &GoMap, key: &str) -> String {
     let value = import.get(key.as_bytes()).unwrap_or_default();
     let text = sprintf("%v", &[value]).unwrap_or_default();
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// A table inside of the tables that a path names; `.` is the table itself.
-fn wrapped(table: &Map, path: &str) -> Map {
+fn wrapped(table: &GoMap, path: &str) -> GoMap {
     let table = if table.is_empty() { empty() } else { table.clone() };
     if path == "." {
         return table;
     }
-    path.rsplit('.')
-        .fold(table, |inner, name| Map::new(Type::Any, [(name.into(), GoRuntimeValue::Map(inner))]))
+    path.rsplit('.').fold(table, |inner, name| {
+        GoMap::new(GoType::Any, [(name.into(), GoRuntimeValue::Map(inner))])
+    })
 }

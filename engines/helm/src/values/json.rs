@@ -3,7 +3,7 @@
 //! Elsewhere: the other direction (`golang::Value::from_json`).
 
 use golang::GoRuntimeValue;
-use golang::value::Map;
+use golang::value::GoMap;
 use serde_json::{Map as JsonMap, Number, Value as Json};
 
 use super::{Error, ValuesBudget};
@@ -11,7 +11,7 @@ use super::{Error, ValuesBudget};
 /// Why values have no JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotJson {
+pub enum NotJsonError {
     /// A float that is not a number, or a type that is not a value at all.
     #[error("a value of the type {0} has no JSON")]
     Unsupported(String),
@@ -25,38 +25,38 @@ pub enum NotJson {
 ///
 /// # Errors
 /// There is something among the values that JSON has not, or there are too many of them.
-pub fn to_json(values: &Map) -> Result<Json, NotJson> {
+pub fn to_json(values: &GoMap) -> Result<Json, NotJsonError> {
     table(values, as_written, 0, &mut ValuesBudget::new())
 }
 
 /// As [`to_json`], but whole floats are the integers that they are, where Go's text has zeros in the last places, and
 /// zero has no sign: as Flux takes them for a digest.
-pub(super) fn exact_json(values: &Map) -> Result<Json, NotJson> {
+pub(super) fn exact_json(values: &GoMap) -> Result<Json, NotJsonError> {
     table(values, exact, 0, &mut ValuesBudget::new())
 }
 
 /// How a float becomes a number of JSON.
-type Floats = fn(f64) -> Option<Number>;
+type FloatConverter = fn(f64) -> Option<Number>;
 
 fn table(
-    values: &Map,
-    floats: Floats,
+    values: &GoMap,
+    floats: FloatConverter,
     depth: usize,
     left: &mut ValuesBudget,
-) -> Result<Json, NotJson> {
+) -> Result<Json, NotJsonError> {
     let entries = values
         .entries()
         .into_iter()
         .map(|(key, value)| Ok((key.lossy().into_owned(), json(&value, floats, depth + 1, left)?)));
-    Ok(Json::Object(entries.collect::<Result<JsonMap<_, _>, NotJson>>()?))
+    Ok(Json::Object(entries.collect::<Result<JsonMap<_, _>, NotJsonError>>()?))
 }
 
 fn json(
     value: &GoRuntimeValue,
-    floats: Floats,
+    floats: FloatConverter,
     depth: usize,
     left: &mut ValuesBudget,
-) -> Result<Json, NotJson> {
+) -> Result<Json, NotJsonError> {
     left.spend(depth)?;
     Ok(match value {
         GoRuntimeValue::Nil => Json::Null,
@@ -81,8 +81,8 @@ fn json(
     })
 }
 
-fn unsupported(value: &GoRuntimeValue) -> NotJson {
-    NotJson::Unsupported(value.type_name())
+fn unsupported(value: &GoRuntimeValue) -> NotJsonError {
+    NotJsonError::Unsupported(value.type_name())
 }
 
 /// Go writes whole numbers below 1e21 without a fraction: the digits that identify the float, then zeros.

@@ -4,7 +4,7 @@
 //! place. Elsewhere: the merge (`references.rs`, `coalesce.rs`).
 
 use golang::GoRuntimeValue;
-use golang::value::{Map, Str};
+use golang::value::{GoMap, GoString};
 use serde_json::Value as Json;
 
 use super::json::exact_json;
@@ -16,18 +16,18 @@ const GLOBAL_VALUES_KEY: &[u8] = b"global";
 
 /// Something that values come from.
 #[derive(Debug, Clone)]
-pub struct Layer {
+pub struct ValuesLayer {
     /// Its name in messages, such as `ConfigMap/defaults`.
     pub name: String,
     /// Where its values stand among those of the release, such as below the name of a sub-chart.
-    pub at: Vec<Str>,
+    pub at: Vec<GoString>,
     /// Its values.
-    pub values: Map,
+    pub values: GoMap,
 }
 
 /// A value of the result that is not a table, or an empty table.
 #[derive(Debug, Clone)]
-pub struct Leaf {
+pub struct ValuesLeaf {
     /// Names of tables and indices of lists on the way to it.
     pub path: Vec<String>,
     /// The value.
@@ -39,16 +39,16 @@ pub struct Leaf {
 }
 
 /// The defaults of a chart and of the charts in it, from the lowest on.
-pub fn layers(chart: &Chart) -> Vec<Layer> {
+pub fn layers(chart: &Chart) -> Vec<ValuesLayer> {
     let mut found = Vec::new();
     let mut pending = vec![(chart, Vec::new(), chart.metadata.name.clone())];
     while let Some((chart, at, name)) = pending.pop() {
         for sub in &chart.charts {
             let mut below = at.clone();
-            below.push(Str::from(sub.metadata.name.as_str()));
+            below.push(GoString::from(sub.metadata.name.as_str()));
             pending.push((sub, below, format!("{name}/charts/{}", sub.metadata.name)));
         }
-        found.push(Layer { name: format!("chart {name}"), at, values: chart.values.clone() });
+        found.push(ValuesLayer { name: format!("chart {name}"), at, values: chart.values.clone() });
     }
     // The values of a chart for a chart in it win over the defaults of the latter.
     found.reverse();
@@ -59,27 +59,27 @@ pub fn layers(chart: &Chart) -> Vec<Layer> {
 ///
 /// # Errors
 /// Values are too many or too deep.
-pub fn provenance(result: &Map, layers: &[Layer]) -> Result<Vec<Leaf>, Error> {
-    let mut search = Search { layers, leaves: Vec::new(), budget: ValuesBudget::new() };
+pub fn provenance(result: &GoMap, layers: &[ValuesLayer]) -> Result<Vec<ValuesLeaf>, Error> {
+    let mut search = ProvenanceSearch { layers, leaves: Vec::new(), budget: ValuesBudget::new() };
     search.table(result, &mut Vec::new())?;
     Ok(search.leaves)
 }
 
-struct Search<'l> {
-    layers: &'l [Layer],
-    leaves: Vec<Leaf>,
+struct ProvenanceSearch<'l> {
+    layers: &'l [ValuesLayer],
+    leaves: Vec<ValuesLeaf>,
     budget: ValuesBudget,
 }
 
 /// A step of a path.
 #[derive(Debug, Clone)]
 enum ValuePathPart {
-    Name(Str),
+    Name(GoString),
     Index(usize),
 }
 
-impl Search<'_> {
-    fn table(&mut self, table: &Map, path: &mut Vec<ValuePathPart>) -> Result<(), Error> {
+impl ProvenanceSearch<'_> {
+    fn table(&mut self, table: &GoMap, path: &mut Vec<ValuePathPart>) -> Result<(), Error> {
         if table.is_empty() && !path.is_empty() {
             return self.leaf(&GoRuntimeValue::Map(table.clone()), path);
         }
@@ -119,7 +119,7 @@ impl Search<'_> {
         let has_one = |at: &usize| Some(*at) != source && self.at(*at, path).is_some();
         let overrode = (0..source.unwrap_or(self.layers.len())).rev().filter(has_one).collect();
         let path = path.iter().map(ValuePathPart::shown).collect();
-        self.leaves.push(Leaf { path, value: value.clone(), source, overrode });
+        self.leaves.push(ValuesLeaf { path, value: value.clone(), source, overrode });
         Ok(())
     }
 
@@ -169,17 +169,17 @@ impl ValuePathPart {
     }
 }
 
-fn below_names(path: &[ValuePathPart], at: &[Str]) -> bool {
-    let is_same = |(part, name): (&ValuePathPart, &Str)| matches!(part, ValuePathPart::Name(it) if it == name);
+fn below_names(path: &[ValuePathPart], at: &[GoString]) -> bool {
+    let is_same = |(part, name): (&ValuePathPart, &GoString)| matches!(part, ValuePathPart::Name(it) if it == name);
     path.len() >= at.len() && path.iter().zip(at).all(is_same)
 }
 
 /// The rest of a path that begins with the place of a layer.
-fn below<'p>(path: &'p [ValuePathPart], at: &[Str]) -> Option<&'p [ValuePathPart]> {
+fn below<'p>(path: &'p [ValuePathPart], at: &[GoString]) -> Option<&'p [ValuePathPart]> {
     below_names(path, at).then(|| path.get(at.len()..)).flatten()
 }
 
-fn found(values: &Map, path: &[ValuePathPart]) -> Option<GoRuntimeValue> {
+fn found(values: &GoMap, path: &[ValuePathPart]) -> Option<GoRuntimeValue> {
     let mut value = GoRuntimeValue::Map(values.clone());
     for part in path {
         value = match (value, part) {
@@ -195,7 +195,7 @@ fn found(values: &Map, path: &[ValuePathPart]) -> Option<GoRuntimeValue> {
 
 /// A value to compare; none if JSON does not have it.
 fn json(value: &GoRuntimeValue) -> Option<Json> {
-    exact_json(&Map::new(golang::value::Type::Any, [(Str::from("v"), value.clone())])).ok()
+    exact_json(&GoMap::new(golang::value::GoType::Any, [(GoString::from("v"), value.clone())])).ok()
 }
 
 #[cfg(test)]
@@ -205,19 +205,19 @@ mod tests {
     use super::super::{compose, empty};
     use super::*;
 
-    fn table(json: &Json) -> Map {
+    fn table(json: &Json) -> GoMap {
         let GoRuntimeValue::Map(table) = GoRuntimeValue::from_json(json) else {
             panic!("{json} is no table")
         };
         table
     }
 
-    fn layer(name: &str, at: &[&str], values: &Json) -> Layer {
-        let at = at.iter().map(|it| Str::from(*it)).collect();
-        Layer { name: name.to_owned(), at, values: table(values) }
+    fn layer(name: &str, at: &[&str], values: &Json) -> ValuesLayer {
+        let at = at.iter().map(|it| GoString::from(*it)).collect();
+        ValuesLayer { name: name.to_owned(), at, values: table(values) }
     }
 
-    fn origins(result: &Map, layers: &[Layer]) -> Vec<String> {
+    fn origins(result: &GoMap, layers: &[ValuesLayer]) -> Vec<String> {
         let name = |at: usize| layers[at].name.clone();
         let leaves = provenance(result, layers).unwrap();
         let origins = leaves.iter().map(|leaf| {

@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use golang::GoRuntimeValue;
-use golang::value::{List, Map};
+use golang::value::{GoList, GoMap};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
 use super::json::exact_json;
 use super::table::{copied, dismantle, empty};
-use super::{Error, NotJson, ValuesBudget};
-use crate::strvals::{self, ListReplacement, Mode};
+use super::{Error, NotJsonError, ValuesBudget};
+use crate::strvals::{self, ListReplacement, SetValueMode};
 
 /// One entry of `spec.valuesFrom`.
 #[derive(Debug, Clone, Default)]
-pub struct Reference {
+pub struct ValuesReference {
     /// `ConfigMap` or `Secret`.
     pub kind: String,
     /// Its name, in the namespace of the HelmRelease.
@@ -32,7 +32,7 @@ pub struct Reference {
     pub literal: bool,
 }
 
-impl Reference {
+impl ValuesReference {
     fn key(&self) -> &str {
         self.values_key.as_deref().filter(|key| !key.is_empty()).unwrap_or("values.yaml")
     }
@@ -51,12 +51,13 @@ pub enum ValuesReferenceLookup {
 }
 
 /// Reads a ConfigMap or Secret by kind and name; an error is the whole text that a person sees.
-pub type Lookup<'l> = dyn FnMut(&str, &str) -> Result<ValuesReferenceLookup, String> + 'l;
+pub type ValuesReferenceReader<'l> =
+    dyn FnMut(&str, &str) -> Result<ValuesReferenceLookup, String> + 'l;
 
 /// Why values could not be composed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReferenceError {
+pub enum ValuesReferenceError {
     /// A reference leads to nothing that can be used.
     #[error(transparent)]
     Unresolved(Box<UnresolvedValuesReference>),
@@ -87,14 +88,14 @@ pub struct UnresolvedValuesReference {
     /// The key it names.
     pub key: String,
     /// What is wrong.
-    pub problem: ReferenceProblem,
+    pub problem: ValuesReferenceProblem,
 }
 
 /// What is wrong with a reference. No content is shown, but a target path's error names the keys that it met, which
 /// are the content's if that holds a comma.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReferenceProblem {
+pub enum ValuesReferenceProblem {
     /// The object is not there.
     #[error("{0}")]
     Absent(String),
@@ -121,7 +122,7 @@ pub enum ReferenceProblem {
 ///
 /// # Errors
 /// The text is not YAML, or not a table.
-pub fn read(text: &[u8]) -> Result<Map, ReferenceProblem> {
+pub fn read(text: &[u8]) -> Result<GoMap, ValuesReferenceProblem> {
     let json = goyaml::to_json(text)?;
     let found = match &json {
         Json::Null => return Ok(empty()),
@@ -133,7 +134,7 @@ pub fn read(text: &[u8]) -> Result<Map, ReferenceProblem> {
     };
     match GoRuntimeValue::from_json(&json) {
         GoRuntimeValue::Map(table) => Ok(table),
-        _ => Err(ReferenceProblem::NotTable(found)),
+        _ => Err(ValuesReferenceProblem::NotTable(found)),
     }
 }
 
@@ -146,17 +147,17 @@ pub fn read(text: &[u8]) -> Result<Map, ReferenceProblem> {
 /// A reference cannot be resolved, and is not optional or is there and wrong.
 pub fn compose(
     namespace: &str,
-    inline: &Map,
-    references: &[Reference],
-    lookup: &mut Lookup<'_>,
-) -> Result<Map, ReferenceError> {
+    inline: &GoMap,
+    references: &[ValuesReference],
+    lookup: &mut ValuesReferenceReader<'_>,
+) -> Result<GoMap, ValuesReferenceError> {
     // Setting a target path changes tables of the inline values where both share them, as in Flux.
     let inline = copied(inline, &mut ValuesBudget::new())?;
     let mut known: BTreeMap<(&str, &str), Option<ReferencedData>> = BTreeMap::new();
     let mut result = empty();
     for reference in references {
         let failed = |problem| {
-            ReferenceError::Unresolved(Box::new(UnresolvedValuesReference {
+            ValuesReferenceError::Unresolved(Box::new(UnresolvedValuesReference {
                 optional: reference.optional,
                 kind: reference.kind.clone(),
                 namespace: namespace.to_owned(),
@@ -166,7 +167,7 @@ pub fn compose(
             }))
         };
         if !matches!(reference.kind.as_str(), "ConfigMap" | "Secret") {
-            return Err(failed(ReferenceProblem::Kind));
+            return Err(failed(ValuesReferenceProblem::Kind));
         }
         let place = (reference.kind.as_str(), reference.name.as_str());
         // An object is read once, so all references to it see the same version.
@@ -174,7 +175,7 @@ pub fn compose(
         let found = match known.entry(place) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                match lookup(place.0, place.1).map_err(ReferenceError::Lookup)? {
+                match lookup(place.0, place.1).map_err(ValuesReferenceError::Lookup)? {
                     ValuesReferenceLookup::Data(data) => unknown.insert(Some(data)),
                     ValuesReferenceLookup::Absent(text) => {
                         absent = text;
@@ -184,8 +185,8 @@ pub fn compose(
             }
         };
         let data = match found {
-            Some(data) => data.get(reference.key()).ok_or(ReferenceProblem::NoKey),
-            None => Err(ReferenceProblem::Absent(absent)),
+            Some(data) => data.get(reference.key()).ok_or(ValuesReferenceProblem::NoKey),
+            None => Err(ValuesReferenceProblem::Absent(absent)),
         };
         let data = match data {
             Ok(data) => data,
@@ -207,7 +208,12 @@ pub fn compose(
 }
 
 /// A table with the entries of both; tables in both are put together too, of everything else the upper counts.
-fn above(upper: &Map, lower: &Map, depth: usize, budget: &mut ValuesBudget) -> Result<Map, Error> {
+fn above(
+    upper: &GoMap,
+    lower: &GoMap,
+    depth: usize,
+    budget: &mut ValuesBudget,
+) -> Result<GoMap, Error> {
     let both = empty();
     for (key, value) in lower.entries() {
         both.insert(key, value);
@@ -228,7 +234,7 @@ fn above(upper: &Map, lower: &Map, depth: usize, budget: &mut ValuesBudget) -> R
 /// Puts what took the place of lists, by their addresses, where a table, or one in it, has them.
 ///
 /// Tables in lists need nothing: they are the same in both.
-fn replace_lists(table: &Map, replaced: &BTreeMap<usize, &List>) {
+fn replace_lists(table: &GoMap, replaced: &BTreeMap<usize, &GoList>) {
     if replaced.is_empty() {
         return;
     }
@@ -247,8 +253,8 @@ fn replace_lists(table: &Map, replaced: &BTreeMap<usize, &List>) {
 
 /// Sets the data at the target path of a reference.
 fn put(
-    values: &Map,
-    reference: &Reference,
+    values: &GoMap,
+    reference: &ValuesReference,
     data: &[u8],
 ) -> Result<Vec<ListReplacement>, strvals::Error> {
     let text = |data: &[u8]| [reference.target_path.as_bytes(), b"=", data].concat();
@@ -260,23 +266,23 @@ fn put(
             }
             escaped.push(*byte);
         }
-        return strvals::set_in_lists(values, text(&escaped), Mode::Strings);
+        return strvals::set_in_lists(values, text(&escaped), SetValueMode::Strings);
     }
     let is_quoted = |mark: u8| data.first() == Some(&mark) && data.last() == Some(&mark);
     if !is_quoted(b'\'') && !is_quoted(b'"') {
-        return strvals::set_in_lists(values, text(data), Mode::Typed);
+        return strvals::set_in_lists(values, text(data), SetValueMode::Typed);
     }
     let is_mark = |byte: &u8| matches!(byte, b'\'' | b'"');
     let from = data.iter().position(|byte| !is_mark(byte)).unwrap_or(data.len());
     let to = data.iter().rposition(|byte| !is_mark(byte)).map_or(from, |last| last + 1);
-    strvals::set_in_lists(values, text(&data[from..to]), Mode::Strings)
+    strvals::set_in_lists(values, text(&data[from..to]), SetValueMode::Strings)
 }
 
 /// The text of values that Flux hashes; empty for none.
 ///
 /// # Errors
 /// There is something among the values that JSON has not, or there are too many of them.
-pub fn yaml(values: &Map) -> Result<String, NotJson> {
+pub fn yaml(values: &GoMap) -> Result<String, NotJsonError> {
     if values.is_empty() {
         return Ok(String::new());
     }
@@ -288,6 +294,6 @@ pub fn yaml(values: &Map) -> Result<String, NotJson> {
 ///
 /// # Errors
 /// As those of [`yaml`].
-pub fn digest(values: &Map) -> Result<String, NotJson> {
+pub fn digest(values: &GoMap) -> Result<String, NotJsonError> {
     Ok(format!("sha256:{}", hex::encode(Sha256::digest(yaml(values)?))))
 }

@@ -3,28 +3,28 @@
 //! Elsewhere: putting them together (`coalesce.rs`).
 
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, quote};
-use golang::value::{List, Map, Type};
+use golang::strconv::{QuotingStyle, quote};
+use golang::value::{GoList, GoMap, GoType};
 
 use super::{Error, ValuesBudget};
 
 /// A table without entries.
-pub(crate) fn empty() -> Map {
-    Map::new(Type::Any, [])
+pub(crate) fn empty() -> GoMap {
+    GoMap::new(GoType::Any, [])
 }
 
 /// A table that shares nothing with the original.
-pub(crate) fn copied(table: &Map, budget: &mut ValuesBudget) -> Result<Map, Error> {
+pub(crate) fn copied(table: &GoMap, budget: &mut ValuesBudget) -> Result<GoMap, Error> {
     copied_table(table, 0, budget)
 }
 
-fn copied_table(table: &Map, depth: usize, budget: &mut ValuesBudget) -> Result<Map, Error> {
+fn copied_table(table: &GoMap, depth: usize, budget: &mut ValuesBudget) -> Result<GoMap, Error> {
     budget.spend_table()?;
     let mut entries = table.entries();
     for (_, value) in &mut entries {
         *value = copied_value(value, depth + 1, budget)?;
     }
-    Ok(Map::new(table.item_type().clone(), entries))
+    Ok(GoMap::new(table.item_type().clone(), entries))
 }
 
 fn copied_value(
@@ -38,7 +38,7 @@ fn copied_value(
         GoRuntimeValue::List(list) => {
             let items = list.items().iter().map(|item| copied_value(item, depth + 1, budget));
             let items = items.collect::<Result<_, _>>()?;
-            GoRuntimeValue::List(List::with_capacity(
+            GoRuntimeValue::List(GoList::with_capacity(
                 list.item_type().clone(),
                 items,
                 list.capacity(),
@@ -50,7 +50,7 @@ fn copied_value(
 
 /// Removes the nulls of a table and of tables in it.
 pub(super) fn remove_nulls(
-    table: &Map,
+    table: &GoMap,
     depth: usize,
     budget: &mut ValuesBudget,
 ) -> Result<(), Error> {
@@ -68,7 +68,7 @@ pub(super) fn remove_nulls(
 }
 
 /// Takes tables apart, so that one that was put into itself is freed.
-pub(super) fn dismantle(table: &Map) {
+pub(super) fn dismantle(table: &GoMap) {
     let mut pending = vec![table.clone()];
     while let Some(table) = pending.pop() {
         for (key, value) in table.entries() {
@@ -83,17 +83,17 @@ pub(super) fn dismantle(table: &Map) {
 /// There is no table of this name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is not a table")]
-pub(super) struct NoTable(String);
+pub(super) struct NoTableError(String);
 
 /// The table that a path leads to.
-pub(super) fn table_at(values: &Map, path: &str) -> Result<Map, NoTable> {
+pub(super) fn table_at(values: &GoMap, path: &str) -> Result<GoMap, NoTableError> {
     let mut table = values.clone();
     for name in path.split('.') {
         table = match table.get(name.as_bytes()) {
             Some(GoRuntimeValue::Map(inner)) => inner,
             Some(_) | None => {
-                let quoted = quote(name.as_bytes(), Quoting::Printable);
-                return Err(NoTable(String::from_utf8_lossy(&quoted).into_owned()));
+                let quoted = quote(name.as_bytes(), QuotingStyle::Printable);
+                return Err(NoTableError(String::from_utf8_lossy(&quoted).into_owned()));
             }
         };
     }
@@ -101,7 +101,7 @@ pub(super) fn table_at(values: &Map, path: &str) -> Result<Map, NoTable> {
 }
 
 /// The value that a path leads to, if it is not a table.
-pub(super) fn value_at(values: &Map, path: &str) -> Option<GoRuntimeValue> {
+pub(super) fn value_at(values: &GoMap, path: &str) -> Option<GoRuntimeValue> {
     let found = match path.rsplit_once('.') {
         None => values.get(path.as_bytes()),
         Some((tables, name)) => table_at(values, tables).ok()?.get(name.as_bytes()),
@@ -112,8 +112,8 @@ pub(super) fn value_at(values: &Map, path: &str) -> Option<GoRuntimeValue> {
 /// A table of values over another one, as Helm puts values files together: tables in both are merged. As deep as what was
 /// read, which is bounded.
 #[must_use]
-pub fn over(under: &Map, more: &Map) -> Map {
-    let merged = Map::new(Type::Any, under.entries());
+pub fn over(under: &GoMap, more: &GoMap) -> GoMap {
+    let merged = GoMap::new(GoType::Any, under.entries());
     for (key, value) in more.entries() {
         let value = match (merged.get(&key), value) {
             (Some(GoRuntimeValue::Map(under)), GoRuntimeValue::Map(more)) => {

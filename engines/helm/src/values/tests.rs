@@ -1,16 +1,16 @@
 //! Limits, and what is shared; the rules of coalescing are recorded cases.
 
 use golang::GoRuntimeValue;
-use golang::value::{Map, Type};
+use golang::value::{GoMap, GoType};
 use serde_json::{Value as Json, json};
 
 use super::{
-    Error, MAX_DEPTH, Reference, ValuesReferenceLookup, coalesce, compose, process_dependencies,
-    to_json,
+    Error, MAX_DEPTH, ValuesReference, ValuesReferenceLookup, coalesce, compose,
+    process_dependencies, to_json,
 };
-use crate::chart::{Chart, Dependency, Metadata};
+use crate::chart::{Chart, ChartDependency, ChartMetadata};
 
-fn table(json: &Json) -> Map {
+fn table(json: &Json) -> GoMap {
     let GoRuntimeValue::Map(table) = GoRuntimeValue::from_json(json) else {
         panic!("{json} is no table")
     };
@@ -19,7 +19,7 @@ fn table(json: &Json) -> Map {
 
 fn chart(name: &str, values: &Json, charts: Vec<Chart>) -> Chart {
     let version = "1.0.0".to_owned();
-    let metadata = Metadata { name: name.to_owned(), version, ..Metadata::default() };
+    let metadata = ChartMetadata { name: name.to_owned(), version, ..ChartMetadata::default() };
     Chart { metadata, values: table(values), charts, ..Chart::default() }
 }
 
@@ -30,11 +30,11 @@ fn importing(imports: &[(&str, &str)], values: &Json) -> Chart {
             ("parent", GoRuntimeValue::from(*parent)),
         ])
     });
-    let dependency = Dependency {
+    let dependency = ChartDependency {
         name: "sub".to_owned(),
         version: "1.0.0".to_owned(),
         import_values: imports.collect(),
-        ..Dependency::default()
+        ..ChartDependency::default()
     };
     let mut top = chart("top", &json!({}), vec![chart("sub", values, Vec::new())]);
     top.metadata.dependencies = Some(vec![dependency]);
@@ -86,7 +86,7 @@ fn values_that_are_nested_too_deep_are_refused() {
         (0..depth).fold(GoRuntimeValue::Nil, |inner, _| GoRuntimeValue::map([("a", inner)]))
     };
     let top = chart("top", &json!({}), Vec::new());
-    let user = |depth| Map::new(Type::Any, [("a".into(), nested(depth))]);
+    let user = |depth| GoMap::new(GoType::Any, [("a".into(), nested(depth))]);
     assert!(coalesce(&top, &user(MAX_DEPTH - 1)).is_ok());
     assert_eq!(coalesce(&top, &user(MAX_DEPTH)).unwrap_err(), Error::TooDeep);
     assert_eq!(coalesce(&top, &user(100_000)).unwrap_err(), Error::TooDeep);
@@ -98,11 +98,11 @@ fn values_that_are_nested_too_deep_are_refused() {
 fn a_target_path_changes_an_item_of_a_list_of_the_inline_values() {
     let composed = |path: &str, value: &str| {
         let inline = table(&json!({"l": [1, 2], "a": {"l": [{"x": 1}, [3]]}}));
-        let reference = Reference {
+        let reference = ValuesReference {
             kind: "ConfigMap".to_owned(),
             name: "c".to_owned(),
             target_path: path.to_owned(),
-            ..Reference::default()
+            ..ValuesReference::default()
         };
         let data = [("values.yaml".to_owned(), value.as_bytes().to_vec())];
         let mut lookup = |_: &str, _: &str| Ok(ValuesReferenceLookup::Data(data.clone().into()));

@@ -2,16 +2,16 @@
 //!
 //! Differs(helmfile 1.8): nothing is fetched from repositories, and nothing is written into the directory of the chart.
 
-use golang::semver::{Constraint, Version};
+use golang::semver::{SemverVersion, VersionConstraint};
 use serde_json::{Value, json};
 
-use super::{Tree, is_below, unreadable};
+use super::{ChartFileTree, is_below, unreadable};
 use crate::charts::normal;
 use crate::error::Result;
 use crate::load::Helmfile;
-use crate::maps::Map;
-use crate::render::Options;
+use crate::render::ReleaseRenderOptions;
 use crate::spec::Release;
+use crate::values_map::ValuesMap;
 use crate::working_directory::base;
 use crate::yaml;
 use golang::path::{clean, join};
@@ -20,19 +20,19 @@ use golang::path::{clean, join};
 const LOCKS: [&str; 3] = ["requirements.yaml", "requirements.lock", "Chart.lock"];
 
 /// The content of `Chart.yaml`.
-fn metadata(tree: &Tree) -> Result<Map> {
+fn metadata(tree: &ChartFileTree) -> Result<ValuesMap> {
     let text = tree.get("Chart.yaml").ok_or("Chart.yaml is missing")?;
     yaml::read_map(text).map_err(|error| unreadable("Chart.yaml", error))
 }
 
-fn write(tree: &mut Tree, metadata: Map) -> Result<()> {
+fn write(tree: &mut ChartFileTree, metadata: ValuesMap) -> Result<()> {
     let text = yaml::write_plain(&Value::Object(metadata))?;
     tree.insert("Chart.yaml".to_owned(), text.into_bytes().into());
     Ok(())
 }
 
 /// Removes the names of all charts within, which have been rendered.
-pub(super) fn remove_all(tree: &mut Tree) -> Result<()> {
+pub(super) fn remove_all(tree: &mut ChartFileTree) -> Result<()> {
     let mut known = metadata(tree)?;
     known.remove("dependencies");
     LOCKS.iter().for_each(|lock| drop(tree.remove(*lock)));
@@ -40,9 +40,10 @@ pub(super) fn remove_all(tree: &mut Tree) -> Result<()> {
 }
 
 /// The dependencies of a chart, those of `requirements.yaml` behind those of `Chart.yaml`.
-fn declared(tree: &Tree, metadata: &Map) -> Result<Vec<Value>> {
-    let list =
-        |map: &Map| map.get("dependencies").and_then(Value::as_array).cloned().unwrap_or_default();
+fn declared(tree: &ChartFileTree, metadata: &ValuesMap) -> Result<Vec<Value>> {
+    let list = |map: &ValuesMap| {
+        map.get("dependencies").and_then(Value::as_array).cloned().unwrap_or_default()
+    };
     let mut all = list(metadata);
     if let Some(text) = tree.get("requirements.yaml") {
         all.extend(list(
@@ -54,7 +55,11 @@ fn declared(tree: &Tree, metadata: &Map) -> Result<Vec<Value>> {
 
 impl Helmfile {
     /// Whether charts of local directories that a chart names are put into it.
-    pub(crate) fn builds_dependencies(&self, release: &Release, options: &Options) -> bool {
+    pub(crate) fn builds_dependencies(
+        &self,
+        release: &Release,
+        options: &ReleaseRenderOptions,
+    ) -> bool {
         !options.skip_deps && !release.skip_deps.unwrap_or(self.spec.helm_defaults.skip_deps)
     }
 
@@ -63,8 +68,8 @@ impl Helmfile {
         &self,
         release: &Release,
         directory: &str,
-        options: &Options,
-        tree: &mut Tree,
+        options: &ReleaseRenderOptions,
+        tree: &mut ChartFileTree,
     ) -> Result<()> {
         let mut known = metadata(tree)?;
         let mut all = declared(tree, &known)?;
@@ -103,7 +108,7 @@ impl Helmfile {
     }
 
     /// The files of a local chart with the charts of local directories in it; nothing if it names none.
-    pub(crate) fn with_local_charts(&self, directory: &str) -> Result<Option<Tree>> {
+    pub(crate) fn with_local_charts(&self, directory: &str) -> Result<Option<ChartFileTree>> {
         if !self.place.is_file(&join(directory, "Chart.yaml")) {
             return Ok(None);
         }
@@ -118,7 +123,7 @@ impl Helmfile {
     }
 
     /// Puts charts of local directories into a chart.
-    fn vendor(&self, directory: &str, all: &[Value], tree: &mut Tree) -> Result<()> {
+    fn vendor(&self, directory: &str, all: &[Value], tree: &mut ChartFileTree) -> Result<()> {
         for dependency in all {
             let field = |key: &str| dependency.get(key).and_then(Value::as_str).unwrap_or_default();
             let name = field("name");
@@ -143,8 +148,9 @@ impl Helmfile {
                 .and_then(Value::as_str)
                 .unwrap_or_default()
                 .to_owned();
-            let range = Constraint::parse(wanted).map_err(|error| unreadable(name, error))?;
-            let known = Version::parse(&version).map_err(|error| unreadable(name, error))?;
+            let range =
+                VersionConstraint::parse(wanted).map_err(|error| unreadable(name, error))?;
+            let known = SemverVersion::parse(&version).map_err(|error| unreadable(name, error))?;
             if !range.matches(&known) {
                 return Err(format!(
                     "can't get a valid version for \"{name}\" (repository {repository:?}, version {wanted:?}): it has \

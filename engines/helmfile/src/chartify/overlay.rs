@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
-use super::Tree;
+use super::ChartFileTree;
 
 /// Where the directory is. Real trees do not have this name.
 pub(super) const ROOT: &str = "/.windlass-chartify";
 
 /// A tree, and beside all that is in it a directory of its own.
-pub(super) struct Overlay {
+pub(super) struct ChartTreeOverlay {
     below: Arc<dyn FileTree + Send + Sync>,
-    tree: Tree,
+    tree: ChartFileTree,
     directories: BTreeSet<String>,
 }
 
-impl Overlay {
-    pub(super) fn new(below: Arc<dyn FileTree + Send + Sync>, tree: Tree) -> Self {
+impl ChartTreeOverlay {
+    pub(super) fn new(below: Arc<dyn FileTree + Send + Sync>, tree: ChartFileTree) -> Self {
         let mut directories = BTreeSet::from([String::new()]);
         for path in tree.keys() {
             directories.extend(
@@ -35,7 +35,7 @@ fn within(path: &RelPath) -> Option<&str> {
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-impl FileTree for Overlay {
+impl FileTree for ChartTreeOverlay {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         let Some(own) = within(path) else { return self.below.read(path) };
         if self.directories.contains(own) {

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use kustomize::Restriction;
+use kustomize::LoadRestriction;
 use serde_json::{Value, json};
 
-use super::{RENDERED, Tree, is_below};
+use super::{ChartFileTree, RENDERED, is_below};
 use crate::error::Result;
 use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
-use crate::maps::{Lists, Map, merge};
-use crate::references;
+use crate::secret_references;
 use crate::spec::Release;
-use crate::template::Renderer;
+use crate::template::TemplateStringRenderer;
+use crate::values_map::{ListMergeMode, ValuesMap, merge};
 use crate::working_directory::parent;
 use crate::yaml;
 
@@ -26,7 +26,7 @@ impl Helmfile {
         helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         generated: &[String],
-        tree: &mut Tree,
+        tree: &mut ChartFileTree,
     ) -> Result<()> {
         let mut patches = Vec::new();
         for (index, entry) in release.json_patches.iter().enumerate() {
@@ -58,7 +58,7 @@ impl Helmfile {
         let text = yaml::write_plain(&kustomization)?;
         let mut build = tree.clone();
         build.insert("kustomization.yaml".to_owned(), text.into_bytes().into());
-        let built = self.kustomize(helmfile_environment, build, Restriction::RootOnly)?;
+        let built = self.kustomize(helmfile_environment, build, LoadRestriction::RootOnly)?;
         tree.retain(|path, _| {
             !RENDERED.iter().chain(&SCAFFOLD).any(|directory| is_below(path, directory))
         });
@@ -96,7 +96,7 @@ impl Helmfile {
     ) -> Result<Option<Vec<u8>>> {
         let Value::String(path) = entry else {
             // Parity(helmfile 1.8): references are followed in files only.
-            if references::any(entry) {
+            if secret_references::any(entry) {
                 return Err("a patch has a reference to a secret, which is followed in files only: put the patch into a file"
                     .into());
             }
@@ -113,24 +113,25 @@ impl Helmfile {
         // Templates of patches also see the values of the release.
         let mut values = self.values.clone();
         for text in self.release_values(helmfile_environment, release)? {
-            merge(&mut values, &yaml::read_map(&text)?, Lists::Sparse);
+            merge(&mut values, &yaml::read_map(&text)?, ListMergeMode::Sparse);
         }
         let data = self.release_data(release, &values);
-        let renderer = Renderer::new(helmfile_environment, &self.place, &parent(file), data);
+        let renderer =
+            TemplateStringRenderer::new(helmfile_environment, &self.place, &parent(file), data);
         let text = renderer
             .file(file)
             .map_err(|error| error.at(&format!("failed to render \"{path}\"")))?;
-        references::expand_file(helmfile_environment, &self.place, text).map(Some)
+        secret_references::expand_file(helmfile_environment, &self.place, text).map(Some)
     }
 
     /// A transformer with the files that its `path` names, which are copied.
-    fn with_files(&self, text: Vec<u8>, tree: &mut Tree) -> Result<Vec<u8>> {
+    fn with_files(&self, text: Vec<u8>, tree: &mut ChartFileTree) -> Result<Vec<u8>> {
         let Ok(documents) = yaml::documents(&text) else { return Ok(text) };
         let mut out = Vec::new();
         let mut is_changed = false;
         for document in &documents {
             let mut value = yaml::value(document)?;
-            let maps: Vec<&mut Map> = match &mut value {
+            let maps: Vec<&mut ValuesMap> = match &mut value {
                 Value::Object(map) => vec![map],
                 Value::Array(items) => items.iter_mut().filter_map(Value::as_object_mut).collect(),
                 _ => Vec::new(),
@@ -153,7 +154,7 @@ impl Helmfile {
 }
 
 /// An entry of `patches` of a kustomization for a patch of JSON.
-fn json_patch(index: usize, text: &[u8], tree: &mut Tree) -> Result<Value> {
+fn json_patch(index: usize, text: &[u8], tree: &mut ChartFileTree) -> Result<Value> {
     let mut map = yaml::read_map(text)?;
     let target = map.remove("target").unwrap_or_default();
     let path = match (map.get("path").and_then(Value::as_str), map.get("patch")) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::functions;
 use crate::error::{Error, Result};
-use crate::maps::Map;
+use crate::values_map::ValuesMap;
 
 /// How many steps the evaluation of all files may take; an item of a list and 64 bytes of text are one each.
 const MAX_EVALUATION_STEPS: usize = 2_000_000;
@@ -20,13 +20,13 @@ pub(super) const MAX_EXPRESSION_DEPTH: usize = 200;
 
 /// What names mean.
 pub(super) struct HclScope<'s> {
-    roots: Vec<(&'s str, &'s Map)>,
+    roots: Vec<(&'s str, &'s ValuesMap)>,
     /// Of `for`, the innermost last.
     variables: Vec<(String, Value)>,
 }
 
 impl<'s> HclScope<'s> {
-    pub(super) fn new(root: &'s str, values: &'s Map, locals: Option<&'s Map>) -> Self {
+    pub(super) fn new(root: &'s str, values: &'s ValuesMap, locals: Option<&'s ValuesMap>) -> Self {
         let mut roots = vec![(root, values)];
         roots.extend(locals.map(|locals| ("local", locals)));
         Self { roots, variables: Vec::new() }
@@ -100,18 +100,18 @@ pub(super) fn is_equal(one: &Value, other: &Value) -> bool {
 
 /// Evaluates expressions.
 #[derive(Debug)]
-pub(super) struct Evaluator {
+pub(super) struct HclEvaluator {
     left: usize,
     depth: usize,
 }
 
-impl Default for Evaluator {
+impl Default for HclEvaluator {
     fn default() -> Self {
         Self { left: MAX_EVALUATION_STEPS, depth: 0 }
     }
 }
 
-impl Evaluator {
+impl HclEvaluator {
     /// Takes steps.
     pub(super) fn take(&mut self, steps: usize) -> Result<()> {
         let over = || Error::from(format!("more than {MAX_EVALUATION_STEPS} steps are needed"));
@@ -162,7 +162,7 @@ impl Evaluator {
                 items.iter().map(|item| self.value(item, scope)).collect::<Result<Vec<_>>>()?.into()
             }
             Expression::Object(entries) => {
-                let mut map = Map::new();
+                let mut map = ValuesMap::new();
                 for (key, value) in entries {
                     let key = match key {
                         ObjectKey::Identifier(name) => name.as_str().to_owned(),
@@ -298,7 +298,7 @@ impl Evaluator {
 
     fn each(&mut self, each: &ForExpr, scope: &HclScope<'_>) -> Result<Value> {
         let mut items = Vec::new();
-        let mut map = Map::new();
+        let mut map = ValuesMap::new();
         for (key, value) in self.entries(&each.collection_expr, scope)? {
             let key_name = each.key_var.as_ref().map(|name| (name.as_str().to_owned(), key));
             let names = key_name.into_iter().chain([(each.value_var.as_str().to_owned(), value)]);

@@ -10,16 +10,16 @@ mod strings;
 use ::hcl::expr::FuncCall;
 use serde_json::Value;
 
-use super::evaluate::{Evaluator, HclScope, float, is_equal, number, text};
+use super::evaluate::{HclEvaluator, HclScope, float, is_equal, number, text};
 use crate::error::{Error, Result};
-use crate::maps::Map;
+use crate::values_map::ValuesMap;
 
 /// The most items that `range` gives, as in cty.
 const MAX_RANGE_ITEMS: usize = 1024;
 
 /// The value of a call.
 pub(super) fn call(
-    evaluator: &mut Evaluator,
+    evaluator: &mut HclEvaluator,
     call: &FuncCall,
     scope: &HclScope<'_>,
 ) -> Result<Value> {
@@ -82,7 +82,7 @@ fn list(value: &Value) -> Result<&Vec<Value>> {
     value.as_array().ok_or_else(|| "a list is required".into())
 }
 
-fn object(value: &Value) -> Result<&Map> {
+fn object(value: &Value) -> Result<&ValuesMap> {
     value.as_object().ok_or_else(|| "an object is required".into())
 }
 
@@ -130,7 +130,11 @@ fn of_numbers(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
     })
 }
 
-fn of_lists(evaluator: &mut Evaluator, name: &str, arguments: &[Value]) -> Option<Result<Value>> {
+fn of_lists(
+    evaluator: &mut HclEvaluator,
+    name: &str,
+    arguments: &[Value],
+) -> Option<Result<Value>> {
     Some(match name {
         "chunklist" => exactly(arguments).and_then(|[items, size]| {
             let items = list(items)?;
@@ -203,7 +207,7 @@ fn of_lists(evaluator: &mut Evaluator, name: &str, arguments: &[Value]) -> Optio
     })
 }
 
-fn distinct(evaluator: &mut Evaluator, items: Vec<Value>) -> Result<Value> {
+fn distinct(evaluator: &mut HclEvaluator, items: Vec<Value>) -> Result<Value> {
     let mut kept: Vec<Value> = Vec::new();
     for item in items {
         evaluator.take(kept.len())?;
@@ -215,7 +219,7 @@ fn distinct(evaluator: &mut Evaluator, items: Vec<Value>) -> Result<Value> {
 }
 
 /// The items of the first list that are in all others, or in none.
-fn in_all(evaluator: &mut Evaluator, arguments: &[Value], is_wanted: bool) -> Result<Value> {
+fn in_all(evaluator: &mut HclEvaluator, arguments: &[Value], is_wanted: bool) -> Result<Value> {
     let lists = arguments.iter().map(list).collect::<Result<Vec<_>>>()?;
     let Some((first, others)) = lists.split_first() else {
         return Err("a list is required".into());
@@ -231,7 +235,7 @@ fn in_all(evaluator: &mut Evaluator, arguments: &[Value], is_wanted: bool) -> Re
     distinct(evaluator, kept)
 }
 
-fn product(evaluator: &mut Evaluator, arguments: &[Value]) -> Result<Value> {
+fn product(evaluator: &mut HclEvaluator, arguments: &[Value]) -> Result<Value> {
     let mut rows: Vec<Vec<Value>> = vec![Vec::new()];
     for argument in arguments {
         let items = list(argument)?;
@@ -301,7 +305,7 @@ fn of_objects(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
             _ => Err(wrong_count(name)),
         },
         "merge" => {
-            let mut merged = Map::new();
+            let mut merged = ValuesMap::new();
             for argument in arguments.iter().filter(|argument| !argument.is_null()) {
                 match object(argument) {
                     Ok(map) => merged.extend(map.clone()),
@@ -317,7 +321,7 @@ fn of_objects(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
                 return Err("as many keys as values are required".into());
             }
             let pairs = keys.iter().zip(values).map(|(key, value)| Ok((text(key)?, value.clone())));
-            pairs.collect::<Result<Map>>().map(Value::Object)
+            pairs.collect::<Result<ValuesMap>>().map(Value::Object)
         }),
         _ => return None,
     })

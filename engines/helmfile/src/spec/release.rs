@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Dependency, Hook, Inherits, MissingFileHandlerConfig, SetValue, TrackResource};
-use crate::field::spec;
+use super::{
+    Dependency, Hook, InheritedTemplates, MissingFileHandlerConfig, SetValue, TrackResource,
+};
+use crate::struct_field::spec;
 
 spec! {
     /// A release, or a template of releases.
@@ -79,7 +81,7 @@ spec! {
         cascade: Option<String> = "cascade",
         suppress_output_line_regex: Vec<String> = "suppressOutputLineRegex",
         disable_auto_detected_kube_version_for_diff: Option<bool> = "disableAutoDetectedKubeVersionForDiff",
-        inherit: Inherits = "inherit",
+        inherit: InheritedTemplates = "inherit",
         suppress_diff: Option<bool> = "suppressDiff",
         delete_wait: Option<bool> = "deleteWait",
         delete_timeout: Option<i64> = "deleteTimeout",

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    DefaultInherits, EnvironmentSpec, HelmDefaults, Hook, Llm, MissingFileHandlerConfig, Release,
-    Repository, SubHelmfile,
+    DefaultInheritedTemplates, EnvironmentSpec, HelmDefaults, Hook, Llm, MissingFileHandlerConfig,
+    Release, Repository, SubHelmfile,
 };
-use crate::field::spec;
+use crate::struct_field::spec;
 
 spec! {
     /// The fields of a helmfile.
@@ -31,7 +31,7 @@ spec! {
         kube_version: String = "kubeVersion",
         hooks: Vec<Hook> = "hooks",
         templates: BTreeMap<String, Release> = "templates" always,
-        default_inherit: DefaultInherits = "defaultInherit",
+        default_inherit: DefaultInheritedTemplates = "defaultInherit",
         missing_file_handler: Option<String> = "missingFileHandler",
         missing_file_handler_config: Option<MissingFileHandlerConfig> = "missingFileHandlerConfig",
         lock_file_path: String = "lockFilePath",

@@ -1,15 +1,15 @@
 //! The functions that helmfile adds to sprig's, and those of sprig that Helm does not have.
 
 use golang::GoRuntimeValue;
-use golang::value::{List, ReflectKind, Signature, Str, Type};
-use gotemplate::{Call, FunctionError, Functions};
+use golang::value::{FunctionSignature, GoList, GoString, GoType, ReflectKind};
+use gotemplate::{FunctionCallContext, TemplateFunctionError, TemplateFunctions};
 use serde_json::Value as Json;
 use tree::FileKind as EntryKind;
 
-use super::{Host, go, with_helpers};
+use super::{TemplateHost, go, with_helpers};
 use crate::error::Error;
-use crate::helmfile_environment::Program;
-use crate::references;
+use crate::helmfile_environment::ProgramCall;
+use crate::secret_references;
 use crate::yaml;
 use golang::path::join;
 
@@ -17,45 +17,49 @@ use golang::path::join;
 const NODE_OVERHEAD_BYTES: usize = 64;
 
 /// All functions of templates.
-pub(super) fn functions() -> Functions {
-    let mut functions = sprig::functions::<Host>();
-    let text = || Type::String;
-    let any = || Type::Any;
-    let sprig_get = Signature::new([Type::map(), text()], any());
+pub(super) fn functions() -> TemplateFunctions {
+    let mut functions = sprig::functions::<TemplateHost>();
+    let text = || GoType::String;
+    let any = || GoType::Any;
+    let sprig_get = FunctionSignature::new([GoType::map(), text()], any());
     functions.insert("sprigGet", sprig_get, |_, arguments| match arguments.first() {
         Some(GoRuntimeValue::Map(map)) => {
             Ok(map.get(&text_of(arguments, 1)).unwrap_or_else(|| "".into()))
         }
         _ => Ok(GoRuntimeValue::from("")),
     });
-    functions.insert("get", Signature::variadic([text(), any()], any()), get);
-    functions.insert("getOrNil", Signature::new([text(), any()], any()), get_or_nil);
-    let at_path = Signature::new([text(), any(), Type::map()], Type::map());
+    functions.insert("get", FunctionSignature::variadic([text(), any()], any()), get);
+    functions.insert("getOrNil", FunctionSignature::new([text(), any()], any()), get_or_nil);
+    let at_path = FunctionSignature::new([text(), any(), GoType::map()], GoType::map());
     functions.insert("setValueAtPath", at_path, set_value_at_path);
-    functions.insert("toYaml", Signature::new([any()], text()), to_yaml);
-    functions.insert("fromYaml", Signature::new([text()], any()), from_yaml);
-    functions.insert("fromJson", Signature::new([text()], any()), |_, arguments| {
+    functions.insert("toYaml", FunctionSignature::new([any()], text()), to_yaml);
+    functions.insert("fromYaml", FunctionSignature::new([text()], any()), from_yaml);
+    functions.insert("fromJson", FunctionSignature::new([text()], any()), |_, arguments| {
         let json = serde_json::from_slice(&text_of(arguments, 0)).unwrap_or_default();
         Ok(GoRuntimeValue::from_json(&json))
     });
-    functions.insert("mustFromJson", Signature::new([text()], any()), |_, arguments| {
+    functions.insert("mustFromJson", FunctionSignature::new([text()], any()), |_, arguments| {
         let json = serde_json::from_slice(&text_of(arguments, 0));
         json.map(|json| GoRuntimeValue::from_json(&json)).map_err(|error| error.to_string().into())
     });
-    functions.insert("required", Signature::new([text(), any()], any()), required);
-    functions.insert("requiredEnv", Signature::new([text()], text()), required_env);
-    functions.insert("env", Signature::new([text()], text()), |call, arguments| {
+    functions.insert("required", FunctionSignature::new([text(), any()], any()), required);
+    functions.insert("requiredEnv", FunctionSignature::new([text()], text()), required_env);
+    functions.insert("env", FunctionSignature::new([text()], text()), |call, arguments| {
         let name = text_of(arguments, 0);
         Ok(GoRuntimeValue::from(
             host(call)?.helmfile_environment.variable(&name.lossy()).unwrap_or_default(),
         ))
     });
-    functions.insert("expandenv", Signature::new([text()], text()), expand_env);
-    functions.insert("include", Signature::new([text(), any()], text()), |call, arguments| {
-        let name = text_of(arguments, 0);
-        call.run(&name.lossy(), value(arguments, 1)).map(GoRuntimeValue::string)
-    });
-    functions.insert("tpl", Signature::new([text(), any()], text()), tpl);
+    functions.insert("expandenv", FunctionSignature::new([text()], text()), expand_env);
+    functions.insert(
+        "include",
+        FunctionSignature::new([text(), any()], text()),
+        |call, arguments| {
+            let name = text_of(arguments, 0);
+            call.run(&name.lossy(), value(arguments, 1)).map(GoRuntimeValue::string)
+        },
+    );
+    functions.insert("tpl", FunctionSignature::new([text(), any()], text()), tpl);
     files(&mut functions);
     programs(&mut functions);
     secrets(&mut functions);
@@ -63,9 +67,9 @@ pub(super) fn functions() -> Functions {
 }
 
 /// Functions that read files.
-fn files(functions: &mut Functions) {
-    let text = || Type::String;
-    functions.insert("readFile", Signature::new([text()], text()), |call, arguments| {
+fn files(functions: &mut TemplateFunctions) {
+    let text = || GoType::String;
+    functions.insert("readFile", FunctionSignature::new([text()], text()), |call, arguments| {
         let host = unrestricted(call)?;
         let path = path(host, arguments);
         let data = match host.place.read(&path) {
@@ -75,7 +79,8 @@ fn files(functions: &mut Functions) {
         call.produce(data.len())?;
         Ok(GoRuntimeValue::string(data.to_vec()))
     });
-    let names = Signature::new([text()], Type::Slice(std::sync::Arc::new(Type::String)));
+    let names =
+        FunctionSignature::new([text()], GoType::Slice(std::sync::Arc::new(GoType::String)));
     functions.insert("readDir", names, |call, arguments| {
         let host = unrestricted(call)?;
         let given = text_of(arguments, 0);
@@ -86,11 +91,11 @@ fn files(functions: &mut Functions) {
         let files = entries.into_iter().filter(|(_, kind)| *kind == EntryKind::File);
         let paths: Vec<String> = files.map(|(name, _)| join(&given.lossy(), &name)).collect();
         if paths.is_empty() {
-            return Ok(GoRuntimeValue::List(List::nil(Type::String)));
+            return Ok(GoRuntimeValue::List(GoList::nil(GoType::String)));
         }
         Ok(GoRuntimeValue::strings(paths))
     });
-    let entries_of = Signature::new([text()], Type::Any);
+    let entries_of = FunctionSignature::new([text()], GoType::Any);
     functions.insert("readDirEntries", entries_of, |call, arguments| {
         let host = unrestricted(call)?;
         let entries = entries(host, arguments)?.into_iter();
@@ -98,23 +103,31 @@ fn files(functions: &mut Functions) {
             entries.map(|(name, kind)| GoRuntimeValue::object(DirEntry { name, kind })),
         ))
     });
-    functions.insert("isFile", Signature::new([text()], Type::Bool), |call, arguments| {
-        let host = host(call)?;
-        Ok(GoRuntimeValue::Bool(host.place.is_file(&path(host, arguments))))
-    });
-    functions.insert("isDir", Signature::new([text()], Type::Bool), |call, arguments| {
+    functions.insert(
+        "isFile",
+        FunctionSignature::new([text()], GoType::Bool),
+        |call, arguments| {
+            let host = host(call)?;
+            Ok(GoRuntimeValue::Bool(host.place.is_file(&path(host, arguments))))
+        },
+    );
+    functions.insert("isDir", FunctionSignature::new([text()], GoType::Bool), |call, arguments| {
         let host = host(call)?;
         Ok(GoRuntimeValue::Bool(host.place.is_directory(&path(host, arguments))))
     });
 }
 
 /// Functions that run programs.
-fn programs(functions: &mut Functions) {
-    let list = || Type::Slice(std::sync::Arc::new(Type::Any));
-    let exec = Signature::variadic([Type::String, list(), Type::String], Type::String);
+fn programs(functions: &mut TemplateFunctions) {
+    let list = || GoType::Slice(std::sync::Arc::new(GoType::Any));
+    let exec =
+        FunctionSignature::variadic([GoType::String, list(), GoType::String], GoType::String);
     functions
         .insert("exec", exec, |call, arguments| run("exec", call, &GoRuntimeValue::Nil, arguments));
-    let exec = Signature::variadic([Type::map(), Type::String, list(), Type::String], Type::String);
+    let exec = FunctionSignature::variadic(
+        [GoType::map(), GoType::String, list(), GoType::String],
+        GoType::String,
+    );
     functions.insert("envExec", exec, |call, arguments| match arguments.split_first() {
         Some((env, arguments)) => run("envExec", call, env, arguments),
         None => Err("envExec needs variables".into()),
@@ -124,10 +137,10 @@ fn programs(functions: &mut Functions) {
 /// Runs `COMMAND ARGUMENTS [INPUT]` in the directory of the template, if programs are allowed.
 fn run(
     function: &'static str,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     env: &GoRuntimeValue,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let host = unrestricted(call)?;
     if host.is_lenient {
         return Ok(GoRuntimeValue::from(""));
@@ -164,7 +177,7 @@ fn run(
     let directory = host.place.absolute_of(&host.base).map_err(|error| error.to_string())?;
     let command = text_of(arguments, 0);
     let input = text_of(arguments, 2);
-    let program = Program {
+    let program = ProgramCall {
         command: &command.lossy(),
         args: &args,
         env: &variables,
@@ -177,8 +190,8 @@ fn run(
 }
 
 /// Functions that follow references to secrets.
-fn secrets(functions: &mut Functions) {
-    let fetch = Signature::new([Type::String], Type::String);
+fn secrets(functions: &mut TemplateFunctions) {
+    let fetch = FunctionSignature::new([GoType::String], GoType::String);
     functions.insert("fetchSecretValue", fetch, |call, arguments| {
         let text = Json::String(text_of(arguments, 0).lossy().into_owned());
         match expanded(call, &text)? {
@@ -190,7 +203,7 @@ fn secrets(functions: &mut Functions) {
             .into()),
         }
     });
-    let expand = Signature::new([Type::map()], Type::map());
+    let expand = FunctionSignature::new([GoType::map()], GoType::map());
     functions.insert("expandSecretRefs", expand, |call, arguments| {
         let given = value(arguments, 0);
         sprig::walk(call.meter(), &given, NODE_OVERHEAD_BYTES)?;
@@ -205,20 +218,30 @@ fn secrets(functions: &mut Functions) {
 }
 
 /// A value with what its references stand for.
-fn expanded(call: &mut Call<'_>, value: &Json) -> Result<Json, FunctionError> {
+fn expanded(
+    call: &mut FunctionCallContext<'_>,
+    value: &Json,
+) -> Result<Json, TemplateFunctionError> {
     let host = host(call)?;
     let mut count =
         |bytes: usize| call.produce(bytes).map_err(|failure| Error::from(failure.to_string()));
-    let done =
-        references::expand_within(&host.helmfile_environment, &host.place, value, &mut count);
+    let done = secret_references::expand_within(
+        &host.helmfile_environment,
+        &host.place,
+        value,
+        &mut count,
+    );
     done.map_err(|error| error.to_string().into())
 }
 
-fn host<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
-    call.host::<Host>().ok_or_else(|| FunctionError::from("this run knows of no helmfile"))
+fn host<'r>(call: &FunctionCallContext<'r>) -> Result<&'r TemplateHost, TemplateFunctionError> {
+    call.host::<TemplateHost>()
+        .ok_or_else(|| TemplateFunctionError::from("this run knows of no helmfile"))
 }
 
-fn unrestricted<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
+fn unrestricted<'r>(
+    call: &FunctionCallContext<'r>,
+) -> Result<&'r TemplateHost, TemplateFunctionError> {
     let host = host(call)?;
     if host.helmfile_environment.is_restricted() {
         return Err("HELMFILE_DISABLE_INSECURE_FEATURES or HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS is active, \
@@ -229,7 +252,7 @@ fn unrestricted<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
 }
 
 /// A parameter whose type in the signature is a text.
-fn text_of(arguments: &[GoRuntimeValue], index: usize) -> Str {
+fn text_of(arguments: &[GoRuntimeValue], index: usize) -> GoString {
     arguments.get(index).and_then(GoRuntimeValue::bytes).cloned().unwrap_or_default()
 }
 
@@ -238,16 +261,16 @@ fn value(arguments: &[GoRuntimeValue], index: usize) -> GoRuntimeValue {
 }
 
 /// Where the path that is the first argument leads.
-fn path(host: &Host, arguments: &[GoRuntimeValue]) -> String {
+fn path(host: &TemplateHost, arguments: &[GoRuntimeValue]) -> String {
     let given = text_of(arguments, 0);
     let given = given.lossy();
     if given.starts_with('/') { given.into_owned() } else { join(&host.base, &given) }
 }
 
 fn entries(
-    host: &Host,
+    host: &TemplateHost,
     arguments: &[GoRuntimeValue],
-) -> Result<Vec<(String, EntryKind)>, FunctionError> {
+) -> Result<Vec<(String, EntryKind)>, TemplateFunctionError> {
     host.place.list(&path(host, arguments)).map_err(|error| error.to_string().into())
 }
 
@@ -258,7 +281,7 @@ struct DirEntry {
     kind: EntryKind,
 }
 
-impl golang::value::Object for DirEntry {
+impl golang::value::GoObject for DirEntry {
     fn type_name(&self) -> &str {
         "*os.unixDirent"
     }
@@ -267,19 +290,24 @@ impl golang::value::Object for DirEntry {
         ReflectKind::Pointer
     }
 
-    fn method(self: std::sync::Arc<Self>, name: &str) -> Option<golang::value::Function> {
+    fn method(self: std::sync::Arc<Self>, name: &str) -> Option<golang::value::GoFunction> {
         let value = match name {
             "Name" => GoRuntimeValue::from(self.name.as_str()),
             "IsDir" => GoRuntimeValue::Bool(self.kind == EntryKind::Dir),
             _ => return None,
         };
-        let result = value.type_of().unwrap_or(Type::Any);
-        Some(golang::value::Function::new(Signature::new([], result), move |_| Ok(value.clone())))
+        let result = value.type_of().unwrap_or(GoType::Any);
+        Some(golang::value::GoFunction::new(FunctionSignature::new([], result), move |_| {
+            Ok(value.clone())
+        }))
     }
 }
 
 /// `get PATH [DEFAULT] OBJECT`.
-fn get(_: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn get(
+    _: &mut FunctionCallContext<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let (default, object) = match arguments {
         [_, object] => (None, object),
         [_, default, object] => (Some(default), object),
@@ -292,14 +320,14 @@ fn get(_: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeValue,
             .into());
         }
     };
-    look_up(&text_of(arguments, 0).lossy(), default, object).map_err(FunctionError::from)
+    look_up(&text_of(arguments, 0).lossy(), default, object).map_err(TemplateFunctionError::from)
 }
 
 /// `getOrNil PATH OBJECT`: nil where there is nothing.
 fn get_or_nil(
-    _: &mut Call<'_>,
+    _: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let path = text_of(arguments, 0);
     Ok(look_up(&path.lossy(), None, &value(arguments, 1)).unwrap_or_default())
 }
@@ -334,9 +362,9 @@ fn look_up(
 
 /// `setValueAtPath PATH VALUE MAP`: the map, in which the value is set.
 fn set_value_at_path(
-    _: &mut Call<'_>,
+    _: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let path = text_of(arguments, 0);
     let path = path.lossy();
     let not_a_map = |key: &str| {
@@ -363,9 +391,9 @@ fn set_value_at_path(
 }
 
 fn to_yaml(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let given = value(arguments, 0);
     sprig::walk(call.meter(), &given, NODE_OVERHEAD_BYTES)?;
     let text = sprig::write_yaml_v3(&given)?;
@@ -374,9 +402,9 @@ fn to_yaml(
 }
 
 fn from_yaml(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text_of(arguments, 0);
     call.work(text.len())?;
     call.produce(text.len() * 8)?;
@@ -386,9 +414,9 @@ fn from_yaml(
 }
 
 fn required(
-    _: &mut Call<'_>,
+    _: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     match value(arguments, 1) {
         GoRuntimeValue::Nil => Err(text_of(arguments, 0).lossy().into_owned().into()),
         GoRuntimeValue::String(text) if text.is_empty() => {
@@ -399,9 +427,9 @@ fn required(
 }
 
 fn required_env(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let name = text_of(arguments, 0);
     let set =
         host(call)?.helmfile_environment.variable(&name.lossy()).filter(|text| !text.is_empty());
@@ -411,9 +439,9 @@ fn required_env(
 
 /// `expandenv TEXT`: `$NAME` and `${NAME}` become the variables.
 fn expand_env(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let helmfile_environment = &host(call)?.helmfile_environment;
     let given = text_of(arguments, 0);
     let given = given.lossy();
@@ -440,7 +468,10 @@ fn expand_env(
 }
 
 /// `tpl TEXT DATA`: runs a text as a template that knows `_*.tpl` only.
-fn tpl(call: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn tpl(
+    call: &mut FunctionCallContext<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let source = text_of(arguments, 0);
     call.work(source.len())?;
     call.produce(source.len())?;

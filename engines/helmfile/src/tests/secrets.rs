@@ -9,13 +9,13 @@ use sops::SopsFormat as Sops;
 use zeroize::Zeroizing;
 
 use super::*;
-use crate::{Decrypt, Renderings};
+use crate::{ReleaseRenderings, SopsFileDecryptor};
 
 /// Decrypts `ENC[x]`, and counts the files.
 #[derive(Default)]
-struct Brackets(AtomicUsize);
+struct BracketDecryptor(AtomicUsize);
 
-impl Decrypt for Brackets {
+impl SopsFileDecryptor for BracketDecryptor {
     fn decrypt(&self, data: &[u8], format: Sops) -> Result<Zeroizing<Vec<u8>>, String> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let text = String::from_utf8_lossy(data);
@@ -33,10 +33,10 @@ impl Decrypt for Brackets {
 }
 
 /// Makes no charts.
-struct NoHelm;
+struct DisabledHelmRenderer;
 
-impl Helm for NoHelm {
-    fn template(&self, _: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+impl HelmChartRenderer for DisabledHelmRenderer {
+    fn template(&self, _: &ChartRenderRequest<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
         Err("no chart is rendered here".to_owned())
     }
 }
@@ -45,15 +45,16 @@ fn encrypted(text: &str) -> String {
     format!("{text}\nsops:\n  mac: ENC[x,type:str]\n")
 }
 
-fn world_of(files: &[(&str, String)]) -> (HelmfileEnvironment, Arc<Brackets>) {
+fn world_of(files: &[(&str, String)]) -> (HelmfileEnvironment, Arc<BracketDecryptor>) {
     let mut all = vec![("c/Chart.yaml", "{apiVersion: v2, name: c, version: 1.0.0}\n")];
     all.extend(files.iter().map(|(path, text)| (*path, text.as_str())));
-    let brackets = Arc::new(Brackets::default());
+    let brackets = Arc::new(BracketDecryptor::default());
     (helmfile_environment(&all).with_decrypt(brackets.clone()), brackets)
 }
 
-fn rendered(helmfile_environment: HelmfileEnvironment) -> Result<Renderings> {
-    plan_in(helmfile_environment)?.renderings(&Options::default(), &NoHelm)
+fn rendered(helmfile_environment: HelmfileEnvironment) -> Result<ReleaseRenderings> {
+    plan_in(helmfile_environment)?
+        .renderings(&ReleaseRenderOptions::default(), &DisabledHelmRenderer)
 }
 
 /// The values and the flags of the first release of a helmfile that is a template.
@@ -89,9 +90,9 @@ fn secrets_of_an_environment_are_above_its_values_in_their_order() {
 }
 
 /// Knows one file, in HCL.
-struct Hcl;
+struct FakeHclDecryptor;
 
-impl Decrypt for Hcl {
+impl SopsFileDecryptor for FakeHclDecryptor {
     fn decrypt(&self, _: &[u8], format: Sops) -> Result<Zeroizing<Vec<u8>>, String> {
         assert_eq!(format, Sops::Binary);
         Ok(Zeroizing::new(b"values {\n  a = \"one-${hv.b}\"\n}\n".to_vec()))
@@ -109,7 +110,7 @@ fn secrets_in_hcl_are_read_with_the_values_of_the_environment() {
         ("s.hcl", hcl.to_owned()),
         ("b.hcl", "values {\n  b = \"two\"\n}\n".to_owned()),
     ];
-    let helmfile_environment = world_of(&files).0.with_decrypt(Arc::new(Hcl));
+    let helmfile_environment = world_of(&files).0.with_decrypt(Arc::new(FakeHclDecryptor));
     let release = rendered(helmfile_environment).unwrap().releases.swap_remove(0);
     assert_eq!(crate::yaml::read(&release.values[0]).unwrap(), json!({"a": "one-two"}));
 }

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::value::{Function, List, Map, Object, ReflectKind, Signature, Str, Type};
+use golang::value::{
+    FunctionSignature, GoFunction, GoList, GoMap, GoObject, GoString, GoType, ReflectKind,
+};
 
 use super::CommitData;
-use crate::result::{Change, ObjectChanges, ObjectIdentifier, UpdateResult};
+use crate::update_result::{ImageValueChange, ObjectChanges, ObjectIdentifier, UpdateResult};
 
 /// Bytes that a change takes beside its texts, about.
 const BYTES_PER_CHANGE: u64 = 512;
@@ -22,14 +24,14 @@ const BYTES_PER_PLACE: u64 = 96;
 
 /// A struct without methods that templates can call.
 #[derive(Debug)]
-struct PlainStruct {
+struct TemplateDataStruct {
     type_name: &'static str,
     fields: Vec<(&'static str, GoRuntimeValue)>,
     /// Fields of structs within, which it has as its own.
     promoted: Vec<(&'static str, GoRuntimeValue)>,
 }
 
-impl PlainStruct {
+impl TemplateDataStruct {
     fn value(
         type_name: &'static str,
         fields: Vec<(&'static str, GoRuntimeValue)>,
@@ -38,7 +40,7 @@ impl PlainStruct {
     }
 }
 
-impl Object for PlainStruct {
+impl GoObject for TemplateDataStruct {
     fn type_name(&self) -> &str {
         self.type_name
     }
@@ -67,7 +69,7 @@ impl NamespacedName {
     }
 }
 
-impl Object for NamespacedName {
+impl GoObject for NamespacedName {
     fn type_name(&self) -> &'static str {
         "types.NamespacedName"
     }
@@ -76,37 +78,40 @@ impl Object for NamespacedName {
         self.parts().into()
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
         match name {
             "String" => {
-                let signature = Signature::new([], Type::String);
+                let signature = FunctionSignature::new([], GoType::String);
                 let text = GoRuntimeValue::from(format!("{}/{}", self.namespace, self.name));
-                Some(Function::new(signature, move |_| Ok(text.clone())))
+                Some(GoFunction::new(signature, move |_| Ok(text.clone())))
             }
             "MarshalLog" => {
                 let mut fields: Vec<_> = self.parts().into();
                 fields.reverse();
-                let value = PlainStruct::value("struct { Name string; Namespace string }", fields);
-                Some(Function::new(Signature::new([], Type::Any), move |_| Ok(value.clone())))
+                let value =
+                    TemplateDataStruct::value("struct { Name string; Namespace string }", fields);
+                Some(GoFunction::new(FunctionSignature::new([], GoType::Any), move |_| {
+                    Ok(value.clone())
+                }))
             }
             _ => None,
         }
     }
 
-    fn text(&self) -> Option<Str> {
-        Some(Str::from(format!("{}/{}", self.namespace, self.name)))
+    fn text(&self) -> Option<GoString> {
+        Some(GoString::from(format!("{}/{}", self.namespace, self.name)))
     }
 }
 
 /// `update.Result`.
 #[derive(Debug)]
-struct ResultData {
+struct UpdateResultData {
     files: GoRuntimeValue,
     changes: GoRuntimeValue,
     objects: GoRuntimeValue,
 }
 
-impl Object for ResultData {
+impl GoObject for UpdateResultData {
     fn type_name(&self) -> &'static str {
         "update.Result"
     }
@@ -115,13 +120,13 @@ impl Object for ResultData {
         vec![("FileChanges", self.files.clone())]
     }
 
-    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+    fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
         let (value, result) = match name {
-            "Changes" => (self.changes.clone(), Type::Slice(Arc::new(change_type()))),
+            "Changes" => (self.changes.clone(), GoType::Slice(Arc::new(change_type()))),
             "Objects" => (self.objects.clone(), object_changes_type()),
             _ => return None,
         };
-        Some(Function::new(Signature::new([], result), move |_| Ok(value.clone())))
+        Some(GoFunction::new(FunctionSignature::new([], result), move |_| Ok(value.clone())))
     }
 }
 
@@ -131,7 +136,7 @@ struct ObjectChangesData {
     entries: Vec<(GoRuntimeValue, GoRuntimeValue)>,
 }
 
-impl Object for ObjectChangesData {
+impl GoObject for ObjectChangesData {
     fn type_name(&self) -> &'static str {
         "update.ObjectChanges"
     }
@@ -145,19 +150,19 @@ impl Object for ObjectChangesData {
     }
 }
 
-fn change_type() -> Type {
-    Type::Named("update.Change".into(), ReflectKind::Struct)
+fn change_type() -> GoType {
+    GoType::Named("update.Change".into(), ReflectKind::Struct)
 }
 
-fn object_changes_type() -> Type {
-    Type::Named("update.ObjectChanges".into(), ReflectKind::Map)
+fn object_changes_type() -> GoType {
+    GoType::Named("update.ObjectChanges".into(), ReflectKind::Map)
 }
 
 /// About how many bytes [`template_data`] takes.
 pub(super) fn template_data_bytes(data: &CommitData<'_>) -> u64 {
     let bytes = |strings: &[&String]| strings.iter().map(|text| text.len() as u64).sum::<u64>();
-    let of_change = |change: &Change| {
-        let Change { old_value, new_value, setter } = change;
+    let of_change = |change: &ImageValueChange| {
+        let ImageValueChange { old_value, new_value, setter } = change;
         BYTES_PER_CHANGE + bytes(&[old_value, new_value, setter])
     };
     let of_object = |object: &ObjectIdentifier| {
@@ -182,15 +187,15 @@ pub(super) fn template_data(data: &CommitData<'_>) -> GoRuntimeValue {
     let namespace = data.namespace.to_owned();
     let name = data.name.to_owned();
     let values = match data.values {
-        None => Map::nil(Type::String),
-        Some(values) => Map::new(
-            Type::String,
+        None => GoMap::nil(GoType::String),
+        Some(values) => GoMap::new(
+            GoType::String,
             values.iter().map(|(name, value)| {
-                (Str::from(name.as_str()), GoRuntimeValue::from(value.as_str()))
+                (GoString::from(name.as_str()), GoRuntimeValue::from(value.as_str()))
             }),
         ),
     };
-    PlainStruct::value(
+    TemplateDataStruct::value(
         "source.TemplateData",
         vec![
             ("AutomationObject", GoRuntimeValue::object(NamespacedName { namespace, name })),
@@ -209,44 +214,44 @@ fn result(result: &UpdateResult) -> GoRuntimeValue {
         objects: objects.keys().map(|object| (*object, identifier(object))).collect(),
     };
     let files = match files.is_empty() {
-        true => Map::nil(object_changes_type()),
-        false => Map::new(
+        true => GoMap::nil(object_changes_type()),
+        false => GoMap::new(
             object_changes_type(),
-            files.into_iter().map(|(file, objects)| (Str::from(file), shared.map(&objects))),
+            files.into_iter().map(|(file, objects)| (GoString::from(file), shared.map(&objects))),
         ),
     };
     let changes = match changes.is_empty() {
-        true => GoRuntimeValue::List(List::nil(change_type())),
+        true => GoRuntimeValue::List(GoList::nil(change_type())),
         false => shared.list(&changes),
     };
     let objects = shared.map(&objects);
-    GoRuntimeValue::object(ResultData { files: GoRuntimeValue::Map(files), changes, objects })
+    GoRuntimeValue::object(UpdateResultData { files: GoRuntimeValue::Map(files), changes, objects })
 }
 
 /// The values of all changes and objects, which occur in several places.
 struct SharedValues<'r> {
-    changes: BTreeMap<&'r Change, GoRuntimeValue>,
+    changes: BTreeMap<&'r ImageValueChange, GoRuntimeValue>,
     objects: BTreeMap<&'r ObjectIdentifier, GoRuntimeValue>,
 }
 
 impl SharedValues<'_> {
     fn map(&self, objects: &ObjectChanges<'_>) -> GoRuntimeValue {
-        let entry = |(object, changes): (&&ObjectIdentifier, &Vec<&Change>)| {
+        let entry = |(object, changes): (&&ObjectIdentifier, &Vec<&ImageValueChange>)| {
             Some((self.objects.get(*object)?.clone(), self.list(changes)))
         };
         let entries = objects.iter().filter_map(entry).collect();
         GoRuntimeValue::object(ObjectChangesData { entries })
     }
 
-    fn list(&self, changes: &[&Change]) -> GoRuntimeValue {
+    fn list(&self, changes: &[&ImageValueChange]) -> GoRuntimeValue {
         let values = changes.iter().filter_map(|change| self.changes.get(*change).cloned());
-        GoRuntimeValue::List(List::new(change_type(), values.collect()))
+        GoRuntimeValue::List(GoList::new(change_type(), values.collect()))
     }
 }
 
-fn change_value(change: &Change) -> GoRuntimeValue {
+fn change_value(change: &ImageValueChange) -> GoRuntimeValue {
     let text = |text: &String| GoRuntimeValue::from(text.as_str());
-    PlainStruct::value(
+    TemplateDataStruct::value(
         "update.Change",
         vec![
             ("OldValue", text(&change.old_value)),
@@ -262,16 +267,16 @@ fn identifier(object: &ObjectIdentifier) -> GoRuntimeValue {
     let of_type = vec![("APIVersion", text(&object.api_version)), ("Kind", text(&object.kind))];
     let of_name = vec![("Name", text(&object.name)), ("Namespace", text(&object.namespace))];
     let within = vec![
-        ("TypeMeta", PlainStruct::value("yaml.TypeMeta", of_type.clone())),
-        ("NameMeta", PlainStruct::value("yaml.NameMeta", of_name.clone())),
+        ("TypeMeta", TemplateDataStruct::value("yaml.TypeMeta", of_type.clone())),
+        ("NameMeta", TemplateDataStruct::value("yaml.NameMeta", of_name.clone())),
     ];
     let names: Vec<(&'static str, GoRuntimeValue)> = of_type.into_iter().chain(of_name).collect();
-    let resource = GoRuntimeValue::object(PlainStruct {
+    let resource = GoRuntimeValue::object(TemplateDataStruct {
         type_name: "yaml.ResourceIdentifier",
         fields: within.clone(),
         promoted: names.clone(),
     });
-    GoRuntimeValue::object(PlainStruct {
+    GoRuntimeValue::object(TemplateDataStruct {
         type_name: "update.ObjectIdentifier",
         fields: vec![("ResourceIdentifier", resource)],
         promoted: within.into_iter().chain(names).collect(),

@@ -1,11 +1,11 @@
 //! Messages beyond the recorded ones: limits, and what is drawn.
 
 use super::*;
-use crate::result::{Change, ObjectIdentifier};
+use crate::update_result::{ImageValueChange, ObjectIdentifier};
 
 fn environment() -> CommitEnvironment {
     let random = Arc::new(|buffer: &mut [u8]| buffer.fill(7));
-    CommitEnvironment { now: Time::from_unix(0, 0, Zone::Utc), random }
+    CommitEnvironment { now: GoTime::from_unix(0, 0, GoTimeZone::Utc), random }
 }
 
 /// The message of one change.
@@ -13,7 +13,11 @@ fn message(template: &str) -> Result<String, CommitMessageError> {
     let mut changed = UpdateResult::default();
     let object = ObjectIdentifier { kind: "Pod".to_owned(), ..ObjectIdentifier::default() };
     let [old_value, new_value, setter] = ["a:1", "a:2", "ns:p"].map(str::to_owned);
-    changed.add(&"a.yaml".into(), &Arc::new(object), Change { old_value, new_value, setter });
+    changed.add(
+        &"a.yaml".into(),
+        &Arc::new(object),
+        ImageValueChange { old_value, new_value, setter },
+    );
     message_of(template, &changed)
 }
 
@@ -65,7 +69,7 @@ fn repeated(old_value: &str, files: usize) -> UpdateResult {
     let mut changed = UpdateResult::default();
     for at in 0..files {
         let [old_value, new_value, setter] = [old_value, "b", "ns:p"].map(str::to_owned);
-        let change = Change { old_value, new_value, setter };
+        let change = ImageValueChange { old_value, new_value, setter };
         changed.add(&format!("{at}.yaml").into(), &object, change);
     }
     changed
@@ -88,7 +92,7 @@ fn an_update_that_is_too_large_for_a_template_is_refused_before_it_is_made() {
     let mut changed = repeated(&"a".repeat(half), 1);
     let object = Arc::new(ObjectIdentifier::default());
     let [new_value, setter] = ["b", "ns:p"].map(str::to_owned);
-    let change = Change { old_value: "c".repeat(half), new_value, setter };
+    let change = ImageValueChange { old_value: "c".repeat(half), new_value, setter };
     changed.add(&"z.yaml".into(), &object, change);
     let error = message_of("{{ .Values }}", &changed).unwrap_err();
     assert!(matches!(error, CommitMessageError::Run(_)), "{error}");

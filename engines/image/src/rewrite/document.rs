@@ -5,19 +5,19 @@
 use std::borrow::Cow;
 
 use goyaml::YamlLimits;
-use goyaml::v3::{Documents, Node, YamlNodeKind};
+use goyaml::v3::{NodeDocuments, YamlNode, YamlNodeKind};
 
-use crate::result::ObjectIdentifier;
+use crate::update_result::ObjectIdentifier;
 
 /// The tag of what is nothing.
 const NULL: &str = "!!null";
 
 /// A line, counted from 1, where it is known, and what is wrong there.
-pub(super) type Problem = (Option<usize>, String);
+pub(super) type DocumentProblem = (Option<usize>, String);
 
 /// A text whose lines end in line feeds, which knows where its bytes were before.
 #[derive(Debug)]
-pub(super) struct PlainText<'t> {
+pub(super) struct LineFeedText<'t> {
     original: &'t str,
     text: Cow<'t, str>,
     /// Line feeds in `text` in front of which a carriage return was.
@@ -26,7 +26,7 @@ pub(super) struct PlainText<'t> {
 
 /// A part of a text between the lines that divide documents.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part<'p> {
+pub(super) struct StreamDocumentPart<'p> {
     pub(super) text: &'p str,
     /// Bytes before it.
     pub(super) start: usize,
@@ -34,7 +34,7 @@ pub(super) struct Part<'p> {
     pub(super) line: usize,
 }
 
-impl<'t> PlainText<'t> {
+impl<'t> LineFeedText<'t> {
     pub(super) fn new(original: &'t str) -> Self {
         let mut returns = Vec::new();
         for (passed, (at, _)) in original.match_indices("\r\n").enumerate() {
@@ -65,10 +65,10 @@ impl<'t> PlainText<'t> {
     ///
     /// # Errors
     /// Something other than a comment follows the `---`.
-    pub(super) fn parts(&self) -> Result<Vec<Part<'_>>, Problem> {
+    pub(super) fn parts(&self) -> Result<Vec<StreamDocumentPart<'_>>, DocumentProblem> {
         let text = self.as_str();
         let mut parts = Vec::new();
-        let mut rest = Part { text, start: 0, line: 0 };
+        let mut rest = StreamDocumentPart { text, start: 0, line: 0 };
         while let Some(at) = rest.text.find("\n---") {
             let (content, divider) = rest.text.split_at(at + 1);
             let Some(length) = divider.find('\n') else { break };
@@ -79,11 +79,14 @@ impl<'t> PlainText<'t> {
                 let reason = format!("invalid document separator: {}", divider.trim());
                 return Err((Some(lines + 1), reason));
             }
-            parts.push(Part { text: content, ..rest });
+            parts.push(StreamDocumentPart { text: content, ..rest });
             let passed = content.len() + length + 1;
             let start = rest.start + passed;
-            rest =
-                Part { text: rest.text.get(passed..).unwrap_or_default(), start, line: lines + 1 };
+            rest = StreamDocumentPart {
+                text: rest.text.get(passed..).unwrap_or_default(),
+                start,
+                line: lines + 1,
+            };
         }
         parts.push(rest);
         Ok(parts)
@@ -91,8 +94,11 @@ impl<'t> PlainText<'t> {
 }
 
 /// The document of a part; nothing if it has none, or one that is nothing. What follows the document is not read.
-pub(super) fn document(part: &Part<'_>, limits: &YamlLimits) -> Result<Option<Node>, Problem> {
-    let read = Documents::new(part.text.as_bytes(), limits)
+pub(super) fn document(
+    part: &StreamDocumentPart<'_>,
+    limits: &YamlLimits,
+) -> Result<Option<YamlNode>, DocumentProblem> {
+    let read = NodeDocuments::new(part.text.as_bytes(), limits)
         .and_then(|mut documents| documents.next().transpose());
     let document = read
         .map_err(|error| (error.line().map(|line| part.line + line), error.problem().to_owned()))?;
@@ -100,24 +106,24 @@ pub(super) fn document(part: &Part<'_>, limits: &YamlLimits) -> Result<Option<No
 }
 
 /// The value of the first key of a map with this text.
-pub(super) fn field<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+pub(super) fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     node.entries().find(|(key, _)| key.value == name).map(|(_, value)| value)
 }
 
 /// Whether kyaml takes a value for one that is not there.
-pub(super) fn is_nothing(node: &Node) -> bool {
+pub(super) fn is_nothing(node: &YamlNode) -> bool {
     let is_collection = matches!(node.kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence);
     node.tag == NULL || is_collection && node.content.is_empty()
 }
 
 /// The text of a field; empty without one.
-pub(super) fn text_of(node: &Node, name: &str) -> String {
+pub(super) fn text_of(node: &YamlNode, name: &str) -> String {
     let value = field(node, name).filter(|value| !is_nothing(value));
     value.map(|value| value.value.clone()).unwrap_or_default()
 }
 
 /// Which object a node is.
-pub(super) fn identity(root: &Node) -> ObjectIdentifier {
+pub(super) fn identity(root: &YamlNode) -> ObjectIdentifier {
     let of_metadata =
         |name: &str| field(root, "metadata").map(|it| text_of(it, name)).unwrap_or_default();
     ObjectIdentifier {
@@ -129,7 +135,7 @@ pub(super) fn identity(root: &Node) -> ObjectIdentifier {
 }
 
 /// Whether the only document of a file is a list whose items are objects of their own.
-pub(super) fn is_list(root: &Node) -> bool {
+pub(super) fn is_list(root: &YamlNode) -> bool {
     matches!(text_of(root, "kind").as_str(), "List" | "ResourceList")
         && (field(root, "items").is_some() || field(root, "functionConfig").is_some())
 }

@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goyaml::YamlLimits;
-use goyaml::v3::{Layout, Node, Style, YamlNodeKind, emit_each};
+use goyaml::v3::{YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle, emit_each};
 
 use super::RewriteError;
 use super::document::{
-    PlainText, Problem, document, field, identity, is_list, is_nothing, text_of,
+    DocumentProblem, LineFeedText, document, field, identity, is_list, is_nothing, text_of,
 };
 use super::scalars::{SeenMarkers, assign};
 use super::value_replacement::is_special;
-use crate::result::{Change, ObjectIdentifier, UpdateResult};
-use crate::setter::{Assignment, Setters};
+use crate::image_setter::{ImageSetterValues, MarkerAssignment};
+use crate::update_result::{ImageValueChange, ObjectIdentifier, UpdateResult};
 
 const PATH: &str = "internal.config.kubernetes.io/path";
 const LEGACY_PATH: &str = "config.kubernetes.io/path";
@@ -42,9 +42,9 @@ pub(super) struct FluxDocument {
     /// The file, whose documents share its name; nothing for an item of a list.
     file: Option<Arc<str>>,
     /// A document, or the item.
-    node: Node,
+    node: YamlNode,
     object: Arc<ObjectIdentifier>,
-    changes: Vec<Change>,
+    changes: Vec<ImageValueChange>,
     /// Whether a value became another one, even if that is not reported.
     is_changed: bool,
     /// Whether lists are further in than their keys.
@@ -52,7 +52,7 @@ pub(super) struct FluxDocument {
 }
 
 impl FluxDocument {
-    fn root(&self) -> &Node {
+    fn root(&self) -> &YamlNode {
         root(&self.node)
     }
 
@@ -69,7 +69,7 @@ impl FluxDocument {
     }
 }
 
-fn root(node: &Node) -> &Node {
+fn root(node: &YamlNode) -> &YamlNode {
     match node.kind {
         YamlNodeKind::Document => node.content.first().unwrap_or(node),
         _ => node,
@@ -82,11 +82,11 @@ fn root(node: &Node) -> &Node {
 /// The file is left out, as a whole.
 pub(super) fn read(
     file: &str,
-    text: &PlainText<'_>,
-    setters: &Setters,
+    text: &LineFeedText<'_>,
+    setters: &ImageSetterValues,
     markers: &mut SeenMarkers,
     limits: &YamlLimits,
-) -> Result<Vec<FluxDocument>, Problem> {
+) -> Result<Vec<FluxDocument>, DocumentProblem> {
     let parts = text.parts()?;
     let file: Arc<str> = file.into();
     let mut documents = Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn read(
 }
 
 /// Whether kyaml can annotate a document.
-fn check_metadata(root: &Node) -> Result<(), String> {
+fn check_metadata(root: &YamlNode) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("{what} is not a map"));
     if root.kind != YamlNodeKind::Mapping {
         return wrong("the document");
@@ -130,20 +130,20 @@ fn check_metadata(root: &Node) -> Result<(), String> {
 
 fn with_values(
     file: Option<Arc<str>>,
-    mut node: Node,
-    setters: &Setters,
+    mut node: YamlNode,
+    setters: &ImageSetterValues,
     markers: &mut SeenMarkers,
     is_wide: bool,
 ) -> FluxDocument {
     let mut changes = Vec::new();
     let mut is_changed = false;
     assign(&mut node, false, setters, markers, |node, assignment, _| {
-        let Assignment { setter, value, is_text } = assignment;
+        let MarkerAssignment { setter, value, is_text } = assignment;
         if node.value != value {
             is_changed = true;
             if setters.contains(&setter) {
                 let old_value = node.value.clone();
-                changes.push(Change { old_value, new_value: value.clone(), setter });
+                changes.push(ImageValueChange { old_value, new_value: value.clone(), setter });
             }
         }
         node.value = value;
@@ -156,17 +156,17 @@ fn with_values(
 }
 
 /// kyaml's `FormatNonStringStyle` for a text.
-fn quote_if_special(node: &mut Node) {
+fn quote_if_special(node: &mut YamlNode) {
     if !is_special(&node.value) {
         return;
     }
-    let is_quoted =
-        node.style.contains(Style::DOUBLE_QUOTED) || node.style.contains(Style::SINGLE_QUOTED);
+    let is_quoted = node.style.contains(YamlNodeStyle::DOUBLE_QUOTED)
+        || node.style.contains(YamlNodeStyle::SINGLE_QUOTED);
     if !is_quoted {
-        node.style = Style::DOUBLE_QUOTED;
+        node.style = YamlNodeStyle::DOUBLE_QUOTED;
     }
     if node.tag == "!!null" {
-        node.style = Style::default();
+        node.style = YamlNodeStyle::default();
     } else {
         node.tag = "!!str".into();
     }
@@ -254,7 +254,7 @@ fn ended(reason: &str) -> RewriteError {
 }
 
 /// The value of an annotation; empty without one.
-fn annotation(root: &Node, name: &str) -> String {
+fn annotation(root: &YamlNode, name: &str) -> String {
     let annotations = field(root, "metadata").and_then(|it| field(it, "annotations"));
     annotations.map(|it| text_of(it, name)).unwrap_or_default()
 }
@@ -319,15 +319,15 @@ fn encoded(mut documents: Vec<FluxDocument>) -> Result<String, RewriteError> {
             clean(root);
         }
     }
-    let wide = Layout { indent: 2, compact_sequences: false };
-    let compact = Layout { indent: 2, compact_sequences: true };
+    let wide = YamlLayout { indent: 2, compact_sequences: false };
+    let compact = YamlLayout { indent: 2, compact_sequences: true };
     let layout = |it: &FluxDocument| if it.is_wide { &wide } else { &compact };
     emit_each(documents.iter().map(|document| (&document.node, layout(document))))
         .map_err(|error| RewriteError::AsFlux(error.to_string()))
 }
 
 /// Removes what kyaml sets, and metadata that is empty then.
-fn clean(root: &mut Node) {
+fn clean(root: &mut YamlNode) {
     clear_empty(root);
     if let Some(annotations) =
         field_mut(root, "metadata").and_then(|it| field_mut(it, "annotations"))
@@ -341,12 +341,12 @@ fn clean(root: &mut Node) {
     clear_empty(root);
 }
 
-fn field_mut<'n>(node: &'n mut Node, name: &str) -> Option<&'n mut Node> {
+fn field_mut<'n>(node: &'n mut YamlNode, name: &str) -> Option<&'n mut YamlNode> {
     let at = node.entries().position(|(key, _)| key.value == name)?;
     node.content.get_mut(2 * at + 1)
 }
 
-fn remove(map: &mut Node, name: &str) {
+fn remove(map: &mut YamlNode, name: &str) {
     let place = map.entries().position(|(key, _)| key.value == name);
     if let Some(at) = place {
         drop(map.content.drain(2 * at..2 * at + 2));
@@ -354,28 +354,29 @@ fn remove(map: &mut Node, name: &str) {
 }
 
 /// Sets an annotation to the value of another one, if that has one and it has none.
-fn copy(annotations: &mut Node, from: &str, to: &str) {
+fn copy(annotations: &mut YamlNode, from: &str, to: &str) {
     let value = text_of(annotations, from);
     if value.is_empty() || !text_of(annotations, to).is_empty() {
         return;
     }
-    let mut node = Node { style: Style::SINGLE_QUOTED, ..Node::string(value) };
+    let mut node = YamlNode { style: YamlNodeStyle::SINGLE_QUOTED, ..YamlNode::string(value) };
     match field_mut(annotations, to) {
         Some(known) => {
             node.style = known.style;
             *known = node;
         }
         None => {
-            let key = Node { value: to.to_owned(), ..Node::default() };
+            let key = YamlNode { value: to.to_owned(), ..YamlNode::default() };
             annotations.content.extend([key, node]);
         }
     }
 }
 
 /// kyaml's `ClearEmptyAnnotations`.
-fn clear_empty(root: &mut Node) {
-    let is_empty =
-        |node: &Node, name: &str| field(node, name).is_some_and(|value| value.content.is_empty());
+fn clear_empty(root: &mut YamlNode) {
+    let is_empty = |node: &YamlNode, name: &str| {
+        field(node, name).is_some_and(|value| value.content.is_empty())
+    };
     if let Some(metadata) = field_mut(root, "metadata")
         && is_empty(metadata, "annotations")
     {
@@ -392,10 +393,11 @@ mod tests {
 
     #[test]
     fn all_documents_of_a_file_share_its_name() {
-        let text = PlainText::new("a: b\n---\nc: d\n");
+        let text = LineFeedText::new("a: b\n---\nc: d\n");
         let mut markers = SeenMarkers::default();
         let limits = YamlLimits::default();
-        let documents = read("a.yaml", &text, &Setters::default(), &mut markers, &limits).unwrap();
+        let documents =
+            read("a.yaml", &text, &ImageSetterValues::default(), &mut markers, &limits).unwrap();
         let keys: Vec<Arc<str>> = documents.iter().map(FluxDocument::key).collect();
         let paths: Vec<Arc<str>> =
             documents.iter().map(|document| path_of(document).unwrap()).collect();

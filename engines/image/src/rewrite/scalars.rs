@@ -1,13 +1,13 @@
 //! The values of a document that have markers, and which markers of a file were read.
 //!
-//! Elsewhere: what a marker means (`setter.rs`), how a value is replaced (`value_replacement.rs`, `flux.rs`).
+//! Elsewhere: what a marker means (`image_setter.rs`), how a value is replaced (`value_replacement.rs`, `flux.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goyaml::v3::{Node, Note, Style, YamlNodeKind};
+use goyaml::v3::{NodeNoteKind, YamlNode, YamlNodeKind, YamlNodeStyle};
 
 use super::TOKEN;
-use crate::setter::{Assignment, Marker, Setters};
+use crate::image_setter::{ImageSetterValues, MarkerAssignment, SetterMarker};
 
 /// Comments that are markers of values.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ struct SeenMarker {
 
 /// A value that stands somewhere in a document.
 struct PlacedNode<'n> {
-    node: &'n mut Node,
+    node: &'n mut YamlNode,
     is_in_flow: bool,
 }
 
@@ -41,15 +41,15 @@ struct PlacedNode<'n> {
 ///
 /// Parity(flux): of a key that a map has twice only the first counts.
 pub(super) fn assign(
-    root: &mut Node,
+    root: &mut YamlNode,
     is_in_flow: bool,
-    setters: &Setters,
+    setters: &ImageSetterValues,
     markers: &mut SeenMarkers,
-    mut set: impl FnMut(&mut Node, Assignment, bool),
+    mut set: impl FnMut(&mut YamlNode, MarkerAssignment, bool),
 ) {
     let mut open = vec![PlacedNode { node: root, is_in_flow }];
     while let Some(PlacedNode { node, is_in_flow }) = open.pop() {
-        let is_in_flow = is_in_flow || node.style.contains(Style::FLOW);
+        let is_in_flow = is_in_flow || node.style.contains(YamlNodeStyle::FLOW);
         match node.kind {
             YamlNodeKind::Scalar => {
                 if let Some(assignment) = markers.read(node, setters) {
@@ -86,23 +86,23 @@ fn reverse_from(open: &mut [PlacedNode<'_>], first: usize) {
 
 impl SeenMarkers {
     /// What the comment behind a value wants, or else that above it.
-    fn read(&mut self, node: &Node, setters: &Setters) -> Option<Assignment> {
-        let line = node.notes.get(Note::Line);
+    fn read(&mut self, node: &YamlNode, setters: &ImageSetterValues) -> Option<MarkerAssignment> {
+        let line = node.notes.get(NodeNoteKind::Line);
         let is_behind = !line.is_empty();
-        let comment = if is_behind { line } else { node.notes.get(Note::Head) };
-        let marker = Marker::read(comment, setters)?;
+        let comment = if is_behind { line } else { node.notes.get(NodeNoteKind::Head) };
+        let marker = SetterMarker::read(comment, setters)?;
         if comment.contains(TOKEN) {
             let unknown = match &marker {
-                Marker::Unknown(name) => Some(name.clone()),
-                Marker::Assign(_) => None,
+                SetterMarker::Unknown(name) => Some(name.clone()),
+                SetterMarker::Assign(_) => None,
             };
             let text = comment.to_owned();
             let seen = self.comments.entry(MarkerComment { text, is_behind });
             seen.or_insert(SeenMarker { count: 0, unknown }).count += 1;
         }
         match marker {
-            Marker::Assign(assignment) => Some(assignment),
-            Marker::Unknown(_) => None,
+            SetterMarker::Assign(assignment) => Some(assignment),
+            SetterMarker::Unknown(_) => None,
         }
     }
 

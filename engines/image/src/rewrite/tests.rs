@@ -3,20 +3,20 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::reference::ImageRef;
-use crate::setter::PolicyResult;
+use crate::image_reference::ImageRef;
+use crate::image_setter::PolicyResult;
 
 /// A policy `apps:web` with this tag.
-fn setters(tag: &str) -> Setters {
+fn setters(tag: &str) -> ImageSetterValues {
     let [name, tag, digest] = ["ghcr.io/acme/web", tag, ""].map(str::to_owned);
     let latest = Some(ImageRef { name, tag, digest });
     let [namespace, name] = ["apps", "web"].map(str::to_owned);
-    Setters::new(&[PolicyResult { namespace, name, latest }]).unwrap()
+    ImageSetterValues::new(&[PolicyResult { namespace, name, latest }]).unwrap()
 }
 
-fn run(mode: RewriteMode, tag: &str, files: &[(&str, &str)]) -> Rewrite {
+fn run(mode: RewriteMode, tag: &str, files: &[(&str, &str)]) -> MarkerRewriteOptions {
     let setters = setters(tag);
-    let mut rewriter = Rewriter::new(&setters, mode, RewriteLimits::default());
+    let mut rewriter = MarkerRewriter::new(&setters, mode, RewriteLimits::default());
     for (name, content) in files {
         rewriter.file(name, content.as_bytes());
     }
@@ -126,10 +126,10 @@ fn limits_leave_files_out_or_end_the_update() {
     let text = format!("a: old {TAG}\n");
     let limits =
         RewriteLimits { file_bytes: 100, all_bytes: 2 * text.len(), changes: 1, findings: 1 };
-    let mut rewriter = Rewriter::new(&setters, RewriteMode::KeepBytes, limits);
+    let mut rewriter = MarkerRewriter::new(&setters, RewriteMode::KeepBytes, limits);
     rewriter.file("large.yaml", text.repeat(10).as_bytes());
     rewriter.file("a.yaml", text.as_bytes());
-    let mut more = Rewriter::new(&setters, RewriteMode::KeepBytes, limits);
+    let mut more = MarkerRewriter::new(&setters, RewriteMode::KeepBytes, limits);
     more.file("a.yaml", text.as_bytes());
     more.file("b.yaml", text.as_bytes());
     assert_eq!(more.finish("/r"), Err(RewriteError::Changes(1)));
@@ -137,7 +137,7 @@ fn limits_leave_files_out_or_end_the_update() {
     assert_eq!((rewrite.files.len(), rewrite.problems.len()), (1, 1));
     assert_eq!(rewrite.problems[0].file, "large.yaml");
     let no_changes = RewriteLimits { changes: 0, ..limits };
-    let mut ended = Rewriter::new(&setters, RewriteMode::KeepBytes, no_changes);
+    let mut ended = MarkerRewriter::new(&setters, RewriteMode::KeepBytes, no_changes);
     ended.file("a.yaml", text.as_bytes());
     ended.file("b.yaml", text.as_bytes());
     assert_eq!(ended.bytes, text.len());
@@ -147,7 +147,7 @@ fn limits_leave_files_out_or_end_the_update() {
 #[test]
 fn all_changes_of_an_object_share_its_names() {
     let text = format!("a: old {TAG}\nb: old {TAG}\n");
-    let text = PlainText::new(&text);
+    let text = LineFeedText::new(&text);
     let mut markers = SeenMarkers::default();
     let kept =
         value_replacement::rewrite(&text, &setters("v2"), &mut markers, &YamlLimits::default());
@@ -203,7 +203,7 @@ proptest! {
         let again = run(RewriteMode::KeepBytes, "1.10", &[("a.yaml", &new)]);
         prop_assert!(again.files.is_empty(), "{new:?} becomes {again:?}");
         let setters = setters("1.10");
-        let mut as_flux = Rewriter::new(&setters, RewriteMode::AsFlux, RewriteLimits::default());
+        let mut as_flux = MarkerRewriter::new(&setters, RewriteMode::AsFlux, RewriteLimits::default());
         as_flux.file("a.yaml", text.as_bytes());
         if let Ok(as_flux) = as_flux.finish("/r")
             && as_flux.problems.is_empty()

@@ -7,20 +7,24 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Layout, Node, Note, Style, YamlNodeKind, scalar_places};
+use goyaml::v3::{
+    self, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle, scalar_places,
+};
 
-use super::document::{Part, PlainText, Problem, document, identity, is_list};
+use super::document::{
+    DocumentProblem, LineFeedText, StreamDocumentPart, document, identity, is_list,
+};
 use super::scalars::{SeenMarkers, assign};
-use crate::result::{Change, ObjectIdentifier};
-use crate::setter::{Assignment, Setters};
+use crate::image_setter::{ImageSetterValues, MarkerAssignment};
+use crate::update_result::{ImageValueChange, ObjectIdentifier};
 
 /// What became of a file.
 #[derive(Debug, Default)]
-pub(super) struct KeepResult {
+pub(super) struct FileRewriteResult {
     /// The new content; nothing if nothing changes.
     pub(super) text: Option<String>,
-    pub(super) changes: Vec<(Arc<ObjectIdentifier>, Change)>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) changes: Vec<(Arc<ObjectIdentifier>, ImageValueChange)>,
+    pub(super) problems: Vec<DocumentProblem>,
 }
 
 /// A value that is replaced.
@@ -28,7 +32,7 @@ pub(super) struct KeepResult {
 struct ScalarEdit {
     line: u32,
     column: u32,
-    style: Style,
+    style: YamlNodeStyle,
     tag: Cow<'static, str>,
     is_in_flow: bool,
     value: String,
@@ -44,12 +48,12 @@ struct TextEdit {
 /// A document as it is to be read again.
 struct ExpectedDocument {
     part: usize,
-    node: Node,
+    node: YamlNode,
 }
 
 /// Part of a document that is an object, and whether it stands within brackets or braces.
 struct ObjectNode<'n> {
-    node: &'n mut Node,
+    node: &'n mut YamlNode,
     is_in_flow: bool,
     /// Whose changes these are, if not its own.
     owner: Option<Arc<ObjectIdentifier>>,
@@ -59,19 +63,19 @@ struct ObjectNode<'n> {
 #[derive(Debug, Default)]
 struct DocumentEdits {
     edits: Vec<ScalarEdit>,
-    changes: Vec<(Arc<ObjectIdentifier>, Change)>,
+    changes: Vec<(Arc<ObjectIdentifier>, ImageValueChange)>,
     /// Whether a value becomes another one. Without that a value that only needs quotes stays as it is.
     is_changed: bool,
 }
 
 /// Sets the values of a file.
 pub(super) fn rewrite(
-    text: &PlainText<'_>,
-    setters: &Setters,
+    text: &LineFeedText<'_>,
+    setters: &ImageSetterValues,
     markers: &mut SeenMarkers,
     limits: &YamlLimits,
-) -> KeepResult {
-    let mut result = KeepResult::default();
+) -> FileRewriteResult {
+    let mut result = FileRewriteResult::default();
     let parts = match text.parts() {
         Ok(parts) => parts,
         Err(problem) => {
@@ -121,16 +125,16 @@ pub(super) fn rewrite(
 
 /// Sets the values of a document in its tree, and notes where.
 fn set_values(
-    document: &mut Node,
+    document: &mut YamlNode,
     is_only: bool,
-    setters: &Setters,
+    setters: &ImageSetterValues,
     markers: &mut SeenMarkers,
 ) -> DocumentEdits {
     let mut done = DocumentEdits::default();
     for ObjectNode { node, is_in_flow, owner } in objects(document, is_only) {
         let mut changes = Vec::new();
         assign(node, is_in_flow, setters, markers, |node, assignment, is_in_flow| {
-            let Assignment { setter, value, is_text } = assignment;
+            let MarkerAssignment { setter, value, is_text } = assignment;
             let is_equal = node.value == value;
             // Without quotes `1.10` is another number than a policy means.
             let needs_quotes = is_equal && is_text && !is_string(node) && is_special(&value);
@@ -140,12 +144,12 @@ fn set_values(
             done.is_changed |= !is_equal;
             if !is_equal && setters.contains(&setter) {
                 let old_value = node.value.clone();
-                changes.push(Change { old_value, new_value: value.clone(), setter });
+                changes.push(ImageValueChange { old_value, new_value: value.clone(), setter });
             }
-            let Node { line, column, style, .. } = *node;
+            let YamlNode { line, column, style, .. } = *node;
             let tag = node.tag.clone();
             node.value.clone_from(&value);
-            if !style.contains(Style::TAGGED) {
+            if !style.contains(YamlNodeStyle::TAGGED) {
                 node.tag = Cow::Borrowed("!!str");
             }
             done.edits.push(ScalarEdit { line, column, style, tag, is_in_flow, value });
@@ -159,18 +163,18 @@ fn set_values(
 /// The objects of a document: itself, or the items of a list.
 ///
 /// Differs(flux): the items of a list stay in the list; there each gets a file of its own.
-fn objects(document: &mut Node, is_only: bool) -> Vec<ObjectNode<'_>> {
+fn objects(document: &mut YamlNode, is_only: bool) -> Vec<ObjectNode<'_>> {
     let Some(root) = document.content.first_mut() else { return Vec::new() };
     if !(is_only && is_list(root)) {
         return vec![ObjectNode { node: root, is_in_flow: false, owner: None }];
     }
     let list = Arc::new(identity(root));
-    let is_in_flow = root.style.contains(Style::FLOW);
+    let is_in_flow = root.style.contains(YamlNodeStyle::FLOW);
     let mut objects = Vec::new();
     let mut entries = root.content.iter_mut();
     while let (Some(key), Some(value)) = (entries.next(), entries.next()) {
         if key.value == "items" && value.kind == YamlNodeKind::Sequence {
-            let is_in_flow = is_in_flow || value.style.contains(Style::FLOW);
+            let is_in_flow = is_in_flow || value.style.contains(YamlNodeStyle::FLOW);
             let items = value.content.iter_mut();
             objects.extend(items.map(|node| ObjectNode { node, is_in_flow, owner: None }));
         } else {
@@ -180,12 +184,15 @@ fn objects(document: &mut Node, is_only: bool) -> Vec<ObjectNode<'_>> {
     objects
 }
 
-fn is_string(node: &Node) -> bool {
-    node.short_tag() == "!!str" || node.style.contains(Style::TAGGED)
+fn is_string(node: &YamlNode) -> bool {
+    node.short_tag() == "!!str" || node.style.contains(YamlNodeStyle::TAGGED)
 }
 
 /// The bytes of a file that are replaced for some values of a part.
-fn place(part: &Part<'_>, edits: &[ScalarEdit]) -> Result<Vec<TextEdit>, Problem> {
+fn place(
+    part: &StreamDocumentPart<'_>,
+    edits: &[ScalarEdit],
+) -> Result<Vec<TextEdit>, DocumentProblem> {
     let places = scalar_places(part.text);
     let mut placed = Vec::new();
     for edit in edits {
@@ -194,7 +201,8 @@ fn place(part: &Part<'_>, edits: &[ScalarEdit]) -> Result<Vec<TextEdit>, Problem
         let at = places.partition_point(|it| (it.line, it.column) < (edit.line, edit.column));
         let bytes = places.get(at).map(|place| place.bytes.clone()).ok_or_else(lost)?;
         let old = part.text.get(bytes.clone()).ok_or_else(lost)?;
-        let is_block = edit.style.contains(Style::LITERAL) || edit.style.contains(Style::FOLDED);
+        let is_block = edit.style.contains(YamlNodeStyle::LITERAL)
+            || edit.style.contains(YamlNodeStyle::FOLDED);
         let new = match is_block {
             true => block(edit, old),
             false => inline(edit).map(|text| vec![TextEdit { bytes: 0..old.len(), text }]),
@@ -210,26 +218,26 @@ fn place(part: &Part<'_>, edits: &[ScalarEdit]) -> Result<Vec<TextEdit>, Problem
 
 /// A value on one line, as Flux writes it there: in the quotes that the old one had, or in those that it needs.
 fn inline(edit: &ScalarEdit) -> Option<String> {
-    let is_single = edit.style.contains(Style::SINGLE_QUOTED) && !edit.value.contains('\n');
+    let is_single = edit.style.contains(YamlNodeStyle::SINGLE_QUOTED) && !edit.value.contains('\n');
     let is_quoted = edit.style.is_quoted() || edit.value.is_empty() || edit.value.contains('\n');
     let style = match (is_single, is_quoted || is_special(&edit.value)) {
-        (true, _) => Style::SINGLE_QUOTED,
-        (false, true) => Style::DOUBLE_QUOTED,
-        (false, false) => Style::default(),
+        (true, _) => YamlNodeStyle::SINGLE_QUOTED,
+        (false, true) => YamlNodeStyle::DOUBLE_QUOTED,
+        (false, false) => YamlNodeStyle::default(),
     };
-    let is_tagged = edit.style.contains(Style::TAGGED);
-    let mut node = Node { style, ..Node::string(edit.value.clone()) };
+    let is_tagged = edit.style.contains(YamlNodeStyle::TAGGED);
+    let mut node = YamlNode { style, ..YamlNode::string(edit.value.clone()) };
     if is_tagged {
         node.tag = edit.tag.clone();
-        node.style |= Style::TAGGED;
+        node.style |= YamlNodeStyle::TAGGED;
     }
-    let layout = Layout { indent: 2, compact_sequences: true };
+    let layout = YamlLayout { indent: 2, compact_sequences: true };
     let text = if edit.is_in_flow {
-        let list = Node { style: Style::FLOW, ..Node::sequence(vec![node]) };
+        let list = YamlNode { style: YamlNodeStyle::FLOW, ..YamlNode::sequence(vec![node]) };
         let text = v3::emit(&list, &layout).ok()?;
         text.strip_prefix('[')?.strip_suffix("]\n")?.to_owned()
     } else {
-        let map = Node::mapping([(Node::string("k"), node)]);
+        let map = YamlNode::mapping([(YamlNode::string("k"), node)]);
         let text = v3::emit(&map, &layout).ok()?;
         text.strip_prefix("k: ")?.strip_suffix('\n')?.to_owned()
     };
@@ -299,7 +307,7 @@ pub(super) fn is_special(value: &str) -> bool {
 
 /// The file with its edits, if it reads back as expected.
 fn written(
-    text: &PlainText<'_>,
+    text: &LineFeedText<'_>,
     mut edits: Vec<TextEdit>,
     parts: usize,
     expected: &[ExpectedDocument],
@@ -326,7 +334,7 @@ fn is_as_expected(
     expected: &[ExpectedDocument],
     limits: &YamlLimits,
 ) -> bool {
-    let text = PlainText::new(new);
+    let text = LineFeedText::new(new);
     let Ok(read) = text.parts() else { return false };
     let is_right = |it: &ExpectedDocument| {
         let node = read.get(it.part).map(|part| document(part, limits));
@@ -336,13 +344,13 @@ fn is_as_expected(
 }
 
 /// Whether two documents have the same content. Comments stay where they are, so they need no comparison.
-fn is_same(expected: &Node, read: &Node) -> bool {
+fn is_same(expected: &YamlNode, read: &YamlNode) -> bool {
     let mut pairs = vec![(expected, read)];
     while let Some((expected, read)) = pairs.pop() {
         let is_same_alone = expected.kind == read.kind
             && expected.value == read.value
             && expected.short_tag() == read.short_tag()
-            && expected.notes.get(Note::Anchor) == read.notes.get(Note::Anchor)
+            && expected.notes.get(NodeNoteKind::Anchor) == read.notes.get(NodeNoteKind::Anchor)
             && expected.content.len() == read.content.len();
         if !is_same_alone {
             return false;

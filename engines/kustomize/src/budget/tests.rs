@@ -4,27 +4,28 @@
 
 use std::fmt::Write as _;
 
-use golang::meter::{Allowance, Meter, Stop};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use tree::MemoryTree;
 
 use super::{ALLOWED, BuildBudget};
-use crate::{InTree, Options, build};
+use crate::{KustomizeBuildOptions, TreeBuildFiles, build};
 
 /// A part of what is allowed, so that the tests are done soon; inputs have no end in this either.
-const PART: Allowance = Allowance { steps: ALLOWED.steps / 100, bytes: ALLOWED.bytes / 20 };
+const PART: WorkAllowance = WorkAllowance { steps: ALLOWED.steps / 100, bytes: ALLOWED.bytes / 20 };
 
 const APP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: app}, data: {a: x, b: y}}\n";
 
-fn run(files: &[(String, String)], meter: Meter) -> Result<String, String> {
+fn run(files: &[(String, String)], meter: WorkMeter) -> Result<String, String> {
     let files = MemoryTree::from_files(files.iter().map(|(path, text)| (path, text))).unwrap();
-    let options = Options::default();
-    let built = build(&InTree(files), "/", &options, &BuildBudget::new(meter), &mut Vec::new());
+    let options = KustomizeBuildOptions::default();
+    let built =
+        build(&TreeBuildFiles(files), "/", &options, &BuildBudget::new(meter), &mut Vec::new());
     built.and_then(|built| built.yaml()).map_err(|error| error.to_string())
 }
 
 /// The error that a build ends with, which names all of `places`.
 fn check(files: &[(String, String)], places: &[&str]) {
-    let error = run(files, Meter::new(PART, Stop::default())).unwrap_err();
+    let error = run(files, WorkMeter::new(PART, StopSignal::default())).unwrap_err();
     assert!(
         error.contains("it takes more than") || error.contains("excessive aliasing"),
         "{error}"
@@ -152,7 +153,7 @@ fn references_without_an_end() {
     );
     let text = "resources: [app.yaml]\nvars:\n- {name: V, objref: {apiVersion: apps/v1, kind: Deployment, name: app}}\n";
     let files = [file("kustomization.yaml", text), file("app.yaml", app)];
-    let built = run(&files, Meter::new(PART, Stop::default())).unwrap();
+    let built = run(&files, WorkMeter::new(PART, StopSignal::default())).unwrap();
     assert!(built.len() > 1_000_000);
 }
 
@@ -202,7 +203,7 @@ fn an_error_does_not_grow_with_the_components_that_it_comes_through() {
         let text = format!("kind: Component\ncomponents: [../c{}]\n", level + 1);
         files.push(file(&format!("c{level}/kustomization.yaml"), text));
     }
-    let error = run(&files, Meter::new(PART, Stop::default())).unwrap_err();
+    let error = run(&files, WorkMeter::new(PART, StopSignal::default())).unwrap_err();
     assert!(error.starts_with("accumulating components: accumulateDirectory: "), "{error:.200}");
     assert!(error.len() < 70_000, "{}", error.len());
 }
@@ -220,9 +221,9 @@ fn lists_of_field_specifications() {
 
 #[test]
 fn a_build_ends_when_the_caller_wants_it_and_says_where() {
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     stop.set();
-    let error = run(&around_app("namePrefix: a-\n"), Meter::new(ALLOWED, stop)).unwrap_err();
+    let error = run(&around_app("namePrefix: a-\n"), WorkMeter::new(ALLOWED, stop)).unwrap_err();
     assert!(error.ends_with("it takes too long"), "{error}");
 }
 
@@ -234,7 +235,14 @@ fn an_ordinary_build_takes_little() {
         let files = [file("kustomization.yaml", text), file("app.yaml", apps(count))];
         let files = MemoryTree::from_files(files.iter().map(|(path, text)| (path, text))).unwrap();
         let account = BuildBudget::default();
-        build(&InTree(files), "/", &Options::default(), &account, &mut Vec::new()).unwrap();
+        build(
+            &TreeBuildFiles(files),
+            "/",
+            &KustomizeBuildOptions::default(),
+            &account,
+            &mut Vec::new(),
+        )
+        .unwrap();
         let left = account.0.borrow().left();
         budget.push((ALLOWED.steps - left.steps, ALLOWED.bytes - left.bytes));
     }

@@ -3,25 +3,27 @@
 use expect_test::{Expect, expect};
 use tree::MemoryTree;
 
-use super::{Options, Order, Warning, build};
+use super::{KustomizeBuildOptions, KustomizeBuildWarning, ObjectOrder, build};
 use crate::budget::BuildBudget;
-use crate::files::InTree;
-use crate::loader::Restriction;
+use crate::build_files::TreeBuildFiles;
+use crate::loader::LoadRestriction;
 
 /// The files of a text in which each begins with `//- name`.
-fn files(text: &str) -> InTree<MemoryTree> {
+fn files(text: &str) -> TreeBuildFiles<MemoryTree> {
     let files = text.split("//- ").skip(1).map(|file| file.split_once('\n').unwrap_or((file, "")));
-    InTree(MemoryTree::from_files(files).unwrap())
+    TreeBuildFiles(MemoryTree::from_files(files).unwrap())
 }
 
 /// What the kustomization in a folder builds, with its warnings and its error.
-fn built(text: &str, dir: &str, options: &Options) -> String {
+fn built(text: &str, dir: &str, options: &KustomizeBuildOptions) -> String {
     let mut warnings = Vec::new();
     let result = build(&files(text), dir, options, &BuildBudget::default(), &mut warnings);
     let mut shown = String::new();
     for warning in warnings {
         match warning {
-            Warning::Advice(text) | Warning::Log(text) | Warning::Lost(text) => {
+            KustomizeBuildWarning::Advice(text)
+            | KustomizeBuildWarning::Log(text)
+            | KustomizeBuildWarning::Lost(text) => {
                 shown.push_str(&text);
                 shown.push('\n');
             }
@@ -35,7 +37,7 @@ fn built(text: &str, dir: &str, options: &Options) -> String {
 }
 
 fn check(text: &str, wanted: &Expect) {
-    wanted.assert_eq(&built(text, "/app", &Options::default()));
+    wanted.assert_eq(&built(text, "/app", &KustomizeBuildOptions::default()));
 }
 
 const SERVICE: &str = "//- app/service.yaml
@@ -190,7 +192,7 @@ fn errors_are_those_of_kustomize() {
     ];
     for (text, wanted) in cases {
         let text = format!("{text}//- app/unused\n");
-        let shown = built(&text, "/app", &Options::default());
+        let shown = built(&text, "/app", &KustomizeBuildOptions::default());
         assert!(shown.contains(wanted), "{wanted}\n{shown}");
     }
 }
@@ -200,7 +202,7 @@ fn functions_are_refused_by_name_where_plugins_are_allowed() {
     let text = "//- app/kustomization.yaml
 transformers: ['{apiVersion: a/v1, kind: Fn, metadata: {name: a}}']
 ";
-    let options = Options { plugins: true, ..Options::default() };
+    let options = KustomizeBuildOptions { plugins: true, ..KustomizeBuildOptions::default() };
     let shown = built(text, "/app", &options);
     assert!(shown.contains("`Fn` (a/v1) is an exec or container function"), "{shown}");
 }
@@ -212,7 +214,10 @@ resources: [../other/a.yaml]
 //- other/a.yaml
 {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
 ";
-    let options = Options { restriction: Restriction::None, ..Options::default() };
+    let options = KustomizeBuildOptions {
+        restriction: LoadRestriction::None,
+        ..KustomizeBuildOptions::default()
+    };
     assert!(built(text, "/app", &options).starts_with("apiVersion: v1\n"));
 }
 
@@ -225,7 +230,8 @@ resources: [a.yaml]
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: z}}
 ";
-    let options = Options { order: Order::Legacy, ..Options::default() };
+    let options =
+        KustomizeBuildOptions { order: ObjectOrder::Legacy, ..KustomizeBuildOptions::default() };
     assert!(built(text, "/app", &options).contains("kind: Namespace\nmetadata:\n  name: z\n---\n"));
 }
 
@@ -325,7 +331,7 @@ fn kustomizations_without_end_are_refused() {
         ));
     }
     text.push_str("//- k30/kustomization.yaml\nresources: []\n");
-    let shown = built(&text, "/k0", &Options::default());
+    let shown = built(&text, "/k0", &KustomizeBuildOptions::default());
     assert!(shown.contains("it takes more than 40000000000 steps"), "{shown}");
 }
 
@@ -336,14 +342,14 @@ fn a_long_chain_of_kustomizations_is_refused_and_does_not_use_up_the_stack() {
         text.push_str(&format!("//- k{at}/kustomization.yaml\nresources: [../k{}]\n", at + 1));
     }
     text.push_str("//- k400/kustomization.yaml\nresources: []\n");
-    let shown = built(&text, "/k0", &Options::default());
+    let shown = built(&text, "/k0", &KustomizeBuildOptions::default());
     assert!(shown.contains("is more than 50 kustomizations deep"), "{shown}");
 }
 
 proptest::proptest! {
     #[test]
     fn no_kustomization_panics(text in "([a-zA-Z]{0,12}: ?[\\[{]?[a-z\"'&*|>!-]{0,9}[\\]}]?\n){0,6}") {
-        drop(built(&format!("//- app/kustomization.yaml\n{text}"), "/app", &Options::default()));
+        drop(built(&format!("//- app/kustomization.yaml\n{text}"), "/app", &KustomizeBuildOptions::default()));
     }
 
     #[test]
@@ -352,7 +358,7 @@ proptest::proptest! {
             "//- app/kustomization.yaml\nnamePrefix: a\nimages: [{{name: a, newTag: b}}]\ncommonLabels: {{a: b}}\n\
              resources: [r.yaml]\n//- app/r.yaml\napiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\n{text}"
         );
-        drop(built(&text, "/app", &Options::default()));
+        drop(built(&text, "/app", &KustomizeBuildOptions::default()));
     }
 }
 
@@ -370,14 +376,22 @@ fn a_base_that_is_lost_in_a_path_of_two_lines_is_warned_of() {
         )
     };
     // kustomize 5.8.1 builds the same, and is silent (kustomize#5979).
-    let joined = built(&text("- ./../base\n - ../../common/prod"), "/app", &Options::default());
+    let joined = built(
+        &text("- ./../base\n - ../../common/prod"),
+        "/app",
+        &KustomizeBuildOptions::default(),
+    );
     let warning = "/app/kustomization.yaml: `./../base` is not built, because the line `- ../../common/prod` is \
                    indented deeper than the one before it, which makes both one path\n";
     assert_eq!(
         joined,
-        format!("{warning}{}", built(&text("- ../common/prod"), "/app", &Options::default()))
+        format!(
+            "{warning}{}",
+            built(&text("- ../common/prod"), "/app", &KustomizeBuildOptions::default())
+        )
     );
-    let both = built(&text("- ../base\n- ../common/prod"), "/app", &Options::default());
+    let both =
+        built(&text("- ../base\n- ../common/prod"), "/app", &KustomizeBuildOptions::default());
     assert!(both.contains("name: base") && both.contains("name: prod"), "{both}");
     assert!(!both.contains("not built"), "{both}");
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{Config, NameReference, add};
+use super::{NameReference, TransformerConfig, add};
 use crate::budget::{self, BuildBudget};
-use crate::error::{Error, Result, Within as _};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::fieldspec::FieldSpec;
 use crate::id::Gvk;
 
@@ -18,7 +18,7 @@ const MAX_PROPERTIES: usize = 100_000;
 ///
 /// # Errors
 /// The file is not YAML or JSON, or holds something other than definitions.
-pub(super) fn config(text: &[u8], path: &str, budget: &BuildBudget) -> Result<Config> {
+pub(super) fn config(text: &[u8], path: &str, budget: &BuildBudget) -> Result<TransformerConfig> {
     let unable = || format!("unable to parse open API definition from '{path}'");
     let limits = budget.reading(text.len())?;
     let value = if text.first() == Some(&b'{') {
@@ -41,7 +41,7 @@ pub(super) fn config(text: &[u8], path: &str, budget: &BuildBudget) -> Result<Co
         return Err(misfit(wrong, "accumulator.OpenAPIDefinition")).within(unable);
     }
     let mut left = MAX_PROPERTIES;
-    let mut config = Config::default();
+    let mut config = TransformerConfig::default();
     for (name, definition) in &definitions {
         let properties = properties(definition);
         let has = |name| properties.is_some_and(|properties| properties.contains_key(name));
@@ -52,7 +52,7 @@ pub(super) fn config(text: &[u8], path: &str, budget: &BuildBudget) -> Result<Co
         let mut reader = DefinitionReader {
             definitions: &definitions,
             kind,
-            config: Config::default(),
+            config: TransformerConfig::default(),
             left: &mut left,
             budget,
         };
@@ -91,7 +91,7 @@ fn properties(definition: &Value) -> Option<&Map<String, Value>> {
 struct DefinitionReader<'d, 'l> {
     definitions: &'d Map<String, Value>,
     kind: &'d str,
-    config: Config,
+    config: TransformerConfig,
     left: &'l mut usize,
     budget: &'l BuildBudget,
 }

@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Node, YamlNodeKind};
+use goyaml::v3::{self, YamlNode, YamlNodeKind};
 
 use super::{CreatedNodeType, FieldSpec, walk};
 use crate::field;
 
-fn parse(text: &str) -> Node {
+fn parse(text: &str) -> YamlNode {
     v3::parse(text.as_bytes(), &YamlLimits::default()).expect("valid YAML").swap_remove(0)
 }
 

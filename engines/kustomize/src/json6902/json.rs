@@ -10,7 +10,7 @@ use super::{Error, MAX_DEPTH, VALUE_OVERHEAD_BYTES};
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Json {
+pub(super) enum JsonPatchValue {
     /// A null that was read, or the value of a key that is not there.
     Null,
     /// A null that an operation put there, which is not the same to json-patch.
@@ -21,7 +21,7 @@ pub(super) enum Json {
     Object(BTreeMap<String, Self>),
 }
 
-impl Json {
+impl JsonPatchValue {
     /// The text of a string; `None` for other types.
     pub(super) fn as_string(&self) -> Option<String> {
         match self {
@@ -84,15 +84,15 @@ impl Json {
 }
 
 /// A value that has been read already, written as Go writes it.
-pub(super) fn from_value(value: &Value) -> Json {
+pub(super) fn from_value(value: &Value) -> JsonPatchValue {
     // The reader bounds the depth of the value to less than serde's own recursion bears.
     match value {
-        Value::Null => Json::Null,
-        Value::Bool(bool) => Json::Scalar(bool.to_string()),
-        Value::Number(number) => Json::Scalar(number_text(number)),
-        Value::String(text) => Json::Scalar(string_text(text)),
-        Value::Array(items) => Json::List(items.iter().map(from_value).collect()),
-        Value::Object(fields) => Json::Object(
+        Value::Null => JsonPatchValue::Null,
+        Value::Bool(bool) => JsonPatchValue::Scalar(bool.to_string()),
+        Value::Number(number) => JsonPatchValue::Scalar(number_text(number)),
+        Value::String(text) => JsonPatchValue::Scalar(string_text(text)),
+        Value::Array(items) => JsonPatchValue::List(items.iter().map(from_value).collect()),
+        Value::Object(fields) => JsonPatchValue::Object(
             fields.iter().map(|(key, value)| (key.clone(), from_value(value))).collect(),
         ),
     }
@@ -139,7 +139,7 @@ fn string_text(text: &str) -> String {
 ///
 /// # Errors
 /// In Go's words; or it is deeper than [`MAX_DEPTH`].
-pub(super) fn parse(text: &str) -> Result<Json, Error> {
+pub(super) fn parse(text: &str) -> Result<JsonPatchValue, Error> {
     // The check comes first, so that reading needs none.
     let end = match golang::json::decode_prefix(text.as_bytes()) {
         Ok((_, end)) => end,
@@ -168,8 +168,8 @@ pub(super) fn parse(text: &str) -> Result<Json, Error> {
             }
             "]" | "}" => open.pop().map(OpenPatchContainer::close),
             "," => None,
-            "null" => Some(Json::Null),
-            scalar => Some(Json::Scalar(scalar.to_owned())),
+            "null" => Some(JsonPatchValue::Null),
+            scalar => Some(JsonPatchValue::Scalar(scalar.to_owned())),
         };
         if open.len() > MAX_DEPTH {
             return Err(Error::TooDeep);
@@ -196,15 +196,15 @@ pub(super) fn parse(text: &str) -> Result<Json, Error> {
 
 /// A list or object whose end has not come.
 enum OpenPatchContainer {
-    List(Vec<Json>),
-    Object(BTreeMap<String, Json>, String),
+    List(Vec<JsonPatchValue>),
+    Object(BTreeMap<String, JsonPatchValue>, String),
 }
 
 impl OpenPatchContainer {
-    fn close(self) -> Json {
+    fn close(self) -> JsonPatchValue {
         match self {
-            Self::List(items) => Json::List(items),
-            Self::Object(fields, _) => Json::Object(fields),
+            Self::List(items) => JsonPatchValue::List(items),
+            Self::Object(fields, _) => JsonPatchValue::Object(fields),
         }
     }
 }

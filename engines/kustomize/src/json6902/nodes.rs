@@ -3,9 +3,9 @@
 use golang::strconv::{FloatForm, format_float, parse_float};
 use golang::unicode::{is_digit, is_letter};
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Node, Style, YamlNodeKind};
+use goyaml::v3::{self, YamlNode, YamlNodeKind, YamlNodeStyle};
 
-use super::json::Json;
+use super::json::JsonPatchValue;
 use super::{Error, MAX_DEPTH};
 use crate::field;
 
@@ -13,8 +13,8 @@ use crate::field;
 ///
 /// # Errors
 /// It is not an object, has a number that no `float64` holds, or is too deep.
-pub(super) fn document(json: Json) -> Result<Node, Error> {
-    if !matches!(json, Json::Object(_)) {
+pub(super) fn document(json: JsonPatchValue) -> Result<YamlNode, Error> {
+    if !matches!(json, JsonPatchValue::Object(_)) {
         return Err(json.not_a("map[string]interface {}"));
     }
     if json.depth() > MAX_DEPTH {
@@ -22,49 +22,51 @@ pub(super) fn document(json: Json) -> Result<Node, Error> {
     }
     let text = field::text(&node(json)?);
     let mut documents = v3::parse(text.as_bytes(), &YamlLimits::default())?;
-    Ok(if documents.is_empty() { Node::default() } else { documents.swap_remove(0) })
+    Ok(if documents.is_empty() { YamlNode::default() } else { documents.swap_remove(0) })
 }
 
 /// A value's node. It recurses over depth, which is bounded before.
-fn node(json: Json) -> Result<Node, Error> {
+fn node(json: JsonPatchValue) -> Result<YamlNode, Error> {
     Ok(match json {
-        Json::Null | Json::AddedNull => Node::scalar("!!null", "null"),
-        Json::Scalar(text) if text.starts_with('"') => {
+        JsonPatchValue::Null | JsonPatchValue::AddedNull => YamlNode::scalar("!!null", "null"),
+        JsonPatchValue::Scalar(text) if text.starts_with('"') => {
             let text: String =
                 serde_json::from_str(&text).unwrap_or_else(|_| without_surrogates(&text));
             string(text)
         }
-        Json::Scalar(text) if matches!(text.as_str(), "true" | "false") => {
-            Node::scalar("!!bool", text)
+        JsonPatchValue::Scalar(text) if matches!(text.as_str(), "true" | "false") => {
+            YamlNode::scalar("!!bool", text)
         }
-        Json::Scalar(text) => {
+        JsonPatchValue::Scalar(text) => {
             let float = parse_float(&text, 64)
                 .map_err(|_| Error::Type { found: format!("number {text}"), wanted: "float64" })?;
             // Parity(kustomize): every number has become a float, so a million is written `1e+06`.
-            Node { value: format_float(float, FloatForm::General, None), ..Node::default() }
+            YamlNode { value: format_float(float, FloatForm::General, None), ..YamlNode::default() }
         }
-        Json::List(items) => Node::sequence(items.into_iter().map(node).collect::<Result<_, _>>()?),
-        Json::Object(fields) => {
-            let mut entries: Vec<(String, Json)> = fields.into_iter().collect();
+        JsonPatchValue::List(items) => {
+            YamlNode::sequence(items.into_iter().map(node).collect::<Result<_, _>>()?)
+        }
+        JsonPatchValue::Object(fields) => {
+            let mut entries: Vec<(String, JsonPatchValue)> = fields.into_iter().collect();
             sort(&mut entries);
             let nodes = entries.into_iter().map(|(key, value)| Ok((string(key), node(value)?)));
-            Node::mapping(nodes.collect::<Result<Vec<_>, Error>>()?)
+            YamlNode::mapping(nodes.collect::<Result<Vec<_>, Error>>()?)
         }
     })
 }
 
 /// A text, quoted if it would be read as another type.
-fn string(text: String) -> Node {
-    let plain = Node { value: text, ..Node::default() };
+fn string(text: String) -> YamlNode {
+    let plain = YamlNode { value: text, ..YamlNode::default() };
     let is_text = plain.short_tag() == "!!str";
     let style = if plain.value.contains('\n') {
-        Style::LITERAL
+        YamlNodeStyle::LITERAL
     } else if is_text && !is_base_60(&plain.value) && !is_old_bool(&plain.value) {
-        Style::default()
+        YamlNodeStyle::default()
     } else {
-        Style::DOUBLE_QUOTED
+        YamlNodeStyle::DOUBLE_QUOTED
     };
-    Node { kind: YamlNodeKind::Scalar, style, ..plain }
+    YamlNode { kind: YamlNodeKind::Scalar, style, ..plain }
 }
 
 /// Whether YAML 1.1 reads a text as a number with base 60: `1:20`, `-190:20:30.15`.
@@ -110,7 +112,7 @@ fn without_surrogates(text: &str) -> String {
 }
 
 /// Sorts entries as go-yaml v3 does. Its order may run in circles, for which Rust's own sorts are not made.
-fn sort(entries: &mut Vec<(String, Json)>) {
+fn sort(entries: &mut Vec<(String, JsonPatchValue)>) {
     let mut width = 1;
     while width < entries.len() {
         let mut sorted = Vec::with_capacity(entries.len());

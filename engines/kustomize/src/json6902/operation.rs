@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use golang::strconv::atoi;
 
-use super::json::Json;
+use super::json::JsonPatchValue;
 use super::{Error, MAX_DEPTH};
 use crate::budget::BuildBudget;
 
@@ -17,21 +17,22 @@ const INVALID_INDEX: &str = "invalid index referenced";
 
 /// One operation, as it was read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Operation(pub(super) BTreeMap<String, Json>);
+pub(super) struct JsonPatchOperation(pub(super) BTreeMap<String, JsonPatchValue>);
 
 /// What happened in a list or object, as the innermost part of an error.
-type InContainer<T> = Result<T, String>;
+type ContainerOperationResult<T> = Result<T, String>;
 
-impl Operation {
+impl JsonPatchOperation {
     /// Applies it. `added` counts the bytes that operations have added.
     pub(super) fn apply(
         &self,
-        root: &mut Json,
+        root: &mut JsonPatchValue,
         added: &mut usize,
         budget: &BuildBudget,
     ) -> Result<(), Error> {
         budget.steps(STEPS_PER_OPERATION)?;
-        let kind = self.0.get("op").and_then(Json::as_string).unwrap_or("unknown".to_owned());
+        let kind =
+            self.0.get("op").and_then(JsonPatchValue::as_string).unwrap_or("unknown".to_owned());
         match kind.as_str() {
             "add" | "replace" => {
                 if let Some(value) = self.0.get("value") {
@@ -49,7 +50,7 @@ impl Operation {
 
     fn text(&self, field: &str) -> Result<String, String> {
         match self.0.get(field) {
-            None | Some(Json::Null | Json::AddedNull) => {
+            None | Some(JsonPatchValue::Null | JsonPatchValue::AddedNull) => {
                 // Parity(kustomize): only one of the two has a comma.
                 let comma = if field == "from" { "," } else { "" };
                 Err(format!("operation{comma} missing {field} field: {MISSING}"))
@@ -59,15 +60,15 @@ impl Operation {
     }
 
     /// The value to be put somewhere; a null is not the null of what was read.
-    fn value(&self) -> Json {
+    fn value(&self) -> JsonPatchValue {
         match self.0.get("value") {
-            None => Json::Null,
-            Some(Json::Null) => Json::AddedNull,
+            None => JsonPatchValue::Null,
+            Some(JsonPatchValue::Null) => JsonPatchValue::AddedNull,
             Some(json) => json.clone(),
         }
     }
 
-    fn add(&self, root: &mut Json) -> Result<(), Error> {
+    fn add(&self, root: &mut JsonPatchValue) -> Result<(), Error> {
         let path = self.text("path").map_err(|_| {
             Error::Operation(format!("add operation failed to decode path: {MISSING}"))
         })?;
@@ -83,7 +84,7 @@ impl Operation {
         })
     }
 
-    fn remove(&self, root: &mut Json) -> Result<(), Error> {
+    fn remove(&self, root: &mut JsonPatchValue) -> Result<(), Error> {
         let path = self.text("path").map_err(|_| {
             Error::Operation(format!("remove operation failed to decode path: {MISSING}"))
         })?;
@@ -97,11 +98,11 @@ impl Operation {
         })
     }
 
-    fn replace(&self, root: &mut Json) -> Result<(), Error> {
+    fn replace(&self, root: &mut JsonPatchValue) -> Result<(), Error> {
         let path = self.decoded("replace", "path")?;
         if path.is_empty() {
             let value = self.value();
-            if !matches!(value, Json::Object(_) | Json::List(_)) {
+            if !matches!(value, JsonPatchValue::Object(_) | JsonPatchValue::List(_)) {
                 // Parity(kustomize): it wraps an error that is not there.
                 return fail(
                     "replace operation value must be object or array: %!w(<nil>)".to_owned(),
@@ -123,20 +124,20 @@ impl Operation {
         let value = self.value();
         check_depth(&path, &value)?;
         match container {
-            Json::Object(fields) => {
+            JsonPatchValue::Object(fields) => {
                 fields.insert(key, value);
             }
-            Json::List(items) => {
+            JsonPatchValue::List(items) => {
                 if let Ok(index) = item(items, &key) {
                     items[index] = value;
                 }
             }
-            Json::Null | Json::AddedNull | Json::Scalar(_) => {}
+            JsonPatchValue::Null | JsonPatchValue::AddedNull | JsonPatchValue::Scalar(_) => {}
         }
         Ok(())
     }
 
-    fn move_value(&self, root: &mut Json) -> Result<(), Error> {
+    fn move_value(&self, root: &mut JsonPatchValue) -> Result<(), Error> {
         let from = self.decoded("move", "from")?;
         let Some((container, key)) = find(root, &from) else {
             return fail(format!(
@@ -158,7 +159,7 @@ impl Operation {
         add(container, &key, value).map_err(|problem| in_move(&path, problem))
     }
 
-    fn test(&self, root: &mut Json) -> Result<(), Error> {
+    fn test(&self, root: &mut JsonPatchValue) -> Result<(), Error> {
         let path = self.decoded("test", "path")?;
         let failed = || fail(format!("testing value {path} failed: {FAILED}"));
         let wanted = self.value();
@@ -174,14 +175,19 @@ impl Operation {
             Error::Operation(format!("error in test for path: '{path}': {problem}"))
         })?;
         let is_same = match (found, &wanted) {
-            (Json::Null, Json::Null | Json::AddedNull) => true,
-            (Json::Null, _) | (_, Json::Null) => false,
+            (JsonPatchValue::Null, JsonPatchValue::Null | JsonPatchValue::AddedNull) => true,
+            (JsonPatchValue::Null, _) | (_, JsonPatchValue::Null) => false,
             (found, wanted) => is_equal(found, wanted),
         };
         if is_same { Ok(()) } else { failed() }
     }
 
-    fn copy(&self, root: &mut Json, added: &mut usize, budget: &BuildBudget) -> Result<(), Error> {
+    fn copy(
+        &self,
+        root: &mut JsonPatchValue,
+        added: &mut usize,
+        budget: &BuildBudget,
+    ) -> Result<(), Error> {
         let from = self.decoded("copy", "from")?;
         let Some((container, key)) = find(root, &from) else {
             return fail(format!(
@@ -216,7 +222,7 @@ impl Operation {
 }
 
 /// Counts what is copied, before it is.
-fn grow(added: &mut usize, value: &Json, budget: &BuildBudget) -> Result<(), Error> {
+fn grow(added: &mut usize, value: &JsonPatchValue, budget: &BuildBudget) -> Result<(), Error> {
     let weight = value.weight();
     *added += weight;
     budget.steps(weight)?;
@@ -230,7 +236,7 @@ fn fail(text: String) -> Result<(), Error> {
 }
 
 /// The list or object that a path ends in, and the key in it.
-fn find<'j>(root: &'j mut Json, path: &str) -> Option<(&'j mut Json, String)> {
+fn find<'j>(root: &'j mut JsonPatchValue, path: &str) -> Option<(&'j mut JsonPatchValue, String)> {
     let (_, path) = path.split_once('/')?;
     let mut parts: Vec<&str> = path.split('/').collect();
     let key = parts.pop()?;
@@ -238,15 +244,18 @@ fn find<'j>(root: &'j mut Json, path: &str) -> Option<(&'j mut Json, String)> {
     for part in parts {
         let part = unescaped(part);
         json = match json {
-            Json::Object(fields) => fields.get_mut(&part)?,
-            Json::List(items) => {
+            JsonPatchValue::Object(fields) => fields.get_mut(&part)?,
+            JsonPatchValue::List(items) => {
                 let index = item(items, &part).ok()?;
                 &mut items[index]
             }
-            Json::Null | Json::AddedNull | Json::Scalar(_) => return None,
+            JsonPatchValue::Null | JsonPatchValue::AddedNull | JsonPatchValue::Scalar(_) => {
+                return None;
+            }
         };
     }
-    matches!(json, Json::Object(_) | Json::List(_)).then(|| (json, unescaped(key)))
+    matches!(json, JsonPatchValue::Object(_) | JsonPatchValue::List(_))
+        .then(|| (json, unescaped(key)))
 }
 
 /// A part of a path without its escapes. Both are replaced in one pass, so `~01` is `~1`.
@@ -272,7 +281,7 @@ fn invalid_index(index: i64) -> String {
 }
 
 /// Which item of a list a key means; negative ones count from its end.
-fn item(items: &[Json], key: &str) -> InContainer<usize> {
+fn item(items: &[JsonPatchValue], key: &str) -> ContainerOperationResult<usize> {
     let index = atoi(key).map_err(|error| error.to_string())?;
     let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let place = if index < 0 { index.saturating_add(length) } else { index };
@@ -280,22 +289,33 @@ fn item(items: &[Json], key: &str) -> InContainer<usize> {
     usize::try_from(place).ok().filter(|place| *place < items.len()).ok_or(invalid_index(index))
 }
 
-fn get<'j>(container: &'j Json, key: &str) -> InContainer<&'j Json> {
+fn get<'j>(
+    container: &'j JsonPatchValue,
+    key: &str,
+) -> ContainerOperationResult<&'j JsonPatchValue> {
     match container {
-        Json::Object(fields) => Ok(fields.get(key).unwrap_or(&Json::Null)),
-        Json::List(items) => item(items, key).map(|index| &items[index]),
-        Json::Null | Json::AddedNull | Json::Scalar(_) => Ok(&Json::Null),
+        JsonPatchValue::Object(fields) => Ok(fields.get(key).unwrap_or(&JsonPatchValue::Null)),
+        JsonPatchValue::List(items) => item(items, key).map(|index| &items[index]),
+        JsonPatchValue::Null | JsonPatchValue::AddedNull | JsonPatchValue::Scalar(_) => {
+            Ok(&JsonPatchValue::Null)
+        }
     }
 }
 
-fn add(container: &mut Json, key: &str, value: Json) -> InContainer<()> {
+fn add(
+    container: &mut JsonPatchValue,
+    key: &str,
+    value: JsonPatchValue,
+) -> ContainerOperationResult<()> {
     let items = match container {
-        Json::Object(fields) => {
+        JsonPatchValue::Object(fields) => {
             fields.insert(key.to_owned(), value);
             return Ok(());
         }
-        Json::List(items) => items,
-        Json::Null | Json::AddedNull | Json::Scalar(_) => return Ok(()),
+        JsonPatchValue::List(items) => items,
+        JsonPatchValue::Null | JsonPatchValue::AddedNull | JsonPatchValue::Scalar(_) => {
+            return Ok(());
+        }
     };
     if key == "-" {
         items.push(value);
@@ -315,22 +335,24 @@ fn add(container: &mut Json, key: &str, value: Json) -> InContainer<()> {
     }
 }
 
-fn remove(container: &mut Json, key: &str) -> InContainer<Json> {
+fn remove(container: &mut JsonPatchValue, key: &str) -> ContainerOperationResult<JsonPatchValue> {
     match container {
-        Json::Object(fields) => fields
+        JsonPatchValue::Object(fields) => fields
             .remove(key)
             .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
-        Json::List(items) => item(items, key).map(|index| items.remove(index)),
-        Json::Null | Json::AddedNull | Json::Scalar(_) => Ok(Json::Null),
+        JsonPatchValue::List(items) => item(items, key).map(|index| items.remove(index)),
+        JsonPatchValue::Null | JsonPatchValue::AddedNull | JsonPatchValue::Scalar(_) => {
+            Ok(JsonPatchValue::Null)
+        }
     }
 }
 
 /// Whether two values are the same: their scalars as strings, so `1.0` is not `1`.
-fn is_equal(found: &Json, wanted: &Json) -> bool {
+fn is_equal(found: &JsonPatchValue, wanted: &JsonPatchValue) -> bool {
     let mut left = vec![(found, wanted)];
     while let Some(pair) = left.pop() {
         match pair {
-            (Json::Object(found), Json::Object(wanted)) => {
+            (JsonPatchValue::Object(found), JsonPatchValue::Object(wanted)) => {
                 if found.len() != wanted.len() {
                     return false;
                 }
@@ -339,7 +361,7 @@ fn is_equal(found: &Json, wanted: &Json) -> bool {
                     left.push((value, other));
                 }
             }
-            (Json::List(found), Json::List(wanted)) => {
+            (JsonPatchValue::List(found), JsonPatchValue::List(wanted)) => {
                 if found.len() != wanted.len() {
                     return false;
                 }
@@ -356,7 +378,7 @@ fn is_equal(found: &Json, wanted: &Json) -> bool {
 }
 
 /// Refuses what would nest too deeply at the end of a path.
-fn check_depth(path: &str, value: &Json) -> Result<(), Error> {
+fn check_depth(path: &str, value: &JsonPatchValue) -> Result<(), Error> {
     if path.matches('/').count() + value.depth() > MAX_DEPTH {
         return Err(Error::TooDeep);
     }

@@ -1,14 +1,14 @@
 //! Patches of JSON, with the words of their errors.
 
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Node};
+use goyaml::v3::{self, YamlNode};
 
 use super::{apply, parse};
 use crate::budget::BuildBudget;
 use crate::field;
 
 fn patched(object: &str, patch: &str) -> String {
-    let mut object: Node =
+    let mut object: YamlNode =
         v3::parse(object.as_bytes(), &YamlLimits::default()).expect("valid YAML").swap_remove(0);
     let parsed = parse(patch, &YamlLimits::default());
     match parsed.and_then(|patch| apply(&patch, &mut object, &BuildBudget::default())) {

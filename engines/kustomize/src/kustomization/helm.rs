@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::entry::add_text;
+use super::list_entries::add_text;
 use crate::decode::decode_struct;
 
 /// Where charts and Helm's configuration are.

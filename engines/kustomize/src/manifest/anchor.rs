@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use golang::meter::WorkLimitExceeded;
-use goyaml::v3::{Node, Note, YamlNodeKind};
+use golang::work_meter::WorkLimitExceeded;
+use goyaml::v3::{NodeNoteKind, YamlNode, YamlNodeKind};
 
 use crate::budget::BuildBudget;
-use crate::edit;
 use crate::error::{Error, Result};
+use crate::field_edit;
 
 /// Replaces each alias by a copy of what it means, and merge keys by the entries that they bring.
 ///
 /// # Errors
 /// A merge of something other than maps, two merge keys in a map, more than `most` nodes, an alias within its own
 /// anchor.
-pub(super) fn expand(root: Node, most: usize, budget: &BuildBudget) -> Result<Node> {
+pub(super) fn expand(root: YamlNode, most: usize, budget: &BuildBudget) -> Result<YamlNode> {
     let has_any = root.walk().any(|(_, node)| {
         node.kind == YamlNodeKind::Alias
-            || !node.notes.get(Note::Anchor).is_empty()
+            || !node.notes.get(NodeNoteKind::Anchor).is_empty()
             || node.tag == "!!merge"
             || has_null_key(node)
     });
@@ -25,30 +25,30 @@ pub(super) fn expand(root: Node, most: usize, budget: &BuildBudget) -> Result<No
         return Ok(root);
     }
     let left = budget.bytes_left();
-    let expanded = Expansion { anchors: BTreeMap::new(), left: most, budget }.node(root);
+    let expanded = AliasExpansion { anchors: BTreeMap::new(), left: most, budget }.node(root);
     // The caller that keeps the node counts all of it.
     budget.free_to(left);
     expanded
 }
 
 /// Whether a map has a key that is null.
-fn has_null_key(node: &Node) -> bool {
-    node.kind == YamlNodeKind::Mapping && node.content.iter().step_by(2).any(edit::is_null)
+fn has_null_key(node: &YamlNode) -> bool {
+    node.kind == YamlNodeKind::Mapping && node.content.iter().step_by(2).any(field_edit::is_null)
 }
 
-struct Expansion<'b> {
+struct AliasExpansion<'b> {
     /// What the names mean so far.
-    anchors: BTreeMap<String, Node>,
+    anchors: BTreeMap<String, YamlNode>,
     left: usize,
     budget: &'b BuildBudget,
 }
 
-impl Expansion<'_> {
-    fn node(&mut self, mut node: Node) -> Result<Node> {
+impl AliasExpansion<'_> {
+    fn node(&mut self, mut node: YamlNode) -> Result<YamlNode> {
         if node.kind == YamlNodeKind::Alias {
             return self.copy(&node.value);
         }
-        let anchor = node.notes.take(Note::Anchor);
+        let anchor = node.notes.take(NodeNoteKind::Anchor);
         if node.kind == YamlNodeKind::Mapping {
             self.merge(&mut node)?;
         }
@@ -64,7 +64,7 @@ impl Expansion<'_> {
     }
 
     /// A copy of what an alias means.
-    fn copy(&mut self, name: &str) -> Result<Node> {
+    fn copy(&mut self, name: &str) -> Result<YamlNode> {
         let Some(target) = self.anchors.get(name) else {
             return Err(Error::new(format!("yaml: anchor '{name}' value contains itself")));
         };
@@ -79,7 +79,7 @@ impl Expansion<'_> {
     }
 
     /// Brings the entries of a merge key into a map; its own entries win, then those of earlier maps.
-    fn merge(&mut self, map: &mut Node) -> Result<()> {
+    fn merge(&mut self, map: &mut YamlNode) -> Result<()> {
         let keys = (0..map.content.len() / 2).map(|pair| 2 * pair);
         let merges: Vec<usize> = keys.filter(|at| map.content[*at].tag == "!!merge").collect();
         let at = match merges.as_slice() {
@@ -106,7 +106,7 @@ impl Expansion<'_> {
     }
 
     /// The maps of a merge key, the weakest first.
-    fn sources(&mut self, value: Node) -> Result<Vec<Node>> {
+    fn sources(&mut self, value: YamlNode) -> Result<Vec<YamlNode>> {
         match value.kind {
             YamlNodeKind::Mapping => Ok(vec![value]),
             YamlNodeKind::Alias => {
@@ -136,7 +136,7 @@ impl Expansion<'_> {
 }
 
 /// Sets entries one by one; an entry that is there gets the new key, too.
-fn set_entries(map: &mut Node, entries: Vec<Node>) {
+fn set_entries(map: &mut YamlNode, entries: Vec<YamlNode>) {
     // Where keys stand; of those that come twice, the first counts.
     let mut known: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for (pair, key) in map.content.iter().step_by(2).enumerate() {
@@ -144,10 +144,10 @@ fn set_entries(map: &mut Node, entries: Vec<Node>) {
     }
     let mut entries = entries.into_iter();
     while let (Some(key), Some(value)) = (entries.next(), entries.next()) {
-        let found = known.get(edit::text(&key)).and_then(BTreeSet::first).copied();
+        let found = known.get(field_edit::text(&key)).and_then(BTreeSet::first).copied();
         let at = found.unwrap_or(map.content.len());
         if found.is_none() {
-            map.content.extend([Node::default(), Node::default()]);
+            map.content.extend([YamlNode::default(), YamlNode::default()]);
         }
         if found.is_none() || map.content[at].value != key.value {
             if let Some(places) = known.get_mut(&map.content[at].value) {

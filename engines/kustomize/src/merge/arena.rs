@@ -5,53 +5,53 @@
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 
-use goyaml::v3::{Node, Style, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind, YamlNodeStyle};
 
 use super::{MAX_DEPTH, MergeError};
 use crate::budget::{self, BuildBudget};
-use crate::field::{self, WrongKind};
+use crate::field::{self, WrongNodeKind};
 
 /// Which node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Id(usize);
+pub(super) struct ArenaNodeId(usize);
 
-/// All nodes of a merge. The content of the nodes themselves is empty; [`Arena::children`] has it.
+/// All nodes of a merge. The content of the nodes themselves is empty; [`MergeNodeArena::children`] has it.
 #[derive(Debug)]
-pub(super) struct Arena<'b> {
-    nodes: Vec<Node>,
-    children: Vec<Vec<Id>>,
+pub(super) struct MergeNodeArena<'b> {
+    nodes: Vec<YamlNode>,
+    children: Vec<Vec<ArenaNodeId>>,
     budget: &'b BuildBudget,
 }
 
-impl Index<Id> for Arena<'_> {
-    type Output = Node;
+impl Index<ArenaNodeId> for MergeNodeArena<'_> {
+    type Output = YamlNode;
 
-    fn index(&self, id: Id) -> &Node {
+    fn index(&self, id: ArenaNodeId) -> &YamlNode {
         &self.nodes[id.0]
     }
 }
 
-impl IndexMut<Id> for Arena<'_> {
-    fn index_mut(&mut self, id: Id) -> &mut Node {
+impl IndexMut<ArenaNodeId> for MergeNodeArena<'_> {
+    fn index_mut(&mut self, id: ArenaNodeId) -> &mut YamlNode {
         &mut self.nodes[id.0]
     }
 }
 
-impl<'b> Arena<'b> {
+impl<'b> MergeNodeArena<'b> {
     /// No nodes.
     pub(super) fn new(budget: &'b BuildBudget) -> Self {
         Self { nodes: Vec::new(), children: Vec::new(), budget }
     }
 
     /// Adds a node without children.
-    pub(super) fn push(&mut self, node: Node) -> Id {
+    pub(super) fn push(&mut self, node: YamlNode) -> ArenaNodeId {
         self.nodes.push(node);
         self.children.push(Vec::new());
-        Id(self.nodes.len() - 1)
+        ArenaNodeId(self.nodes.len() - 1)
     }
 
     /// Adds a tree.
-    pub(super) fn import(&mut self, mut root: Node) -> Result<Id, MergeError> {
+    pub(super) fn import(&mut self, mut root: YamlNode) -> Result<ArenaNodeId, MergeError> {
         let content = std::mem::take(&mut *root.content);
         let id = self.push(root);
         let mut left = vec![(id, content)];
@@ -69,9 +69,9 @@ impl<'b> Arena<'b> {
     }
 
     /// A copy of a tree, and what it weighs; what has several parents is copied for each.
-    pub(super) fn export(&self, root: Id) -> Result<(Node, usize), MergeError> {
+    pub(super) fn export(&self, root: ArenaNodeId) -> Result<(YamlNode, usize), MergeError> {
         // Each level is a node with the children that have been copied, and those that are left.
-        let mut levels: Vec<(Node, Vec<Node>, &[Id])> = Vec::new();
+        let mut levels: Vec<(YamlNode, Vec<YamlNode>, &[ArenaNodeId])> = Vec::new();
         let mut weight = 0;
         let mut most = usize::try_from(self.budget.bytes_left()).unwrap_or(usize::MAX);
         let mut next = Some(root);
@@ -92,14 +92,14 @@ impl<'b> Arena<'b> {
                 levels.push((self[id].clone(), Vec::with_capacity(children.len()), children));
             }
             let Some((_, _, left)) = levels.last_mut() else {
-                return Ok((Node::default(), weight));
+                return Ok((YamlNode::default(), weight));
             };
             if let Some((first, rest)) = left.split_first() {
                 (next, *left) = (Some(*first), rest);
                 continue;
             }
             let Some((mut node, content, _)) = levels.pop() else {
-                return Ok((Node::default(), weight));
+                return Ok((YamlNode::default(), weight));
             };
             node.content = content.into();
             match levels.last_mut() {
@@ -110,12 +110,12 @@ impl<'b> Arena<'b> {
     }
 
     /// The items of a list, or the keys and values of a map.
-    pub(super) fn children(&self, id: Id) -> &[Id] {
+    pub(super) fn children(&self, id: ArenaNodeId) -> &[ArenaNodeId] {
         &self.children[id.0]
     }
 
     /// As [`Self::children`], to change them.
-    pub(super) fn children_mut(&mut self, id: Id) -> &mut Vec<Id> {
+    pub(super) fn children_mut(&mut self, id: ArenaNodeId) -> &mut Vec<ArenaNodeId> {
         &mut self.children[id.0]
     }
 
@@ -125,34 +125,38 @@ impl<'b> Arena<'b> {
     }
 
     /// Whether a node is tagged as null.
-    pub(super) fn is_null(&self, id: Id) -> bool {
+    pub(super) fn is_null(&self, id: ArenaNodeId) -> bool {
         field::is_null(&self[id])
     }
 
     /// Whether a node is null, or a map or list without content.
-    pub(super) fn is_nil_or_empty(&self, id: Id) -> bool {
+    pub(super) fn is_nil_or_empty(&self, id: ArenaNodeId) -> bool {
         self.is_null(id)
             || matches!(self[id].kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence)
                 && self.children(id).is_empty()
     }
 
     /// Whether a node is null or an empty map.
-    pub(super) fn is_null_or_empty_map(&self, id: Id) -> bool {
+    pub(super) fn is_null_or_empty_map(&self, id: ArenaNodeId) -> bool {
         self.is_null(id) || self[id].kind == YamlNodeKind::Mapping && self.children(id).is_empty()
     }
 
     /// Refuses a node of another kind; null passes as any.
-    pub(super) fn expect(&self, id: Id, expected: YamlNodeKind) -> Result<(), MergeError> {
+    pub(super) fn expect(&self, id: ArenaNodeId, expected: YamlNodeKind) -> Result<(), MergeError> {
         let found = self[id].kind;
         if self.is_null(id) || found == expected {
             return Ok(());
         }
         let contents = self.export(id).map(|(node, _)| field::text(&node)).unwrap_or_default();
-        Err(WrongKind { expected, found, contents }.into())
+        Err(WrongNodeKind { expected, found, contents }.into())
     }
 
     /// The first entry of a map with this key; none if it is not a map.
-    pub(super) fn entry(&mut self, map: Id, key: &str) -> Result<Option<(Id, Id)>, MergeError> {
+    pub(super) fn entry(
+        &mut self,
+        map: ArenaNodeId,
+        key: &str,
+    ) -> Result<Option<(ArenaNodeId, ArenaNodeId)>, MergeError> {
         if self[map].kind != YamlNodeKind::Mapping {
             return Ok(None);
         }
@@ -164,7 +168,11 @@ impl<'b> Arena<'b> {
     }
 
     /// The text of a map's field, unless it is missing or empty.
-    pub(super) fn text_field(&mut self, map: Id, key: &str) -> Result<Option<String>, MergeError> {
+    pub(super) fn text_field(
+        &mut self,
+        map: ArenaNodeId,
+        key: &str,
+    ) -> Result<Option<String>, MergeError> {
         let value = self.entry(map, key)?.map(|(_, value)| value);
         let value = value.filter(|value| !self.is_nil_or_empty(*value));
         Ok(value.map(|value| self[value].value.clone()).filter(|text| !text.is_empty()))
@@ -173,7 +181,7 @@ impl<'b> Arena<'b> {
     /// Adds the keys of a map.
     pub(super) fn collect_keys(
         &mut self,
-        map: Id,
+        map: ArenaNodeId,
         keys: &mut BTreeSet<String>,
     ) -> Result<(), MergeError> {
         self.expect(map, YamlNodeKind::Mapping)?;
@@ -186,10 +194,10 @@ impl<'b> Arena<'b> {
     /// key is removed. A new key is written in `key_style`.
     pub(super) fn set_field(
         &mut self,
-        map: Id,
+        map: ArenaNodeId,
         key: &str,
-        value: Option<(Id, bool)>,
-        key_style: Style,
+        value: Option<(ArenaNodeId, bool)>,
+        key_style: YamlNodeStyle,
     ) -> Result<(), MergeError> {
         if let Some((value, _)) = value {
             self.quote_if_ambiguous(value);
@@ -206,7 +214,8 @@ impl<'b> Arena<'b> {
                 }
             }
             None => {
-                let node = Node { value: key.to_owned(), style: key_style, ..Node::default() };
+                let node =
+                    YamlNode { value: key.to_owned(), style: key_style, ..YamlNode::default() };
                 let key = self.push(node);
                 self.children[map.0].extend([key, value]);
             }
@@ -215,7 +224,7 @@ impl<'b> Arena<'b> {
     }
 
     /// Removes the first entry with this key.
-    pub(super) fn clear_field(&mut self, map: Id, key: &str) -> Result<(), MergeError> {
+    pub(super) fn clear_field(&mut self, map: ArenaNodeId, key: &str) -> Result<(), MergeError> {
         self.expect(map, YamlNodeKind::Mapping)?;
         let keys = self.children(map).iter().step_by(2);
         let at = keys.into_iter().position(|known| self[*known].value == key);
@@ -227,7 +236,7 @@ impl<'b> Arena<'b> {
         Ok(())
     }
 
-    fn quote_if_ambiguous(&mut self, id: Id) {
+    fn quote_if_ambiguous(&mut self, id: ArenaNodeId) {
         field::quote_if_ambiguous(&mut self[id]);
     }
 }

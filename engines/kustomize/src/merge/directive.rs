@@ -3,14 +3,14 @@
 use goyaml::v3::YamlNodeKind;
 
 use super::MergeError;
-use super::arena::{Arena, Id};
+use super::arena::{ArenaNodeId, MergeNodeArena};
 use super::list::set_item;
 
 const KEY: &str = "$patch";
 
 /// What a patch does with the value that it is merged into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Directive {
+pub(super) enum PatchDirective {
     /// To be merged with the patch, as without a directive.
     Merge,
     /// To be replaced by the patch.
@@ -20,19 +20,22 @@ pub(super) enum Directive {
 }
 
 /// Takes the directive out of a patch: the key of a map, or a list item that has no other key.
-pub(super) fn take(arena: &mut Arena<'_>, patch: Option<Id>) -> Result<Directive, MergeError> {
-    let Some(patch) = patch else { return Ok(Directive::Merge) };
+pub(super) fn take(
+    arena: &mut MergeNodeArena<'_>,
+    patch: Option<ArenaNodeId>,
+) -> Result<PatchDirective, MergeError> {
+    let Some(patch) = patch else { return Ok(PatchDirective::Merge) };
     let found = match arena[patch].kind {
         YamlNodeKind::Mapping => arena.entry(patch, KEY)?,
         YamlNodeKind::Sequence => in_list(arena, patch)?,
         YamlNodeKind::Scalar | YamlNodeKind::Alias | YamlNodeKind::Document => None,
     };
-    let Some((_, value)) = found else { return Ok(Directive::Merge) };
+    let Some((_, value)) = found else { return Ok(PatchDirective::Merge) };
     let text = arena[value].value.clone();
     let directive = match text.as_str() {
-        "merge" => Directive::Merge,
-        "replace" => Directive::Replace,
-        "delete" => Directive::Delete,
+        "merge" => PatchDirective::Merge,
+        "replace" => PatchDirective::Replace,
+        "delete" => PatchDirective::Delete,
         _ => return Err(MergeError::UnknownDirective(text)),
     };
     if arena[patch].kind == YamlNodeKind::Mapping {
@@ -44,7 +47,10 @@ pub(super) fn take(arena: &mut Arena<'_>, patch: Option<Id>) -> Result<Directive
 }
 
 /// The directive in the first item that has one, unless that item has more.
-fn in_list(arena: &mut Arena<'_>, list: Id) -> Result<Option<(Id, Id)>, MergeError> {
+fn in_list(
+    arena: &mut MergeNodeArena<'_>,
+    list: ArenaNodeId,
+) -> Result<Option<(ArenaNodeId, ArenaNodeId)>, MergeError> {
     for at in 0..arena.children(list).len() {
         let item = arena.children(list)[at];
         if let Some(entry) = arena.entry(item, KEY)? {

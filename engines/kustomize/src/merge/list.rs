@@ -3,21 +3,21 @@
 //! Parity(kustomize): this follows kyaml step by step, since the result for unusual lists (items without keys, with the
 //! same keys, with some of several keys) depends on those steps.
 
-use goyaml::v3::{Node, Style, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind, YamlNodeStyle};
 
-use super::arena::{Arena, Id};
-use super::tuples::{self, Tuple};
-use super::{MergeError, MergedValue, Sources};
-use crate::schema::Resource;
+use super::arena::{ArenaNodeId, MergeNodeArena};
+use super::merge_keys::{self, MergeKeyValues};
+use super::{MergeError, MergeSources, MergedValue};
+use crate::schema::ResourceSchema;
 
 /// A list that is being merged, item by item.
-pub(super) struct ListFrame<'s> {
+pub(super) struct ListMergeFrame<'s> {
     /// The schema of its items.
-    pub(super) schema: Option<Resource<'s>>,
+    pub(super) schema: Option<ResourceSchema<'s>>,
     value: MergedValue,
-    sources: Sources,
+    sources: MergeSources,
     keys: Vec<String>,
-    tuples: Vec<Tuple>,
+    tuples: Vec<MergeKeyValues>,
     /// Which of the keys any item has.
     used: Vec<bool>,
     next: usize,
@@ -25,31 +25,32 @@ pub(super) struct ListFrame<'s> {
     valid_keys: Vec<String>,
     valid_values: Vec<String>,
     /// The items that are complete.
-    done: Id,
+    done: ArenaNodeId,
 }
 
-impl<'s> ListFrame<'s> {
+impl<'s> ListMergeFrame<'s> {
     pub(super) fn new(
-        arena: &mut Arena<'_>,
-        sources: Sources,
+        arena: &mut MergeNodeArena<'_>,
+        sources: MergeSources,
         value: MergedValue,
-        schema: Option<&Resource<'s>>,
+        schema: Option<&ResourceSchema<'s>>,
     ) -> Result<Self, MergeError> {
-        let mut keys = schema.map(Resource::merge_keys).unwrap_or_default();
+        let mut keys = schema.map(ResourceSchema::merge_keys).unwrap_or_default();
         // The patch's items come first.
-        let lists: Vec<Id> = [sources.patch, sources.target].into_iter().flatten().collect();
-        let mut tuples = tuples::of_items(arena, &lists, &keys)?;
+        let lists: Vec<ArenaNodeId> =
+            [sources.patch, sources.target].into_iter().flatten().collect();
+        let mut tuples = merge_keys::of_items(arena, &lists, &keys)?;
         if keys.is_empty() {
-            tuples = tuples::of_scalars(arena, &lists);
+            tuples = merge_keys::of_scalars(arena, &lists);
             keys = vec![String::new()];
         }
         if keys.len() > 1 {
-            tuples::complete(arena, &mut tuples)?;
+            merge_keys::complete(arena, &mut tuples)?;
         }
-        let used = tuples::used_keys(&tuples, &keys);
-        let done = arena.push(Node { kind: YamlNodeKind::Sequence, ..Node::default() });
+        let used = merge_keys::used_keys(&tuples, &keys);
+        let done = arena.push(YamlNode { kind: YamlNodeKind::Sequence, ..YamlNode::default() });
         Ok(Self {
-            schema: schema.and_then(Resource::elements),
+            schema: schema.and_then(ResourceSchema::elements),
             value,
             sources,
             keys,
@@ -63,24 +64,32 @@ impl<'s> ListFrame<'s> {
     }
 
     /// The items of both sides that are to be merged next; `None` at the end.
-    pub(super) fn next(&mut self, arena: &mut Arena) -> Result<Option<Sources>, MergeError> {
+    pub(super) fn next(
+        &mut self,
+        arena: &mut MergeNodeArena,
+    ) -> Result<Option<MergeSources>, MergeError> {
         let Some(tuple) = self.tuples.get(self.next) else { return Ok(None) };
         self.next += 1;
-        self.valid_keys = tuples::only(&self.used, &self.keys);
-        self.valid_values = tuples::only(&self.used, tuple);
+        self.valid_keys = merge_keys::only(&self.used, &self.keys);
+        self.valid_values = merge_keys::only(&self.used, tuple);
         // An item is found by those of its keys that have a value.
-        let used = tuples::used_keys(std::slice::from_ref(&self.valid_values), &self.valid_keys);
-        let keys = tuples::only(&used, &self.valid_keys);
-        let values = tuples::only(&used, &self.valid_values);
-        let mut find =
-            |list: Option<Id>| list.map_or(Ok(None), |list| find_item(arena, list, &keys, &values));
-        Ok(Some(Sources { target: find(self.sources.target)?, patch: find(self.sources.patch)? }))
+        let used =
+            merge_keys::used_keys(std::slice::from_ref(&self.valid_values), &self.valid_keys);
+        let keys = merge_keys::only(&used, &self.valid_keys);
+        let values = merge_keys::only(&used, &self.valid_values);
+        let mut find = |list: Option<ArenaNodeId>| {
+            list.map_or(Ok(None), |list| find_item(arena, list, &keys, &values))
+        };
+        Ok(Some(MergeSources {
+            target: find(self.sources.target)?,
+            patch: find(self.sources.patch)?,
+        }))
     }
 
     /// Takes the merged item.
     pub(super) fn take(
         &mut self,
-        arena: &mut Arena<'_>,
+        arena: &mut MergeNodeArena<'_>,
         item: Option<MergedValue>,
     ) -> Result<(), MergeError> {
         let keys = &self.valid_keys;
@@ -95,22 +104,25 @@ impl<'s> ListFrame<'s> {
             if value.is_empty() || arena.entry(item.id, key)?.is_some() {
                 continue;
             }
-            let node = Node { value: value.clone(), ..Node::default() };
+            let node = YamlNode { value: value.clone(), ..YamlNode::default() };
             if key.is_empty() {
                 // Parity(kustomize): an item of a list of scalars loses its tag and comments.
                 arena.expect(item.id, YamlNodeKind::Scalar)?;
                 let style = arena[item.id].style;
-                arena[item.id] = Node { style, ..node };
+                arena[item.id] = YamlNode { style, ..node };
             } else {
                 let node = arena.push(node);
-                arena.set_field(item.id, key, Some((node, false)), Style::default())?;
+                arena.set_field(item.id, key, Some((node, false)), YamlNodeStyle::default())?;
             }
         }
         set_item(arena, self.done, Some(item.id), keys, values)
     }
 
     /// The list, once all items have been taken.
-    pub(super) fn finish(&mut self, arena: &mut Arena) -> Result<Option<MergedValue>, MergeError> {
+    pub(super) fn finish(
+        &mut self,
+        arena: &mut MergeNodeArena,
+    ) -> Result<Option<MergedValue>, MergeError> {
         let mut value = self.value;
         if !self.tuples.is_empty() {
             append(arena, self.done, value.id, &self.valid_keys)?;
@@ -121,7 +133,12 @@ impl<'s> ListFrame<'s> {
 }
 
 /// Adds the items of `from` to `list`, where they take the places of those with the same keys.
-fn append(arena: &mut Arena<'_>, list: Id, from: Id, keys: &[String]) -> Result<(), MergeError> {
+fn append(
+    arena: &mut MergeNodeArena<'_>,
+    list: ArenaNodeId,
+    from: ArenaNodeId,
+    keys: &[String],
+) -> Result<(), MergeError> {
     for item in arena.children(from).to_vec() {
         if keys.first().is_none_or(String::is_empty) {
             let value = arena[item].value.clone();
@@ -150,9 +167,9 @@ fn append(arena: &mut Arena<'_>, list: Id, from: Id, keys: &[String]) -> Result<
 /// Replaces each item that has these values; without one, appends the item. Without a new item, those are removed. Null
 /// and empty maps are removed in any case.
 pub(super) fn set_item(
-    arena: &mut Arena<'_>,
-    list: Id,
-    item: Option<Id>,
+    arena: &mut MergeNodeArena<'_>,
+    list: ArenaNodeId,
+    item: Option<ArenaNodeId>,
     keys: &[String],
     values: &[String],
 ) -> Result<(), MergeError> {
@@ -189,8 +206,8 @@ pub(super) fn set_item(
 
 /// Whether an item has all values; an empty one is any.
 fn has_values(
-    arena: &mut Arena<'_>,
-    item: Id,
+    arena: &mut MergeNodeArena<'_>,
+    item: ArenaNodeId,
     keys: &[String],
     values: &[String],
 ) -> Result<bool, MergeError> {
@@ -207,7 +224,12 @@ fn has_values(
     Ok(found)
 }
 
-fn has_value(arena: &mut Arena<'_>, item: Id, key: &str, value: &str) -> Result<bool, MergeError> {
+fn has_value(
+    arena: &mut MergeNodeArena<'_>,
+    item: ArenaNodeId,
+    key: &str,
+    value: &str,
+) -> Result<bool, MergeError> {
     if key.is_empty() {
         arena.expect(item, YamlNodeKind::Scalar)?;
         return Ok(arena[item].value == value);
@@ -219,11 +241,11 @@ fn has_value(arena: &mut Arena<'_>, item: Id, key: &str, value: &str) -> Result<
 
 /// The first item that has exactly these values.
 fn find_item(
-    arena: &mut Arena<'_>,
-    list: Id,
+    arena: &mut MergeNodeArena<'_>,
+    list: ArenaNodeId,
     keys: &[String],
     values: &[String],
-) -> Result<Option<Id>, MergeError> {
+) -> Result<Option<ArenaNodeId>, MergeError> {
     if arena[list].kind != YamlNodeKind::Sequence {
         return Ok(None);
     }

@@ -1,20 +1,21 @@
 //! Strategic merges; a program that runs kyaml beside this has compared many more.
 
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Node};
+use goyaml::v3::{self, YamlNode};
 
 use super::{MergeOutcome, strategic};
 use crate::budget::BuildBudget;
 use crate::field;
-use crate::schema::Schema;
+use crate::schema::OpenApiSchemas;
 
-fn parse(text: &str) -> Node {
+fn parse(text: &str) -> YamlNode {
     v3::parse(text.as_bytes(), &YamlLimits::default()).expect("valid YAML").swap_remove(0)
 }
 
 fn merged(target: &str, patch: &str) -> String {
     let mut target = parse(target);
-    match strategic(&parse(patch), &mut target, &Schema::builtin(), &BuildBudget::default()) {
+    match strategic(&parse(patch), &mut target, &OpenApiSchemas::builtin(), &BuildBudget::default())
+    {
         Ok(MergeOutcome::Merged) => field::text(&target),
         Ok(MergeOutcome::Deleted) => "deleted".to_owned(),
         Err(error) => error.to_string(),

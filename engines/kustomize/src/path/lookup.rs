@@ -1,6 +1,6 @@
 //! One node by its path, as kyaml's `PathGetter` finds it.
 
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use super::{
     ChildIndexPath, Error, MAX_PARTS, at, at_mut, created, created_item, is_pair, kind_before,
@@ -15,7 +15,10 @@ use crate::field;
 ///
 /// # Errors
 /// A part needs another kind of node or has no meaning.
-pub fn lookup<'n>(node: &'n Node, path: &[impl AsRef<str>]) -> Result<Option<&'n Node>, Error> {
+pub fn lookup<'n>(
+    node: &'n YamlNode,
+    path: &[impl AsRef<str>],
+) -> Result<Option<&'n YamlNode>, Error> {
     Ok(find(node, path)?.and_then(|place| at(node, &place)))
 }
 
@@ -24,14 +27,14 @@ pub fn lookup<'n>(node: &'n Node, path: &[impl AsRef<str>]) -> Result<Option<&'n
 /// # Errors
 /// As [`lookup`].
 pub(crate) fn lookup_mut<'n>(
-    node: &'n mut Node,
+    node: &'n mut YamlNode,
     path: &[impl AsRef<str>],
-) -> Result<Option<&'n mut Node>, Error> {
+) -> Result<Option<&'n mut YamlNode>, Error> {
     let place = find(node, path)?;
     Ok(place.and_then(|place| at_mut(node, &place)))
 }
 
-fn find(node: &Node, path: &[impl AsRef<str>]) -> Result<Option<ChildIndexPath>, Error> {
+fn find(node: &YamlNode, path: &[impl AsRef<str>]) -> Result<Option<ChildIndexPath>, Error> {
     let (mut node, mut place) = root(node);
     for part in clean(path)? {
         let Some(child) = step(node, part)? else { return Ok(None) };
@@ -48,16 +51,16 @@ fn find(node: &Node, path: &[impl AsRef<str>]) -> Result<Option<ChildIndexPath>,
 /// # Errors
 /// As [`lookup`]; what has been created by then stays.
 pub(crate) fn lookup_create<'n>(
-    node: &'n mut Node,
+    node: &'n mut YamlNode,
     path: &[impl AsRef<str>],
     kind: YamlNodeKind,
-) -> Result<Option<&'n mut Node>, Error> {
+) -> Result<Option<&'n mut YamlNode>, Error> {
     let place = create(node, path, kind)?;
     Ok(place.and_then(|place| at_mut(node, &place)))
 }
 
 fn create(
-    node: &mut Node,
+    node: &mut YamlNode,
     path: &[impl AsRef<str>],
     kind: YamlNodeKind,
 ) -> Result<Option<ChildIndexPath>, Error> {
@@ -79,7 +82,11 @@ fn create(
 }
 
 /// Creates what a part means below `parent`, which does not have it.
-fn create_child(parent: &mut Node, part: &str, kind: YamlNodeKind) -> Result<Option<usize>, Error> {
+fn create_child(
+    parent: &mut YamlNode,
+    part: &str,
+    kind: YamlNodeKind,
+) -> Result<Option<usize>, Error> {
     if number(part).is_some() || part == "-" {
         return Ok(None);
     }
@@ -97,7 +104,7 @@ fn create_child(parent: &mut Node, part: &str, kind: YamlNodeKind) -> Result<Opt
 }
 
 /// Which child of a node a part means.
-fn step(node: &Node, part: &str) -> Result<Option<usize>, Error> {
+fn step(node: &YamlNode, part: &str) -> Result<Option<usize>, Error> {
     if let Some(number) = number(part) {
         let Ok(index) = usize::try_from(number) else { return Err(Error::Negative(number)) };
         field::expect(node, YamlNodeKind::Sequence)?;
@@ -118,7 +125,7 @@ fn step(node: &Node, part: &str) -> Result<Option<usize>, Error> {
     if name.is_empty() {
         return Ok(node.content.iter().position(|item| item.value == value));
     }
-    let has_it = |item: &Node| {
+    let has_it = |item: &YamlNode| {
         let at = field::position(item, name).ok().flatten();
         at.and_then(|at| item.content.get(at)).is_some_and(|found| found.value == value)
     };

@@ -1,7 +1,7 @@
 //! All nodes that a path with patterns leads to, as kyaml's `PathMatcher` finds them.
 
-use golang::regexp::Regexp;
-use goyaml::v3::{Documents, Node, YamlNodeKind};
+use golang::regexp::GoRegexp;
+use goyaml::v3::{NodeDocuments, YamlNode, YamlNodeKind};
 
 use super::{
     ChildIndexPath, Error, MAX_PARTS, at_mut, created, created_item, index, is_pair, kind_before,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::budget::{self, BuildBudget};
 use crate::field;
-use crate::pattern;
+use crate::plain_pattern;
 
 /// Steps that a part of a path costs.
 const STEPS_PER_PATH_PART: usize = 64;
@@ -19,11 +19,11 @@ const STEPS_PER_REGEX_COMPILATION: usize = 100_000;
 
 /// A node that a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Match {
+pub enum PathMatch {
     /// It stands here.
     Node(ChildIndexPath),
     /// It stands within the YAML of a text, of which this is a copy: changing it changes nothing.
-    InText(Box<Node>),
+    InText(Box<YamlNode>),
 }
 
 /// The nodes at the end of a path, in their order; a path without parts leads to `node`.
@@ -40,34 +40,34 @@ pub enum Match {
 /// A part needs another kind of node, has no meaning, or counts beyond the list. What has been created
 /// by then stays.
 pub fn matches(
-    node: &mut Node,
+    node: &mut YamlNode,
     path: &[impl AsRef<str>],
     create: Option<YamlNodeKind>,
     budget: &BuildBudget,
-) -> Result<Vec<Match>, Error> {
+) -> Result<Vec<PathMatch>, Error> {
     if path.len() > MAX_PARTS {
         return Err(Error::TooLong);
     }
     let parts: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     let (_, place) = root(node);
     let mut found = Vec::new();
-    Finder { root: node, create, found: &mut found, budget }.find(place, &parts)?;
+    PathMatchFinder { root: node, create, found: &mut found, budget }.find(place, &parts)?;
     Ok(found)
 }
 
 /// One search. It recurses a level for a part, of which there are at most [`MAX_PARTS`].
-struct Finder<'n, 'f> {
-    root: &'n mut Node,
+struct PathMatchFinder<'n, 'f> {
+    root: &'n mut YamlNode,
     create: Option<YamlNodeKind>,
-    found: &'f mut Vec<Match>,
+    found: &'f mut Vec<PathMatch>,
     budget: &'f BuildBudget,
 }
 
-impl Finder<'_, '_> {
+impl PathMatchFinder<'_, '_> {
     fn find(&mut self, place: ChildIndexPath, parts: &[&str]) -> Result<(), Error> {
         self.budget.steps(STEPS_PER_PATH_PART + place.len())?;
         let Some((part, rest)) = parts.split_first() else {
-            self.found.push(Match::Node(place));
+            self.found.push(PathMatch::Node(place));
             return Ok(());
         };
         if let Some(index) = index(part) {
@@ -116,7 +116,7 @@ impl Finder<'_, '_> {
     fn find_in_text(&mut self, place: &ChildIndexPath, rest: &[&str]) -> Result<(), Error> {
         let Some(scalar) = at_mut(self.root, place) else { return Ok(()) };
         let limits = self.budget.reading(scalar.value.len())?;
-        let first = Documents::new(scalar.value.as_bytes(), &limits)?.next();
+        let first = NodeDocuments::new(scalar.value.as_bytes(), &limits)?.next();
         let Some(document) = first else {
             let is_list = is_pair(rest[0]) || index(rest[0]).is_some() || rest[0] == "*";
             let expected = if is_list { "SequenceNode" } else { "MappingNode" };
@@ -129,12 +129,13 @@ impl Finder<'_, '_> {
         let mut found = Vec::new();
         let create = self.create;
         let budget = self.budget;
-        Finder { root: &mut document, create, found: &mut found, budget }.find(start, rest)?;
+        PathMatchFinder { root: &mut document, create, found: &mut found, budget }
+            .find(start, rest)?;
         self.found.extend(found.into_iter().map(|found| match found {
-            Match::Node(place) => {
-                Match::InText(Box::new(super::at(&document, &place).cloned().unwrap_or_default()))
-            }
-            in_text @ Match::InText(_) => in_text,
+            PathMatch::Node(place) => PathMatch::InText(Box::new(
+                super::at(&document, &place).cloned().unwrap_or_default(),
+            )),
+            in_text @ PathMatch::InText(_) => in_text,
         }));
         Ok(())
     }
@@ -192,14 +193,14 @@ impl Finder<'_, '_> {
             return Ok(false);
         }
         self.budget.steps(STEPS_PER_REGEX_COMPILATION)?;
-        let pattern = Regexp::new(pattern)?;
+        let pattern = GoRegexp::new(pattern)?;
         for item in 0..items {
             self.budget.steps(STEPS_PER_PATH_PART)?;
             let place = child(place, item);
             let Some(node) = super::at(self.root, &place) else { continue };
             if name.is_empty() {
                 if self.is_match(&pattern, node)? {
-                    self.found.push(Match::Node(place));
+                    self.found.push(PathMatch::Node(place));
                 }
                 continue;
             }
@@ -212,9 +213,9 @@ impl Finder<'_, '_> {
         Ok(self.found.len() > before)
     }
 
-    fn is_match(&self, pattern: &Regexp, node: &Node) -> Result<bool, Error> {
+    fn is_match(&self, pattern: &GoRegexp, node: &YamlNode) -> Result<bool, Error> {
         let text = field::text(node);
-        self.budget.steps(pattern::steps(pattern, text.len()))?;
+        self.budget.steps(plain_pattern::steps(pattern, text.len()))?;
         Ok(pattern.is_match(text.trim()))
     }
 

@@ -1,12 +1,12 @@
 //! Paths of replacements, and what they lead to.
 
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Node, YamlNodeKind};
+use goyaml::v3::{self, YamlNode, YamlNodeKind};
 
-use super::{Match, at, lookup, matches, split, split_brackets};
+use super::{PathMatch, at, lookup, matches, split, split_brackets};
 use crate::budget::BuildBudget;
 
-fn parse(text: &str) -> Node {
+fn parse(text: &str) -> YamlNode {
     v3::parse(text.as_bytes(), &YamlLimits::default()).expect("valid YAML").swap_remove(0)
 }
 
@@ -35,8 +35,8 @@ fn an_expression_in_a_path_is_not_anchored() {
     let strings: Vec<_> = found
         .iter()
         .map(|found| match found {
-            Match::Node(place) => at(&node, place).map(|it| it.value.as_str()),
-            Match::InText(_) => None,
+            PathMatch::Node(place) => at(&node, place).map(|it| it.value.as_str()),
+            PathMatch::InText(_) => None,
         })
         .collect();
     assert_eq!(strings, [Some("c1"), Some("c2")]);

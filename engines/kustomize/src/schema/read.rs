@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Schema, SchemaAdditions, SchemaShape};
+use super::{OpenApiSchemas, SchemaAdditions, SchemaShape};
 
 const KINDS: &str = "x-kubernetes-group-version-kind";
 const STRATEGY: &str = "x-kubernetes-patch-strategy";
@@ -25,7 +25,7 @@ pub enum ReadError {
 }
 
 /// Adds a document's definitions and paths.
-pub(super) fn add(schema: &mut Schema, document: &Value) -> Result<(), ReadError> {
+pub(super) fn add(schema: &mut OpenApiSchemas, document: &Value) -> Result<(), ReadError> {
     let Value::Object(document) = document else { return Err(ReadError::NoMap) };
     let SchemaAdditions { shapes, definitions, kinds, scopes } = Arc::make_mut(&mut schema.added);
     if let Some(Value::Object(added)) = document.get("definitions") {

@@ -1,8 +1,12 @@
 //! The built-in schemas of Kubernetes' kinds.
 
-use super::{Resource, Schema};
+use super::{OpenApiSchemas, ResourceSchema};
 
-fn at<'s>(schema: &'s Schema, kind: (&str, &str), path: &[&str]) -> Option<Resource<'s>> {
+fn at<'s>(
+    schema: &'s OpenApiSchemas,
+    kind: (&str, &str),
+    path: &[&str],
+) -> Option<ResourceSchema<'s>> {
     let start = schema.of(kind.0, kind.1);
     path.iter().fold(start, |found, part| match *part {
         "[]" => found?.elements(),
@@ -12,7 +16,7 @@ fn at<'s>(schema: &'s Schema, kind: (&str, &str), path: &[&str]) -> Option<Resou
 
 #[test]
 fn the_lists_of_pods_are_merged_by_their_keys() {
-    let schema = Schema::builtin();
+    let schema = OpenApiSchemas::builtin();
     let pod = ["spec", "template", "spec"];
     let keys = |path: &[&str]| {
         let path: Vec<&str> = pod.iter().chain(path).copied().collect();
@@ -33,7 +37,7 @@ fn the_lists_of_pods_are_merged_by_their_keys() {
 
 #[test]
 fn scopes_of_unknown_kinds_are_unknown() {
-    let schema = Schema::builtin();
+    let schema = OpenApiSchemas::builtin();
     assert_eq!(schema.is_namespaced("v1", "Node"), Some(false));
     assert_eq!(schema.is_namespaced("apps/v1", "Deployment"), Some(true));
     assert_eq!(schema.is_namespaced("example.com/v1", "Node"), None);
@@ -49,14 +53,14 @@ fn a_document_adds_kinds_that_may_refer_to_others() {
         "Loop": {"$ref": "#/definitions/Loop"}},
         "paths": {"/apis/example.com/v1/foos": {"get": {
             "x-kubernetes-group-version-kind": {"group": "example.com", "version": "v1", "kind": "Foo"}}}}}"##;
-    let schema =
-        Schema::with_openapi(&goyaml::to_json(document.as_bytes()).unwrap()).expect("OpenAPI");
+    let schema = OpenApiSchemas::with_openapi(&goyaml::to_json(document.as_bytes()).unwrap())
+        .expect("OpenAPI");
     let list = at(&schema, ("example.com/v1", "Foo"), &["list"]).expect("a known field");
     assert_eq!((list.is_merged(), list.merge_keys()), (true, vec!["id".to_owned()]));
     assert!(at(&schema, ("example.com/v1", "Foo"), &["loop"]).is_none());
     assert_eq!(schema.is_namespaced("example.com/v1", "Foo"), Some(false));
     assert!(schema.of("apps/v1", "Deployment").is_none());
-    let mut schema = Schema::builtin();
+    let mut schema = OpenApiSchemas::builtin();
     schema.add_openapi(&goyaml::to_json(document.as_bytes()).unwrap()).expect("OpenAPI");
     assert!(schema.of("apps/v1", "Deployment").is_some());
 }

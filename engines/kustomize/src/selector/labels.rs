@@ -10,21 +10,21 @@ pub(crate) const MAX_SELECTOR: usize = 1 << 20;
 /// Why a text is not a label selector, in Kubernetes' words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SyntaxError(String);
+pub struct LabelSelectorSyntaxError(String);
 
 /// Requirements that all have to hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LabelSelector(Vec<Requirement>);
+pub struct LabelSelector(Vec<LabelRequirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Requirement {
+struct LabelRequirement {
     key: String,
-    operator: Operator,
+    operator: LabelOperator,
     values: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+enum LabelOperator {
     In,
     NotIn,
     Equals,
@@ -57,11 +57,13 @@ impl LabelSelector {
     ///
     /// # Errors
     /// The text is not a selector, or a key or a value is not valid for a label.
-    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
+    pub fn parse(text: &str) -> Result<Self, LabelSelectorSyntaxError> {
         if text.len() > MAX_SELECTOR {
-            return Err(SyntaxError(format!("selector is longer than {MAX_SELECTOR} bytes")));
+            return Err(LabelSelectorSyntaxError(format!(
+                "selector is longer than {MAX_SELECTOR} bytes"
+            )));
         }
-        Parser { tokens: tokens(text), at: 0 }.parse()
+        LabelSelectorParser { tokens: tokens(text), at: 0 }.parse()
     }
 
     /// Whether labels match; `label` finds the value of a key.
@@ -70,19 +72,23 @@ impl LabelSelector {
     }
 }
 
-impl Requirement {
-    fn new(key: String, operator: Operator, values: Vec<String>) -> Result<Self, SyntaxError> {
+impl LabelRequirement {
+    fn new(
+        key: String,
+        operator: LabelOperator,
+        values: Vec<String>,
+    ) -> Result<Self, LabelSelectorSyntaxError> {
         check_key(&key)?;
-        if matches!(operator, Operator::Greater | Operator::Less)
+        if matches!(operator, LabelOperator::Greater | LabelOperator::Less)
             && values.iter().any(|value| strconv::parse_int(value, 10, 64).is_err())
         {
             let text = "for 'Gt', 'Lt' operators, the value must be an integer";
-            return Err(SyntaxError(text.to_owned()));
+            return Err(LabelSelectorSyntaxError(text.to_owned()));
         }
         for value in &values {
             let problems = label_value_problems(value);
             if !problems.is_empty() {
-                return Err(SyntaxError(format!(
+                return Err(LabelSelectorSyntaxError(format!(
                     "invalid label value: {}: at key: {}: {}",
                     quoted(value),
                     quoted(&key),
@@ -99,31 +105,32 @@ impl Requirement {
         let wanted = self.values.first().and_then(|value| number(value));
         let numbers = label.and_then(number).zip(wanted);
         match self.operator {
-            Operator::In | Operator::Equals => label.is_some_and(is_one),
-            Operator::NotIn | Operator::NotEquals => !label.is_some_and(is_one),
-            Operator::Exists => label.is_some(),
-            Operator::DoesNotExist => label.is_none(),
-            Operator::Greater => numbers.is_some_and(|(found, wanted)| found > wanted),
-            Operator::Less => numbers.is_some_and(|(found, wanted)| found < wanted),
+            LabelOperator::In | LabelOperator::Equals => label.is_some_and(is_one),
+            LabelOperator::NotIn | LabelOperator::NotEquals => !label.is_some_and(is_one),
+            LabelOperator::Exists => label.is_some(),
+            LabelOperator::DoesNotExist => label.is_none(),
+            LabelOperator::Greater => numbers.is_some_and(|(found, wanted)| found > wanted),
+            LabelOperator::Less => numbers.is_some_and(|(found, wanted)| found < wanted),
         }
     }
 }
 
-struct Parser {
+struct LabelSelectorParser {
     /// Ends with [`LabelSelectorToken::End`].
     tokens: Vec<(LabelSelectorToken, String)>,
     at: usize,
 }
 
-impl Parser {
-    fn parse(mut self) -> Result<LabelSelector, SyntaxError> {
+impl LabelSelectorParser {
+    fn parse(mut self) -> Result<LabelSelector, LabelSelectorSyntaxError> {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
                 (LabelSelectorToken::Identifier | LabelSelectorToken::Not, _) => {
-                    let requirement = self.requirement().map_err(|SyntaxError(text)| {
-                        SyntaxError(format!("unable to parse requirement: {text}"))
-                    })?;
+                    let requirement =
+                        self.requirement().map_err(|LabelSelectorSyntaxError(text)| {
+                            LabelSelectorSyntaxError(format!("unable to parse requirement: {text}"))
+                        })?;
                     requirements.push(requirement);
                     match self.take() {
                         (LabelSelectorToken::End, _) => break,
@@ -148,7 +155,7 @@ impl Parser {
         Ok(LabelSelector(requirements))
     }
 
-    fn requirement(&mut self) -> Result<Requirement, SyntaxError> {
+    fn requirement(&mut self) -> Result<LabelRequirement, LabelSelectorSyntaxError> {
         let (mut token, mut key) = self.take();
         let is_negated = token == LabelSelectorToken::Not;
         if is_negated {
@@ -159,31 +166,31 @@ impl Parser {
         }
         check_key(&key)?;
         if is_negated {
-            return Requirement::new(key, Operator::DoesNotExist, Vec::new());
+            return LabelRequirement::new(key, LabelOperator::DoesNotExist, Vec::new());
         }
         if matches!(self.peek().0, LabelSelectorToken::End | LabelSelectorToken::Comma) {
-            return Requirement::new(key, Operator::Exists, Vec::new());
+            return LabelRequirement::new(key, LabelOperator::Exists, Vec::new());
         }
         let (token, text) = self.take_operator();
         let operator = match token {
-            LabelSelectorToken::In => Operator::In,
-            LabelSelectorToken::NotIn => Operator::NotIn,
-            LabelSelectorToken::Equals => Operator::Equals,
-            LabelSelectorToken::NotEquals => Operator::NotEquals,
-            LabelSelectorToken::Greater => Operator::Greater,
-            LabelSelectorToken::Less => Operator::Less,
+            LabelSelectorToken::In => LabelOperator::In,
+            LabelSelectorToken::NotIn => LabelOperator::NotIn,
+            LabelSelectorToken::Equals => LabelOperator::Equals,
+            LabelSelectorToken::NotEquals => LabelOperator::NotEquals,
+            LabelSelectorToken::Greater => LabelOperator::Greater,
+            LabelSelectorToken::Less => LabelOperator::Less,
             _ => return Err(expected(&text, "'=', '!=', '==', 'in', notin'")),
         };
         let mut values = match operator {
-            Operator::In | Operator::NotIn => self.values()?,
+            LabelOperator::In | LabelOperator::NotIn => self.values()?,
             _ => vec![self.value()?],
         };
         values.sort_unstable();
         values.dedup();
-        Requirement::new(key, operator, values)
+        LabelRequirement::new(key, operator, values)
     }
 
-    fn value(&mut self) -> Result<String, SyntaxError> {
+    fn value(&mut self) -> Result<String, LabelSelectorSyntaxError> {
         if matches!(self.peek().0, LabelSelectorToken::End | LabelSelectorToken::Comma) {
             return Ok(String::new());
         }
@@ -193,10 +200,10 @@ impl Parser {
         }
     }
 
-    fn values(&mut self) -> Result<Vec<String>, SyntaxError> {
+    fn values(&mut self) -> Result<Vec<String>, LabelSelectorSyntaxError> {
         let (token, text) = self.take();
         if token != LabelSelectorToken::Open {
-            return Err(SyntaxError(format!("found '{text}' expected: '('")));
+            return Err(LabelSelectorSyntaxError(format!("found '{text}' expected: '('")));
         }
         let (token, first) = self.peek();
         match token {
@@ -215,7 +222,7 @@ impl Parser {
         }
     }
 
-    fn identifiers(&mut self) -> Result<Vec<String>, SyntaxError> {
+    fn identifiers(&mut self) -> Result<Vec<String>, LabelSelectorSyntaxError> {
         let mut values: Vec<String> = Vec::new();
         loop {
             match self.take() {
@@ -329,20 +336,24 @@ fn is_special(character: char) -> bool {
     matches!(character, '=' | '!' | '(' | ')' | ',' | '>' | '<')
 }
 
-fn check_key(key: &str) -> Result<(), SyntaxError> {
+fn check_key(key: &str) -> Result<(), LabelSelectorSyntaxError> {
     let problems = label_key_problems(key);
     if problems.is_empty() {
         return Ok(());
     }
-    Err(SyntaxError(format!("invalid label key {}: {}", quoted(key), problems.join("; "))))
+    Err(LabelSelectorSyntaxError(format!(
+        "invalid label key {}: {}",
+        quoted(key),
+        problems.join("; ")
+    )))
 }
 
-fn expected(found: &str, expected: &str) -> SyntaxError {
-    SyntaxError(format!("found '{found}', expected: {expected}"))
+fn expected(found: &str, expected: &str) -> LabelSelectorSyntaxError {
+    LabelSelectorSyntaxError(format!("found '{found}', expected: {expected}"))
 }
 
 /// A text as Go's `%q` writes it.
 fn quoted(text: &str) -> String {
-    let quoted = strconv::quote(text.as_bytes(), strconv::Quoting::Printable);
+    let quoted = strconv::quote(text.as_bytes(), strconv::QuotingStyle::Printable);
     String::from_utf8_lossy(&quoted).into_owned()
 }

@@ -1,11 +1,11 @@
 //! Which objects a target means.
 
-use super::Selector;
+use super::ResourceSelector;
 use super::labels::LabelSelector;
 
 #[test]
 fn expressions_mean_all_of_a_name() {
-    let selector = Selector { name: "a|b".to_owned(), ..Selector::default() };
+    let selector = ResourceSelector { name: "a|b".to_owned(), ..ResourceSelector::default() };
     let matcher = selector.compile().expect("a valid expression");
     assert!(matcher.matches_name("a") && matcher.matches_name("b"));
     assert!(!matcher.matches_name("ab") && !matcher.matches_name("a-1"));

@@ -3,23 +3,23 @@
 use goyaml::v3::YamlNodeKind;
 
 use crate::config;
-use crate::edit;
 use crate::error::Result;
+use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
-use crate::resources::Resources;
-use crate::schema::Schema;
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
 
 /// On which side of a name something is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum NameSide {
     Prefix,
     Suffix,
 }
 
 /// A prefix or suffix, and the fields that get it.
 #[derive(Debug, Clone)]
-pub(crate) struct Affix {
-    pub(crate) side: Side,
+pub(crate) struct AffixTransformer {
+    pub(crate) side: NameSide,
     pub(crate) text: String,
     pub(crate) specs: Vec<FieldSpec>,
 }
@@ -33,8 +33,12 @@ fn is_skipped(gvk: &crate::id::Gvk) -> bool {
     }
 }
 
-impl Affix {
-    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+impl AffixTransformer {
+    pub(super) fn transform(
+        &self,
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         let selections: Vec<_> = self.specs.iter().map(config::selection).collect();
         let budget = resources.budget();
         for resource in resources.list_mut() {
@@ -49,20 +53,20 @@ impl Affix {
                 }
                 if spec.path == "metadata/name" && !self.text.is_empty() {
                     let affixes = match self.side {
-                        Side::Prefix => &mut resource.prefixes,
-                        Side::Suffix => &mut resource.suffixes,
+                        NameSide::Prefix => &mut resource.prefixes,
+                        NameSide::Suffix => &mut resource.suffixes,
                     };
                     budget.bytes(size_of::<String>() + 2 * self.text.len())?;
                     affixes.push(self.text.clone());
                     resource.remember(schema, &budget)?;
                 }
-                let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: edit::STR };
-                edit::walk(&mut resource.node, spec, Some(created), &budget, |node| {
+                let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: field_edit::STR };
+                field_edit::walk(&mut resource.node, spec, Some(created), &budget, |node| {
                     let text = match self.side {
-                        Side::Prefix => [self.text.as_str(), &node.value].concat(),
-                        Side::Suffix => [node.value.as_str(), &self.text].concat(),
+                        NameSide::Prefix => [self.text.as_str(), &node.value].concat(),
+                        NameSide::Suffix => [node.value.as_str(), &self.text].concat(),
                     };
-                    edit::grow_scalar(node, text, "", &budget)
+                    field_edit::grow_scalar(node, text, "", &budget)
                 })?;
             }
         }

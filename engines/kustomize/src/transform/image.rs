@@ -1,54 +1,56 @@
 //! `images`.
 
-use golang::regexp::Regexp;
-use goyaml::v3::{Node, YamlNodeKind};
+use golang::regexp::GoRegexp;
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use crate::budget::BuildBudget;
-use crate::edit;
-use crate::error::{Error, Result, Within as _};
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::field_edit;
 use crate::fieldspec::FieldSpec;
-use crate::kustomization::Image;
-use crate::pattern::{self, Plain};
-use crate::resources::Resources;
+use crate::kustomization::ImageEntry;
+use crate::plain_pattern::{self, PlainRegularExpression};
+use crate::resources::BuildResources;
 
 /// Which images are changed.
 #[derive(Debug, Clone)]
-enum Pattern {
+enum ImageNamePattern {
     /// Those of a name, with any tag and digest.
-    Name(Plain),
-    Expression(Regexp),
+    Name(PlainRegularExpression),
+    Expression(GoRegexp),
 }
 
 /// A new name, tag or digest for an image, and the fields that may hold it.
 #[derive(Debug, Clone)]
-pub(crate) struct Images {
-    image: Image,
-    pattern: Pattern,
+pub(crate) struct ImageTransformer {
+    image: ImageEntry,
+    pattern: ImageNamePattern,
     specs: Vec<FieldSpec>,
 }
 
 /// Steps that looking for containers costs.
 const STEPS_PER_CONTAINER_SEARCH: usize = 512;
 
-impl Images {
+impl ImageTransformer {
     /// Steps that [`Self::new`] takes.
     pub(crate) const CONSTRUCTION_STEPS: usize = 100_000;
 
     /// # Errors
     /// The image's name is not a regular expression. Differs(kustomize): it crashes.
-    pub(crate) fn new(image: Image, specs: Vec<FieldSpec>) -> Result<Self> {
+    pub(crate) fn new(image: ImageEntry, specs: Vec<FieldSpec>) -> Result<Self> {
         let name = &image.name;
-        if let Some(name) = Plain::parse(name).filter(Plain::has_one_length) {
-            return Ok(Self { image, pattern: Pattern::Name(name), specs });
+        if let Some(name) =
+            PlainRegularExpression::parse(name).filter(PlainRegularExpression::has_one_length)
+        {
+            return Ok(Self { image, pattern: ImageNamePattern::Name(name), specs });
         }
         let pattern = format!("^{name}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$");
-        let pattern = Regexp::new(&pattern).map_err(|error| {
+        let pattern = GoRegexp::new(&pattern).map_err(|error| {
             Error::new(error.to_string()).within(format_args!("image {name:?}"))
         })?;
-        Ok(Self { image, pattern: Pattern::Expression(pattern), specs })
+        Ok(Self { image, pattern: ImageNamePattern::Expression(pattern), specs })
     }
 
-    pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
+    pub(super) fn transform(&self, resources: &mut BuildResources) -> Result<()> {
         let budget = resources.budget();
         let list = resources.list_mut();
         // Parity(kustomize): every field called `containers` is changed first, so ordinary ones are changed twice.
@@ -63,7 +65,7 @@ impl Images {
                 continue;
             }
             for spec in &self.specs {
-                edit::walk(&mut resource.node, spec, None, &budget, |node| {
+                field_edit::walk(&mut resource.node, spec, None, &budget, |node| {
                     self.set(node, &budget)
                 })?;
             }
@@ -72,8 +74,8 @@ impl Images {
     }
 
     /// Looks for containers anywhere; nodes lie at most [`crate::manifest::MAX_DEPTH`] deep.
-    fn visit(&self, node: &mut Node, budget: &BuildBudget) -> Result<()> {
-        if edit::is_null(node) {
+    fn visit(&self, node: &mut YamlNode, budget: &BuildBudget) -> Result<()> {
+        if field_edit::is_null(node) {
             return Ok(());
         }
         match node.kind {
@@ -86,7 +88,7 @@ impl Images {
                     );
                     if is_list && node.content[at].kind == YamlNodeKind::Sequence {
                         for container in node.content[at].content.iter_mut() {
-                            if let Some(image) = edit::get_mut(container, "image")? {
+                            if let Some(image) = field_edit::get_mut(container, "image")? {
                                 self.set(image, budget)?;
                             }
                         }
@@ -101,25 +103,27 @@ impl Images {
         }
     }
 
-    fn set(&self, node: &mut Node, budget: &BuildBudget) -> Result<()> {
-        edit::check_kind(node, YamlNodeKind::Scalar)?;
+    fn set(&self, node: &mut YamlNode, budget: &BuildBudget) -> Result<()> {
+        field_edit::check_kind(node, YamlNodeKind::Scalar)?;
         budget.steps(match &self.pattern {
-            Pattern::Name(name) => name.steps(node.value.len()),
-            Pattern::Expression(expression) => pattern::steps(expression, node.value.len()),
+            ImageNamePattern::Name(name) => name.steps(node.value.len()),
+            ImageNamePattern::Expression(expression) => {
+                plain_pattern::steps(expression, node.value.len())
+            }
         })?;
         let is_meant = match &self.pattern {
-            Pattern::Name(name) => is_version_of(&node.value, name),
-            Pattern::Expression(pattern) => pattern.is_match(&node.value),
+            ImageNamePattern::Name(name) => is_version_of(&node.value, name),
+            ImageNamePattern::Expression(pattern) => pattern.is_match(&node.value),
         };
         if !is_meant {
             return Ok(());
         }
         let changed = self.image.applied(&node.value);
-        edit::grow_scalar(node, changed, "", budget).within(|| "image")
+        field_edit::grow_scalar(node, changed, "", budget).within(|| "image")
     }
 }
 
-impl Image {
+impl ImageEntry {
     /// The new text of an image that is changed.
     fn applied(&self, image: &str) -> String {
         let (name, mut tag, mut digest) = split(image);
@@ -145,7 +149,7 @@ impl Image {
 }
 
 /// Whether an image is the one of that name, perhaps with a tag and a digest.
-fn is_version_of(image: &str, name: &Plain) -> bool {
+fn is_version_of(image: &str, name: &PlainRegularExpression) -> bool {
     let Some(rest) = name.after(image) else { return false };
     let is_of_version =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'{' | b'}' | b'-');
@@ -174,17 +178,17 @@ fn split(image: &str) -> (&str, &str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use golang::regexp::Regexp;
+    use golang::regexp::GoRegexp;
 
-    use super::{Plain, is_version_of};
+    use super::{PlainRegularExpression, is_version_of};
 
     #[test]
     fn names_that_mean_themselves_are_found_as_their_expression_finds_them() {
         const CLASS: &str = "[a-zA-Z0-9_.{}-]*";
         let parts = ["", "web", "x", "w", "b", ":", "1.2", "{}", "@", "sha256:", "/", "\n", "é"];
         for name in ["web", "a/web", "w.b", ""] {
-            let plain = Plain::parse(name).unwrap();
-            let pattern = Regexp::new(&format!("^{name}(:{CLASS})?(@sha256:{CLASS})?$")).unwrap();
+            let plain = PlainRegularExpression::parse(name).unwrap();
+            let pattern = GoRegexp::new(&format!("^{name}(:{CLASS})?(@sha256:{CLASS})?$")).unwrap();
             for number in 0..parts.len().pow(4) {
                 let part = |place: u32| parts[number / parts.len().pow(place) % parts.len()];
                 let image: String = (0..4).map(part).collect();

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use crate::budget::BuildBudget;
-use crate::edit;
-use crate::error::{Error, Result, Within as _};
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
-use crate::resource::Resource;
-use crate::resources::Resources;
-use crate::schema::Schema;
+use crate::resource::BuildResource;
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
 
 /// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
 
 /// Which subjects of role bindings get the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subjects {
+pub(crate) enum RoleBindingSubjects {
     NamedDefault,
     ServiceAccounts,
     None,
@@ -25,15 +25,19 @@ pub(crate) enum Subjects {
 
 /// A namespace, and the fields that get it beside `metadata.namespace`.
 #[derive(Debug, Clone)]
-pub(crate) struct Namespace {
+pub(crate) struct NamespaceTransformer {
     pub(crate) namespace: String,
     pub(crate) specs: Vec<FieldSpec>,
     pub(crate) unset_only: bool,
-    pub(crate) subjects: Subjects,
+    pub(crate) subjects: RoleBindingSubjects,
 }
 
-impl Namespace {
-    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+impl NamespaceTransformer {
+    pub(super) fn transform(
+        &self,
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         if self.namespace.is_empty() {
             return Ok(());
         }
@@ -50,8 +54,8 @@ impl Namespace {
 
     pub(super) fn apply(
         &self,
-        resource: &mut Resource,
-        schema: &Schema,
+        resource: &mut BuildResource,
+        schema: &OpenApiSchemas,
         budget: &BuildBudget,
     ) -> Result<()> {
         budget.steps(LOOKED_AT)?;
@@ -63,7 +67,7 @@ impl Namespace {
                 ..FieldSpec::default()
             };
             let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: "" };
-            edit::walk(&mut resource.node, &spec, Some(created), budget, |node| {
+            field_edit::walk(&mut resource.node, &spec, Some(created), budget, |node| {
                 self.set(node, budget)
             })?;
         }
@@ -73,7 +77,7 @@ impl Namespace {
             self.bind(&mut resource.node, budget)?;
         }
         let is_core = resource.api_version() == "v1";
-        let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: edit::STR };
+        let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: field_edit::STR };
         for spec in &self.specs {
             let is_done = match &*spec.path {
                 "metadata/namespace" => true,
@@ -84,7 +88,7 @@ impl Namespace {
             if is_done {
                 continue;
             }
-            let set = edit::walk(&mut resource.node, spec, Some(created), budget, |node| {
+            let set = field_edit::walk(&mut resource.node, spec, Some(created), budget, |node| {
                 self.set(node, budget)
             });
             set.map_err(|error| {
@@ -100,38 +104,40 @@ impl Namespace {
         Ok(())
     }
 
-    fn set(&self, node: &mut Node, budget: &BuildBudget) -> Result<()> {
-        let is_set = node.kind == YamlNodeKind::Scalar && !edit::text(node).is_empty();
+    fn set(&self, node: &mut YamlNode, budget: &BuildBudget) -> Result<()> {
+        let is_set = node.kind == YamlNodeKind::Scalar && !field_edit::text(node).is_empty();
         if self.unset_only && is_set {
             return Ok(());
         }
-        edit::grow_scalar(node, self.namespace.as_str(), edit::STR, budget)
+        field_edit::grow_scalar(node, self.namespace.as_str(), field_edit::STR, budget)
     }
 
     /// Sets the namespace of the subjects of a role binding.
     ///
     /// Parity(kustomize): a subject of any kind that is called `default` counts as a service account.
-    fn bind(&self, object: &mut Node, budget: &BuildBudget) -> Result<()> {
+    fn bind(&self, object: &mut YamlNode, budget: &BuildBudget) -> Result<()> {
         let (field, wanted) = match self.subjects {
-            Subjects::None => return Ok(()),
-            Subjects::NamedDefault => ("name", "default"),
-            Subjects::ServiceAccounts => ("kind", "ServiceAccount"),
+            RoleBindingSubjects::None => return Ok(()),
+            RoleBindingSubjects::NamedDefault => ("name", "default"),
+            RoleBindingSubjects::ServiceAccounts => ("kind", "ServiceAccount"),
         };
-        let Some(subjects) = edit::get_mut(object, "subjects")? else { return Ok(()) };
-        if edit::is_null(subjects) {
+        let Some(subjects) = field_edit::get_mut(object, "subjects")? else { return Ok(()) };
+        if field_edit::is_null(subjects) {
             return Ok(());
         }
         let setting = || "setting namespace on (cluster)role binding subjects";
-        edit::check_kind(subjects, YamlNodeKind::Sequence).within(setting)?;
+        field_edit::check_kind(subjects, YamlNodeKind::Sequence).within(setting)?;
         for subject in subjects.content.iter_mut() {
             let looking = || format!("looking up {field} on (cluster)role binding subject");
-            let value = edit::get(subject, field).within(looking).within(setting)?;
-            let Some(value) = value.filter(|value| !edit::is_null(value)) else { continue };
-            edit::check_kind(value, YamlNodeKind::Scalar).within(looking).within(setting)?;
+            let value = field_edit::get(subject, field).within(looking).within(setting)?;
+            let Some(value) = value.filter(|value| !field_edit::is_null(value)) else { continue };
+            field_edit::check_kind(value, YamlNodeKind::Scalar).within(looking).within(setting)?;
             if value.value != wanted {
                 continue;
             }
-            if let Some(node) = edit::get_or_create(subject, "namespace", YamlNodeKind::Scalar)? {
+            if let Some(node) =
+                field_edit::get_or_create(subject, "namespace", YamlNodeKind::Scalar)?
+            {
                 self.set(node, budget).within(setting)?;
             }
         }
@@ -139,7 +145,7 @@ impl Namespace {
     }
 }
 
-fn check_ids(resources: &[Resource], schema: &Schema) -> Result<()> {
+fn check_ids(resources: &[BuildResource], schema: &OpenApiSchemas) -> Result<()> {
     let mut known = BTreeMap::new();
     for (at, resource) in resources.iter().enumerate() {
         let id = resource.id(schema);

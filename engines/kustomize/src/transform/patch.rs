@@ -3,29 +3,29 @@
 use std::fmt;
 
 use crate::budget::{self, BuildBudget};
-use crate::edit;
-use crate::error::{Cause, Error, Result, Within as _};
+use crate::error::{BuildErrorCause, Error, ErrorContext as _, Result};
+use crate::field_edit;
 use crate::json6902;
-use crate::kustomization::Patch as Entry;
-use crate::loader::Loader;
+use crate::kustomization::PatchEntry as Entry;
+use crate::loader::KustomizationLoader;
 use crate::manifest;
 use crate::merge::{self, MergeError};
-use crate::resource::Resource;
-use crate::resources::Resources;
-use crate::schema::Schema;
-use crate::selector::Selector;
+use crate::resource::BuildResource;
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
+use crate::selector::ResourceSelector;
 use crate::transform::named;
 
 fn quoted(text: &str) -> String {
-    let quoted = golang::strconv::quote(text.as_bytes(), golang::strconv::Quoting::Printable);
+    let quoted = golang::strconv::quote(text.as_bytes(), golang::strconv::QuotingStyle::Printable);
     String::from_utf8_lossy(&quoted).into_owned()
 }
 
 /// Merges a patch into an object, which keeps kind, name and namespace unless the patch may change them.
 fn merge_into(
-    target: &mut Resource,
-    patch: &Resource,
-    schema: &Schema,
+    target: &mut BuildResource,
+    patch: &BuildResource,
+    schema: &OpenApiSchemas,
     budget: &BuildBudget,
 ) -> Result<()> {
     let name = target.name().to_owned();
@@ -40,7 +40,7 @@ fn merge_into(
         error => Error::new(error.to_string()),
     });
     if outcome? == merge::MergeOutcome::Deleted {
-        target.node = edit::null();
+        target.node = field_edit::null();
     }
     if target.is_gone() {
         return Ok(());
@@ -56,10 +56,10 @@ fn merge_into(
 
 /// Merges a patch into some objects, and ignores the version and the name in the patch.
 fn merge_into_all(
-    resources: &mut Resources,
+    resources: &mut BuildResources,
     places: &[usize],
-    patch: &Resource,
-    schema: &Schema,
+    patch: &BuildResource,
+    schema: &OpenApiSchemas,
 ) -> Result<()> {
     let budget = resources.budget();
     let weight = budget::weight(&patch.node);
@@ -81,10 +81,10 @@ fn merge_into_all(
 
 /// Applies operations to some objects.
 fn apply_to_all(
-    resources: &mut Resources,
+    resources: &mut BuildResources,
     places: &[usize],
-    patch: &json6902::Patch,
-    remember: Option<&Schema>,
+    patch: &json6902::JsonPatch,
+    remember: Option<&OpenApiSchemas>,
 ) -> Result<()> {
     let budget = resources.budget();
     for at in places {
@@ -106,16 +106,20 @@ fn apply_to_all(
 
 /// `patchesStrategicMerge`.
 #[derive(Debug, Clone)]
-pub(crate) struct StrategicMerge {
-    patches: Vec<Resource>,
+pub(crate) struct StrategicMergeTransformer {
+    patches: Vec<BuildResource>,
 }
 
-impl StrategicMerge {
+impl StrategicMergeTransformer {
     /// Reads patches: entries are YAML, or else paths.
     ///
     /// # Errors
     /// A file cannot be read, or nothing is left.
-    pub(crate) fn load(loader: &Loader<'_>, paths: &[String], inline: &str) -> Result<Self> {
+    pub(crate) fn load(
+        loader: &KustomizationLoader<'_>,
+        paths: &[String],
+        inline: &str,
+    ) -> Result<Self> {
         if paths.is_empty() && inline.is_empty() {
             return Err(Error::new("empty file path and empty patch content"));
         }
@@ -124,7 +128,7 @@ impl StrategicMerge {
         for path in paths {
             patches.extend(match manifest::parse(path.as_bytes(), budget) {
                 Ok(patches) => patches,
-                Err(error) if error.cause() == Cause::Exhausted => return Err(error),
+                Err(error) if error.cause() == BuildErrorCause::Exhausted => return Err(error),
                 Err(_) => manifest::in_file(manifest::parse(&loader.load(path)?, budget), path)?,
             });
         }
@@ -139,7 +143,11 @@ impl StrategicMerge {
         Ok(Self { patches })
     }
 
-    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+    pub(super) fn transform(
+        &self,
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         for patch in &self.patches {
             let at = resources.by_id(&patch.original_id(schema), schema)?;
             merge_into_all(resources, &[at], patch, schema)?;
@@ -149,16 +157,16 @@ impl StrategicMerge {
 }
 
 #[derive(Debug, Clone)]
-enum Content {
-    Merges(Vec<Resource>),
-    Operations(json6902::Patch),
+enum PatchContent {
+    Merges(Vec<BuildResource>),
+    Operations(json6902::JsonPatch),
 }
 
 /// An entry of `patches`.
 #[derive(Debug, Clone)]
-pub(crate) struct Patch {
-    content: Content,
-    target: Option<Selector>,
+pub(crate) struct PatchTransformer {
+    content: PatchContent,
+    target: Option<ResourceSelector>,
     source: PatchSource,
 }
 
@@ -178,12 +186,12 @@ impl fmt::Display for PatchSource {
     }
 }
 
-impl Patch {
+impl PatchTransformer {
     /// Reads a patch, and finds out which of the two kinds it is.
     ///
     /// # Errors
     /// It is neither, or both; or its file cannot be read.
-    pub(crate) fn load(loader: &Loader<'_>, entry: &Entry) -> Result<Self> {
+    pub(crate) fn load(loader: &KustomizationLoader<'_>, entry: &Entry) -> Result<Self> {
         let config = || {
             let mut entry = entry.clone();
             entry.patch.clone_from(&entry.patch.trim().to_owned());
@@ -210,21 +218,21 @@ impl Patch {
         let is_no_list = text.first().is_some_and(u8::is_ascii_alphabetic);
         let budget = loader.budget();
         let content = match manifest::parse(&text, budget) {
-            Err(error) if error.cause() == Cause::Exhausted => {
+            Err(error) if error.cause() == BuildErrorCause::Exhausted => {
                 return Err(error.within(source));
             }
-            Ok(merges) if is_no_list => Content::Merges(merges),
+            Ok(merges) if is_no_list => PatchContent::Merges(merges),
             merges => match (merges, operations(&text, budget)) {
                 (Ok(merges), Ok(operations)) if !merges.is_empty() && !operations.is_empty() => {
                     let text =
                         format!("illegally qualifies as both an SM and JSON patch: {source}");
                     return Err(Error::new(text));
                 }
-                (_, Err(error)) if error.cause() == Cause::Exhausted => {
+                (_, Err(error)) if error.cause() == BuildErrorCause::Exhausted => {
                     return Err(error.within(source));
                 }
-                (Ok(merges), _) => Content::Merges(merges),
-                (Err(_), Ok(operations)) => Content::Operations(operations),
+                (Ok(merges), _) => PatchContent::Merges(merges),
+                (Err(_), Ok(operations)) => PatchContent::Operations(operations),
                 (Err(_), Err(_)) => {
                     let text = format!("unable to parse SM or JSON patch from {source}");
                     return Err(Error::new(text));
@@ -232,7 +240,8 @@ impl Patch {
             },
         };
         let mut patch = Self { content, target: entry.target.clone(), source };
-        if let (Content::Merges(merges), Some(options)) = (&mut patch.content, &entry.options) {
+        if let (PatchContent::Merges(merges), Some(options)) = (&mut patch.content, &entry.options)
+        {
             for merge in merges {
                 merge.may_change_name |= options.allow_name_change;
                 merge.may_change_kind |= options.allow_kind_change;
@@ -242,21 +251,29 @@ impl Patch {
     }
 
     /// Whether it merges something into one of the objects.
-    pub(super) fn merges(&self, resources: &Resources, schema: &Schema) -> Result<bool> {
+    pub(super) fn merges(
+        &self,
+        resources: &BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<bool> {
         match (&self.content, &self.target) {
-            (Content::Operations(_), _) => Ok(false),
-            (Content::Merges(merges), None) => Ok(!merges.is_empty()),
-            (Content::Merges(_), Some(target)) => match resources.select(target, schema) {
-                Err(error) if error.cause() == Cause::Exhausted => Err(error),
+            (PatchContent::Operations(_), _) => Ok(false),
+            (PatchContent::Merges(merges), None) => Ok(!merges.is_empty()),
+            (PatchContent::Merges(_), Some(target)) => match resources.select(target, schema) {
+                Err(error) if error.cause() == BuildErrorCause::Exhausted => Err(error),
                 places => Ok(places.is_ok_and(|places| !places.is_empty())),
             },
         }
     }
 
-    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+    pub(super) fn transform(
+        &self,
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         match &self.content {
-            Content::Merges(merges) => self.merge(merges, resources, schema),
-            Content::Operations(operations) => {
+            PatchContent::Merges(merges) => self.merge(merges, resources, schema),
+            PatchContent::Operations(operations) => {
                 let Some(target) = &self.target else {
                     let text = format!("must specify a target for JSON patch {}", self.source);
                     return Err(Error::new(text));
@@ -267,7 +284,12 @@ impl Patch {
         }
     }
 
-    fn merge(&self, merges: &[Resource], resources: &mut Resources, schema: &Schema) -> Result<()> {
+    fn merge(
+        &self,
+        merges: &[BuildResource],
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         let Some(target) = &self.target else {
             let budget = resources.budget();
             for patch in merges {
@@ -293,7 +315,8 @@ impl Patch {
             }
         };
         let places = resources.select(target, schema).within(|| {
-            let Selector { name, namespace, annotation_selector, label_selector, .. } = target;
+            let ResourceSelector { name, namespace, annotation_selector, label_selector, .. } =
+                target;
             let gvk = crate::id::Gvk {
                 group: target.group.clone(),
                 version: target.version.clone(),
@@ -301,7 +324,7 @@ impl Patch {
             };
             let name = name.clone();
             let namespace = namespace.clone();
-            let id = crate::id::Id { gvk, name, namespace, is_cluster_scoped: false };
+            let id = crate::id::ResourceId { gvk, name, namespace, is_cluster_scoped: false };
             let target = format!("{id}:a={annotation_selector}:l={label_selector}");
             format!("unable to find patch target {} in `resources`", quoted(&target))
         })?;
@@ -309,7 +332,7 @@ impl Patch {
     }
 }
 
-fn operations(text: &[u8], budget: &BuildBudget) -> Result<json6902::Patch> {
+fn operations(text: &[u8], budget: &BuildBudget) -> Result<json6902::JsonPatch> {
     let text = String::from_utf8_lossy(text);
     if text.is_empty() {
         return Err(Error::new("empty json patch operations"));
@@ -322,15 +345,15 @@ fn operations(text: &[u8], budget: &BuildBudget) -> Result<json6902::Patch> {
 
 /// An entry of `patchesJson6902`.
 #[derive(Debug, Clone)]
-pub(crate) struct Json6902 {
-    operations: json6902::Patch,
-    target: Selector,
+pub(crate) struct Json6902Transformer {
+    operations: json6902::JsonPatch,
+    target: ResourceSelector,
 }
 
-impl Json6902 {
+impl Json6902Transformer {
     /// # Errors
     /// The target has no name, the file cannot be read, or there are no operations.
-    pub(crate) fn load(loader: &Loader<'_>, entry: &Entry) -> Result<Self> {
+    pub(crate) fn load(loader: &KustomizationLoader<'_>, entry: &Entry) -> Result<Self> {
         // Differs(kustomize): it crashes if there is no target.
         let target = entry.target.clone().unwrap_or_default();
         if target.name.is_empty() {
@@ -359,7 +382,11 @@ impl Json6902 {
         Ok(Self { operations, target })
     }
 
-    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+    pub(super) fn transform(
+        &self,
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         let places = resources.select(&self.target, schema)?;
         apply_to_all(resources, &places, &self.operations, None)
     }

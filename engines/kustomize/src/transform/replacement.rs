@@ -2,18 +2,18 @@
 //!
 //! Elsewhere: fields of YAML or JSON that is itself a text (`structured_replacement.rs`).
 
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use super::structured_replacement;
 use crate::budget::{self, BuildBudget};
-use crate::edit;
-use crate::error::{Error, Result, Within as _};
-use crate::id::Id;
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::field_edit;
+use crate::id::ResourceId;
 use crate::kustomization::{FieldOptions, Replacement, ReplacementSource, TargetSelector};
 use crate::manifest::MAX_DEPTH;
-use crate::path::{self, Match};
-use crate::resource::{self, Resource};
-use crate::resources::Resources;
+use crate::path::{self, PathMatch};
+use crate::resource::{self, BuildResource};
+use crate::resources::BuildResources;
 use crate::transform::named;
 
 /// Steps that examining one id of an object costs, or at a path.
@@ -23,10 +23,10 @@ const DEFAULT_PATH: &str = "metadata.name";
 
 /// Values and where they go.
 #[derive(Debug, Clone)]
-pub(crate) struct Replacements(pub(crate) Vec<Replacement>);
+pub(crate) struct ReplacementTransformer(pub(crate) Vec<Replacement>);
 
-impl Replacements {
-    pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
+impl ReplacementTransformer {
+    pub(super) fn transform(&self, resources: &mut BuildResources) -> Result<()> {
         let budget = resources.budget();
         for replacement in &self.0 {
             let list = resources.list_mut();
@@ -36,7 +36,7 @@ impl Replacements {
                     return Err(Error::new(text));
                 }
                 Replacement { source_value: Some(value), targets: Some(targets), .. } => {
-                    (edit::untyped(value.as_str()), targets)
+                    (field_edit::untyped(value.as_str()), targets)
                 }
                 Replacement { source: Some(source), targets: Some(targets), .. } => {
                     (value(list, source, &budget)?, targets)
@@ -57,13 +57,17 @@ impl Replacements {
 }
 
 /// All ids of an object, as replacements see them: no kind is known to have no namespace.
-fn ids(resource: &Resource) -> Vec<Id> {
+fn ids(resource: &BuildResource) -> Vec<ResourceId> {
     std::iter::once(resource::id(&resource.node)).chain(resource.past_ids()).collect()
 }
 
 /// The value that a source means.
-fn value(resources: &[Resource], source: &ReplacementSource, budget: &BuildBudget) -> Result<Node> {
-    let ids = |resource: &Resource| 1 + resource.past.len();
+fn value(
+    resources: &[BuildResource],
+    source: &ReplacementSource,
+    budget: &BuildBudget,
+) -> Result<YamlNode> {
+    let ids = |resource: &BuildResource| 1 + resource.past.len();
     budget.steps(LOOKED_AT * resources.iter().map(ids).sum::<usize>())?;
     let mut found = resources
         .iter()
@@ -82,7 +86,7 @@ fn value(resources: &[Resource], source: &ReplacementSource, budget: &BuildBudge
     let node = path::lookup(&resource.node, &parts)
         .map_err(Error::from)
         .within(|| "error looking up replacement source")?;
-    let Some(node) = node.filter(|node| !edit::is_empty(node)) else {
+    let Some(node) = node.filter(|node| !field_edit::is_empty(node)) else {
         let id = &source.id;
         let text = format!("fieldPath `{path}` is missing for replacement source {id}");
         return Err(Error::new(text));
@@ -96,7 +100,7 @@ fn value(resources: &[Resource], source: &ReplacementSource, budget: &BuildBudge
     if value.kind != YamlNodeKind::Scalar {
         return Err(Error::new("delimiter option can only be used with scalar nodes"));
     }
-    let text = edit::text(&value).to_owned();
+    let text = field_edit::text(&value).to_owned();
     let parts: Vec<&str> = text.split(&options.delimiter).collect();
     let index = options.index.0;
     let part = usize::try_from(index).ok().and_then(|index| parts.get(index));
@@ -110,15 +114,15 @@ fn value(resources: &[Resource], source: &ReplacementSource, budget: &BuildBudge
 
 /// Puts a value into the fields of all objects that a target means.
 fn apply(
-    resources: &mut [Resource],
-    value: &Node,
+    resources: &mut [BuildResource],
+    value: &YamlNode,
     target: &TargetSelector,
     budget: &BuildBudget,
 ) -> Result<()> {
     let Some(select) = &target.select else {
         return Err(Error::new("target must specify resources to select"));
     };
-    let compiled = |selector: &crate::selector::Selector| {
+    let compiled = |selector: &crate::selector::ResourceSelector| {
         budget.steps(selector.steps())?;
         let matcher = selector.compile().map_err(|error| Error::new(error.to_string()));
         matcher.within(|| "error creating target selector")
@@ -132,14 +136,15 @@ fn apply(
             continue;
         }
         let ids = ids(resource);
-        let is_meant = |matcher: &crate::selector::Matcher, id: &Id| {
+        let is_meant = |matcher: &crate::selector::ResourceMatcher, id: &ResourceId| {
             let gvk = &id.gvk;
             matcher.matches_kind(&gvk.group, &gvk.version, &gvk.kind)
                 && matcher.matches_name(&id.name)
                 && matcher.matches_namespace(&id.namespace)
         };
-        let names_nothing = |selector: &crate::selector::Selector| {
-            let crate::selector::Selector { group, version, kind, name, namespace, .. } = selector;
+        let names_nothing = |selector: &crate::selector::ResourceSelector| {
+            let crate::selector::ResourceSelector { group, version, kind, name, namespace, .. } =
+                selector;
             [group, version, kind, name, namespace].iter().all(|text| text.is_empty())
         };
         let is_rejected = target.reject.iter().zip(&rejects).any(|(selector, matcher)| {
@@ -154,10 +159,10 @@ fn apply(
 
 /// Whether labels and annotations are such as a target wants.
 fn selects_marks(
-    resource: &Resource,
-    selects: &crate::selector::Matcher,
+    resource: &BuildResource,
+    selects: &crate::selector::ResourceMatcher,
     target: &TargetSelector,
-    rejects: &[crate::selector::Matcher],
+    rejects: &[crate::selector::ResourceMatcher],
 ) -> Result<bool> {
     if !resource.has_marks_of(selects)? {
         return Ok(false);
@@ -173,8 +178,8 @@ fn selects_marks(
 }
 
 fn copy(
-    object: &mut Node,
-    value: &Node,
+    object: &mut YamlNode,
+    value: &YamlNode,
     target: &TargetSelector,
     budget: &BuildBudget,
 ) -> Result<()> {
@@ -199,13 +204,13 @@ fn copy(
         }
         for place in found {
             match place {
-                Match::Node(place) => {
+                PathMatch::Node(place) => {
                     if let Some(node) = path::at_mut(object, &place) {
                         set(node, value, options, budget)?;
                     }
                 }
                 // Parity(kustomize): what stands within a text has been tried; here a copy would be changed.
-                Match::InText(mut node) => set(&mut node, value, options, budget)?,
+                PathMatch::InText(mut node) => set(&mut node, value, options, budget)?,
             }
         }
         if value.kind != YamlNodeKind::Scalar {
@@ -218,8 +223,8 @@ fn copy(
 
 /// Sets a field: of a scalar only the text changes, with a delimiter only a part of it.
 fn set(
-    node: &mut Node,
-    value: &Node,
+    node: &mut YamlNode,
+    value: &YamlNode,
     options: Option<&FieldOptions>,
     budget: &BuildBudget,
 ) -> Result<()> {
@@ -234,7 +239,7 @@ fn set(
         }
         let delimiter = options.delimiter.as_str();
         let mut parts: Vec<&str> = node.value.split(delimiter).collect();
-        let new = edit::text(value);
+        let new = field_edit::text(value);
         match usize::try_from(options.index.0) {
             Err(_) => parts.insert(0, new),
             Ok(index) if index >= parts.len() => parts.push(new),
@@ -254,7 +259,7 @@ fn set(
 }
 
 /// Values may be put into each other again and again, so that their depth has to be bounded.
-fn check_depth(object: &Node, value: &Node) -> Result<()> {
+fn check_depth(object: &YamlNode, value: &YamlNode) -> Result<()> {
     if value.kind != YamlNodeKind::Scalar && object.walk().any(|(depth, _)| depth > MAX_DEPTH) {
         return Err(Error::new(format!("exceeded max depth of {MAX_DEPTH}")));
     }

@@ -3,35 +3,40 @@
 use goyaml::v3::YamlNodeKind;
 
 use crate::config;
-use crate::edit;
 use crate::error::{Error, Result};
+use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
-use crate::kustomization::Replica;
-use crate::resources::Resources;
-use crate::schema::Schema;
+use crate::kustomization::ReplicaEntry;
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
 
 /// A number of replicas for the objects of a name.
 #[derive(Debug, Clone)]
-pub(crate) struct Replicas {
-    pub(crate) replica: Replica,
+pub(crate) struct ReplicaTransformer {
+    pub(crate) replica: ReplicaEntry,
     pub(crate) specs: Vec<FieldSpec>,
 }
 
-impl Replicas {
-    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
-        let Replica { name, count } = &self.replica;
+impl ReplicaTransformer {
+    pub(super) fn transform(
+        &self,
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
+        let ReplicaEntry { name, count } = &self.replica;
         let budget = resources.budget();
         let mut is_found = false;
         for spec in &self.specs {
             let selection = config::selection(spec);
-            let fits = |id: &crate::id::Id| id.name == *name && id.gvk.is_selected(&selection);
+            let fits =
+                |id: &crate::id::ResourceId| id.name == *name && id.gvk.is_selected(&selection);
             let places = resources.any_id(fits, schema)?;
             is_found |= !places.is_empty();
-            let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: edit::INT };
+            let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: field_edit::INT };
             for at in places {
                 let node = &mut resources.list_mut()[at].node;
-                edit::walk(node, spec, Some(created), &budget, |node| {
-                    edit::set_scalar(node, count.to_string(), edit::INT)
+                field_edit::walk(node, spec, Some(created), &budget, |node| {
+                    field_edit::set_scalar(node, count.to_string(), field_edit::INT)
                 })?;
             }
         }

@@ -1,13 +1,13 @@
 //! Replacements within a field whose text is itself YAML or JSON.
 
 use goyaml::YamlLimits;
-use goyaml::v3::{Node, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use crate::budget::{self, BuildBudget};
-use crate::edit;
 use crate::error::Result;
-use crate::hash::go_json;
-use crate::path::{self, Match};
+use crate::field_edit;
+use crate::name_hash::go_json;
+use crate::path::{self, PathMatch};
 
 /// Sets a field of the YAML or JSON that a field on the way to it holds as text.
 ///
@@ -17,8 +17,8 @@ use crate::path::{self, Match};
 /// The build has used up what it may. Other failures are left to the caller, which sets the field without this
 /// function.
 pub(super) fn set(
-    object: &mut Node,
-    value: &Node,
+    object: &mut YamlNode,
+    value: &YamlNode,
     parts: &[String],
     create: Option<YamlNodeKind>,
     budget: &BuildBudget,
@@ -45,7 +45,7 @@ pub(super) fn set(
 }
 
 /// Whether a scalar with readable YAML stands at the end of a path.
-fn holds_text(object: &Node, parts: &[String], budget: &BuildBudget) -> Result<bool> {
+fn holds_text(object: &YamlNode, parts: &[String], budget: &BuildBudget) -> Result<bool> {
     match path::lookup(object, parts) {
         Ok(Some(node)) if node.kind == YamlNodeKind::Scalar => {
             Ok(parse(&node.value, budget)?.is_some())
@@ -55,16 +55,16 @@ fn holds_text(object: &Node, parts: &[String], budget: &BuildBudget) -> Result<b
 }
 
 /// The first document of a text; an empty text has none, and still counts as readable.
-fn parse(text: &str, budget: &BuildBudget) -> Result<Option<Option<Node>>> {
+fn parse(text: &str, budget: &BuildBudget) -> Result<Option<Option<YamlNode>>> {
     let limits = budget.reading(text.len())?;
-    let documents = goyaml::v3::Documents::new(text.as_bytes(), &limits).ok();
+    let documents = goyaml::v3::NodeDocuments::new(text.as_bytes(), &limits).ok();
     Ok(documents.and_then(|mut documents| documents.next().transpose().ok()))
 }
 
 /// The text with a field set.
 fn changed(
     text: &str,
-    value: &Node,
+    value: &YamlNode,
     parts: &[String],
     create: Option<YamlNodeKind>,
     budget: &BuildBudget,
@@ -78,7 +78,7 @@ fn changed(
     let _document = budget.hold(budget::weight(&document))?;
     let mut copies = Vec::with_capacity(found.len());
     for place in found {
-        let Match::Node(place) = place else { continue };
+        let PathMatch::Node(place) = place else { continue };
         copies.push(budget.hold(budget::weight(value))?);
         let Some(node) = path::at_mut(&mut document, &place) else { return Ok(None) };
         if node.kind == YamlNodeKind::Scalar {
@@ -87,7 +87,7 @@ fn changed(
             *node = value.clone();
         }
     }
-    let Ok(yaml) = goyaml::v3::emit(&document, &edit::LAYOUT) else { return Ok(None) };
+    let Ok(yaml) = goyaml::v3::emit(&document, &field_edit::LAYOUT) else { return Ok(None) };
     if !text.trim_start().starts_with(['{', '[']) {
         return Ok(Some(yaml.trim().to_owned()));
     }
@@ -99,5 +99,5 @@ fn changed(
 
 fn pretty(value: &serde_json::Value) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    crate::hash::html_safe(&text)
+    crate::name_hash::html_safe(&text)
 }

@@ -2,13 +2,13 @@
 
 use goyaml::v3::YamlNodeKind;
 
-use crate::edit;
 use crate::error::{Error, Result};
+use crate::field_edit;
 use crate::path;
-use crate::resources::Resources;
-use crate::schema::Schema;
-use crate::selector::Selector;
-use crate::transform::namespace::{Namespace, Subjects};
+use crate::resources::BuildResources;
+use crate::schema::OpenApiSchemas;
+use crate::selector::ResourceSelector;
+use crate::transform::namespace::{NamespaceTransformer, RoleBindingSubjects};
 
 /// Steps that following a path costs.
 const LOOKED_UP: usize = 1_000;
@@ -18,7 +18,7 @@ const CREATED_PATH_BYTES: usize = 256;
 
 /// A text and where it goes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ValueAdd {
+pub(crate) struct ValueAddTransformer {
     pub(crate) value: String,
     pub(crate) targets: Vec<ValueAddTarget>,
 }
@@ -26,14 +26,18 @@ pub(crate) struct ValueAdd {
 /// The fields of some objects.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ValueAddTarget {
-    pub(crate) selector: Option<Selector>,
+    pub(crate) selector: Option<ResourceSelector>,
     pub(crate) field_path: String,
     /// 0 replaces the text, more inserts a part into the path it is.
     pub(crate) position: i64,
 }
 
-impl ValueAdd {
-    pub(super) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
+impl ValueAddTransformer {
+    pub(super) fn transform(
+        &self,
+        resources: &mut BuildResources,
+        schema: &OpenApiSchemas,
+    ) -> Result<()> {
         let budget = resources.budget();
         for target in &self.targets {
             let places = match &target.selector {
@@ -43,11 +47,11 @@ impl ValueAdd {
             for at in places {
                 let resource = &mut resources.list_mut()[at];
                 if target.field_path == "metadata/namespace" {
-                    let namespace = Namespace {
+                    let namespace = NamespaceTransformer {
                         namespace: self.value.clone(),
                         specs: Vec::new(),
                         unset_only: false,
-                        subjects: Subjects::NamedDefault,
+                        subjects: RoleBindingSubjects::NamedDefault,
                     };
                     namespace.apply(resource, schema, &budget)?;
                     continue;
@@ -59,13 +63,13 @@ impl ValueAdd {
                 else {
                     continue;
                 };
-                edit::check_kind(node, YamlNodeKind::Scalar)?;
+                field_edit::check_kind(node, YamlNodeKind::Scalar)?;
                 let value = match usize::try_from(target.position) {
                     Ok(0) | Err(_) => self.value.clone(),
                     Ok(position) => inserted(&node.value, position - 1, &self.value),
                 };
                 budget.bytes(CREATED_PATH_BYTES + target.field_path.len())?;
-                edit::grow_scalar(node, value, "", &budget)?;
+                field_edit::grow_scalar(node, value, "", &budget)?;
             }
         }
         Ok(())
@@ -87,7 +91,7 @@ fn inserted(path: &str, position: usize, part: &str) -> String {
     if joined.is_empty() { joined } else { golang::path::clean(&joined) }
 }
 
-impl ValueAdd {
+impl ValueAddTransformer {
     /// # Errors
     /// There is no target, or one without a field.
     pub(crate) fn check(&self) -> Result<()> {

@@ -6,16 +6,16 @@
 use serde_json::json;
 
 use super::{message, post_message, request_uri};
-use crate::event::{Event, Incident, rfc3339};
-use crate::http::Flow;
-use crate::options::Options;
-use crate::text::title;
+use crate::event::{FluxEvent, NotifiedIncident, rfc3339};
+use crate::go_text::title;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
 /// How long the alert of an incident fires at most where its end is not sent, in seconds.
 const MAX_ALERT_PERIOD_SECONDS: i64 = 30 * 24 * 3600;
 
 /// What depends on whether an alert is that of an incident.
-struct Facts {
+struct AlertmanagerAlertFacts {
     status: &'static str,
     severity: String,
     reason: String,
@@ -23,9 +23,9 @@ struct Facts {
     ends: String,
 }
 
-impl Facts {
-    fn of(event: &Event) -> Self {
-        let Some(Incident { is_open, since, reason, .. }) = &event.incident else {
+impl AlertmanagerAlertFacts {
+    fn of(event: &FluxEvent) -> Self {
+        let Some(NotifiedIncident { is_open, since, reason, .. }) = &event.incident else {
             return Self {
                 status: "firing",
                 severity: event.severity.clone(),
@@ -47,9 +47,12 @@ impl Facts {
     }
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if let Err(error) = request_uri(&options.url) {
-        return Flow::refused(format!("invalid Alertmanager URL {}: '{error}'", options.url));
+        return ProviderFlow::refused(format!(
+            "invalid Alertmanager URL {}: '{error}'",
+            options.url
+        ));
     }
     let object = &event.object;
     let mut labels = event.metadata.clone();
@@ -61,7 +64,8 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         // They change while it is open.
         labels.retain(|key, _| !matches!(key.as_str(), "incidentState" | "affected"));
     }
-    let Facts { status, severity, reason, starts, ends } = Facts::of(&event);
+    let AlertmanagerAlertFacts { status, severity, reason, starts, ends } =
+        AlertmanagerAlertFacts::of(&event);
     let own = [
         ("alertname", format!("Flux{}{}", object.kind, title(&reason))),
         ("severity", severity),

@@ -4,29 +4,29 @@ use serde_json::{Value, json};
 
 use super::git::{self, ProviderRepository, text};
 use super::name_and_description;
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, Response};
-use crate::options::Options;
-use crate::text::path_element;
+use crate::event::FluxEvent;
+use crate::go_text::path_element;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let repository = ProviderRepository::parse(&options.url);
     if options.commit_status.is_empty() {
-        return Flow::refused("commit status cannot be empty");
+        return ProviderFlow::refused("commit status cannot be empty");
     }
     let parts: Vec<_> = repository.id.split('/').collect();
     let [organization, project, _, name] = *parts else {
-        let id = crate::text::quoted(&repository.id);
-        return Flow::refused(format!("invalid repository id {id}"));
+        let id = crate::go_text::quoted(&repository.id);
+        return ProviderFlow::refused(format!("invalid repository id {id}"));
     };
     if options.token.is_empty() {
-        return Flow::refused(
+        return ProviderFlow::refused(
             "failed to acquire azure devops token: the identity of a workload is not supported \
              here; put a personal access token into the key 'token' of the Secret",
         );
     }
     if event.is_progressing() {
-        return Flow::Done;
+        return ProviderFlow::Done;
     }
     let found = git::commit(&event).and_then(|commit| {
         let state =
@@ -35,7 +35,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     });
     let (commit, state) = match found {
         Ok(found) => found,
-        Err(error) => return Flow::failed(error),
+        Err(error) => return ProviderFlow::failed(error),
     };
     let genre = match event.meta("summary") {
         Some(summary) => format!("fluxcd:{summary}"),
@@ -57,7 +57,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     post(&options, &url, status)
 }
 
-fn post(options: &Options, url: &str, status: Value) -> Flow {
+fn post(options: &ProviderOptions, url: &str, status: Value) -> ProviderFlow {
     let request = |method| {
         ProviderRequest::new(method, url)
             .header("Accept", "application/json;api-version=6.0")
@@ -73,14 +73,14 @@ fn post(options: &Options, url: &str, status: Value) -> Flow {
             Ok(body.get("value").and_then(Value::as_array).cloned().unwrap_or_default())
         });
         match statuses {
-            Err(error) => Flow::failed(format!("could not list commit statuses: {error}")),
-            Ok(statuses) if is_known(&statuses, &status) => Flow::Done,
+            Err(error) => ProviderFlow::failed(format!("could not list commit statuses: {error}")),
+            Ok(statuses) if is_known(&statuses, &status) => ProviderFlow::Done,
             Ok(_) => writing.send(|answer| {
                 let result = answer.and_then(|answer| {
                     judge(&answer)?;
                     git::json(&answer).map(drop)
                 });
-                Flow::end(
+                ProviderFlow::end(
                     result.map_err(|error| format!("could not create commit status: {error}")),
                 )
             }),
@@ -98,7 +98,7 @@ fn is_known(statuses: &[Value], status: &Value) -> bool {
     newest.is_some_and(|it| members[2..].iter().all(|path| text(it, path) == text(status, path)))
 }
 
-fn judge(answer: &Response) -> Result<(), String> {
+fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.is_success() {
         return Ok(());
     }

@@ -10,10 +10,10 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
 use crate::delivery_message::{DeliveryMessage, EventHubLogin, EventHubMessage};
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest};
-use crate::options::Options;
-use crate::text::{is_relative, path_element};
+use crate::event::FluxEvent;
+use crate::go_text::{is_relative, path_element};
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{ProviderFlow, ProviderRequest};
 
 /// What a token that is made of a shared key is good for, in seconds.
 const TOKEN_LIFE: i64 = 300;
@@ -59,17 +59,19 @@ fn signature(resource: &str, name: &str, key: &str, until: i64) -> String {
     )
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let shared = options.url.contains("SharedAccessKey");
     if let Err(error) = check(&options, shared) {
-        return Flow::refused(format!("invalid authentication options: {error}"));
+        return ProviderFlow::refused(format!("invalid authentication options: {error}"));
     }
     let data = event.to_json();
     let message = if shared {
         match by_shared_key(&options.url, data) {
             Ok(message) => message,
             Err(error) => {
-                return Flow::refused(format!("failed to create a eventhub using SAS: {error}"));
+                return ProviderFlow::refused(format!(
+                    "failed to create a eventhub using SAS: {error}"
+                ));
             }
         }
     } else {
@@ -81,26 +83,30 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         EventHubMessage { host: host(&options.channel), hub: options.url, login, data }
     };
     if is_relative(&message.hub) {
-        return Flow::refused("failed to create a eventhub: the name of the hub is invalid");
+        return ProviderFlow::refused(
+            "failed to create a eventhub: the name of the hub is invalid",
+        );
     }
     if message.host.contains(['/', '?', '#', '@', '\\']) {
-        return Flow::refused("failed to create a eventhub: the namespace is not a host name");
+        return ProviderFlow::refused(
+            "failed to create a eventhub: the namespace is not a host name",
+        );
     }
     if matches!(message.login, EventHubLogin::Identity(_)) && !is_of_azure(&message.host) {
-        return Flow::refused(
+        return ProviderFlow::refused(
             "failed to create a eventhub: without a token, the channel has to be an Event Hubs namespace of Azure",
         );
     }
     let message = DeliveryMessage::EventHub(Box::new(message));
-    Flow::Publish(
+    ProviderFlow::Publish(
         message,
         Box::new(|result| {
-            Flow::end(result.map_err(|error| format!("failed to send msg: {error}")))
+            ProviderFlow::end(result.map_err(|error| format!("failed to send msg: {error}")))
         }),
     )
 }
 
-fn check(options: &Options, shared: bool) -> Result<(), &'static str> {
+fn check(options: &ProviderOptions, shared: bool) -> Result<(), &'static str> {
     let has_account = !options.service_account.is_empty();
     let has_token = !options.token.is_empty();
     match (shared, has_account, has_token) {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::git::{self, ProviderRepository, text};
 use super::name_and_description;
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, Response};
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 
 /// The request for a build status, with its credentials.
 struct BuildStatusRequest {
@@ -21,25 +21,25 @@ pub(super) fn key(id: &str) -> String {
     hex::encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, id.as_bytes()))
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if options.token.is_empty() {
-        return Flow::refused("bitbucket token cannot be empty");
+        return ProviderFlow::refused("bitbucket token cannot be empty");
     }
     if options.commit_status.is_empty() {
-        return Flow::refused("commit status cannot be empty");
+        return ProviderFlow::refused("commit status cannot be empty");
     }
     let repository = ProviderRepository::parse(&options.url);
     let Some((username, password)) =
         options.token.split_once(':').filter(|(_, password)| !password.contains(':'))
     else {
-        return Flow::refused("invalid token format, expected to be <user>:<password>");
+        return ProviderFlow::refused("invalid token format, expected to be <user>:<password>");
     };
     let Some((owner, name)) = repository.owner_and_name() else {
-        let id = crate::text::quoted(&repository.id);
-        return Flow::refused(format!("invalid repository id {id}"));
+        let id = crate::go_text::quoted(&repository.id);
+        return ProviderFlow::refused(format!("invalid repository id {id}"));
     };
     if event.is_progressing() {
-        return Flow::Done;
+        return ProviderFlow::Done;
     }
     let found = git::commit(&event).and_then(|commit| {
         let state =
@@ -48,7 +48,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     });
     let (commit, state) = match found {
         Ok(found) => found,
-        Err(error) => return Flow::failed(error),
+        Err(error) => return ProviderFlow::failed(error),
     };
     let (build, description) = name_and_description(&event);
     let payload = json!({
@@ -67,7 +67,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     post(options, status)
 }
 
-fn post(options: Options, status: BuildStatusRequest) -> Flow {
+fn post(options: ProviderOptions, status: BuildStatusRequest) -> ProviderFlow {
     let BuildStatusRequest { url, token: (username, password), payload } = status;
     let reading = ProviderRequest::new("GET", format!("{url}/{}", text(&payload, "/key")))
         .basic(&username, &password)
@@ -83,10 +83,10 @@ fn post(options: Options, status: BuildStatusRequest) -> Flow {
             Err(error) => Err(error),
         };
         match known {
-            Err(error) => Flow::failed(format!("could not get commit status: {error}")),
-            Ok(known) if is_same(&known, &payload) => Flow::Done,
+            Err(error) => ProviderFlow::failed(format!("could not get commit status: {error}")),
+            Ok(known) if is_same(&known, &payload) => ProviderFlow::Done,
             Ok(_) => request.send(|answer| {
-                Flow::end(answer.and_then(|answer| {
+                ProviderFlow::end(answer.and_then(|answer| {
                     judge(&answer)?;
                     git::json(&answer).map(drop)
                 }))
@@ -99,6 +99,6 @@ fn is_same(known: &Value, payload: &Value) -> bool {
     ["/state", "/description"].iter().all(|path| text(known, path) == text(payload, path))
 }
 
-fn judge(answer: &Response) -> Result<(), String> {
+fn judge(answer: &HttpResponse) -> Result<(), String> {
     if matches!(answer.status, 200 | 201 | 202 | 204) { Ok(()) } else { Err(answer.status_line()) }
 }

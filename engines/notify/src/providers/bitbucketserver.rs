@@ -1,22 +1,24 @@
 //! Type `bitbucketserver`: a build status of Bitbucket Data Center, unless the one of the same key is the same.
 
-use golang::url::Url;
+use golang::url::GoUrl;
 use serde_json::{Value, json};
 
 use super::bitbucket::key;
 use super::git::{self, text};
 use super::name_and_description;
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, Response, Retry, basic};
-use crate::options::Options;
-use crate::text::{join_path, quoted};
+use crate::event::FluxEvent;
+use crate::go_text::{join_path, quoted};
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{
+    HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest, basic,
+};
 
 /// What stands between the context path and the project in the address of a clone.
 const MARK: &str = "/scm/";
 
 /// The URL of the commits of a repository, from the address of its clone.
-fn commits(address: &str) -> Result<Url, String> {
-    let mut url = Url::parse(address.as_bytes())
+fn commits(address: &str) -> Result<GoUrl, String> {
+    let mut url = GoUrl::parse(address.as_bytes())
         .map_err(|error| format!("could not parse git address: {error}"))?;
     let scheme = String::from_utf8_lossy(&url.scheme);
     if !matches!(&*scheme, "http" | "https") {
@@ -39,21 +41,21 @@ fn commits(address: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let mut url = match commits(&options.url) {
         Ok(url) => url,
-        Err(error) => return Flow::refused(error),
+        Err(error) => return ProviderFlow::refused(error),
     };
     if options.commit_status.is_empty() {
-        return Flow::refused("commit status cannot be empty");
+        return ProviderFlow::refused("commit status cannot be empty");
     }
     if options.token.is_empty() && (options.username.is_empty() || options.password.is_empty()) {
-        return Flow::refused(
+        return ProviderFlow::refused(
             "invalid credentials, expected to be one of username/password or API Token",
         );
     }
     if event.is_progressing() {
-        return Flow::Done;
+        return ProviderFlow::Done;
     }
     let found = match event.revision() {
         None => Err("missing revision metadata".to_owned()),
@@ -63,7 +65,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     };
     let (commit, state) = match found {
         Ok(found) => found,
-        Err(error) => return Flow::failed(error),
+        Err(error) => return ProviderFlow::failed(error),
     };
     let (name, description) = name_and_description(&event);
     let payload = json!({
@@ -78,7 +80,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     post(&options, url, without_empty(payload))
 }
 
-fn state(event: &Event) -> Result<&'static str, String> {
+fn state(event: &FluxEvent) -> Result<&'static str, String> {
     let message = "bitbucket server state generated on info or error events only";
     git::state(event, ["SUCCESSFUL", "FAILED"], message)
         .map_err(|error| format!("couldn't convert to bitbucket server state: {error}"))
@@ -93,25 +95,27 @@ fn without_empty(mut payload: Value) -> Value {
     payload
 }
 
-fn post(options: &Options, mut url: Url, payload: Value) -> Flow {
+fn post(options: &ProviderOptions, mut url: GoUrl, payload: Value) -> ProviderFlow {
     let login = if options.token.is_empty() {
         basic(&options.username, &options.password)
     } else {
         format!("Bearer {}", options.token)
     };
-    let request = |method, url: &Url| {
+    let request = |method, url: &GoUrl| {
         ProviderRequest::new(method, String::from_utf8_lossy(&url.to_bytes()))
             .header("Authorization", &login)
             .header("x-atlassian-token", "no-check")
             .header("x-requested-with", "XMLHttpRequest")
-            .retry(Retry::Doubling)
+            .retry(HttpRetryPolicy::Doubling)
             .tls(options.tls.clone())
     };
     let writing = request("POST", &url).json(&payload);
     url.query = format!("key={}", text(&payload, "/key")).into_bytes();
     request("GET", &url).send(move |answer| match is_known(answer, &payload) {
-        Err(error) => Flow::failed(format!("could not get existing commit status: {error}")),
-        Ok(true) => Flow::Done,
+        Err(error) => {
+            ProviderFlow::failed(format!("could not get existing commit status: {error}"))
+        }
+        Ok(true) => ProviderFlow::Done,
         Ok(false) => writing.send(|answer| {
             let words = "could not post build status: could not post build commit status: ";
             git::ended(answer, words, judge)
@@ -119,7 +123,7 @@ fn post(options: &Options, mut url: Url, payload: Value) -> Flow {
     })
 }
 
-fn is_known(answer: Result<Response, String>, payload: &Value) -> Result<bool, String> {
+fn is_known(answer: Result<HttpResponse, String>, payload: &Value) -> Result<bool, String> {
     let failed = |error| format!("failed api call to check duplicate commit status: {error}");
     let answer = answer.map_err(failed)?;
     if answer.status != 404 {
@@ -135,9 +139,9 @@ fn is_known(answer: Result<Response, String>, payload: &Value) -> Result<bool, S
     Ok(members.iter().all(|path| text(&known, path) == text(payload, path)))
 }
 
-fn judge(answer: &Response) -> Result<(), String> {
+fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.status < 400 {
         return Ok(());
     }
-    Err(format!("{} - {}", answer.status, crate::text::status_text(answer.status)))
+    Err(format!("{} - {}", answer.status, crate::go_text::status_text(answer.status)))
 }

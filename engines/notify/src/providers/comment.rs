@@ -4,16 +4,16 @@ use serde_json::Value;
 
 use super::git::text;
 use super::markdown::markdown;
-use crate::event::Event;
+use crate::event::FluxEvent;
 
 /// A comment and the mark by which it is found.
-pub(super) struct Comment {
+pub(super) struct PullRequestComment {
     pub(super) body: String,
     mark: String,
 }
 
-impl Comment {
-    pub(super) fn new(prefix: &str, uid: &str, event: &Event) -> Self {
+impl PullRequestComment {
+    pub(super) fn new(prefix: &str, uid: &str, event: &FluxEvent) -> Self {
         let mark = format!("<!-- {prefix}:{uid}/{} -->", event.object.display());
         Self { body: format!("{mark}\n\n{}", markdown(event)), mark }
     }

@@ -1,28 +1,28 @@
 //! Type `datadog`: an event.
 
-use golang::url::Url;
+use golang::url::GoUrl;
 use serde_json::json;
 
 use super::git::readable;
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest};
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{ProviderFlow, ProviderRequest};
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if options.token.is_empty() {
-        return Flow::refused("token cannot be empty");
+        return ProviderFlow::refused("token cannot be empty");
     }
-    let quoted = crate::text::quoted;
-    let url = match Url::parse(options.url.as_bytes()) {
+    let quoted = crate::go_text::quoted;
+    let url = match GoUrl::parse(options.url.as_bytes()) {
         Ok(url) => url,
         Err(error) => {
             let address = quoted(&options.url);
-            return Flow::refused(format!("failed to parse address {address}: {error}"));
+            return ProviderFlow::refused(format!("failed to parse address {address}: {error}"));
         }
     };
-    if let Err(error) = Url::parse(options.proxy.as_bytes()) {
+    if let Err(error) = GoUrl::parse(options.proxy.as_bytes()) {
         let proxy = quoted(&options.proxy);
-        return Flow::refused(format!("failed to parse proxy URL {proxy}: {error}"));
+        return ProviderFlow::refused(format!("failed to parse proxy URL {proxy}: {error}"));
     }
     let lossy = String::from_utf8_lossy;
     let base = if url.host.is_empty() || url.scheme.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         .proxy(&options.proxy)
         .tls(options.tls)
         .send(|answer| {
-            Flow::end(match answer {
+            ProviderFlow::end(match answer {
                 Err(error) => Err(format!("failed to post event to DataDog: {error}")),
                 Ok(answer) if answer.status >= 300 => {
                     Err(format!("failed to post event to DataDog: {}", answer.status_line()))

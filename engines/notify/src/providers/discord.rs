@@ -3,16 +3,19 @@
 use serde_json::json;
 
 use super::{attachment, message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
-use crate::text::join_path;
+use crate::event::FluxEvent;
+use crate::go_text::join_path;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let url = match request_uri(&options.url) {
         Ok(url) => url,
         Err(error) => {
-            return Flow::refused(format!("invalid Discord hook URL {}: '{error}'", options.url));
+            return ProviderFlow::refused(format!(
+                "invalid Discord hook URL {}: '{error}'",
+                options.url
+            ));
         }
     };
     let mut address = options.url.clone();

@@ -3,25 +3,25 @@
 use aws_lc_rs::hmac;
 
 use super::{post_message, request_uri};
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, Retry};
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpRetryPolicy, ProviderFlow, ProviderRequest};
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     forward(&options, &event, None)
 }
 
 /// Signs the body with the token.
-pub(super) fn signed(options: Options, event: Event) -> Flow {
+pub(super) fn signed(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     forward(&options, &event, Some(options.token.as_bytes()))
 }
 
-fn forward(options: &Options, event: &Event, key: Option<&[u8]>) -> Flow {
+fn forward(options: &ProviderOptions, event: &FluxEvent, key: Option<&[u8]>) -> ProviderFlow {
     if let Err(error) = request_uri(&options.url) {
-        return Flow::refused(format!("invalid hook URL {}: {error}", options.url));
+        return ProviderFlow::refused(format!("invalid hook URL {}: {error}", options.url));
     }
     if key.is_some_and(<[u8]>::is_empty) {
-        return Flow::refused("HMAC key is empty");
+        return ProviderFlow::refused("HMAC key is empty");
     }
     let body = event.to_json();
     let signature = key.map(|key| {
@@ -32,7 +32,7 @@ fn forward(options: &Options, event: &Event, key: Option<&[u8]>) -> Flow {
         .header("Content-Type", "application/json")
         .body(body)
         .header("gotk-component", &event.reporting_controller)
-        .retry(Retry::Doubling)
+        .retry(HttpRetryPolicy::Doubling)
         .proxy(&options.proxy)
         .tls(options.tls.clone());
     for (name, value) in &options.headers {

@@ -1,12 +1,12 @@
 //! What commit statuses and comments of all Git services share: addresses, revisions, numbers, lists of answers.
 
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
 use golang::strconv;
-use golang::url::Url;
+use golang::url::GoUrl;
 use serde_json::Value;
 
-use crate::event::Event;
-use crate::http::{Flow, Response};
+use crate::event::FluxEvent;
+use crate::provider_request::{HttpResponse, ProviderFlow};
 
 /// Schemes under which Git is reached.
 const GIT_URL_SCHEMES: [&[u8]; 9] =
@@ -21,10 +21,10 @@ pub(super) struct ProviderRepository {
 impl ProviderRepository {
     /// Reads the address of a repository: a URL, the form of `scp`, or else a path. One over SSH is asked over HTTPS.
     pub(super) fn parse(address: &str) -> Self {
-        let url = transport(address).or_else(|| scp(address)).unwrap_or_else(|| Url {
+        let url = transport(address).or_else(|| scp(address)).unwrap_or_else(|| GoUrl {
             scheme: b"file".to_vec(),
             path: address.as_bytes().to_vec(),
-            ..Url::default()
+            ..GoUrl::default()
         });
         let lossy = String::from_utf8_lossy;
         let scheme = if url.scheme == b"ssh" { "https".into() } else { lossy(&url.scheme) };
@@ -42,25 +42,25 @@ impl ProviderRepository {
     }
 }
 
-fn transport(address: &str) -> Option<Url> {
-    Url::parse(address.as_bytes()).ok().filter(|url| GIT_URL_SCHEMES.contains(&&*url.scheme))
+fn transport(address: &str) -> Option<GoUrl> {
+    GoUrl::parse(address.as_bytes()).ok().filter(|url| GIT_URL_SCHEMES.contains(&&*url.scheme))
 }
 
 /// Parity(git-urls): a character that is not allowed in paths ends the path, and the rest is dropped.
-fn scp(address: &str) -> Option<Url> {
+fn scp(address: &str) -> Option<GoUrl> {
     const LONGEST_ADDRESS: usize = 2048;
     const SCP_SYNTAX: &str = "^([a-zA-Z0-9-._~]+@)?([a-zA-Z0-9._-]+):([a-zA-Z0-9./._-]+)";
     if address.len() > LONGEST_ADDRESS || address.contains('\n') {
         return None;
     }
-    let pattern = Regexp::new(SCP_SYNTAX).ok()?;
+    let pattern = GoRegexp::new(SCP_SYNTAX).ok()?;
     let groups = pattern.find_groups(address)?;
     let [_, _, Some(host), Some(path)] = &*groups else { return None };
-    Some(Url {
+    Some(GoUrl {
         scheme: b"ssh".to_vec(),
         host: host.as_bytes().to_vec(),
         path: path.as_bytes().to_vec(),
-        ..Url::default()
+        ..GoUrl::default()
     })
 }
 
@@ -69,7 +69,7 @@ fn scp(address: &str) -> Option<Url> {
 /// # Errors
 /// If there is no revision, or it does not end in forty bytes. Parity(flux): they need not be hexadecimal. Differs(flux): signs of
 /// ASCII are none of them, because the commit becomes part of URLs, and it may be an annotation of the object.
-pub(super) fn commit(event: &Event) -> Result<String, String> {
+pub(super) fn commit(event: &FluxEvent) -> Result<String, String> {
     let revision = event.revision().ok_or("missing revision metadata")?;
     let after = |mark| revision.rsplit_once(mark).map(|(_, hash)| hash);
     let hash = after(':').or_else(|| after('/')).unwrap_or(revision);
@@ -85,7 +85,7 @@ pub(super) fn commit(event: &Event) -> Result<String, String> {
 /// # Errors
 /// This message, for all other severities.
 pub(super) fn state(
-    event: &Event,
+    event: &FluxEvent,
     [info, error]: [&'static str; 2],
     message: &str,
 ) -> Result<&'static str, String> {
@@ -100,10 +100,10 @@ pub(super) fn state(
 ///
 /// # Errors
 /// Flux's message when it is missing or no number.
-pub(super) fn number(event: &Event, function: &str) -> Result<i64, String> {
+pub(super) fn number(event: &FluxEvent, function: &str) -> Result<i64, String> {
     let text = event.meta("change_request").ok_or("missing \"change_request\" metadata key")?;
     strconv::parse_int(text, 10, 64).map_err(|error| {
-        let shown = crate::text::quoted(text);
+        let shown = crate::go_text::quoted(text);
         format!(
             "invalid \"change_request\" metadata value {shown}: strconv.{function}: parsing \
              {shown}: {}",
@@ -121,7 +121,7 @@ pub(super) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
 ///
 /// # Errors
 /// If it is not JSON.
-pub(super) fn json(answer: &Response) -> Result<Value, String> {
+pub(super) fn json(answer: &HttpResponse) -> Result<Value, String> {
     if answer.body.is_empty() {
         return Err("EOF".to_owned());
     }
@@ -132,7 +132,7 @@ pub(super) fn json(answer: &Response) -> Result<Value, String> {
 ///
 /// # Errors
 /// If it is not JSON.
-pub(super) fn readable(answer: &Response) -> Result<(), String> {
+pub(super) fn readable(answer: &HttpResponse) -> Result<(), String> {
     if answer.body.is_empty() { Ok(()) } else { json(answer).map(drop) }
 }
 
@@ -140,7 +140,7 @@ pub(super) fn readable(answer: &Response) -> Result<(), String> {
 ///
 /// # Errors
 /// If it is not a list.
-pub(super) fn list(answer: &Response) -> Result<Vec<Value>, String> {
+pub(super) fn list(answer: &HttpResponse) -> Result<Vec<Value>, String> {
     if answer.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Vec::new());
     }
@@ -153,10 +153,10 @@ pub(super) fn list(answer: &Response) -> Result<Vec<Value>, String> {
 
 /// Ends with a result of making a request, whose answer `judge` turns into an error.
 pub(super) fn ended(
-    answer: Result<Response, String>,
+    answer: Result<HttpResponse, String>,
     words: &str,
-    judge: impl Fn(&Response) -> Result<(), String>,
-) -> Flow {
+    judge: impl Fn(&HttpResponse) -> Result<(), String>,
+) -> ProviderFlow {
     let result = answer.and_then(|answer| judge(&answer));
-    Flow::end(result.map_err(|error| format!("{words}{error}")))
+    ProviderFlow::end(result.map_err(|error| format!("{words}{error}")))
 }

@@ -4,34 +4,34 @@
 
 use std::sync::Arc;
 
-use golang::url::Url;
+use golang::url::GoUrl;
 use serde_json::{Value, json};
 
 use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
-use crate::credentials::Tls;
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, Response};
-use crate::options::Options;
-use crate::text::path_element;
+use crate::credentials::TlsSettings;
+use crate::event::FluxEvent;
+use crate::go_text::path_element;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 
 /// A repository at Gitea, and how it is asked.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct GiteaClient {
     api: String,
     repository: String,
     token: String,
     proxy: String,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<TlsSettings>>,
 }
 
-impl Client {
+impl GiteaClient {
     /// The client for pull requests. Gitea may be served below a path: owner and name are the last two elements of the
     /// address.
     ///
     /// # Errors
     /// There is no token, or the address has fewer elements.
-    pub(super) fn below_path(options: &Options) -> Result<Self, String> {
+    pub(super) fn below_path(options: &ProviderOptions) -> Result<Self, String> {
         let token = if options.token.is_empty() { &options.password } else { &options.token };
         if token.is_empty() {
             return Err("gitea token cannot be empty".to_owned());
@@ -39,7 +39,7 @@ impl Client {
         let repository = ProviderRepository::parse(&options.url);
         let id = repository.id.trim_end_matches('/');
         let Some((owner, name)) = id.rsplit_once('/') else {
-            return Err(format!("invalid repository id {}", crate::text::quoted(id)));
+            return Err(format!("invalid repository id {}", crate::go_text::quoted(id)));
         };
         let host = repository.host.trim_end_matches('/');
         let (server, owner) = match owner.rsplit_once('/') {
@@ -49,7 +49,7 @@ impl Client {
         Ok(Self::new(options, token, &server, owner, name))
     }
 
-    fn new(options: &Options, token: &str, server: &str, owner: &str, name: &str) -> Self {
+    fn new(options: &ProviderOptions, token: &str, server: &str, owner: &str, name: &str) -> Self {
         Self {
             api: format!("{server}/api/v1"),
             repository: format!("{}/{}", path_element(owner), path_element(name)),
@@ -73,33 +73,33 @@ impl Client {
 
 /// Asks for the version of the server, as Gitea's client does, and calls `then` with it.
 pub(super) fn connect(
-    options: &Options,
-    then: impl FnOnce(Client) -> Flow + Send + 'static,
-) -> Flow {
+    options: &ProviderOptions,
+    then: impl FnOnce(GiteaClient) -> ProviderFlow + Send + 'static,
+) -> ProviderFlow {
     let token = if options.token.is_empty() { &options.password } else { &options.token };
     if token.is_empty() {
-        return Flow::refused("gitea token cannot be empty");
+        return ProviderFlow::refused("gitea token cannot be empty");
     }
     let repository = ProviderRepository::parse(&options.url);
     let Some((owner, name)) = repository.owner_and_name() else {
-        let id = crate::text::quoted(&repository.id);
-        return Flow::refused(format!("invalid repository id {id}"));
+        let id = crate::go_text::quoted(&repository.id);
+        return ProviderFlow::refused(format!("invalid repository id {id}"));
     };
-    if Url::parse(options.proxy.as_bytes()).is_err() {
-        return Flow::refused("invalid proxy URL");
+    if GoUrl::parse(options.proxy.as_bytes()).is_err() {
+        return ProviderFlow::refused("invalid proxy URL");
     }
     let server = repository.host.trim_end_matches('/');
-    let client = Client::new(options, token, server, owner, name);
+    let client = GiteaClient::new(options, token, server, owner, name);
     client.request("GET", "/version").send(move |answer| {
         match answer.and_then(|answer| judge(&answer).and_then(|()| git::json(&answer))) {
             Ok(_) => then(client),
-            Err(error) => Flow::refused(format!("failed creating Gitea client: {error}")),
+            Err(error) => ProviderFlow::refused(format!("failed creating Gitea client: {error}")),
         }
     })
 }
 
 /// The error of an answer, in the words of Gitea's client.
-pub(super) fn judge(answer: &Response) -> Result<(), String> {
+pub(super) fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.is_success() {
         return Ok(());
     }
@@ -110,16 +110,16 @@ pub(super) fn judge(answer: &Response) -> Result<(), String> {
     }
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if options.commit_status.is_empty() {
-        return Flow::refused("commit status cannot be empty");
+        return ProviderFlow::refused("commit status cannot be empty");
     }
     let context = options.commit_status.clone();
     connect(&options, move |client| {
         let found = git::commit(&event).and_then(|commit| Ok((commit, state(&event)?)));
         let (commit, state) = match found {
             Ok(found) => found,
-            Err(error) => return Flow::failed(error),
+            Err(error) => return ProviderFlow::failed(error),
         };
         let (_, description) = name_and_description(&event);
         let status = json!({
@@ -133,29 +133,29 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
 }
 
 /// Work that is not finished is `pending` here; other services do not get such a state.
-fn state(event: &Event) -> Result<&'static str, String> {
+fn state(event: &FluxEvent) -> Result<&'static str, String> {
     if event.is_progressing() {
         return Ok("pending");
     }
     git::state(event, ["success", "failure"], "can't convert to gitea state")
 }
 
-fn post(client: Client, commit: &str, status: Value) -> Flow {
+fn post(client: GiteaClient, commit: &str, status: Value) -> ProviderFlow {
     let request = client.of_repository("POST", &format!("/statuses/{commit}")).json(&status);
     let reading = client
         .of_repository("GET", &format!("/commits/{commit}/statuses?limit=50&page=1"))
         .header("Content-Type", "application/json");
     reading.send(move |answer| {
         match answer.and_then(|answer| judge(&answer).and_then(|()| list(&answer))) {
-            Err(error) => Flow::failed(format!("could not list commit statuses: {error}")),
-            Ok(statuses) if is_known(&statuses, &status) => Flow::Done,
+            Err(error) => ProviderFlow::failed(format!("could not list commit statuses: {error}")),
+            Ok(statuses) if is_known(&statuses, &status) => ProviderFlow::Done,
             Ok(_) => request.send(|answer| ended(answer, "", judge)),
         }
     })
 }
 
 /// A list, which has to be there.
-pub(super) fn list(answer: &Response) -> Result<Vec<Value>, String> {
+pub(super) fn list(answer: &HttpResponse) -> Result<Vec<Value>, String> {
     let _is_json = git::json(answer)?;
     git::list(answer)
 }

@@ -2,35 +2,35 @@
 
 use serde_json::json;
 
-use super::comment::Comment;
+use super::comment::PullRequestComment;
 use super::git::{self, ended, text};
-use super::gitea::{Client, connect, judge, list};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use super::gitea::{GiteaClient, connect, judge, list};
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let uid = options.provider.uid.clone();
     if uid.is_empty() {
-        return Flow::refused("provider UID cannot be empty");
+        return ProviderFlow::refused("provider UID cannot be empty");
     }
     connect(&options, move |client| {
         client.request("GET", "/user").send(move |answer| {
             match answer.and_then(|answer| judge(&answer).and_then(|()| git::json(&answer))) {
                 Ok(user) => write(client, &uid, &event, text(&user, "/login").to_owned()),
                 Err(error) => {
-                    Flow::refused(format!("failed to get authenticated user info: {error}"))
+                    ProviderFlow::refused(format!("failed to get authenticated user info: {error}"))
                 }
             }
         })
     })
 }
 
-fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
-    let comment = Comment::new("flux-pr-comment-key", uid, event);
+fn write(client: GiteaClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
+    let comment = PullRequestComment::new("flux-pr-comment-key", uid, event);
     let number = match git::number(event, "Atoi") {
         Ok(number) => number,
-        Err(error) => return Flow::failed(error),
+        Err(error) => return ProviderFlow::failed(error),
     };
     let path = format!("/issues/{number}/comments");
     let reading = client.of_repository("GET", &format!("{path}?limit=100&page=1"));
@@ -39,7 +39,9 @@ fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
         let found = match found {
             Ok(comments) => comment.find(&comments, "/user/login", &login),
             Err(error) => {
-                return Flow::failed(format!("failed to list pull request comments: {error}"));
+                return ProviderFlow::failed(format!(
+                    "failed to list pull request comments: {error}"
+                ));
             }
         };
         let (method, path, words) = match found {

@@ -12,24 +12,24 @@ use serde_json::{Value, json};
 
 use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
-use crate::credentials::Tls;
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, Response};
-use crate::options::Options;
+use crate::credentials::TlsSettings;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 
 /// A repository at GitHub, and how it is asked.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct GithubClient {
     api: String,
     pub(super) owner: String,
     pub(super) name: String,
     token: String,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<TlsSettings>>,
     /// The name of the app, where its comments are looked for.
     pub(super) app: String,
 }
 
-impl Client {
+impl GithubClient {
     pub(super) fn request(&self, method: &'static str, path: &str) -> ProviderRequest {
         let url = format!("{}/repos/{}/{}{path}", self.api, self.owner, self.name);
         self.dress(ProviderRequest::new(method, url))
@@ -52,29 +52,33 @@ impl Client {
 
 /// Logs in and calls `then` with the client.
 pub(super) fn connect(
-    options: &Options,
+    options: &ProviderOptions,
     wants_login: bool,
-    then: impl FnOnce(Client) -> Flow + Send + 'static,
-) -> Flow {
+    then: impl FnOnce(GithubClient) -> ProviderFlow + Send + 'static,
+) -> ProviderFlow {
     let token = if options.token.is_empty() { &options.password } else { &options.token };
     if !token.is_empty() {
         return match client(&options.url, token.clone(), options.tls.clone()) {
             Ok(client) => then(client),
-            Err(error) => Flow::refused(error),
+            Err(error) => ProviderFlow::refused(error),
         };
     }
     if !options.secret.data.contains_key("githubAppID") {
-        return Flow::refused("github token or github app details must be specified");
+        return ProviderFlow::refused("github token or github app details must be specified");
     }
     let url = options.url.clone();
     let tls = options.tls.clone();
     as_app(options, wants_login, move |token, app| match client(&url, token, tls) {
-        Ok(client) => then(Client { app, ..client }),
-        Err(error) => Flow::refused(error),
+        Ok(client) => then(GithubClient { app, ..client }),
+        Err(error) => ProviderFlow::refused(error),
     })
 }
 
-fn client(address: &str, token: String, tls: Option<Arc<Tls>>) -> Result<Client, String> {
+fn client(
+    address: &str,
+    token: String,
+    tls: Option<Arc<TlsSettings>>,
+) -> Result<GithubClient, String> {
     let repository = ProviderRepository::parse(address);
     let Some((owner, name)) = repository.owner_and_name() else {
         return Err(format!("invalid repository id: '{}'", repository.id));
@@ -87,43 +91,49 @@ fn client(address: &str, token: String, tls: Option<Arc<Tls>>) -> Result<Client,
         host if host.starts_with("api.") || host.contains(".api.") => repository.host,
         _ => format!("{}/api/v3", repository.host.trim_end_matches(':')),
     };
-    Ok(Client { api, owner, name, token, tls, app: String::new() })
+    Ok(GithubClient { api, owner, name, token, tls, app: String::new() })
 }
 
 /// Gets a token of an installation, and the name of the app where it is wanted.
 fn as_app(
-    options: &Options,
+    options: &ProviderOptions,
     wants_login: bool,
-    then: impl FnOnce(String, String) -> Flow + Send + 'static,
-) -> Flow {
-    let app = match App::new(options) {
+    then: impl FnOnce(String, String) -> ProviderFlow + Send + 'static,
+) -> ProviderFlow {
+    let app = match GithubApp::new(options) {
         Ok(app) => app,
-        Err(error) => return Flow::refused(error),
+        Err(error) => return ProviderFlow::refused(error),
     };
-    let token = move |slug: String,
-                      app: App,
-                      then: Box<dyn FnOnce(String, String) -> Flow + Send>| {
-        app.installation(move |app, id| {
-            let request = app.request("POST", &format!("/app/installations/{id}/access_tokens"));
-            request.send(move |answer| match answer.and_then(|answer| judged("POST", &answer)) {
-                Ok(answer) => then(text(&answer, "/token").to_owned(), slug),
-                Err(error) => Flow::refused(format!("could not get installation token: {error}")),
+    let token =
+        move |slug: String,
+              app: GithubApp,
+              then: Box<dyn FnOnce(String, String) -> ProviderFlow + Send>| {
+            app.installation(move |app, id| {
+                let request =
+                    app.request("POST", &format!("/app/installations/{id}/access_tokens"));
+                request.send(move |answer| {
+                    match answer.and_then(|answer| judged("POST", &answer)) {
+                        Ok(answer) => then(text(&answer, "/token").to_owned(), slug),
+                        Err(error) => ProviderFlow::refused(format!(
+                            "could not get installation token: {error}"
+                        )),
+                    }
+                })
             })
-        })
-    };
-    let then: Box<dyn FnOnce(String, String) -> Flow + Send> = Box::new(then);
+        };
+    let then: Box<dyn FnOnce(String, String) -> ProviderFlow + Send> = Box::new(then);
     if !wants_login {
         return token(String::new(), app, then);
     }
     app.request("GET", "/app").send(move |answer| {
         match answer.and_then(|answer| judged("GET", &answer)) {
             Ok(answer) => token(text(&answer, "/slug").to_owned(), app, then),
-            Err(error) => Flow::refused(format!("could not get app: {error}")),
+            Err(error) => ProviderFlow::refused(format!("could not get app: {error}")),
         }
     })
 }
 
-fn judged(method: &str, answer: &Response) -> Result<Value, String> {
+fn judged(method: &str, answer: &HttpResponse) -> Result<Value, String> {
     if !answer.is_success() {
         return Err(format!("{method}: received non 2xx response status {}", answer.status_line()));
     }
@@ -131,18 +141,18 @@ fn judged(method: &str, answer: &Response) -> Result<Value, String> {
 }
 
 /// A GitHub App.
-struct App {
+struct GithubApp {
     api: String,
     /// Proves the identity of the app, for ten minutes.
     jwt: String,
     owner: Option<String>,
     installation: Option<String>,
     proxy: String,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<TlsSettings>>,
 }
 
-impl App {
-    fn new(options: &Options) -> Result<Self, String> {
+impl GithubApp {
+    fn new(options: &ProviderOptions) -> Result<Self, String> {
         let secret = &options.secret;
         let id = secret.text("githubAppID").unwrap_or_default();
         let owner = secret.text("githubAppInstallationOwner");
@@ -174,7 +184,10 @@ impl App {
     ///
     /// Parity(flux): the installation is asked for by the owner's name (`auth/githubapp` 0.54.1 of fluxcd/pkg), and so is found
     /// however many installations the app has.
-    fn installation(self, then: impl FnOnce(Self, String) -> Flow + Send + 'static) -> Flow {
+    fn installation(
+        self,
+        then: impl FnOnce(Self, String) -> ProviderFlow + Send + 'static,
+    ) -> ProviderFlow {
         if let Some(id) = &self.installation {
             let id = id.clone();
             return then(self, id);
@@ -188,7 +201,7 @@ impl App {
             app.installation_at(&format!("/users/{owner}/installation"), move |app, found| {
                 match found {
                     Ok(id) => then(app, id),
-                    Err(of_user) => Flow::refused(format!(
+                    Err(of_user) => ProviderFlow::refused(format!(
                         "failed to find organization installation: {of_organization}\n\
                          failed to find user installation: {of_user}"
                     )),
@@ -201,8 +214,8 @@ impl App {
     fn installation_at(
         self,
         path: &str,
-        then: impl FnOnce(Self, Result<String, String>) -> Flow + Send + 'static,
-    ) -> Flow {
+        then: impl FnOnce(Self, Result<String, String>) -> ProviderFlow + Send + 'static,
+    ) -> ProviderFlow {
         let request = self.request("GET", path);
         let url = request.url.clone();
         request.send(move |answer| {
@@ -235,7 +248,7 @@ fn jwt(id: &str, key: &[u8], now: i64) -> Result<String, String> {
 }
 
 /// The error of an answer, in the words of GitHub's client.
-pub(super) fn judge(method: &str, url: &str, answer: &Response) -> Result<(), String> {
+pub(super) fn judge(method: &str, url: &str, answer: &HttpResponse) -> Result<(), String> {
     if answer.is_success() {
         return Ok(());
     }
@@ -244,14 +257,14 @@ pub(super) fn judge(method: &str, url: &str, answer: &Response) -> Result<(), St
     Err(format!("{method} {url}: {} {message} []", answer.status))
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if options.commit_status.is_empty() {
-        return Flow::refused("commit status cannot be empty");
+        return ProviderFlow::refused("commit status cannot be empty");
     }
     let context = options.commit_status.clone();
     connect(&options, false, move |client| {
         if event.is_progressing() {
-            return Flow::Done;
+            return ProviderFlow::Done;
         }
         let found = git::commit(&event).and_then(|commit| {
             let state =
@@ -265,12 +278,12 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
                     json!({"state": state, "context": context, "description": description});
                 post(client, &commit, status)
             }
-            Err(error) => Flow::failed(error),
+            Err(error) => ProviderFlow::failed(error),
         }
     })
 }
 
-fn post(client: Client, commit: &str, status: Value) -> Flow {
+fn post(client: GithubClient, commit: &str, status: Value) -> ProviderFlow {
     let request = client.request("POST", &format!("/statuses/{commit}")).json(&status);
     let reading = client.request("GET", &format!("/commits/{commit}/statuses?per_page=50"));
     let url = reading.url.clone();
@@ -278,12 +291,12 @@ fn post(client: Client, commit: &str, status: Value) -> Flow {
         let statuses =
             answer.and_then(|answer| judge("GET", &url, &answer).and_then(|()| git::list(&answer)));
         match statuses {
-            Err(error) => Flow::failed(format!("could not list commit statuses: {error}")),
-            Ok(statuses) if is_known(&statuses, &status) => Flow::Done,
+            Err(error) => ProviderFlow::failed(format!("could not list commit statuses: {error}")),
+            Ok(statuses) if is_known(&statuses, &status) => ProviderFlow::Done,
             Ok(_) => {
                 let url = request.url.clone();
                 request.send(move |answer| {
-                    let judge = |answer: &Response| judge("POST", &url, answer);
+                    let judge = |answer: &HttpResponse| judge("POST", &url, answer);
                     ended(answer, "could not create commit status: ", judge)
                 })
             }

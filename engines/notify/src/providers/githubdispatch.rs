@@ -4,11 +4,11 @@ use serde_json::json;
 
 use super::git::{ended, readable};
 use super::github::{connect, judge};
-use crate::event::Event;
-use crate::http::{Flow, Response};
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, ProviderFlow};
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     connect(&options, false, move |client| {
         let object = &event.object;
         let kind = format!("{}/{}.{}", object.kind, object.name, object.namespace);
@@ -18,7 +18,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         let url = request.url.clone();
         request.send(move |answer| {
             let judge =
-                |answer: &Response| judge("POST", &url, answer).and_then(|()| readable(answer));
+                |answer: &HttpResponse| judge("POST", &url, answer).and_then(|()| readable(answer));
             ended(answer, "could not send github repository dispatch webhook: ", judge)
         })
     })

@@ -2,17 +2,17 @@
 
 use serde_json::json;
 
-use super::comment::Comment;
+use super::comment::PullRequestComment;
 use super::git::{self, ended, text};
-use super::github::{Client, connect, judge};
-use crate::event::Event;
-use crate::http::{Flow, Response};
-use crate::options::Options;
+use super::github::{GithubClient, connect, judge};
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, ProviderFlow};
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let uid = options.provider.uid.clone();
     if uid.is_empty() {
-        return Flow::refused("provider UID cannot be empty");
+        return ProviderFlow::refused("provider UID cannot be empty");
     }
     connect(&options, true, move |client| {
         if !client.app.is_empty() {
@@ -29,18 +29,18 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
             match user {
                 Ok(user) => write(client, &uid, &event, text(&user, "/login").to_owned()),
                 Err(error) => {
-                    Flow::refused(format!("failed to get authenticated user info: {error}"))
+                    ProviderFlow::refused(format!("failed to get authenticated user info: {error}"))
                 }
             }
         })
     })
 }
 
-fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
-    let comment = Comment::new("flux-pr-comment-key", uid, event);
+fn write(client: GithubClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
+    let comment = PullRequestComment::new("flux-pr-comment-key", uid, event);
     let number = match git::number(event, "Atoi") {
         Ok(number) => number,
-        Err(error) => return Flow::failed(error),
+        Err(error) => return ProviderFlow::failed(error),
     };
     // Parity(flux): without a number the comments of all issues are looked through.
     let listed = if number == 0 { String::new() } else { format!("/{number}") };
@@ -53,7 +53,9 @@ fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
         let comments = match comments {
             Ok(comments) => comments,
             Err(error) => {
-                return Flow::failed(format!("failed to list pull request comments: {error}"));
+                return ProviderFlow::failed(format!(
+                    "failed to list pull request comments: {error}"
+                ));
             }
         };
         let found = comment.find(&comments, "/user/login", &login);
@@ -64,7 +66,7 @@ fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
         let request = client.request(method, &path).json(&json!({"body": comment.body}));
         let url = request.url.clone();
         request.send(move |answer| {
-            let judge = |answer: &Response| judge(method, &url, answer);
+            let judge = |answer: &HttpResponse| judge(method, &url, answer);
             ended(answer, &format!("failed to {words} pull request comment: "), judge)
         })
     })

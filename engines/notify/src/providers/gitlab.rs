@@ -8,23 +8,23 @@ use serde_json::json;
 
 use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
-use crate::credentials::Tls;
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, Response, Retry};
-use crate::options::Options;
-use crate::text::query;
+use crate::credentials::TlsSettings;
+use crate::event::FluxEvent;
+use crate::go_text::query;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest};
 
 /// A project at GitLab, and how it is asked.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct GitlabClient {
     api: String,
     project: String,
     token: String,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<TlsSettings>>,
 }
 
-impl Client {
-    pub(super) fn new(options: &Options) -> Result<Self, String> {
+impl GitlabClient {
+    pub(super) fn new(options: &ProviderOptions) -> Result<Self, String> {
         let token = if options.token.is_empty() { &options.password } else { &options.token };
         if token.is_empty() {
             return Err("gitlab token cannot be empty".to_owned());
@@ -43,7 +43,7 @@ impl Client {
         request
             .header("Accept", "application/json")
             .header("PRIVATE-TOKEN", &self.token)
-            .retry(Retry::Soon)
+            .retry(HttpRetryPolicy::Soon)
             .tls(self.tls.clone())
     }
 
@@ -54,11 +54,11 @@ impl Client {
 
 /// A part of a path; its dots are escaped too.
 fn escape(text: &str) -> String {
-    crate::text::path_element(text).replace('.', "%2E")
+    crate::go_text::path_element(text).replace('.', "%2E")
 }
 
 /// The error of an answer, in the words of GitLab's client.
-pub(super) fn judge(method: &str, url: &str, answer: &Response) -> Result<(), String> {
+pub(super) fn judge(method: &str, url: &str, answer: &HttpResponse) -> Result<(), String> {
     match answer.status {
         200..=202 | 204 | 304 => Ok(()),
         404 => Err("404 Not Found".to_owned()),
@@ -71,16 +71,16 @@ pub(super) fn judge(method: &str, url: &str, answer: &Response) -> Result<(), St
     }
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
-    let client = match Client::new(&options) {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+    let client = match GitlabClient::new(&options) {
         Ok(client) => client,
-        Err(error) => return Flow::refused(error),
+        Err(error) => return ProviderFlow::refused(error),
     };
     if options.commit_status.is_empty() {
-        return Flow::refused("commit status cannot be empty");
+        return ProviderFlow::refused("commit status cannot be empty");
     }
     if event.is_progressing() {
-        return Flow::Done;
+        return ProviderFlow::Done;
     }
     let found = git::commit(&event).and_then(|commit| {
         let state = git::state(&event, ["success", "failed"], "can't convert to gitlab state")?;
@@ -88,11 +88,17 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     });
     match found {
         Ok((commit, state)) => post(client, commit, state, options.commit_status, &event),
-        Err(error) => Flow::failed(error),
+        Err(error) => ProviderFlow::failed(error),
     }
 }
 
-fn post(client: Client, commit: String, state: &'static str, name: String, event: &Event) -> Flow {
+fn post(
+    client: GitlabClient,
+    commit: String,
+    state: &'static str,
+    name: String,
+    event: &FluxEvent,
+) -> ProviderFlow {
     let (_, description) = name_and_description(event);
     let path = format!("/repository/commits/{}/statuses?name={}", escape(&commit), query(&name));
     let reading = client.of_project("GET", &path);
@@ -105,7 +111,9 @@ fn post(client: Client, commit: String, state: &'static str, name: String, event
         });
         let statuses = match statuses {
             Ok(statuses) => statuses,
-            Err(error) => return Flow::failed(format!("unable to list commit status: {error}")),
+            Err(error) => {
+                return ProviderFlow::failed(format!("unable to list commit status: {error}"));
+            }
         };
         let is_known = statuses.iter().any(|status| {
             text(status, "/sha") == commit
@@ -114,7 +122,7 @@ fn post(client: Client, commit: String, state: &'static str, name: String, event
                 && text(status, "/name") == name
         });
         if is_known {
-            return Flow::Done;
+            return ProviderFlow::Done;
         }
         let request = client
             .of_project("POST", &format!("/statuses/{}", escape(&commit)))

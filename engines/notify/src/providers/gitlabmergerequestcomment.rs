@@ -2,21 +2,21 @@
 
 use serde_json::json;
 
-use super::comment::Comment;
+use super::comment::PullRequestComment;
 use super::git::{self, ended, text};
-use super::gitlab::{Client, judge};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use super::gitlab::{GitlabClient, judge};
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let uid = options.provider.uid.clone();
     if uid.is_empty() {
-        return Flow::refused("provider UID cannot be empty");
+        return ProviderFlow::refused("provider UID cannot be empty");
     }
-    let client = match Client::new(&options) {
+    let client = match GitlabClient::new(&options) {
         Ok(client) => client,
-        Err(error) => return Flow::refused(error),
+        Err(error) => return ProviderFlow::refused(error),
     };
     let request = client.request("GET", "/user");
     let url = request.url.clone();
@@ -25,16 +25,18 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
             answer.and_then(|answer| judge("GET", &url, &answer).and_then(|()| git::json(&answer)));
         match user {
             Ok(user) => write(client, &uid, &event, text(&user, "/username").to_owned()),
-            Err(error) => Flow::refused(format!("failed to get authenticated user info: {error}")),
+            Err(error) => {
+                ProviderFlow::refused(format!("failed to get authenticated user info: {error}"))
+            }
         }
     })
 }
 
-fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
-    let comment = Comment::new("flux-mr-comment-key", uid, event);
+fn write(client: GitlabClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
+    let comment = PullRequestComment::new("flux-mr-comment-key", uid, event);
     let number = match git::number(event, "ParseInt") {
         Ok(number) => number,
-        Err(error) => return Flow::failed(error),
+        Err(error) => return ProviderFlow::failed(error),
     };
     let notes = format!("/merge_requests/{number}/notes");
     let query = "order_by=created_at&per_page=100&sort=asc";
@@ -49,7 +51,9 @@ fn write(client: Client, uid: &str, event: &Event, login: String) -> Flow {
         let found = match found {
             Ok(found) => comment.find(&found, "/author/username", &login),
             Err(error) => {
-                return Flow::failed(format!("failed to list merge request notes: {error}"));
+                return ProviderFlow::failed(format!(
+                    "failed to list merge request notes: {error}"
+                ));
             }
         };
         let (method, path, words) = match found {

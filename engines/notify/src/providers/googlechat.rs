@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if request_uri(&options.url).is_err() {
-        return Flow::refused(format!("invalid Google Chat hook URL {}", options.url));
+        return ProviderFlow::refused(format!("invalid Google Chat hook URL {}", options.url));
     }
     let text = if event.is_error() {
         format!("<font color=\"#ff0000\">{}</font>", event.message)

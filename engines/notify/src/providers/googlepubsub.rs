@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use crate::delivery_message::{DeliveryMessage, PubSubMessage};
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest};
-use crate::options::Options;
-use crate::text::{is_relative, path_element};
+use crate::event::FluxEvent;
+use crate::go_text::{is_relative, path_element};
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{ProviderFlow, ProviderRequest};
 
 impl PubSubMessage {
     /// The request that publishes it at a server such as `https://pubsub.googleapis.com`, with a token if there is one.
@@ -27,17 +27,17 @@ impl PubSubMessage {
     }
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let project = options.url;
     let topic = options.channel;
     if project.is_empty() {
-        return Flow::refused("GCP project ID cannot be empty");
+        return ProviderFlow::refused("GCP project ID cannot be empty");
     }
     if topic.is_empty() {
-        return Flow::refused("GCP Pub/Sub topic ID cannot be empty");
+        return ProviderFlow::refused("GCP Pub/Sub topic ID cannot be empty");
     }
     if is_relative(&project) {
-        return Flow::refused("GCP project ID is invalid");
+        return ProviderFlow::refused("GCP project ID is invalid");
     }
     let full = format!("projects/{project}/topics/{topic}");
     let message = PubSubMessage {
@@ -47,10 +47,10 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         attributes: options.headers,
         credentials: options.token,
     };
-    Flow::Publish(
+    ProviderFlow::Publish(
         DeliveryMessage::PubSub(Box::new(message)),
         Box::new(move |result| {
-            Flow::end(
+            ProviderFlow::end(
                 result.map_err(|error| {
                     format!("error publishing to GCP Pub/Sub topic {full}: {error}")
                 }),

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::{message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if request_uri(&options.url).is_err() {
-        return Flow::refused(format!("invalid Grafana URL {}", options.url));
+        return ProviderFlow::refused(format!("invalid Grafana URL {}", options.url));
     }
     let object = &event.object;
     let mut tags = vec!["flux".to_owned(), event.reporting_controller.clone()];

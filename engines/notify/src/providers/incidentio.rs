@@ -3,20 +3,22 @@
 use serde_json::json;
 
 use super::{message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if let Err(error) = request_uri(&options.url) {
         let address = &options.url;
-        return Flow::refused(format!("invalid incident.io alert source URL {address}: '{error}'"));
+        return ProviderFlow::refused(format!(
+            "invalid incident.io alert source URL {address}: '{error}'"
+        ));
     }
     if options.token.is_empty() {
-        return Flow::refused("empty incident.io API token");
+        return ProviderFlow::refused("empty incident.io API token");
     }
     if event.is_progressing() {
-        return Flow::Done;
+        return ProviderFlow::Done;
     }
     let mut metadata = event.metadata.clone();
     metadata.insert("severity".to_owned(), event.severity.clone());

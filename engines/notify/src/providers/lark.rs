@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::{message, post, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if request_uri(&options.url).is_err() {
-        return Flow::refused(format!("invalid Slack hook URL {}", options.url));
+        return ProviderFlow::refused(format!("invalid Slack hook URL {}", options.url));
     }
     let (emoji, color) = if event.is_error() { ("🚨", "red") } else { ("💫", "turquoise") };
     let mut text = format!("**{}**\n\n", event.message);
@@ -28,5 +28,5 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
         },
     });
     (options.tls, options.proxy) = (None, String::new());
-    post(message(&options, &options.url, &payload), Flow::end)
+    post(message(&options, &options.url, &payload), ProviderFlow::end)
 }

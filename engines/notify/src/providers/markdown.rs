@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::event::Event;
+use crate::event::FluxEvent;
 
-pub(super) fn markdown(event: &Event) -> String {
+pub(super) fn markdown(event: &FluxEvent) -> String {
     let emoji = if event.is_error() { "⚠️" } else { "ℹ️" };
     let object = event.object.display();
     let mut text =

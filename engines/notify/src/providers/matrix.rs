@@ -9,14 +9,16 @@ use aws_lc_rs::digest;
 use serde_json::json;
 
 use super::{judge, message, post_judged, request_uri, said};
-use crate::event::{Event, Incident};
-use crate::http::{Flow, Response};
-use crate::options::Options;
+use crate::event::{FluxEvent, NotifiedIncident};
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, ProviderFlow};
 
-pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if let Err(error) = request_uri(&options.url) {
         let address = &options.url;
-        return Flow::refused(format!("invalid Matrix homeserver URL {address}: '{error}'"));
+        return ProviderFlow::refused(format!(
+            "invalid Matrix homeserver URL {address}: '{error}'"
+        ));
     }
     let id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &event.to_json());
     let thread = event.incident.as_ref().and_then(|it| it.thread.clone());
@@ -45,20 +47,20 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
     let judge = if thread.is_some() { judge_reply } else { judge };
     post_judged(request, judge, move |result| match result {
         Ok(answer) if is_rejected(&answer) => {
-            let incident = event.incident.clone().map(|it| Incident { thread: None, ..it });
-            flow(options, Event { incident, ..event })
+            let incident = event.incident.clone().map(|it| NotifiedIncident { thread: None, ..it });
+            flow(options, FluxEvent { incident, ..event })
         }
-        Ok(answer) => Flow::posted(said(&answer, "event_id").as_deref()),
-        Err(error) => Flow::failed(format!("postMessage failed: {error}")),
+        Ok(answer) => ProviderFlow::posted(said(&answer, "event_id").as_deref()),
+        Err(error) => ProviderFlow::failed(format!("postMessage failed: {error}")),
     })
 }
 
 /// Whether the server rejects a message because of its content: a reply in a thread may refer to a message of another
 /// room, or to one that is gone. Then it is posted outside of the thread.
-fn is_rejected(answer: &Response) -> bool {
+fn is_rejected(answer: &HttpResponse) -> bool {
     answer.status == 400
 }
 
-fn judge_reply(answer: &Response) -> Result<(), String> {
+fn judge_reply(answer: &HttpResponse) -> Result<(), String> {
     if is_rejected(answer) { Ok(()) } else { judge(answer) }
 }

@@ -3,16 +3,18 @@
 use serde_json::{Value, json};
 
 use super::{message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let url = match request_uri(&options.url) {
         Ok(url) => url,
         Err(error) => {
             let address = &options.url;
-            return Flow::refused(format!("invalid MS Teams webhook URL {address}: '{error}'"));
+            return ProviderFlow::refused(format!(
+                "invalid MS Teams webhook URL {address}: '{error}'"
+            ));
         }
     };
     let host = url.host.split(|byte| *byte == b':').next().unwrap_or_default();
@@ -21,7 +23,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     post_message(message(&options, &options.url, &payload))
 }
 
-fn connector_card(event: &Event) -> Value {
+fn connector_card(event: &FluxEvent) -> Value {
     let heading = event.object.heading();
     let facts: Vec<_> =
         event.metadata.iter().map(|(key, it)| json!({"name": key, "value": it})).collect();
@@ -36,7 +38,7 @@ fn connector_card(event: &Event) -> Value {
     })
 }
 
-fn adaptive_card(event: &Event) -> Value {
+fn adaptive_card(event: &FluxEvent) -> Value {
     let mut text = json!({"type": "TextBlock", "wrap": true});
     // Go leaves empty members out.
     if !event.message.is_empty() {

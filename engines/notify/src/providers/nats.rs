@@ -6,12 +6,12 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use golang::url::{Url, User};
+use golang::url::{GoUrl, UrlUserInfo};
 
 use crate::delivery_message::{DeliveryMessage, NatsLogin, NatsMessage};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
 /// A key that signs the nonce of a server, and the JWT of the user if there is one. Its `Debug` shows neither.
 #[derive(Clone)]
@@ -133,13 +133,13 @@ fn from_base32(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if options.url.is_empty() {
-        return Flow::refused("NATS server (address) cannot be empty");
+        return ProviderFlow::refused("NATS server (address) cannot be empty");
     }
     let subject = options.channel.clone();
     if subject.is_empty() {
-        return Flow::refused("NATS subject (channel) cannot be empty");
+        return ProviderFlow::refused("NATS subject (channel) cannot be empty");
     }
     let publishing = format!("error publishing event to subject {subject}: ");
     let message = match login(&options) {
@@ -150,16 +150,16 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
             data: event.to_json(),
             login,
         },
-        Err(error) => return Flow::failed(format!("{publishing}{error}")),
+        Err(error) => return ProviderFlow::failed(format!("{publishing}{error}")),
     };
     let then = move |result: Result<(), String>| {
-        Flow::end(result.map_err(|error| format!("{publishing}{error}")))
+        ProviderFlow::end(result.map_err(|error| format!("{publishing}{error}")))
     };
-    Flow::Publish(DeliveryMessage::Nats(Box::new(message)), Box::new(then))
+    ProviderFlow::Publish(DeliveryMessage::Nats(Box::new(message)), Box::new(then))
 }
 
 /// Credentials come before a seed, and a seed before a password.
-fn login(options: &Options) -> Result<NatsLogin, String> {
+fn login(options: &ProviderOptions) -> Result<NatsLogin, String> {
     let text = |key| options.secret.text(key).filter(|text| !text.is_empty());
     if let Some(credentials) = text("creds") {
         let key = NatsKey::from_credentials(&credentials)
@@ -172,8 +172,8 @@ fn login(options: &Options) -> Result<NatsLogin, String> {
         return Ok(NatsLogin::Key(key));
     }
     // Those in the address win over others.
-    let user = Url::parse(options.url.as_bytes()).ok().and_then(|url| url.user);
-    if let Some(User { name, password: Some(password) }) = user {
+    let user = GoUrl::parse(options.url.as_bytes()).ok().and_then(|url| url.user);
+    if let Some(UrlUserInfo { name, password: Some(password) }) = user {
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         return Ok(NatsLogin::Password(lossy(&name), lossy(&password)));
     }

@@ -6,16 +6,19 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::{message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if let Err(error) = request_uri(&options.url) {
-        return Flow::refused(format!("invalid Opsgenie hook URL {}: '{error}'", options.url));
+        return ProviderFlow::refused(format!(
+            "invalid Opsgenie hook URL {}: '{error}'",
+            options.url
+        ));
     }
     if options.token.is_empty() {
-        return Flow::refused("empty Opsgenie apikey/token");
+        return ProviderFlow::refused("empty Opsgenie apikey/token");
     }
     let object = &event.object;
     let mut details = event.metadata.clone();

@@ -3,42 +3,42 @@
 //! Source of the semantics: OpenTelemetry for Go 1.44.0; the messages are those of `opentelemetry-proto` 1.x, as far
 //! as they are used.
 
-use golang::url::{Url, User};
+use golang::url::{GoUrl, UrlUserInfo};
 use prost::Message;
 use sha2::{Digest as _, Sha256};
 
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest, basic};
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{ProviderFlow, ProviderRequest, basic};
 
 #[derive(Clone, PartialEq, Message)]
-struct ExportRequest {
+struct OtelExportRequest {
     #[prost(message, repeated, tag = "1")]
-    resource_spans: Vec<ResourceSpans>,
+    resource_spans: Vec<OtelResourceSpans>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct ResourceSpans {
+struct OtelResourceSpans {
     #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
+    resource: Option<OtelResource>,
     #[prost(message, repeated, tag = "2")]
-    scope_spans: Vec<ScopeSpans>,
+    scope_spans: Vec<OtelScopeSpans>,
     #[prost(string, tag = "3")]
     schema_url: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Resource {
+struct OtelResource {
     #[prost(message, repeated, tag = "1")]
-    attributes: Vec<KeyValue>,
+    attributes: Vec<OtelKeyValue>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct ScopeSpans {
+struct OtelScopeSpans {
     #[prost(message, optional, tag = "1")]
     scope: Option<OtelScope>,
     #[prost(message, repeated, tag = "2")]
-    spans: Vec<Span>,
+    spans: Vec<OtelSpan>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -48,7 +48,7 @@ struct OtelScope {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Span {
+struct OtelSpan {
     #[prost(bytes = "vec", tag = "1")]
     trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -62,15 +62,15 @@ struct Span {
     #[prost(fixed64, tag = "8")]
     end: u64,
     #[prost(message, repeated, tag = "9")]
-    attributes: Vec<KeyValue>,
+    attributes: Vec<OtelKeyValue>,
     #[prost(message, optional, tag = "15")]
-    status: Option<SpanStatus>,
+    status: Option<OtelSpanStatus>,
     #[prost(fixed32, tag = "16")]
     flags: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct SpanStatus {
+struct OtelSpanStatus {
     #[prost(string, tag = "2")]
     message: String,
     #[prost(int32, tag = "3")]
@@ -78,7 +78,7 @@ struct SpanStatus {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct KeyValue {
+struct OtelKeyValue {
     #[prost(string, tag = "1")]
     key: String,
     #[prost(message, optional, tag = "2")]
@@ -97,9 +97,9 @@ enum OtelAnyValue {
     String(String),
 }
 
-fn pair(key: &str, value: &str) -> KeyValue {
+fn pair(key: &str, value: &str) -> OtelKeyValue {
     let value = AnyValue { value: Some(OtelAnyValue::String(value.to_owned())) };
-    KeyValue { key: key.to_owned(), value: Some(value) }
+    OtelKeyValue { key: key.to_owned(), value: Some(value) }
 }
 
 /// Sampled; and it is known whether a parent is remote, which it always is.
@@ -108,19 +108,19 @@ const SPAN_KIND_INTERNAL: i32 = 1;
 const STATUS_CODE_OK: i32 = 1;
 const STATUS_CODE_ERROR: i32 = 2;
 
-pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if options.token.is_empty() {
         options.token.clone_from(&options.password);
     }
-    let Some(url) = endpoint(&options.url) else { return Flow::Done };
+    let Some(url) = endpoint(&options.url) else { return ProviderFlow::Done };
     login(&mut options);
     let proxy = match proxy(&options) {
         Ok(proxy) => proxy,
-        Err(error) => return Flow::refused(error),
+        Err(error) => return ProviderFlow::refused(error),
     };
     // Repositories of charts have no traces.
     if event.object.kind == "HelmRepository" {
-        return Flow::Done;
+        return ProviderFlow::Done;
     }
     let body = spans(&options, &event).encode_to_vec();
     let mut request = ProviderRequest::new("POST", url)
@@ -132,14 +132,14 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
         request.set(name, value.clone());
     }
     // Parity(flux): whether it arrived is not reported.
-    request.send(|_| Flow::Done)
+    request.send(|_| ProviderFlow::Done)
 }
 
 /// Where spans go; nowhere if the address is not valid.
 ///
 /// Differs(flux): in that case Flux sends them to a port of its own host, where no collector listens.
 fn endpoint(address: &str) -> Option<String> {
-    let mut url = Url::parse(address.as_bytes()).ok()?;
+    let mut url = GoUrl::parse(address.as_bytes()).ok()?;
     if url.path.is_empty() || url.path == b"/" {
         url.path = b"/v1/traces".to_vec();
     }
@@ -153,7 +153,7 @@ fn endpoint(address: &str) -> Option<String> {
 }
 
 /// Parity(flux): without headers Flux does not log in.
-fn login(options: &mut Options) {
+fn login(options: &mut ProviderOptions) {
     let is_set = options.headers.get("Authorization").is_some_and(|it| !it.is_empty());
     if options.headers.is_empty() || is_set {
         return;
@@ -169,20 +169,20 @@ fn login(options: &mut Options) {
 }
 
 /// Parity(flux): name and password are for the proxy as well.
-fn proxy(options: &Options) -> Result<String, String> {
+fn proxy(options: &ProviderOptions) -> Result<String, String> {
     if options.proxy.is_empty() {
         return Ok(String::new());
     }
-    let mut url = Url::parse(options.proxy.as_bytes())
+    let mut url = GoUrl::parse(options.proxy.as_bytes())
         .map_err(|error| format!("failed to proxy URL - {}: {error}", options.proxy))?;
     if !options.username.is_empty() && !options.token.is_empty() {
         let name = options.username.clone().into_bytes();
-        url.user = Some(User { name, password: Some(options.token.clone().into_bytes()) });
+        url.user = Some(UrlUserInfo { name, password: Some(options.token.clone().into_bytes()) });
     }
     Ok(String::from_utf8_lossy(&url.to_bytes()).into_owned())
 }
 
-fn spans(options: &Options, event: &Event) -> ExportRequest {
+fn spans(options: &ProviderOptions, event: &FluxEvent) -> OtelExportRequest {
     let alert = &options.alert;
     let object = &event.object;
     let seconds = event.timestamp.unwrap_or(options.now);
@@ -198,11 +198,11 @@ fn spans(options: &Options, event: &Event) -> ExportRequest {
     ];
     attributes.extend(event.metadata.iter().map(|(key, value)| pair(key, value)));
     let status = if event.is_error() {
-        SpanStatus { message: event.message.clone(), code: STATUS_CODE_ERROR }
+        OtelSpanStatus { message: event.message.clone(), code: STATUS_CODE_ERROR }
     } else {
-        SpanStatus { message: String::new(), code: STATUS_CODE_OK }
+        OtelSpanStatus { message: String::new(), code: STATUS_CODE_OK }
     };
-    let span = Span {
+    let span = OtelSpan {
         trace_id: Sha256::digest(identity)[..16].to_vec(),
         span_id: Sha256::digest(event.to_json())[..8].to_vec(),
         name: format!("{}: {}/{}", object.kind, object.namespace, object.name),
@@ -219,17 +219,17 @@ fn spans(options: &Options, event: &Event) -> ExportRequest {
         pair("service.name", &format!("{}/{}", alert.namespace, alert.name)),
         pair("service.namespace", &alert.namespace),
     ];
-    ExportRequest {
-        resource_spans: vec![ResourceSpans {
-            resource: Some(Resource { attributes }),
-            scope_spans: vec![ScopeSpans { scope: Some(scope), spans: vec![span] }],
+    OtelExportRequest {
+        resource_spans: vec![OtelResourceSpans {
+            resource: Some(OtelResource { attributes }),
+            scope_spans: vec![OtelScopeSpans { scope: Some(scope), spans: vec![span] }],
             schema_url: "https://opentelemetry.io/schemas/1.34.0".to_owned(),
         }],
     }
 }
 
 /// What all events of a deployment share: with the Alert, it names their trace.
-fn revision(event: &Event) -> String {
+fn revision(event: &FluxEvent) -> String {
     match (event.meta("oci-digest"), event.meta("app-version")) {
         (Some(digest), Some(version)) => format!("{version}@{digest}"),
         _ => event.meta("revision").unwrap_or("unknown").to_owned(),

@@ -6,20 +6,22 @@
 use serde_json::json;
 
 use super::{message, name_and_description, post, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let url = match request_uri(&options.url) {
         Ok(url) => url,
         Err(error) => {
-            let address = crate::text::quoted(&options.url);
-            return Flow::refused(format!("invalid PagerDuty endpoint URL {address}: '{error}'"));
+            let address = crate::go_text::quoted(&options.url);
+            return ProviderFlow::refused(format!(
+                "invalid PagerDuty endpoint URL {address}: '{error}'"
+            ));
         }
     };
     if event.is_progressing() {
-        return Flow::Done;
+        return ProviderFlow::Done;
     }
     let lossy = String::from_utf8_lossy;
     let base = format!("{}://{}", lossy(&url.scheme), lossy(&url.host));
@@ -64,10 +66,12 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     let is_info = event.severity == "info" && event.incident.is_none();
     let second = message(&options, &format!("{base}/v2/change/enqueue"), &change);
     post(message(&options, &format!("{base}/v2/enqueue"), &alert), move |result| match result {
-        Err(error) => Flow::failed(format!("failed sending event: {error}")),
+        Err(error) => ProviderFlow::failed(format!("failed sending event: {error}")),
         Ok(()) if is_info => post(second, |result| {
-            Flow::end(result.map_err(|error| format!("failed sending change event: {error}")))
+            ProviderFlow::end(
+                result.map_err(|error| format!("failed sending change event: {error}")),
+            )
         }),
-        Ok(()) => Flow::Done,
+        Ok(()) => ProviderFlow::Done,
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Here: what is sent in which order, and what follows from the answers. In the folder: what GitHub, GitLab, Gitea and
 //! Forgejo name differently (`forge`), answers that are no success (`refusal`). Elsewhere: logins and addresses
-//! (`github`, `gitlab`, `gitea`), redirects (`http`), connections and further attempts (the program).
+//! (`github`, `gitlab`, `gitea`), redirects (`provider_request`), connections and further attempts (the program).
 //!
 //! A merge request of GitLab is a pull request here.
 
@@ -17,10 +17,12 @@ use serde_json::Value;
 use self::forge::{Forge, ForgeKind, ListedRequest, RequestList};
 use self::refusal::accepted;
 use super::git::ProviderRepository;
+use crate::api_objects::{Alert, Provider, SecretData};
 use crate::delivery_message::DeliveryMessage;
-use crate::http::{Delivery, DeliveryResult, Flow, HttpStep, ProviderRequest, Response};
-use crate::objects::{Alert, Provider, Secret};
-use crate::options::assemble;
+use crate::provider_options::assemble;
+use crate::provider_request::{
+    DeliveryResult, EventDelivery, HttpResponse, HttpStep, ProviderFlow, ProviderRequest,
+};
 
 /// Longest title, in bytes: GitLab and Gitea take 255 characters.
 const LONGEST_TITLE_BYTES: usize = 255;
@@ -128,7 +130,7 @@ type SharedResult = Arc<OnceLock<Result<PullRequest, PullRequestError>>>;
 /// # Errors
 /// [`PullRequestStep::Failed`] says why in full sentences, with what the forge said. None is retried here.
 pub struct PullRequestConversation {
-    delivery: Delivery,
+    delivery: EventDelivery,
     result: SharedResult,
     /// Whether the last outcome may be another one at another time.
     may_help: bool,
@@ -143,11 +145,11 @@ impl PullRequestConversation {
         proposal: Proposal,
         provider: &Provider,
         now: i64,
-        secret: &dyn Fn(&str, &str) -> Option<Secret>,
+        secret: &dyn Fn(&str, &str) -> Option<SecretData>,
     ) -> Self {
         let result = SharedResult::default();
         let flow = begin(proposal, provider, now, secret, result.clone());
-        Self { delivery: Delivery::new(flow, Duration::ZERO), result, may_help: false }
+        Self { delivery: EventDelivery::new(flow, Duration::ZERO), result, may_help: false }
     }
 
     /// The first step.
@@ -194,22 +196,22 @@ fn begin(
     proposal: Proposal,
     provider: &Provider,
     now: i64,
-    secret: &dyn Fn(&str, &str) -> Option<Secret>,
+    secret: &dyn Fn(&str, &str) -> Option<SecretData>,
     result: SharedResult,
-) -> Flow {
+) -> ProviderFlow {
     let kind = &provider.spec.r#type;
     let Some(forge_kind) = ForgeKind::of(kind) else {
-        return Flow::failed(format!(
+        return ProviderFlow::failed(format!(
             "a Provider of type `{kind}` is not for a forge; name one of type `github`, `gitlab` or `gitea`, which is \
              also for Forgejo"
         ));
     };
     let options = match assemble(provider, &Alert::default(), String::new(), now, secret) {
         Ok((options, _)) => options,
-        Err(message) => return Flow::failed(message),
+        Err(message) => return ProviderFlow::failed(message),
     };
     if let Err(message) = check(&proposal, &options.url) {
-        return Flow::failed(message);
+        return ProviderFlow::failed(message);
     }
     let proposal = Proposal { title: title(&proposal), body: body(&proposal.body), ..proposal };
     forge::connect(forge_kind, &options, move |forge| {
@@ -305,13 +307,13 @@ struct PullRequestSteps {
 }
 
 impl PullRequestSteps {
-    fn end(self, result: Result<PullRequest, PullRequestError>) -> Flow {
+    fn end(self, result: Result<PullRequest, PullRequestError>) -> ProviderFlow {
         drop(self.result.set(result));
-        Flow::Done
+        ProviderFlow::Done
     }
 
     /// Reads a page of a list, and goes on from there.
-    fn list(self, list: RequestList, page: u32) -> Flow {
+    fn list(self, list: RequestList, page: u32) -> ProviderFlow {
         let request = self.forge.list(&self.proposal, list, page);
         request.send(move |answer| match (self.read_page(list, page, answer), list) {
             (Err(error), _) => self.end(Err(error)),
@@ -329,7 +331,7 @@ impl PullRequestSteps {
         &self,
         list: RequestList,
         page: u32,
-        answer: Result<Response, String>,
+        answer: Result<HttpResponse, String>,
     ) -> Result<PageVerdict, PullRequestError> {
         let Self { forge, proposal, .. } = self;
         let noun = forge.noun();
@@ -372,7 +374,7 @@ impl PullRequestSteps {
     }
 
     /// Has the open one say what is proposed.
-    fn update(self, found: ListedRequest) -> Flow {
+    fn update(self, found: ListedRequest) -> ProviderFlow {
         let title = titled(&found.title, &self.proposal.title);
         if title == found.title && is_same_body(&found.body, &self.proposal.body) {
             return self.end(Ok(found.pull_request(PullRequestChange::Unchanged)));
@@ -387,7 +389,7 @@ impl PullRequestSteps {
         })
     }
 
-    fn create(self) -> Flow {
+    fn create(self) -> ProviderFlow {
         let request = self.forge.create(&self.proposal);
         request.send(move |answer| {
             let Proposal { head, base, .. } = &self.proposal;

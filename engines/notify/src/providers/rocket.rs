@@ -3,13 +3,16 @@
 use serde_json::json;
 
 use super::{attachment, message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if let Err(error) = request_uri(&options.url) {
-        return Flow::refused(format!("invalid Rocket hook URL {}: '{error}'", options.url));
+        return ProviderFlow::refused(format!(
+            "invalid Rocket hook URL {}: '{error}'",
+            options.url
+        ));
     }
     let payload = json!({
         "channel": options.channel,

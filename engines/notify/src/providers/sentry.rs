@@ -2,26 +2,26 @@
 //!
 //! Source of the semantics: sentry-go 0.46.2.
 
-use golang::time::{RFC3339_NANO, Time, Zone};
-use golang::url::Url;
+use golang::time::{GoTime, GoTimeZone, RFC3339_NANO};
+use golang::url::GoUrl;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::event::Event;
-use crate::http::{Flow, ProviderRequest};
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{ProviderFlow, ProviderRequest};
 
 /// Where a project takes envelopes, and the key that goes with them.
-struct Dsn {
+struct SentryDsn {
     envelopes: String,
     key: String,
     /// Deprecated by Sentry, and sent where it is there.
     secret: Option<String>,
 }
 
-fn dsn(text: &str) -> Result<Dsn, String> {
+fn dsn(text: &str) -> Result<SentryDsn, String> {
     let refuse = |reason: &str| Err(format!("[Sentry] DsnParseError: {reason}"));
-    let url = match Url::parse(text.as_bytes()) {
+    let url = match GoUrl::parse(text.as_bytes()) {
         Ok(url) => url,
         Err(error) => return refuse(&format!("invalid url: {error}")),
     };
@@ -48,17 +48,21 @@ fn dsn(text: &str) -> Result<Dsn, String> {
     let host = url.host.strip_suffix(default).unwrap_or(&url.host);
     let scheme = lossy(&url.scheme);
     let host = lossy(host);
-    Ok(Dsn { envelopes: format!("{scheme}://{host}{folder}/api/{project}/envelope/"), key, secret })
+    Ok(SentryDsn {
+        envelopes: format!("{scheme}://{host}{folder}/api/{project}/envelope/"),
+        key,
+        secret,
+    })
 }
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if options.url.is_empty() {
-        return Flow::refused("DSN cannot be empty");
+        return ProviderFlow::refused("DSN cannot be empty");
     }
     let dsn_text = options.url.clone();
     let dsn = match dsn(&dsn_text) {
         Ok(dsn) => dsn,
-        Err(error) => return Flow::refused(error),
+        Err(error) => return ProviderFlow::refused(error),
     };
     let id = hex::encode(&Sha256::digest(event.to_json())[..16]);
     let now = event.timestamp.map(|seconds| time(seconds, event.nanoseconds));
@@ -100,14 +104,14 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         .body(format!("{envelope}\n{header}\n{body}\n").into_bytes())
         .tls(options.tls)
         // Parity(flux): whether it arrived is not reported.
-        .send(|_| Flow::Done)
+        .send(|_| ProviderFlow::Done)
 }
 
 fn time(seconds: i64, nanoseconds: u32) -> String {
-    Time::from_unix(seconds, nanoseconds.into(), Zone::Utc).format(RFC3339_NANO)
+    GoTime::from_unix(seconds, nanoseconds.into(), GoTimeZone::Utc).format(RFC3339_NANO)
 }
 
-fn transaction(event: &Event, id: &str, now: Option<&str>) -> Value {
+fn transaction(event: &FluxEvent, id: &str, now: Option<&str>) -> Value {
     let object = &event.object;
     let own = [
         ("flux_involved_object_kind", &object.kind),
@@ -143,7 +147,7 @@ fn transaction(event: &Event, id: &str, now: Option<&str>) -> Value {
     item
 }
 
-fn error(event: &Event, now: Option<&str>) -> Value {
+fn error(event: &FluxEvent, now: Option<&str>) -> Value {
     let mut item = json!({"level": "error", "transaction": summary(event)});
     set_message(&mut item, event);
     if let Some(now) = now {
@@ -156,13 +160,13 @@ fn error(event: &Event, now: Option<&str>) -> Value {
     item
 }
 
-fn set_message(item: &mut Value, event: &Event) {
+fn set_message(item: &mut Value, event: &FluxEvent) {
     if !event.message.is_empty() {
         item["message"] = json!(event.message);
     }
 }
 
-fn summary(event: &Event) -> String {
+fn summary(event: &FluxEvent) -> String {
     let object = &event.object;
     format!("{}: {}/{}", object.kind, object.namespace, object.name)
 }

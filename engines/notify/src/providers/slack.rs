@@ -6,9 +6,9 @@
 use serde_json::{Value, json};
 
 use super::{attachment, judge, message, post_judged, request_uri, said};
-use crate::event::{Event, Incident};
-use crate::http::{Flow, Response};
-use crate::options::Options;
+use crate::event::{FluxEvent, NotifiedIncident};
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{HttpResponse, ProviderFlow};
 
 const POST_MESSAGE: &str = "https://slack.com/api/chat.postMessage";
 /// What the API answers a reply that has no thread to go to.
@@ -19,9 +19,9 @@ const NO_THREAD: [&str; 4] = [
     "thread_not_found",
 ];
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if let Err(error) = request_uri(&options.url) {
-        return Flow::refused(format!("invalid Slack hook URL {}: '{error}'", options.url));
+        return ProviderFlow::refused(format!("invalid Slack hook URL {}: '{error}'", options.url));
     }
     let first_line = event.message.split('\n').next().unwrap_or_default();
     let fallback = format!("{}: {first_line}", event.object.heading());
@@ -52,26 +52,26 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     };
     post_judged(request, judge, move |result| match result {
         Ok(answer) if has_no_thread(&answer) && thread.is_some() => {
-            let incident = event.incident.clone().map(|it| Incident { thread: None, ..it });
-            flow(options, Event { incident, ..event })
+            let incident = event.incident.clone().map(|it| NotifiedIncident { thread: None, ..it });
+            flow(options, FluxEvent { incident, ..event })
         }
-        Ok(answer) if is_api => Flow::posted(said(&answer, "ts").as_deref()),
-        Ok(_) => Flow::Done,
-        Err(error) => Flow::failed(format!("postMessage failed: {error}")),
+        Ok(answer) if is_api => ProviderFlow::posted(said(&answer, "ts").as_deref()),
+        Ok(_) => ProviderFlow::Done,
+        Err(error) => ProviderFlow::failed(format!("postMessage failed: {error}")),
     })
 }
 
 /// Whether the message that a reply is to is gone, locked, or in another channel. Such a reply is posted to the channel.
-fn has_no_thread(answer: &Response) -> bool {
+fn has_no_thread(answer: &HttpResponse) -> bool {
     said(answer, "error").is_some_and(|error| NO_THREAD.contains(&&*error))
 }
 
-fn judge_reply(answer: &Response) -> Result<(), String> {
+fn judge_reply(answer: &HttpResponse) -> Result<(), String> {
     if has_no_thread(answer) { Ok(()) } else { judge_api(answer) }
 }
 
 /// The body of the API's answer shows whether the message was posted; its status does not count.
-fn judge_api(answer: &Response) -> Result<(), String> {
+fn judge_api(answer: &HttpResponse) -> Result<(), String> {
     let unreadable = |error: &str| format!("unable to unmarshal response body: {error}");
     if answer.body.iter().all(u8::is_ascii_whitespace) {
         return Err(unreadable("EOF"));

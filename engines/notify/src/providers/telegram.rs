@@ -2,23 +2,23 @@
 
 use std::fmt::Write as _;
 
-use golang::url::Url;
+use golang::url::GoUrl;
 use serde_json::json;
 
 use super::{message, post};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
 /// What MarkdownV2 gives a meaning; the backslash comes first.
 const SPECIAL: &str = "\\.-_[]()~>`#+=|{}!*";
 
-pub(super) fn flow(mut options: Options, event: Event) -> Flow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if options.channel.is_empty() {
-        return Flow::refused("empty Telegram channel");
+        return ProviderFlow::refused("empty Telegram channel");
     }
     if options.token.is_empty() {
-        return Flow::refused("empty Telegram token");
+        return ProviderFlow::refused("empty Telegram token");
     }
     let emoji = if event.is_error() { "🚨" } else { "💫" };
     let object = &event.object;
@@ -35,11 +35,11 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
         payload["message_thread_id"] = json!(thread);
     }
     let base = format!("https://api.telegram.org/bot{}", options.token);
-    if let Err(error) = Url::parse(base.as_bytes()) {
-        return Flow::failed(format!("failed to construct API URL: {error}"));
+    if let Err(error) = GoUrl::parse(base.as_bytes()) {
+        return ProviderFlow::failed(format!("failed to construct API URL: {error}"));
     }
     options.tls = None;
-    post(message(&options, &format!("{base}/sendMessage"), &payload), Flow::end)
+    post(message(&options, &format!("{base}/sendMessage"), &payload), ProviderFlow::end)
 }
 
 fn escape(text: &str) -> String {

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::{message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
+use crate::event::FluxEvent;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if let Err(error) = request_uri(&options.url) {
-        return Flow::refused(format!("invalid Webex hook URL {}: '{error}'", options.url));
+        return ProviderFlow::refused(format!("invalid Webex hook URL {}: '{error}'", options.url));
     }
     let emoji = if event.is_error() { "💣" } else { "✅" };
     let mut text = format!("{emoji} **{}**\n{}\n", event.object.heading(), event.message);

@@ -1,26 +1,26 @@
 //! Type `zoom`, of Flux's main branch: an incoming webhook of a chat.
 
-use golang::url::{Url, query_unescape};
+use golang::url::{GoUrl, query_unescape};
 use serde_json::json;
 
 use super::{message, post_message, request_uri};
-use crate::event::Event;
-use crate::http::Flow;
-use crate::options::Options;
-use crate::text::form;
+use crate::event::FluxEvent;
+use crate::go_text::form;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: Options, event: Event) -> Flow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let url = match request_uri(&options.url) {
         Ok(url) => url,
         Err(error) => {
             let address = &options.url;
-            return Flow::refused(format!(
+            return ProviderFlow::refused(format!(
                 "invalid Zoom incoming webhook URL {address}: '{error}'"
             ));
         }
     };
     if options.token.is_empty() {
-        return Flow::refused("empty Zoom verification token");
+        return ProviderFlow::refused("empty Zoom verification token");
     }
     let text = json!({"type": "message", "text": event.message});
     let mut text = text;
@@ -40,7 +40,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
 }
 
 /// Asks for the long form, which this payload is in, unless the address asks for another.
-fn with_format(mut url: Url) -> String {
+fn with_format(mut url: GoUrl) -> String {
     let mut pairs = Vec::new();
     for pair in url.query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
         let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());

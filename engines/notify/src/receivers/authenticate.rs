@@ -9,10 +9,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::payload::{PayloadType, first, fits, media_type, member, text, whole};
-use super::{AcceptedHookRequest, Gate, Hook, Receiver, Settings, cdevents, is_blank, token};
+use super::{
+    AcceptedHookRequest, Receiver, ReceiverGate, ReceiverSettings, ReceiverWebhookRequest,
+    cdevents, is_blank, token,
+};
+use crate::api_objects::SecretData;
 use crate::case_folding::equal_fold;
-use crate::http::{DeliveryResult, ProviderRequest, Response};
-use crate::objects::Secret;
+use crate::provider_request::{DeliveryResult, HttpResponse, ProviderRequest};
 
 const QUAY: PayloadType = PayloadType::Object(&[
     ("docker_url", PayloadType::Text),
@@ -47,15 +50,16 @@ const GCR_DATA: PayloadType = PayloadType::Object(&[
 ]);
 
 /// The next step; a closure takes the answer to a request.
-pub(super) enum Next {
-    Fetch(Box<ProviderRequest>, Then),
+pub(super) enum AuthenticationStep {
+    Fetch(Box<ProviderRequest>, ResponseContinuation),
     Refused(String),
     Accepted(AcceptedHookRequest),
 }
 
-pub(super) type Then = Box<dyn FnOnce(Result<Response, String>) -> Next + Send>;
+pub(super) type ResponseContinuation =
+    Box<dyn FnOnce(Result<HttpResponse, String>) -> AuthenticationStep + Send>;
 
-impl From<Result<AcceptedHookRequest, String>> for Next {
+impl From<Result<AcceptedHookRequest, String>> for AuthenticationStep {
     fn from(result: Result<AcceptedHookRequest, String>) -> Self {
         match result {
             Ok(accepted) => Self::Accepted(accepted),
@@ -65,27 +69,27 @@ impl From<Result<AcceptedHookRequest, String>> for Next {
 }
 
 /// A request on its way to a Receiver that was found by its path.
-pub struct Reception {
-    next: Option<Then>,
+pub struct WebhookReception {
+    next: Option<ResponseContinuation>,
 }
 
-impl fmt::Debug for Reception {
+impl fmt::Debug for WebhookReception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reception").field("waits", &self.next.is_some()).finish()
+        f.debug_struct("WebhookReception").field("waits", &self.next.is_some()).finish()
     }
 }
 
-impl Reception {
+impl WebhookReception {
     /// Begins with a request. The Secret is that of the Receiver, if it can be read.
     pub fn start(
-        hook: Hook,
+        hook: ReceiverWebhookRequest,
         receiver: &Receiver,
-        secret: Option<&Secret>,
-        settings: Settings,
-    ) -> (Self, Gate) {
+        secret: Option<&SecretData>,
+        settings: ReceiverSettings,
+    ) -> (Self, ReceiverGate) {
         if receiver.spec.suspend || !receiver.is_ready {
             let reason = if receiver.spec.suspend { "suspended" } else { "not ready" };
-            let gate = Gate::Refused(503, format!("the Receiver is {reason}"));
+            let gate = ReceiverGate::Refused(503, format!("the Receiver is {reason}"));
             return (Self { next: None }, gate);
         }
         let mut reception = Self { next: None };
@@ -94,30 +98,30 @@ impl Reception {
     }
 
     /// Continues with the answer to the request.
-    pub fn answer(&mut self, outcome: DeliveryResult) -> Gate {
+    pub fn answer(&mut self, outcome: DeliveryResult) -> ReceiverGate {
         match self.next.take() {
             Some(then) => {
                 let next = then(outcome.map_err(|(text, _)| text));
                 self.settle(next)
             }
-            None => Gate::Refused(400, "nothing was asked for".to_owned()),
+            None => ReceiverGate::Refused(400, "nothing was asked for".to_owned()),
         }
     }
 
-    fn settle(&mut self, next: Next) -> Gate {
+    fn settle(&mut self, next: AuthenticationStep) -> ReceiverGate {
         match next {
-            Next::Fetch(request, then) => {
+            AuthenticationStep::Fetch(request, then) => {
                 self.next = Some(then);
-                Gate::Fetch(request)
+                ReceiverGate::Fetch(request)
             }
-            Next::Refused(reason) => Gate::Refused(400, reason),
-            Next::Accepted(accepted) => Gate::Accepted(accepted),
+            AuthenticationStep::Refused(reason) => ReceiverGate::Refused(400, reason),
+            AuthenticationStep::Accepted(accepted) => ReceiverGate::Accepted(accepted),
         }
     }
 }
 
 impl AcceptedHookRequest {
-    pub(super) fn of(hook: Hook) -> Self {
+    pub(super) fn of(hook: ReceiverWebhookRequest) -> Self {
         let is_json = is_json(hook.header("Content-Type"));
         Self { body: hook.body, is_json, claims: None }
     }
@@ -130,37 +134,41 @@ fn is_json(header: &str) -> bool {
 }
 
 fn authenticate(
-    hook: Hook,
+    hook: ReceiverWebhookRequest,
     receiver: &Receiver,
-    secret: Option<&Secret>,
-    settings: Settings,
-) -> Next {
+    secret: Option<&SecretData>,
+    settings: ReceiverSettings,
+) -> AuthenticationStep {
     let spec = &receiver.spec;
     let mut key = Vec::new();
     if let Some(reference) = &spec.secret_ref {
         let name = format!("{}/{}", receiver.metadata.namespace, reference.name);
         let Some(secret) = secret else {
-            return Next::Refused(format!("unable to read secret \"{name}\": it was not found"));
+            return AuthenticationStep::Refused(format!(
+                "unable to read secret \"{name}\": it was not found"
+            ));
         };
         match secret.bytes("token") {
             Some(token) if is_blank(token) && !settings.allows_empty_token => {
-                return Next::Refused(format!(
+                return AuthenticationStep::Refused(format!(
                     "invalid \"{name}\" secret data: field 'token' is empty"
                 ));
             }
             Some(token) => key = token.to_vec(),
             None => {
                 let reason = "secret data: required field 'token'";
-                return Next::Refused(format!("invalid \"{name}\" {reason}"));
+                return AuthenticationStep::Refused(format!("invalid \"{name}\" {reason}"));
             }
         }
     }
     match &*spec.r#type {
-        "generic" => Next::Accepted(AcceptedHookRequest::of(hook)),
+        "generic" => AuthenticationStep::Accepted(AcceptedHookRequest::of(hook)),
         "generic-oidc" => token::oidc(hook, &spec.oidc_providers, settings.now),
         "gcr" => match secret.filter(|_| spec.secret_ref.is_some()) {
             Some(secret) => gcr(hook, secret, settings.now),
-            None => Next::Refused("secretRef is required for GCR receivers".to_owned()),
+            None => {
+                AuthenticationStep::Refused("secretRef is required for GCR receivers".to_owned())
+            }
         },
         kind => plain(hook, kind, &spec.events, &key).into(),
     }
@@ -168,7 +176,7 @@ fn authenticate(
 
 /// The types that only need the request and a token.
 fn plain(
-    hook: Hook,
+    hook: ReceiverWebhookRequest,
     kind: &str,
     events: &[String],
     key: &[u8],
@@ -243,7 +251,10 @@ fn signature(header: &str, body: &[u8], key: &[u8]) -> Result<(), String> {
 }
 
 /// Checks the signature of a body in JSON or a form; filters see the JSON.
-fn signed_form(mut hook: Hook, key: &[u8]) -> Result<Hook, String> {
+fn signed_form(
+    mut hook: ReceiverWebhookRequest,
+    key: &[u8],
+) -> Result<ReceiverWebhookRequest, String> {
     let newer = hook.header("X-Hub-Signature-256");
     let header = if newer.is_empty() { hook.header("X-Hub-Signature") } else { newer }.to_owned();
     let kind = hook.header("Content-Type");
@@ -294,13 +305,13 @@ fn nexus_signature(header: &str, body: &[u8], key: &[u8]) -> Result<(), String> 
 }
 
 /// A push of Pub/Sub: a token of Google's, and a message in base 64.
-fn gcr(hook: Hook, secret: &Secret, now: i64) -> Next {
+fn gcr(hook: ReceiverWebhookRequest, secret: &SecretData, now: i64) -> AuthenticationStep {
     let field = |key: &str| {
         let found = secret.text(key).filter(|text| !text.is_empty());
         found.ok_or_else(|| format!("invalid secret data: required field '{key}' for GCR receiver"))
     };
     match field("email").and_then(|email| Ok((email, field("audience")?))) {
-        Err(error) => Next::Refused(error),
+        Err(error) => AuthenticationStep::Refused(error),
         Ok((email, audience)) => {
             token::google(hook, email, audience, now, |hook| gcr_body(hook).into())
         }
@@ -308,7 +319,7 @@ fn gcr(hook: Hook, secret: &Secret, now: i64) -> Next {
 }
 
 /// Filters see what the message has.
-fn gcr_body(mut hook: Hook) -> Result<AcceptedHookRequest, String> {
+fn gcr_body(mut hook: ReceiverWebhookRequest) -> Result<AcceptedHookRequest, String> {
     let push = first(&hook.body)?;
     shaped(push.clone(), &GCR)?;
     let message = member(&push, "message").unwrap_or(&Value::Null);

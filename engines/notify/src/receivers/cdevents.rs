@@ -2,8 +2,8 @@
 
 mod content;
 
-use golang::regexp::Regexp;
-use golang::url::Url;
+use golang::regexp::GoRegexp;
+use golang::url::GoUrl;
 use serde_json::Value;
 
 use super::payload::{PayloadType, fits, is_time, member, text, whole};
@@ -62,7 +62,7 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
         return refuse(&format!("its {name} is empty"));
     }
     for name in ["source", "schemaUri"] {
-        if Url::parse(text(context, name).as_bytes()).is_err() {
+        if GoUrl::parse(text(context, name).as_bytes()).is_err() {
             return refuse(&format!("{name} is no URI reference"));
         }
     }
@@ -76,7 +76,7 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
     if text(subject, "id").is_empty() {
         return refuse("its subject has no id");
     }
-    if Url::parse(text(subject, "source").as_bytes()).is_err() {
+    if GoUrl::parse(text(subject, "source").as_bytes()).is_err() {
         return refuse("the source of its subject is no URI reference");
     }
     match member(&event, "customData") {
@@ -105,7 +105,7 @@ fn custom(kind: &str, subject: &Value, content: &Value) -> Result<(), String> {
         "^dev\\.cdeventsx\\.[a-zA-Z0-9]+-[a-zA-Z]+\\.[a-zA-Z]+\\.[0-9]\\.[0-9]\\.[0-9]$";
     const CUSTOM_SUBJECT: &str = "^[a-zA-Z0-9]+-[a-zA-Z]+$";
     let is_like = |pattern: &str, text: &str| {
-        Regexp::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
+        GoRegexp::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
     };
     let refuse = |reason: &str| Err(format!("unable to validate CDEvent event: {reason}"));
     if !is_like(CUSTOM_KIND, kind) {

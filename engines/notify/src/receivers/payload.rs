@@ -55,7 +55,7 @@ pub(super) fn fits(value: &Value, shape: &PayloadType) -> bool {
 
 /// Whether a text is a time as JSON has them.
 pub(super) fn is_time(text: &str) -> bool {
-    golang::time::Time::parse(golang::time::RFC3339, text, &golang::time::Zone::Utc).is_ok()
+    golang::time::GoTime::parse(golang::time::RFC3339, text, &golang::time::GoTimeZone::Utc).is_ok()
 }
 
 /// A member by name, in any case.

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gocel::{Expression, READING};
-use golang::meter::{Meter, Stop, WorkLimitExceeded};
+use gocel::{CelExpression, READING};
+use golang::work_meter::{StopSignal, WorkLimitExceeded, WorkMeter};
 use serde_json::{Value, json};
 
 use super::payload::first;
-use super::{AcceptedHookRequest, EVALUATING, Receiver, Settings, is_within_reach, too_many};
-use crate::objects::EventSourceSelector;
+use super::{
+    AcceptedHookRequest, EVALUATING, Receiver, ReceiverSettings, is_within_reach, too_many,
+};
+use crate::api_objects::EventSourceSelector;
 
 /// API versions of kinds that need none in a spec.
 const API_VERSIONS: [(&str, &str); 7] = [
@@ -36,7 +38,7 @@ pub struct AnnotationTarget {
 }
 
 /// The objects of the cluster, as far as Receivers read them: API version, kind and metadata.
-pub trait Targets {
+pub trait ReceiverTargets {
     /// An object.
     fn object(&self, target: &AnnotationTarget) -> Option<Value>;
     /// All objects of a kind in a namespace.
@@ -45,7 +47,7 @@ pub trait Targets {
 
 /// The result of a request that was accepted.
 #[derive(Debug, Default)]
-pub struct Selection {
+pub struct ReceiverSelection {
     /// The status of the answer.
     pub status: u16,
     /// The objects to annotate, each once.
@@ -55,22 +57,22 @@ pub struct Selection {
 }
 
 /// The filters of a Receiver.
-struct Filters {
+struct ReceiverFilters {
     /// The one for all entries.
-    top: Option<Expression>,
+    top: Option<CelExpression>,
     /// Those of the entries.
-    own: Vec<Option<Expression>>,
+    own: Vec<Option<CelExpression>>,
 }
 
 /// A selection under way.
-struct Selecting<'a> {
-    targets: &'a dyn Targets,
+struct ReceiverSelectionRun<'a> {
+    targets: &'a dyn ReceiverTargets,
     request: Value,
     claims: Option<Value>,
     /// What all of it may use up.
-    run: Meter,
+    run: WorkMeter,
     selected: BTreeSet<AnnotationTarget>,
-    selection: Selection,
+    selection: ReceiverSelection,
 }
 
 /// Numbers as JSON decoded by Go has them: all are floating. Returns how many values there are.
@@ -100,23 +102,27 @@ impl AcceptedHookRequest {
     pub fn select(
         &self,
         receiver: &Receiver,
-        targets: &dyn Targets,
-        settings: Settings,
-    ) -> Selection {
+        targets: &dyn ReceiverTargets,
+        settings: ReceiverSettings,
+    ) -> ReceiverSelection {
         let (filters, request) =
             match too_many(receiver).map_or_else(|| self.filters(receiver), Err) {
                 Ok(found) => found,
                 Err(error) => {
-                    return Selection { status: 500, errors: vec![error], ..Selection::default() };
+                    return ReceiverSelection {
+                        status: 500,
+                        errors: vec![error],
+                        ..ReceiverSelection::default()
+                    };
                 }
             };
-        let mut selecting = Selecting {
+        let mut selecting = ReceiverSelectionRun {
             targets,
             request,
             claims: self.claims.clone().map(Value::Object),
-            run: Meter::new(EVALUATING, Stop::default()),
+            run: WorkMeter::new(EVALUATING, StopSignal::default()),
             selected: BTreeSet::new(),
-            selection: Selection { status: 200, ..Selection::default() },
+            selection: ReceiverSelection { status: 200, ..ReceiverSelection::default() },
         };
         for (resource, own) in receiver.spec.resources.iter().zip(&filters.own) {
             let filters = [filters.top.as_ref(), own.as_ref()];
@@ -130,7 +136,7 @@ impl AcceptedHookRequest {
     }
 
     /// Reads all filters before any object is touched; without any, the body is not read.
-    fn filters(&self, receiver: &Receiver) -> Result<(Filters, Value), String> {
+    fn filters(&self, receiver: &Receiver) -> Result<(ReceiverFilters, Value), String> {
         let spec = &receiver.spec;
         let top = &spec.resource_filter;
         let has_any = !top.is_empty() || spec.resources.iter().any(|it| !it.filter.is_empty());
@@ -148,24 +154,24 @@ impl AcceptedHookRequest {
         }
         let mut scope = vec!["res", "req"];
         scope.extend(self.claims.as_ref().map(|_| "claims"));
-        let run = &mut Meter::new(READING, Stop::default());
+        let run = &mut WorkMeter::new(READING, StopSignal::default());
         let mut read = |text: &String| {
-            let read = (!text.is_empty()).then(|| Expression::compile_within(text, &scope, run));
+            let read = (!text.is_empty()).then(|| CelExpression::compile_within(text, &scope, run));
             read.transpose().map_err(|error| error.to_string())
         };
         let top = read(top)?;
         let own = spec.resources.iter().map(|it| read(&it.filter)).collect::<Result<_, _>>()?;
-        Ok((Filters { top, own }, request))
+        Ok((ReceiverFilters { top, own }, request))
     }
 }
 
-impl Selecting<'_> {
+impl ReceiverSelectionRun<'_> {
     fn entry(
         &mut self,
         resource: &EventSourceSelector,
         own: &str,
-        settings: Settings,
-        filters: [Option<&Expression>; 2],
+        settings: ReceiverSettings,
+        filters: [Option<&CelExpression>; 2],
     ) -> Result<(), String> {
         let kind = &resource.kind;
         let namespace = if resource.namespace.is_empty() { own } else { &resource.namespace };
@@ -213,7 +219,7 @@ impl Selecting<'_> {
         &mut self,
         target: AnnotationTarget,
         object: &Value,
-        filters: [Option<&Expression>; 2],
+        filters: [Option<&CelExpression>; 2],
     ) -> Result<(), String> {
         let mut object = partial(&target, object);
         self.run.steps(doubles(&mut object)).map_err(too_much)?;

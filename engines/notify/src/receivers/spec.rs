@@ -1,15 +1,15 @@
 //! What the spec of a Receiver has to be.
 
-use gocel::{Expression, READING};
-use golang::meter::{Meter, Stop};
+use gocel::{CelExpression, READING};
+use golang::work_meter::{StopSignal, WorkMeter};
 
 use super::select::out_of_reach;
 use super::{OidcProvider, Receiver, is_blank, is_within_reach, path, token, too_many};
-use crate::objects::Secret;
+use crate::api_objects::SecretData;
 
 /// What is wrong with a Receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Misfit {
+pub enum ReceiverSpecError {
     /// The spec has to change: the reason of the condition, and the message.
     Terminal(&'static str, String),
     /// The token cannot be read yet.
@@ -20,25 +20,28 @@ pub enum Misfit {
 ///
 /// # Errors
 /// The first problem: of expressions, then issuers, then the token.
-pub fn check(receiver: &Receiver, secret: Option<&Secret>) -> Result<String, Misfit> {
+pub fn check(
+    receiver: &Receiver,
+    secret: Option<&SecretData>,
+) -> Result<String, ReceiverSpecError> {
     const EXPRESSION: &str = "InvalidCELExpression";
     const VALIDATION: &str = "ValidationFailed";
     if let Some(error) = too_many(receiver) {
-        return Err(Misfit::Terminal(VALIDATION, error));
+        return Err(ReceiverSpecError::Terminal(VALIDATION, error));
     }
     // All expressions of an object share what reading them may use up.
-    let run = &mut Meter::new(READING, Stop::default());
-    filters(receiver, run).map_err(|error| Misfit::Terminal(EXPRESSION, error))?;
-    kinds(receiver).map_err(|error| Misfit::Terminal(VALIDATION, error))?;
+    let run = &mut WorkMeter::new(READING, StopSignal::default());
+    filters(receiver, run).map_err(|error| ReceiverSpecError::Terminal(EXPRESSION, error))?;
+    kinds(receiver).map_err(|error| ReceiverSpecError::Terminal(VALIDATION, error))?;
     let providers = &receiver.spec.oidc_providers;
-    issuers(providers).map_err(|error| Misfit::Terminal(VALIDATION, error))?;
+    issuers(providers).map_err(|error| ReceiverSpecError::Terminal(VALIDATION, error))?;
     for (at, provider) in providers.iter().enumerate() {
         token::compile(provider, run).map_err(|error| {
             let shown = issuer(at, provider);
-            Misfit::Terminal(EXPRESSION, format!("{shown}: {error}"))
+            ReceiverSpecError::Terminal(EXPRESSION, format!("{shown}: {error}"))
         })?;
     }
-    let key = key(receiver, secret).map_err(Misfit::TokenNotFound)?;
+    let key = key(receiver, secret).map_err(ReceiverSpecError::TokenNotFound)?;
     Ok(path(&key, &receiver.metadata.name, &receiver.metadata.namespace))
 }
 
@@ -46,17 +49,17 @@ fn is_oidc(receiver: &Receiver) -> bool {
     receiver.spec.r#type == "generic-oidc"
 }
 
-fn filters(receiver: &Receiver, run: &mut Meter) -> Result<(), String> {
+fn filters(receiver: &Receiver, run: &mut WorkMeter) -> Result<(), String> {
     let scope: &[&str] =
         if is_oidc(receiver) { &["res", "req", "claims"] } else { &["res", "req"] };
     let spec = &receiver.spec;
     if !spec.resource_filter.is_empty() {
-        Expression::compile_within(&spec.resource_filter, scope, run)
+        CelExpression::compile_within(&spec.resource_filter, scope, run)
             .map_err(|error| format!("invalid resourceFilter expression: {error}"))?;
     }
     for (at, resource) in spec.resources.iter().enumerate().filter(|(_, it)| !it.filter.is_empty())
     {
-        Expression::compile_within(&resource.filter, scope, run).map_err(|error| {
+        CelExpression::compile_within(&resource.filter, scope, run).map_err(|error| {
             format!(
                 "invalid filter expression for resources[{at}] (kind=\"{}\", name=\"{}\"): {error}",
                 resource.kind, resource.name
@@ -137,7 +140,7 @@ fn expressions(provider: &OidcProvider) -> Result<(), String> {
     Ok(())
 }
 
-fn key(receiver: &Receiver, secret: Option<&Secret>) -> Result<Vec<u8>, String> {
+fn key(receiver: &Receiver, secret: Option<&SecretData>) -> Result<Vec<u8>, String> {
     let Some(reference) = &receiver.spec.secret_ref else { return Ok(Vec::new()) };
     let name = format!("{}/{}", receiver.metadata.namespace, reference.name);
     let secret = secret.ok_or_else(|| {

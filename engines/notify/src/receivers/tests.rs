@@ -5,15 +5,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    AcceptedHookRequest, AnnotationTarget, Gate, Hook, MOST_RESOURCES, Misfit, Receiver, Reception,
-    Selection, Settings, Targets, check,
+    AcceptedHookRequest, AnnotationTarget, MOST_RESOURCES, Receiver, ReceiverGate,
+    ReceiverSelection, ReceiverSettings, ReceiverSpecError, ReceiverTargets,
+    ReceiverWebhookRequest, WebhookReception, check,
 };
-use crate::objects::Secret;
+use crate::api_objects::SecretData;
 
 /// A cluster in which every object of every name is.
-struct Everything(Arc<Vec<Value>>);
+struct EveryObjectCluster(Arc<Vec<Value>>);
 
-impl Targets for Everything {
+impl ReceiverTargets for EveryObjectCluster {
     fn object(&self, target: &AnnotationTarget) -> Option<Value> {
         Some(json!({"metadata": {"name": target.name, "namespace": target.namespace}}))
     }
@@ -32,15 +33,15 @@ fn receiver(filter: &str, resources: &[Value]) -> Receiver {
     .unwrap()
 }
 
-fn select(receiver: &Receiver, body: &Value, objects: Vec<Value>) -> Selection {
+fn select(receiver: &Receiver, body: &Value, objects: Vec<Value>) -> ReceiverSelection {
     let accepted =
         AcceptedHookRequest { body: body.to_string().into_bytes(), is_json: true, claims: None };
-    accepted.select(receiver, &Everything(Arc::new(objects)), Settings::default())
+    accepted.select(receiver, &EveryObjectCluster(Arc::new(objects)), ReceiverSettings::default())
 }
 
-fn checked(receiver: &Receiver) -> Result<String, Misfit> {
+fn checked(receiver: &Receiver) -> Result<String, ReceiverSpecError> {
     let data = [("token".to_owned(), b"t".to_vec())].into();
-    check(receiver, Some(&Secret { name: "apps/t".to_owned(), data }))
+    check(receiver, Some(&SecretData { name: "apps/t".to_owned(), data }))
 }
 
 fn objects(count: usize) -> Vec<Value> {
@@ -78,13 +79,17 @@ fn long_filters_are_refused_together_and_so_are_many_entries() {
     let entry = |filter: &str| json!({"kind": "GitRepository", "name": "a", "filter": filter});
     assert!(checked(&receiver("", &vec![entry(&long); 10])).is_ok());
     let too_long = receiver("", &vec![entry(&long); MOST_RESOURCES]);
-    let Err(Misfit::Terminal(reason, text)) = checked(&too_long) else { panic!("it is accepted") };
+    let Err(ReceiverSpecError::Terminal(reason, text)) = checked(&too_long) else {
+        panic!("it is accepted")
+    };
     assert!(reason == "InvalidCELExpression" && text.contains("too long together"), "{text}");
     assert_eq!(select(&too_long, &json!({}), Vec::new()).status, 500);
 
     assert!(checked(&receiver("", &vec![entry(""); MOST_RESOURCES])).is_ok());
     let many = receiver("", &vec![entry(""); MOST_RESOURCES + 1]);
-    let Err(Misfit::Terminal(_, text)) = checked(&many) else { panic!("it is accepted") };
+    let Err(ReceiverSpecError::Terminal(_, text)) = checked(&many) else {
+        panic!("it is accepted")
+    };
     assert!(text.contains("65 entries"), "{text}");
     let selection = select(&many, &json!({}), Vec::new());
     assert_eq!((selection.status, selection.targets.len()), (500, 0));
@@ -128,13 +133,13 @@ const WITH_TOKEN: [&str; 13] = [
     "something-else",
 ];
 
-fn received(kind: &str, token: &[u8]) -> (Result<String, Misfit>, Gate) {
+fn received(kind: &str, token: &[u8]) -> (Result<String, ReceiverSpecError>, ReceiverGate) {
     let mut receiver = receiver("", &[json!({"kind": "GitRepository", "name": "app"})]);
     kind.clone_into(&mut receiver.spec.r#type);
     receiver.is_ready = true;
     let data = [("token", token), ("email", b"a@b.c"), ("audience", b"x")];
     let data = data.map(|(key, value)| (key.to_owned(), value.to_vec())).into();
-    let secret = Secret { name: "apps/t".to_owned(), data };
+    let secret = SecretData { name: "apps/t".to_owned(), data };
     // What a sender would send who knows that the token is empty.
     let signature = "sha256=b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad";
     let headers = [
@@ -145,8 +150,9 @@ fn received(kind: &str, token: &[u8]) -> (Result<String, Misfit>, Gate) {
         ("Ce-Type", "x"),
     ];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    let hook = Hook { headers, body: Vec::new() };
-    let (_, gate) = Reception::start(hook, &receiver, Some(&secret), Settings::default());
+    let hook = ReceiverWebhookRequest { headers, body: Vec::new() };
+    let (_, gate) =
+        WebhookReception::start(hook, &receiver, Some(&secret), ReceiverSettings::default());
     (check(&receiver, Some(&secret)), gate)
 }
 
@@ -156,13 +162,13 @@ fn a_token_that_is_empty_is_none() {
         for token in [&b""[..], b"\n", b" \t\r\n"] {
             let (checked, gate) = received(kind, token);
             let text = "invalid 'apps/t' secret data: field 'token' is empty".to_owned();
-            assert_eq!(checked, Err(Misfit::TokenNotFound(text)), "{kind}");
-            let Gate::Refused(400, reason) = gate else { panic!("{kind}: {gate:?}") };
+            assert_eq!(checked, Err(ReceiverSpecError::TokenNotFound(text)), "{kind}");
+            let ReceiverGate::Refused(400, reason) = gate else { panic!("{kind}: {gate:?}") };
             assert!(reason.contains("field 'token' is empty"), "{kind}: {reason}");
         }
         assert!(received(kind, b"x").0.is_ok(), "{kind}");
     }
-    assert!(matches!(received("generic", b"x").1, Gate::Accepted(_)));
+    assert!(matches!(received("generic", b"x").1, ReceiverGate::Accepted(_)));
 }
 
 #[test]

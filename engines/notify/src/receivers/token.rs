@@ -9,14 +9,17 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gocel::{Expression, READING};
-use golang::meter::{Meter, Stop};
+use gocel::{CelExpression, READING};
+use golang::work_meter::{StopSignal, WorkMeter};
 use serde_json::{Map, Value};
 
-use super::authenticate::Next;
+use super::authenticate::AuthenticationStep;
 use super::select::doubles;
-use super::{AcceptedHookRequest, EVALUATING, Hook, OidcProvider, OidcValidation, OidcVariable};
-use crate::http::{ProviderRequest, Response};
+use super::{
+    AcceptedHookRequest, EVALUATING, OidcProvider, OidcValidation, OidcVariable,
+    ReceiverWebhookRequest,
+};
+use crate::provider_request::{HttpResponse, ProviderRequest};
 
 const AUDIENCE: &str = "notification-controller";
 const GOOGLE_KEYS: &str = "https://www.googleapis.com/oauth2/v3/certs";
@@ -27,7 +30,7 @@ const MOST_KEYS: usize = 100;
 const CLOCK_LEEWAY_SECONDS: i64 = 300;
 
 /// A JWT that was not verified yet.
-struct Jwt {
+struct UnverifiedJwt {
     algorithm: String,
     key: String,
     claims: Map<String, Value>,
@@ -35,7 +38,7 @@ struct Jwt {
     signature: Vec<u8>,
 }
 
-impl Jwt {
+impl UnverifiedJwt {
     fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split('.').collect();
         let [header, claims, signature] = *parts else {
@@ -112,12 +115,12 @@ impl Jwt {
 }
 
 /// The keys of an answer.
-fn keys(answer: Result<Response, String>) -> Result<Vec<Value>, String> {
+fn keys(answer: Result<HttpResponse, String>) -> Result<Vec<Value>, String> {
     let body = body(answer)?;
     Ok(body.get("keys").and_then(Value::as_array).cloned().unwrap_or_default())
 }
 
-fn body(answer: Result<Response, String>) -> Result<Value, String> {
+fn body(answer: Result<HttpResponse, String>) -> Result<Value, String> {
     let answer = answer?;
     if answer.status != 200 {
         return Err(format!("{}: {}", answer.status_line(), answer.text()));
@@ -125,29 +128,30 @@ fn body(answer: Result<Response, String>) -> Result<Value, String> {
     serde_json::from_slice(&answer.body).map_err(|error| error.to_string())
 }
 
-fn bearer(hook: &Hook) -> Result<&str, String> {
+fn bearer(hook: &ReceiverWebhookRequest) -> Result<&str, String> {
     let header = hook.header("Authorization").strip_prefix("Bearer ");
     header.ok_or_else(|| "the Authorization header is missing or malformed".to_owned())
 }
 
 fn fetch(
     url: impl Into<String>,
-    then: impl FnOnce(Result<Response, String>) -> Next + Send + 'static,
-) -> Next {
-    Next::Fetch(Box::new(ProviderRequest::new("GET", url)), Box::new(then))
+    then: impl FnOnce(Result<HttpResponse, String>) -> AuthenticationStep + Send + 'static,
+) -> AuthenticationStep {
+    AuthenticationStep::Fetch(Box::new(ProviderRequest::new("GET", url)), Box::new(then))
 }
 
 /// A token of Google for this audience and service account.
 pub(super) fn google(
-    hook: Hook,
+    hook: ReceiverWebhookRequest,
     email: String,
     audience: String,
     now: i64,
-    then: impl FnOnce(Hook) -> Next + Send + 'static,
-) -> Next {
-    let refuse =
-        |reason: String| Next::Refused(format!("cannot authenticate GCR request: {reason}"));
-    let jwt = match bearer(&hook).and_then(Jwt::parse) {
+    then: impl FnOnce(ReceiverWebhookRequest) -> AuthenticationStep + Send + 'static,
+) -> AuthenticationStep {
+    let refuse = |reason: String| {
+        AuthenticationStep::Refused(format!("cannot authenticate GCR request: {reason}"))
+    };
+    let jwt = match bearer(&hook).and_then(UnverifiedJwt::parse) {
         Ok(jwt) => jwt,
         Err(error) => return refuse(error),
     };
@@ -188,24 +192,36 @@ pub(super) fn google(
         });
         match checked {
             Ok(()) => then(hook),
-            Err(error) => Next::Refused(format!("cannot authenticate GCR request: {error}")),
+            Err(error) => {
+                AuthenticationStep::Refused(format!("cannot authenticate GCR request: {error}"))
+            }
         }
     })
 }
 
 /// A token of one of the issuers that a Receiver trusts.
-pub(super) fn oidc(hook: Hook, providers: &[OidcProvider], now: i64) -> Next {
+pub(super) fn oidc(
+    hook: ReceiverWebhookRequest,
+    providers: &[OidcProvider],
+    now: i64,
+) -> AuthenticationStep {
     if providers.is_empty() {
-        return Next::Refused("generic-oidc receiver has no oidcProviders configured".to_owned());
+        return AuthenticationStep::Refused(
+            "generic-oidc receiver has no oidcProviders configured".to_owned(),
+        );
     }
-    let jwt = match bearer(&hook).and_then(|token| Jwt::parse(token.trim())) {
+    let jwt = match bearer(&hook).and_then(|token| UnverifiedJwt::parse(token.trim())) {
         Ok(jwt) => jwt,
-        Err(error) => return Next::Refused(format!("failed to parse bearer token: {error}")),
+        Err(error) => {
+            return AuthenticationStep::Refused(format!("failed to parse bearer token: {error}"));
+        }
     };
     let issuer = jwt.text("iss");
     let Some(provider) = providers.iter().find(|it| !issuer.is_empty() && it.issuer_url == issuer)
     else {
-        return Next::Refused(format!("no oidcProvider configured for issuer \"{issuer}\""));
+        return AuthenticationStep::Refused(format!(
+            "no oidcProvider configured for issuer \"{issuer}\""
+        ));
     };
     let provider = Arc::new(provider.clone());
     let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
@@ -220,11 +236,13 @@ pub(super) fn oidc(hook: Hook, providers: &[OidcProvider], now: i64) -> Next {
         let discovery = match discovery {
             Ok(discovery) => discovery,
             Err(error) => {
-                return Next::Refused(format!("failed to initialize OIDC provider: {error}"));
+                return AuthenticationStep::Refused(format!(
+                    "failed to initialize OIDC provider: {error}"
+                ));
             }
         };
         if let Err(error) = current(&jwt, &provider, &discovery, now) {
-            return Next::Refused(format!("failed to verify OIDC token: {error}"));
+            return AuthenticationStep::Refused(format!("failed to verify OIDC token: {error}"));
         }
         let keys_url = discovery["jwks_uri"].as_str().unwrap_or_default().to_owned();
         fetch(keys_url, move |answer| verified(hook, jwt, &provider, answer).into())
@@ -232,7 +250,12 @@ pub(super) fn oidc(hook: Hook, providers: &[OidcProvider], now: i64) -> Next {
 }
 
 /// Whether a token is for this audience, now, and signed in a way that the issuer names.
-fn current(jwt: &Jwt, provider: &OidcProvider, discovery: &Value, now: i64) -> Result<(), String> {
+fn current(
+    jwt: &UnverifiedJwt,
+    provider: &OidcProvider,
+    discovery: &Value,
+    now: i64,
+) -> Result<(), String> {
     let audience = if provider.audience.is_empty() { AUDIENCE } else { &provider.audience };
     let is_for = match jwt.claims.get("aud") {
         Some(Value::String(one)) => one == audience,
@@ -262,10 +285,10 @@ fn current(jwt: &Jwt, provider: &OidcProvider, discovery: &Value, now: i64) -> R
 }
 
 fn verified(
-    hook: Hook,
-    jwt: Jwt,
+    hook: ReceiverWebhookRequest,
+    jwt: UnverifiedJwt,
     provider: &OidcProvider,
-    answer: Result<Response, String>,
+    answer: Result<HttpResponse, String>,
 ) -> Result<AcceptedHookRequest, String> {
     let unverified = |error: &str| format!("failed to verify OIDC token: {error}");
     let keys = keys(answer).map_err(|error| unverified(&format!("fetching keys {error}")))?;
@@ -281,7 +304,7 @@ fn verified(
 }
 
 /// An expression by its name or message.
-type NamedExpression<'a> = (&'a str, Expression);
+type NamedExpression<'a> = (&'a str, CelExpression);
 
 /// Reads all expressions of an issuer, variables and validations, at the cost of a run.
 ///
@@ -289,19 +312,19 @@ type NamedExpression<'a> = (&'a str, Expression);
 /// Flux's message for the first that is not valid.
 pub(super) fn compile<'a>(
     provider: &'a OidcProvider,
-    run: &mut Meter,
+    run: &mut WorkMeter,
 ) -> Result<(Vec<NamedExpression<'a>>, Vec<NamedExpression<'a>>), String> {
     let scope = ["claims", "vars"];
     let mut variables = Vec::new();
     for OidcVariable { name, expression } in &provider.variables {
-        let read = Expression::compile_any_within(expression, &scope, run);
+        let read = CelExpression::compile_any_within(expression, &scope, run);
         let read =
             read.map_err(|error| format!("invalid expression for variable \"{name}\": {error}"))?;
         variables.push((&**name, read));
     }
     let mut validations = Vec::new();
     for OidcValidation { expression, message } in &provider.validations {
-        let read = Expression::compile_within(expression, &scope, run);
+        let read = CelExpression::compile_within(expression, &scope, run);
         let read = read
             .map_err(|error| format!("invalid expression for validation \"{message}\": {error}"))?;
         validations.push((&**message, read));
@@ -310,8 +333,8 @@ pub(super) fn compile<'a>(
 }
 
 fn evaluate(provider: &OidcProvider, claims: &Value) -> Result<(), String> {
-    let reading = &mut Meter::new(READING, Stop::default());
-    let run = &mut Meter::new(EVALUATING, Stop::default());
+    let reading = &mut WorkMeter::new(READING, StopSignal::default());
+    let run = &mut WorkMeter::new(EVALUATING, StopSignal::default());
     let (variables, validations) = compile(provider, reading).map_err(|error| {
         format!(
             "invalid oidcProvider configuration for issuer \"{}\": {error}",

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::*;
-use crate::Incident;
+use crate::NotifiedIncident;
 
 const OPENED: i64 = 1_799_990_000;
 
 /// What is sent to a type of Provider: the address and the body of each request.
-fn requests(kind: &str, event: &Event) -> Vec<(String, Value)> {
+fn requests(kind: &str, event: &FluxEvent) -> Vec<(String, Value)> {
     let address = if kind == "opsgenie" { "https://h/v2/alerts" } else { "https://h/x" };
     let spec = json!({"type": kind, "address": address, "channel": "key",
         "secretRef": {"name": "s"}});
@@ -16,7 +16,8 @@ fn requests(kind: &str, event: &Event) -> Vec<(String, Value)> {
         json!({"metadata": {"name": "p", "namespace": "apps", "uid": "u-1"}, "spec": spec});
     let provider = Provider::new(provider).unwrap();
     let data = BTreeMap::from([("token".to_owned(), b"secret".to_vec())]);
-    let secret = |_: &str, name: &str| Some(Secret { name: name.to_owned(), data: data.clone() });
+    let secret =
+        |_: &str, name: &str| Some(SecretData { name: name.to_owned(), data: data.clone() });
     let mut delivery = delivery(event, &provider, &Alert::default(), NOW, &secret);
     let mut step = delivery.start();
     let mut all = Vec::new();
@@ -34,7 +35,7 @@ fn requests(kind: &str, event: &Event) -> Vec<(String, Value)> {
     }
 }
 
-fn incident(is_open: bool) -> Event {
+fn incident(is_open: bool) -> FluxEvent {
     let mut about = event();
     about.object.uid = "uid-of-the-object".to_owned();
     about.timestamp = Some(if is_open { OPENED } else { NOW });
@@ -49,18 +50,22 @@ fn incident(is_open: bool) -> Event {
     }
     let key = "uid-of-the-incident".to_owned();
     let reason = "Build".to_owned();
-    about.incident = Some(Incident { key, is_open, since: OPENED, reason, thread: None });
+    about.incident = Some(NotifiedIncident { key, is_open, since: OPENED, reason, thread: None });
     about
 }
 
 /// The delivery of an event about an incident to a service with threads, the body of its only request, and the answer.
-fn posted(kind: &str, event: &Event, answers: &[Value]) -> (Vec<Value>, Option<String>) {
+fn posted(kind: &str, event: &FluxEvent, answers: &[Value]) -> (Vec<Value>, Option<String>) {
     let answers: Vec<_> = answers.iter().map(|body| (200, body)).collect();
     posted_to(kind, event, &answers)
 }
 
 /// The same with statuses.
-fn posted_to(kind: &str, event: &Event, answers: &[(u16, &Value)]) -> (Vec<Value>, Option<String>) {
+fn posted_to(
+    kind: &str,
+    event: &FluxEvent,
+    answers: &[(u16, &Value)],
+) -> (Vec<Value>, Option<String>) {
     let address = match kind {
         "slack" => "https://slack.com/api/chat.postMessage",
         _ => "https://matrix.example",
@@ -71,7 +76,8 @@ fn posted_to(kind: &str, event: &Event, answers: &[(u16, &Value)]) -> (Vec<Value
         Provider::new(json!({"metadata": {"name": "p", "namespace": "apps"}, "spec": spec}))
             .unwrap();
     let data = BTreeMap::from([("token".to_owned(), b"secret".to_vec())]);
-    let secret = |_: &str, name: &str| Some(Secret { name: name.to_owned(), data: data.clone() });
+    let secret =
+        |_: &str, name: &str| Some(SecretData { name: name.to_owned(), data: data.clone() });
     let mut delivery = delivery(event, &provider, &Alert::default(), NOW, &secret);
     let mut step = delivery.start();
     let mut bodies = Vec::new();
@@ -84,7 +90,7 @@ fn posted_to(kind: &str, event: &Event, answers: &[(u16, &Value)]) -> (Vec<Value
     (bodies, delivery.message().map(str::to_owned))
 }
 
-fn in_thread(is_open: bool, thread: &str) -> Event {
+fn in_thread(is_open: bool, thread: &str) -> FluxEvent {
     let mut about = incident(is_open);
     about.incident.as_mut().unwrap().thread = Some(thread.to_owned());
     about
@@ -198,10 +204,10 @@ fn an_alert_of_errors_is_sent_the_end_of_what_it_was_sent() {
         "providerRef": {"name": "p"}, "eventSeverity": "error",
         "eventSources": [{"kind": "Kustomization", "name": "*"}]}});
     let alert = Alert::new(alert).unwrap();
-    let settings = crate::dispatch::Settings::default();
+    let settings = crate::alert_dispatch::AlertSettings::default();
     let over = incident(false);
-    assert!(crate::route(&over, &alert, &OneProvider, settings).route.is_none());
-    assert!(crate::follow_up(&over, &alert, &OneProvider, settings).route.is_some());
+    assert!(crate::route(&over, &alert, &OneProviderCluster, settings).route.is_none());
+    assert!(crate::follow_up(&over, &alert, &OneProviderCluster, settings).route.is_some());
     assert!(crate::has_incidents("slack") && !crate::has_incidents("github"));
     assert!(!crate::has_incidents("gitlabmergerequestcomment"));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{NOW, answer, app_key};
 use crate::{
     Proposal, Provider, ProviderRequest, PullRequest, PullRequestChange, PullRequestConversation,
-    PullRequestError, PullRequestStep, Secret,
+    PullRequestError, PullRequestStep, SecretData,
 };
 
 const GITHUB: &str = "https://github.com/acme/fleet";
@@ -36,7 +36,7 @@ fn begin(spec: Value, data: &[(&str, &str)], proposal: Proposal) -> PullRequestC
     let data: BTreeMap<_, _> =
         data.iter().map(|(key, text)| ((*key).to_owned(), text.as_bytes().to_vec())).collect();
     let secret = |namespace: &str, name: &str| {
-        Some(Secret { name: format!("{namespace}/{name}"), data: data.clone() })
+        Some(SecretData { name: format!("{namespace}/{name}"), data: data.clone() })
     };
     PullRequestConversation::new(proposal, &provider, NOW, &secret)
 }

@@ -18,8 +18,8 @@ fn condition(
     why: &str,
     message: &str,
     second: i64,
-) -> Condition {
-    Condition {
+) -> StatusCondition {
+    StatusCondition {
         kind: kind.into(),
         status,
         observed_generation: 1,
@@ -29,20 +29,22 @@ fn condition(
     }
 }
 
-fn lines(conditions: &[Condition]) -> String {
-    let line = |c: &Condition| {
-        let Condition { kind, status, observed_generation: generation, reason, message, .. } = c;
+fn lines(conditions: &[StatusCondition]) -> String {
+    let line = |c: &StatusCondition| {
+        let StatusCondition {
+            kind, status, observed_generation: generation, reason, message, ..
+        } = c;
         let second = c.last_transition_time.as_second();
         format!("{kind}={status:?} {reason} {message:?} generation {generation} since {second}\n")
     };
     conditions.iter().map(line).collect()
 }
 
-fn check(before: &[Condition], outcome: &Outcome, expected: &Expect) {
-    expected.assert_eq(&lines(&Conditions::since(before, 2, at(100), OWNED).finish(outcome)));
+fn check(before: &[StatusCondition], outcome: &RunOutcome, expected: &Expect) {
+    expected.assert_eq(&lines(&StatusConditions::since(before, 2, at(100), OWNED).finish(outcome)));
 }
 
-fn outcomes() -> impl Strategy<Value = Outcome> {
+fn outcomes() -> impl Strategy<Value = RunOutcome> {
     let why = prop::sample::select(vec![
         reason::SUCCEEDED,
         reason::PROGRESSING,
@@ -50,19 +52,19 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         reason::DEPENDENCY_CYCLE,
     ]);
     (0..5, why, "[ab]{0,1}", any::<bool>()).prop_map(|(variant, why, text, is_timed)| {
-        let on = Wake::on([ObjectKey::new("apps", "Deployment", "a", "x")]);
+        let on = WakeTrigger::on([ObjectKey::new("apps", "Deployment", "a", "x")]);
         let wake = if is_timed { on.and_at(at(200)) } else { on };
         match variant {
-            0 => Outcome::Settled(why, text),
-            1 => Outcome::Running(why, text, wake),
-            2 => Outcome::Blocked(why, text, wake),
-            3 => Outcome::Failed(why, text, wake),
-            _ => Outcome::Stalled(why, text),
+            0 => RunOutcome::Settled(why, text),
+            1 => RunOutcome::Running(why, text, wake),
+            2 => RunOutcome::Blocked(why, text, wake),
+            3 => RunOutcome::Failed(why, text, wake),
+            _ => RunOutcome::Stalled(why, text),
         }
     })
 }
 
-fn befores() -> impl Strategy<Value = Vec<Condition>> {
+fn befores() -> impl Strategy<Value = Vec<StatusCondition>> {
     let kinds = vec![READY, RECONCILING, STALLED, "Healthy", "Foreign", "acme.io/Audited"];
     let kind = prop::sample::select(kinds);
     let status = prop::sample::select(vec![
@@ -79,21 +81,21 @@ fn befores() -> impl Strategy<Value = Vec<Condition>> {
 proptest! {
     #[test]
     fn conditions_never_contradict_each_other(before in befores(), outcome in outcomes()) {
-        let after = Conditions::since(&before, 2, at(100), OWNED).finish(&outcome);
-        let is_true = |kind| Condition::is(&after, kind, ConditionStatus::True);
+        let after = StatusConditions::since(&before, 2, at(100), OWNED).finish(&outcome);
+        let is_true = |kind| StatusCondition::is(&after, kind, ConditionStatus::True);
         let claims = [READY, RECONCILING, STALLED].into_iter().filter(|kind| is_true(kind)).count();
         prop_assert_eq!(claims, 1, "exactly one of the three is True");
         prop_assert_eq!(is_true(READY), outcome.is_settled());
         for abnormal in [RECONCILING, STALLED] {
-            prop_assert_eq!(Condition::find(&after, abnormal).is_some(), is_true(abnormal));
+            prop_assert_eq!(StatusCondition::find(&after, abnormal).is_some(), is_true(abnormal));
         }
-        prop_assert!(Condition::find(&after, READY).is_some());
+        prop_assert!(StatusCondition::find(&after, READY).is_some());
     }
 
     #[test]
     fn every_type_occurs_once_and_in_flux_order(before in befores(), outcome in outcomes()) {
-        let after = Conditions::since(&before, 2, at(100), OWNED).keep("Healthy").finish(&outcome);
-        let rank = |c: &Condition| {
+        let after = StatusConditions::since(&before, 2, at(100), OWNED).keep("Healthy").finish(&outcome);
+        let rank = |c: &StatusCondition| {
             let place = [STALLED, RECONCILING, READY].iter().position(|kind| *kind == c.kind);
             (place.unwrap_or(3), c.kind.clone())
         };
@@ -102,39 +104,39 @@ proptest! {
 
     #[test]
     fn conditions_of_others_are_carried_over_untouched(before in befores(), outcome in outcomes()) {
-        let after = Conditions::since(&before, 2, at(100), OWNED).finish(&outcome);
+        let after = StatusConditions::since(&before, 2, at(100), OWNED).finish(&outcome);
         for kind in ["Foreign", "acme.io/Audited"] {
-            prop_assert_eq!(Condition::find(&before, kind), Condition::find(&after, kind));
+            prop_assert_eq!(StatusCondition::find(&before, kind), StatusCondition::find(&after, kind));
         }
-        prop_assert!(Condition::find(&after, "Healthy").is_none());
+        prop_assert!(StatusCondition::find(&after, "Healthy").is_none());
     }
 
     #[test]
     fn saying_the_same_again_changes_nothing(before in befores(), outcome in outcomes()) {
-        let once = Conditions::since(&before, 2, at(100), OWNED).finish(&outcome);
-        prop_assert_eq!(&Conditions::since(&once, 2, at(300), OWNED).finish(&outcome), &once);
-        let newer = Conditions::since(&once, 3, at(300), OWNED).finish(&outcome);
-        let times = |all: &[Condition]| -> Vec<Time> {
+        let once = StatusConditions::since(&before, 2, at(100), OWNED).finish(&outcome);
+        prop_assert_eq!(&StatusConditions::since(&once, 2, at(300), OWNED).finish(&outcome), &once);
+        let newer = StatusConditions::since(&once, 3, at(300), OWNED).finish(&outcome);
+        let times = |all: &[StatusCondition]| -> Vec<Time> {
             all.iter().map(|condition| condition.last_transition_time).collect()
         };
         prop_assert_eq!(times(&newer), times(&once));
-        prop_assert_eq!(Condition::find(&newer, READY).unwrap().observed_generation, 3);
+        prop_assert_eq!(StatusCondition::find(&newer, READY).unwrap().observed_generation, 3);
     }
 
     #[test]
     fn nothing_of_a_suspended_object_is_under_way_or_unknown(before in befores()) {
-        let since = |before| Conditions::since(before, 2, at(100), OWNED);
+        let since = |before| StatusConditions::since(before, 2, at(100), OWNED);
         let after = since(&before).finish_suspended("waiting").unwrap_or_else(|| before.clone());
-        prop_assert!(Condition::find(&after, RECONCILING).is_none());
+        prop_assert!(StatusCondition::find(&after, RECONCILING).is_none());
         for kind in [READY, STALLED, "Healthy"] {
-            prop_assert!(!Condition::is(&after, kind, ConditionStatus::Unknown), "{}", kind);
+            prop_assert!(!StatusCondition::is(&after, kind, ConditionStatus::Unknown), "{}", kind);
         }
         for kind in ["Foreign", "acme.io/Audited"] {
-            prop_assert_eq!(Condition::find(&before, kind), Condition::find(&after, kind));
+            prop_assert_eq!(StatusCondition::find(&before, kind), StatusCondition::find(&after, kind));
         }
-        let was_known = Condition::find(&before, READY).filter(|it| it.status != ConditionStatus::Unknown);
+        let was_known = StatusCondition::find(&before, READY).filter(|it| it.status != ConditionStatus::Unknown);
         if was_known.is_some() {
-            prop_assert_eq!(was_known, Condition::find(&after, READY));
+            prop_assert_eq!(was_known, StatusCondition::find(&after, READY));
         }
         prop_assert_eq!(since(&after).finish_suspended("waiting"), None);
     }
@@ -142,7 +144,7 @@ proptest! {
     #[test]
     fn a_condition_survives_json(before in befores()) {
         let text = serde_json::to_string(&before).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Vec<Condition>>(&text).unwrap(), before);
+        prop_assert_eq!(serde_json::from_str::<Vec<StatusCondition>>(&text).unwrap(), before);
     }
 }
 
@@ -151,7 +153,10 @@ fn a_settled_object_is_ready_and_nothing_else() {
     let before = [condition(RECONCILING, ConditionStatus::True, "Progressing", "building", 50)];
     check(
         &before,
-        &Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:1".into()),
+        &RunOutcome::Settled(
+            reason::RECONCILIATION_SUCCEEDED,
+            "Applied revision: main@sha1:1".into(),
+        ),
         &expect![[r#"
             Ready=True ReconciliationSucceeded "Applied revision: main@sha1:1" generation 2 since 100
         "#]],
@@ -168,7 +173,11 @@ fn a_running_object_is_reconciling_and_not_known_to_be_ready() {
             "Running health checks",
             50,
         )],
-        &Outcome::Running(reason::PROGRESSING, "Running health checks".into(), Wake::at(at(9))),
+        &RunOutcome::Running(
+            reason::PROGRESSING,
+            "Running health checks".into(),
+            WakeTrigger::at(at(9)),
+        ),
         &expect![[r#"
             Reconciling=True Progressing "Running health checks" generation 2 since 50
             Ready=Unknown Progressing "Running health checks" generation 2 since 100
@@ -183,10 +192,14 @@ fn a_blocked_or_failed_object_will_be_retried() {
         Ready=False BuildFailed "no" generation 2 since 50
     "#]];
     let before = [condition(READY, ConditionStatus::False, "BuildFailed", "no", 50)];
-    check(&before, &Outcome::Failed(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
     check(
         &before,
-        &Outcome::Blocked(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))),
+        &RunOutcome::Failed(reason::BUILD_FAILED, "no".into(), WakeTrigger::at(at(9))),
+        &expected,
+    );
+    check(
+        &before,
+        &RunOutcome::Blocked(reason::BUILD_FAILED, "no".into(), WakeTrigger::at(at(9))),
         &expected,
     );
 }
@@ -198,7 +211,7 @@ fn an_object_that_is_suspended_in_the_middle_says_where() {
         condition(READY, ConditionStatus::Unknown, "Progressing", "Running health checks", 50),
         condition("Healthy", ConditionStatus::Unknown, "Progressing", "Running health checks", 50),
     ];
-    let after = Conditions::since(&before, 2, at(100), OWNED)
+    let after = StatusConditions::since(&before, 2, at(100), OWNED)
         .finish_suspended("suspended while waiting for the health of revision main@sha1:1");
     expect![[r#"
         Ready=False Suspended "suspended while waiting for the health of revision main@sha1:1" generation 2 since 100
@@ -211,7 +224,7 @@ fn a_stalled_object_says_so_with_the_reason_of_ready() {
     let before = [condition(RECONCILING, ConditionStatus::True, "ProgressingWithRetry", "a", 50)];
     check(
         &before,
-        &Outcome::Stalled(reason::UNSUPPORTED_FIELD, "spec.decryption".into()),
+        &RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, "spec.decryption".into()),
         &expect![[r#"
             Stalled=True UnsupportedField "spec.decryption" generation 2 since 100
             Ready=False UnsupportedField "spec.decryption" generation 2 since 100
@@ -223,14 +236,14 @@ fn a_stalled_object_says_so_with_the_reason_of_ready() {
 fn a_change_of_status_reason_or_message_is_a_transition() {
     let was = condition(READY, ConditionStatus::True, "Succeeded", "a", 50);
     for (outcome, since) in [
-        (Outcome::Settled(reason::SUCCEEDED, "a".into()), 50),
-        (Outcome::Settled(reason::SUCCEEDED, "b".into()), 100),
-        (Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, "a".into()), 100),
-        (Outcome::Stalled(reason::SUCCEEDED, "a".into()), 100),
+        (RunOutcome::Settled(reason::SUCCEEDED, "a".into()), 50),
+        (RunOutcome::Settled(reason::SUCCEEDED, "b".into()), 100),
+        (RunOutcome::Settled(reason::RECONCILIATION_SUCCEEDED, "a".into()), 100),
+        (RunOutcome::Stalled(reason::SUCCEEDED, "a".into()), 100),
     ] {
         let after =
-            Conditions::since(std::slice::from_ref(&was), 2, at(100), OWNED).finish(&outcome);
-        let ready = Condition::find(&after, READY).unwrap();
+            StatusConditions::since(std::slice::from_ref(&was), 2, at(100), OWNED).finish(&outcome);
+        let ready = StatusCondition::find(&after, READY).unwrap();
         assert_eq!(ready.last_transition_time, at(since), "{outcome:?}");
     }
 }
@@ -238,9 +251,9 @@ fn a_change_of_status_reason_or_message_is_a_transition() {
 #[test]
 fn a_condition_of_the_kind_is_set_kept_or_dropped() {
     let before = [condition("Healthy", ConditionStatus::Unknown, "Progressing", "waiting", 50)];
-    let since = || Conditions::since(&before, 2, at(100), OWNED);
-    let healthy = |all: &[Condition]| Condition::find(all, "Healthy").cloned();
-    let settled = Outcome::Settled(reason::SUCCEEDED, String::new());
+    let since = || StatusConditions::since(&before, 2, at(100), OWNED);
+    let healthy = |all: &[StatusCondition]| StatusCondition::find(all, "Healthy").cloned();
+    let settled = RunOutcome::Settled(reason::SUCCEEDED, String::new());
 
     // When waiting began is read from here, so the same words must not move the time.
     let again = since().set("Healthy", ConditionStatus::Unknown, reason::PROGRESSING, "waiting");
@@ -249,7 +262,7 @@ fn a_condition_of_the_kind_is_set_kept_or_dropped() {
 
     let kept = since().keep("Healthy").finish_progress(reason::PROGRESSING, "building");
     assert_eq!(healthy(&kept).as_ref(), before.first());
-    assert!(Condition::is(&kept, READY, ConditionStatus::Unknown));
+    assert!(StatusCondition::is(&kept, READY, ConditionStatus::Unknown));
 
     let set =
         since().keep("Healthy").set("Healthy", ConditionStatus::True, reason::SUCCEEDED, "passed");
@@ -257,7 +270,7 @@ fn a_condition_of_the_kind_is_set_kept_or_dropped() {
 
     assert_eq!(healthy(&since().finish(&settled)), None);
     assert_eq!(
-        healthy(&Conditions::since(&[], 2, at(1), OWNED).keep("Healthy").finish(&settled)),
+        healthy(&StatusConditions::since(&[], 2, at(1), OWNED).keep("Healthy").finish(&settled)),
         None
     );
 }
@@ -265,48 +278,48 @@ fn a_condition_of_the_kind_is_set_kept_or_dropped() {
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "Ready is derived from the rest"))]
 fn ready_cannot_be_set_past_the_outcome() {
-    let stalled = Outcome::Stalled(reason::INVALID_PATH, String::new());
-    let after = Conditions::since(&[], 1, at(1), OWNED)
+    let stalled = RunOutcome::Stalled(reason::INVALID_PATH, String::new());
+    let after = StatusConditions::since(&[], 1, at(1), OWNED)
         .set(READY, ConditionStatus::True, reason::SUCCEEDED, "")
         .finish(&stalled);
-    assert!(Condition::is(&after, READY, ConditionStatus::False));
+    assert!(StatusCondition::is(&after, READY, ConditionStatus::False));
 }
 
 #[test]
 fn a_message_is_cut_at_the_limit_of_the_crd_and_never_inside_a_character() {
     for (text, len) in [("a".repeat(32768), 32768), ("a".repeat(32769), 32768)] {
-        let after = Conditions::since(&[], 1, at(1), OWNED)
-            .finish(&Outcome::Settled(reason::SUCCEEDED, text));
+        let after = StatusConditions::since(&[], 1, at(1), OWNED)
+            .finish(&RunOutcome::Settled(reason::SUCCEEDED, text));
         assert_eq!(after[0].message.len(), len);
     }
-    let outcome = Outcome::Settled(reason::SUCCEEDED, format!("a{}", "ü".repeat(20000)));
-    let after = Conditions::since(&[], 1, at(1), OWNED).finish(&outcome);
+    let outcome = RunOutcome::Settled(reason::SUCCEEDED, format!("a{}", "ü".repeat(20000)));
+    let after = StatusConditions::since(&[], 1, at(1), OWNED).finish(&outcome);
     assert!(after[0].message.len() <= 32768 && after[0].message.ends_with("üü…"));
     // A cut message compares with itself.
-    let again = Conditions::since(&after, 1, at(5), OWNED).finish(&outcome);
+    let again = StatusConditions::since(&after, 1, at(5), OWNED).finish(&outcome);
     assert_eq!(again, after);
 }
 
 #[test]
 fn the_json_is_that_of_metav1() {
     let now = "2027-03-04T05:06:07.89Z".parse().unwrap();
-    let after = Conditions::since(&[], 3, now, OWNED)
-        .finish(&Outcome::Settled(reason::SUCCEEDED, "stored artifact".into()));
+    let after = StatusConditions::since(&[], 3, now, OWNED)
+        .finish(&RunOutcome::Settled(reason::SUCCEEDED, "stored artifact".into()));
     expect![[r#"[{"type":"Ready","status":"True","observedGeneration":3,"lastTransitionTime":"2027-03-04T05:06:07Z","reason":"Succeeded","message":"stored artifact"}]"#]]
         .assert_eq(&serde_json::to_string(&after).unwrap());
 
     let foreign = r#"{"type":"X","status":"Unknown","lastTransitionTime":"2027-03-04T06:06:07+01:00","reason":"R","message":""}"#;
-    let read: Condition = serde_json::from_str(foreign).unwrap();
+    let read: StatusCondition = serde_json::from_str(foreign).unwrap();
     assert_eq!(read.last_transition_time, after[0].last_transition_time);
     assert!(!serde_json::to_string(&read).unwrap().contains("observedGeneration"));
 
     let wrong = foreign.replace("2027-03-04T06", "yesterday");
-    let error = serde_json::from_str::<Condition>(&wrong).unwrap_err().to_string();
+    let error = serde_json::from_str::<StatusCondition>(&wrong).unwrap_err().to_string();
     assert!(error.contains("is not an RFC 3339 time"), "{error}");
 }
 
-fn mark(status: ConditionStatus, text: &str) -> Mark {
-    Mark { kind: WINDOW, status, reason: reason::CLOSED, text: text.into() }
+fn mark(status: ConditionStatus, text: &str) -> RequestedCondition {
+    RequestedCondition { kind: WINDOW, status, reason: reason::CLOSED, text: text.into() }
 }
 
 #[test]
@@ -317,7 +330,7 @@ fn marks_are_replaced_and_everything_else_stays() {
         condition(HOLD, ConditionStatus::True, "Suspended", "suspended", 3),
         condition(WINDOW, ConditionStatus::False, "Closed", "as before", 4),
     ];
-    let since = || Conditions::since(&before, 1, at(100), OWNED);
+    let since = || StatusConditions::since(&before, 1, at(100), OWNED);
     let marked =
         since().marked(&[mark(ConditionStatus::False, "as before")]).finish_as_before().unwrap();
     expect![[r#"
@@ -327,10 +340,10 @@ fn marks_are_replaced_and_everything_else_stays() {
     "#]]
     .assert_eq(&lines(&marked));
     // A run that does not call `marked` leaves the marks as they are.
-    let run = since().finish(&Outcome::Settled(reason::SUCCEEDED, "done".into()));
+    let run = since().finish(&RunOutcome::Settled(reason::SUCCEEDED, "done".into()));
     assert!(
-        Condition::is(&run, HOLD, ConditionStatus::True)
-            && Condition::is(&run, WINDOW, ConditionStatus::False)
+        StatusCondition::is(&run, HOLD, ConditionStatus::True)
+            && StatusCondition::is(&run, WINDOW, ConditionStatus::False)
     );
 }
 
@@ -340,12 +353,15 @@ fn conditions_that_say_the_same_are_not_written_again() {
         condition(WINDOW, ConditionStatus::False, "Closed", "closed", 4),
         condition(READY, ConditionStatus::True, "Succeeded", "done", 2),
     ];
-    let since = || Conditions::since(&before, 1, at(100), OWNED);
+    let since = || StatusConditions::since(&before, 1, at(100), OWNED);
     assert_eq!(since().marked(&[mark(ConditionStatus::False, "closed")]).finish_as_before(), None);
     let other =
         since().marked(&[mark(ConditionStatus::False, "still closed")]).finish_as_before().unwrap();
-    assert_eq!(Condition::find(&other, WINDOW).unwrap().last_transition_time, at(100));
-    assert_eq!(Conditions::since(&[], 1, at(100), OWNED).marked(&[]).finish_as_before(), None);
+    assert_eq!(StatusCondition::find(&other, WINDOW).unwrap().last_transition_time, at(100));
+    assert_eq!(
+        StatusConditions::since(&[], 1, at(100), OWNED).marked(&[]).finish_as_before(),
+        None
+    );
     let gone = since().marked(&[]).finish_as_before().unwrap();
     assert_eq!(gone.len(), 1);
 }
@@ -357,14 +373,15 @@ fn an_action_under_way_is_named_whatever_ready_still_says() {
         condition(RECONCILING, ConditionStatus::True, "Progressing", "upgrading", 2),
         condition(READY, ConditionStatus::True, "Succeeded", "done", 3),
     ];
-    let since = || Conditions::since(&before, 1, at(100), OWNED);
+    let since = || StatusConditions::since(&before, 1, at(100), OWNED);
     let conditions = since().progressing(Some("upgrading")).finish_as_before().unwrap();
     expect![[r#"
         Reconciling=True Progressing "upgrading" generation 1 since 2
         Ready=True Succeeded "done" generation 1 since 3
     "#]]
     .assert_eq(&lines(&conditions));
-    let running = Outcome::Running(reason::PROGRESSING, "1 of 2 is ready".into(), Wake::default());
+    let running =
+        RunOutcome::Running(reason::PROGRESSING, "1 of 2 is ready".into(), WakeTrigger::default());
     let conditions = since().progressing(Some("rolling back")).finish(&running);
     expect![[r#"
         Reconciling=True Progressing "rolling back" generation 1 since 100
@@ -376,14 +393,16 @@ fn an_action_under_way_is_named_whatever_ready_still_says() {
 #[test]
 fn ready_keeps_the_words_of_a_failure_that_is_not_retried() {
     let failure = Some((reason::FAILED, "the Job failed"));
-    let stalled = Outcome::Stalled(reason::INVALID_SCHEDULE, "retries exhausted".into());
-    let conditions = Conditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&stalled);
+    let stalled = RunOutcome::Stalled(reason::INVALID_SCHEDULE, "retries exhausted".into());
+    let conditions =
+        StatusConditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&stalled);
     expect![[r#"
         Stalled=True InvalidSchedule "retries exhausted" generation 1 since 100
         Ready=False Failed "the Job failed" generation 1 since 100
     "#]]
     .assert_eq(&lines(&conditions));
-    let settled = Outcome::Settled(reason::SUCCEEDED, "done".into());
-    let conditions = Conditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&settled);
+    let settled = RunOutcome::Settled(reason::SUCCEEDED, "done".into());
+    let conditions =
+        StatusConditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&settled);
     assert_eq!(conditions[0].message, "done");
 }

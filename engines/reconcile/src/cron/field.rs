@@ -6,7 +6,7 @@
 use super::CronError;
 
 /// What may stand in a field.
-pub(super) struct Field {
+pub(super) struct CronFieldRange {
     name: &'static str,
     least: u16,
     most: u16,
@@ -16,24 +16,24 @@ pub(super) struct Field {
     names: &'static [&'static str],
 }
 
-const fn numbers(name: &'static str, least: u16, most: u16) -> Field {
-    Field { name, least, most, last: most, names: &[] }
+const fn numbers(name: &'static str, least: u16, most: u16) -> CronFieldRange {
+    CronFieldRange { name, least, most, last: most, names: &[] }
 }
 
-pub(super) const MINUTE: Field = numbers("minute", 0, 59);
-pub(super) const HOUR: Field = numbers("hour", 0, 23);
-pub(super) const DAY: Field = numbers("day of month", 1, 31);
-pub(super) const MONTH: Field = Field {
+pub(super) const MINUTE: CronFieldRange = numbers("minute", 0, 59);
+pub(super) const HOUR: CronFieldRange = numbers("hour", 0, 23);
+pub(super) const DAY: CronFieldRange = numbers("day of month", 1, 31);
+pub(super) const MONTH: CronFieldRange = CronFieldRange {
     names: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
     ..numbers("month", 1, 12)
 };
-pub(super) const WEEKDAY: Field = Field {
+pub(super) const WEEKDAY: CronFieldRange = CronFieldRange {
     last: 6,
     names: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
     ..numbers("day of week", 0, 7)
 };
 
-impl Field {
+impl CronFieldRange {
     /// The plain form of a field's text.
     ///
     /// # Errors

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn cron(text: &str, zone: &str) -> Cron {
+fn cron(text: &str, zone: &str) -> CronExpression {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let (cron, rest) = Cron::parse(&words).unwrap();
+    let (cron, rest) = CronExpression::parse(&words).unwrap();
     assert!(rest.is_empty(), "{rest:?}");
-    Cron::in_zone(cron, Some(zone)).unwrap()
+    CronExpression::in_zone(cron, Some(zone)).unwrap()
 }
 
 fn time(text: &str) -> Time {
@@ -74,7 +74,7 @@ fn fields_mean_what_they_mean_in_a_cron_job() {
 fn anything_else_is_refused_with_words() {
     let why = |text: &str| {
         let words: Vec<&str> = text.split_whitespace().collect();
-        Cron::parse(&words).unwrap_err().to_string()
+        CronExpression::parse(&words).unwrap_err().to_string()
     };
     for (text, expected) in [
         ("0 22 * *", "`0 22 * *` does not have the five fields"),
@@ -107,7 +107,9 @@ fn anything_else_is_refused_with_words() {
         assert!(why.contains(expected), "{text}: {why}");
     }
     let words = ["*", "*", "*", "*", "*"];
-    let zone = |name| Cron::in_zone(Cron::parse(&words).unwrap().0, Some(name)).unwrap_err();
+    let zone = |name| {
+        CronExpression::in_zone(CronExpression::parse(&words).unwrap().0, Some(name)).unwrap_err()
+    };
     assert!(zone("Berlin").to_string().starts_with("unknown time zone `Berlin`"));
     assert!(zone("../../etc/passwd").to_string().starts_with("unknown time zone `"));
 }
@@ -162,8 +164,8 @@ proptest! {
         second in 0i64..4_000_000_000,
     ) {
         let words: Vec<&str> = text.split_whitespace().collect();
-        if let Ok((cron, _)) = Cron::parse(&words) {
-            let cron = Cron::in_zone(cron, Some("Europe/Berlin")).unwrap();
+        if let Ok((cron, _)) = CronExpression::parse(&words) {
+            let cron = CronExpression::in_zone(cron, Some("Europe/Berlin")).unwrap();
             let now = Time::from_second(second).unwrap();
             let next = cron.next_after(now).unwrap();
             prop_assert!(next > now);

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::journal::{Action, Journal};
-use crate::origin::{ManualRequest, Origin};
-use crate::record::Record;
-use crate::revisions::Revision;
+use crate::journal::{OperationJournal, OperationKind};
+use crate::operation_origin::{AnnotationRequest, OperationOrigin};
+use crate::record::ReleaseRecord;
+use crate::revisions::ReleaseRevision;
 
 /// One of the reasons for an operation. Empty strings are unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cause {
+pub enum OperationCause {
     /// The spec is new, or another.
     Spec {
         /// Its generation; 0 if it is unknown.
@@ -32,7 +32,7 @@ pub enum Cause {
         version: String,
     },
     /// A user asked for it by an annotation.
-    Request(ManualRequest),
+    Request(AnnotationRequest),
     /// The operation before it failed.
     Failure,
     /// The release is to go.
@@ -41,17 +41,24 @@ pub enum Cause {
 
 /// Lists the causes of an operation by comparing the inputs in its journal with those of the revision `before`,
 /// from which the operation started.
-pub(super) fn of(record: &Arc<Record>, journal: &Journal, before: Option<&Revision>) -> Vec<Cause> {
+pub(super) fn of(
+    record: &Arc<ReleaseRecord>,
+    journal: &OperationJournal,
+    before: Option<&ReleaseRevision>,
+) -> Vec<OperationCause> {
     let origin = &journal.origin;
-    let spec = || Cause::Spec { generation: origin.generation, manager: origin.manager.clone() };
+    let spec =
+        || OperationCause::Spec { generation: origin.generation, manager: origin.manager.clone() };
     let mut causes = match journal.action {
-        Action::Install | Action::Test => vec![spec()],
-        Action::Rollback => {
-            return vec![origin.rollback.clone().map_or(Cause::Failure, Cause::Request)];
+        OperationKind::Install | OperationKind::Test => vec![spec()],
+        OperationKind::Rollback => {
+            return vec![
+                origin.rollback.clone().map_or(OperationCause::Failure, OperationCause::Request),
+            ];
         }
-        Action::UninstallRemediation => return vec![Cause::Failure],
-        Action::Uninstall => return vec![Cause::Deletion],
-        Action::Upgrade => {
+        OperationKind::UninstallRemediation => return vec![OperationCause::Failure],
+        OperationKind::Uninstall => return vec![OperationCause::Deletion],
+        OperationKind::Upgrade => {
             let mut causes = changed(record, origin, before);
             // The inputs of an operation of another client are unknown.
             let known = before.and_then(|it| it.journal.as_ref()).map(|it| &it.origin);
@@ -62,10 +69,10 @@ pub(super) fn of(record: &Arc<Record>, journal: &Journal, before: Option<&Revisi
             causes
         }
     };
-    causes.extend(origin.request.clone().map(Cause::Request));
+    causes.extend(origin.request.clone().map(OperationCause::Request));
     // The counter is that of this failure, if it were one.
     if journal.failures > 1 {
-        causes.push(Cause::Failure);
+        causes.push(OperationCause::Failure);
     }
     if causes.is_empty() {
         causes.push(spec());
@@ -74,7 +81,11 @@ pub(super) fn of(record: &Arc<Record>, journal: &Journal, before: Option<&Revisi
 }
 
 /// Which chart and values an upgrade brought.
-fn changed(record: &Record, origin: &Origin, before: Option<&Revision>) -> Vec<Cause> {
+fn changed(
+    record: &ReleaseRecord,
+    origin: &OperationOrigin,
+    before: Option<&ReleaseRevision>,
+) -> Vec<OperationCause> {
     let mut causes = Vec::new();
     let Some(before) = before else { return causes };
     let known = before.journal.as_ref().map(|it| &it.origin).filter(|it| !it.is_unknown());
@@ -83,9 +94,9 @@ fn changed(record: &Record, origin: &Origin, before: Option<&Revision>) -> Vec<C
     if is_another_chart || is_another_revision {
         let object = origin.source.clone();
         let revision = origin.revision.clone();
-        causes.push(Cause::Source { object, revision });
+        causes.push(OperationCause::Source { object, revision });
     }
-    let digest = |record: &Record| helm::values::digest(&record.config).ok();
+    let digest = |record: &ReleaseRecord| helm::values::digest(&record.config).ok();
     if digest(&before.record) == digest(record) {
         return causes;
     }
@@ -94,11 +105,12 @@ fn changed(record: &Record, origin: &Origin, before: Option<&Revision>) -> Vec<C
     let mut named: Vec<&String> = named.collect();
     named.sort_unstable();
     named.dedup();
-    let version = |of: &Origin, object: &String| of.values.get(object).cloned().unwrap_or_default();
+    let version =
+        |of: &OperationOrigin, object: &String| of.values.get(object).cloned().unwrap_or_default();
     for object in named {
         let now = version(origin, object);
         if known.is_some_and(|known| version(known, object) != now) {
-            causes.push(Cause::Values { object: object.clone(), version: now });
+            causes.push(OperationCause::Values { object: object.clone(), version: now });
         }
     }
     causes

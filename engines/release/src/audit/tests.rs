@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use super::*;
 use crate::journal::{CompletedTask, OperationFailure};
-use crate::origin::{ManualRequest, Origin};
-use crate::record::{HookRun, SUCCEEDED};
-use crate::revisions::Revision;
+use crate::operation_origin::{AnnotationRequest, OperationOrigin};
+use crate::record::{HookRunRecord, SUCCEEDED};
+use crate::revisions::ReleaseRevision;
 use crate::testing::{hook, record};
 
 fn at(seconds: u64) -> Time {
     Time::UNIX_EPOCH.saturating_add(Duration::from_secs(seconds)).unwrap()
 }
 
-fn origin(generation: i64, revision: &str, values: &str) -> Origin {
+fn origin(generation: i64, revision: &str, values: &str) -> OperationOrigin {
     let values = BTreeMap::from([("Secret/apps/values".to_owned(), values.to_owned())]);
-    Origin {
+    OperationOrigin {
         generation,
         manager: "kubectl".to_owned(),
         request: None,
@@ -27,37 +27,49 @@ fn origin(generation: i64, revision: &str, values: &str) -> Origin {
     }
 }
 
-fn journal(action: Action, origin: Origin) -> Journal {
-    let apply =
-        CompletedTask { task: Stretch::Apply, started: at(103), ended: at(104), failed: false };
-    Journal {
+fn journal(action: OperationKind, origin: OperationOrigin) -> OperationJournal {
+    let apply = CompletedTask {
+        task: TimedTaskKind::Apply,
+        started: at(103),
+        ended: at(104),
+        failed: false,
+    };
+    OperationJournal {
         base: Some(1),
         origin,
         passed: vec![apply],
         ended: Some(at(110)),
-        ..Journal::begin("web.v2.0".to_owned(), "uid".to_owned(), action, at(100))
+        ..OperationJournal::begin("web.v2.0".to_owned(), "uid".to_owned(), action, at(100))
     }
 }
 
 /// The audit of an operation on revision 2, after the first one.
-fn audited(before: (Record, Option<Journal>), after: Record, journal: &Journal) -> Audit {
-    let before = Revision { record: Arc::new(before.0), journal: before.1 };
-    let last = Revision { record: Arc::new(after), journal: Some(journal.clone()) };
+fn audited(
+    before: (ReleaseRecord, Option<OperationJournal>),
+    after: ReleaseRecord,
+    journal: &OperationJournal,
+) -> ReleaseAudit {
+    let before = ReleaseRevision { record: Arc::new(before.0), journal: before.1 };
+    let last = ReleaseRevision { record: Arc::new(after), journal: Some(journal.clone()) };
     let record = last.record.clone();
-    of(&Revisions::new(vec![before, last], Vec::new()), &record, journal, at(200))
+    of(&ReleaseRevisions::new(vec![before, last], Vec::new()), &record, journal, at(200))
 }
 
-fn first(values: &str) -> (Record, Option<Journal>) {
-    let begun = Journal { base: None, ..journal(Action::Install, origin(1, "1.0.0", "7")) };
+fn first(values: &str) -> (ReleaseRecord, Option<OperationJournal>) {
+    let begun =
+        OperationJournal { base: None, ..journal(OperationKind::Install, origin(1, "1.0.0", "7")) };
     (record(1, "1.0.0", values, "superseded"), Some(begun))
 }
 
 #[test]
 fn an_upgrade_is_caused_by_what_differs_from_the_one_before() {
-    let values = Cause::Values { object: "Secret/apps/values".to_owned(), version: "8".to_owned() };
-    let source =
-        Cause::Source { object: "HelmChart/apps/web".to_owned(), revision: "1.1.0".to_owned() };
-    let spec = Cause::Spec { generation: 2, manager: "kubectl".to_owned() };
+    let values =
+        OperationCause::Values { object: "Secret/apps/values".to_owned(), version: "8".to_owned() };
+    let source = OperationCause::Source {
+        object: "HelmChart/apps/web".to_owned(),
+        revision: "1.1.0".to_owned(),
+    };
+    let spec = OperationCause::Spec { generation: 2, manager: "kubectl".to_owned() };
     for (chart, config, begun, causes) in [
         ("1.0.0", "b", origin(1, "1.0.0", "8"), vec![values.clone()]),
         ("1.1.0", "a", origin(1, "1.1.0", "7"), vec![source.clone()]),
@@ -66,40 +78,40 @@ fn an_upgrade_is_caused_by_what_differs_from_the_one_before() {
         ("1.0.0", "b", origin(2, "1.0.0", "7"), vec![spec.clone()]),
         ("1.1.0", "b", origin(2, "1.1.0", "8"), vec![source, values, spec.clone()]),
     ] {
-        let journal = journal(Action::Upgrade, begun);
+        let journal = journal(OperationKind::Upgrade, begun);
         let audit = audited(first("a"), record(2, chart, config, "deployed"), &journal);
         assert_eq!(audit.causes, causes);
     }
     let unknown = (record(1, "1.0.0", "a", "superseded"), None);
-    let journal = journal(Action::Upgrade, origin(2, "1.0.0", "7"));
+    let journal = journal(OperationKind::Upgrade, origin(2, "1.0.0", "7"));
     let audit = audited(unknown, record(2, "1.0.0", "b", "deployed"), &journal);
     assert_eq!(audit.causes, [spec], "another client created the previous revision");
 }
 
 #[test]
 fn requests_and_failures_are_causes() {
-    let asked = |at: &str| ManualRequest {
+    let asked = |at: &str| AnnotationRequest {
         at: at.to_owned(),
         manager: "windlass".to_owned(),
         user: "alice".to_owned(),
         reason: "incident-1234".to_owned(),
     };
-    let begun = Origin { request: Some(asked("now")), ..origin(1, "1.0.0", "7") };
-    let forced = Journal { failures: 3, ..journal(Action::Upgrade, begun) };
+    let begun = OperationOrigin { request: Some(asked("now")), ..origin(1, "1.0.0", "7") };
+    let forced = OperationJournal { failures: 3, ..journal(OperationKind::Upgrade, begun) };
     let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &forced);
-    assert_eq!(audit.causes, [Cause::Request(asked("now")), Cause::Failure]);
-    let rolled = journal(Action::Rollback, origin(1, "1.0.0", "7"));
+    assert_eq!(audit.causes, [OperationCause::Request(asked("now")), OperationCause::Failure]);
+    let rolled = journal(OperationKind::Rollback, origin(1, "1.0.0", "7"));
     let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &rolled);
-    assert_eq!(audit.causes, [Cause::Failure]);
-    let begun = Origin { rollback: Some(asked("2->1")), ..origin(1, "1.0.0", "7") };
-    let rolled = journal(Action::Rollback, begun);
+    assert_eq!(audit.causes, [OperationCause::Failure]);
+    let begun = OperationOrigin { rollback: Some(asked("2->1")), ..origin(1, "1.0.0", "7") };
+    let rolled = journal(OperationKind::Rollback, begun);
     let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &rolled);
-    assert_eq!(audit.causes, [Cause::Request(asked("2->1"))], "a person asked for it");
+    assert_eq!(audit.causes, [OperationCause::Request(asked("2->1"))], "a person asked for it");
 }
 
 #[test]
 fn an_audit_tells_from_where_to_where_and_what_to_compare() {
-    let upgrade = journal(Action::Upgrade, origin(2, "1.1.0", "7"));
+    let upgrade = journal(OperationKind::Upgrade, origin(2, "1.1.0", "7"));
     let audit = audited(first("a"), record(2, "1.1.0", "a", "deployed"), &upgrade);
     let place = |made: &Option<AuditedRevision>| {
         made.as_ref().map(|it| (it.revision, it.chart_version.clone()))
@@ -110,12 +122,15 @@ fn an_audit_tells_from_where_to_where_and_what_to_compare() {
     assert_eq!((span.before.unwrap().version, span.after.unwrap().version), (1, 2));
     assert!(!span.partial);
     assert_eq!((audit.outcome, audit.error), (OperationOutcome::Succeeded, None));
-    let removal = Journal { ended: None, ..journal(Action::Uninstall, origin(2, "1.1.0", "7")) };
+    let removal = OperationJournal {
+        ended: None,
+        ..journal(OperationKind::Uninstall, origin(2, "1.1.0", "7"))
+    };
     let audit = audited(first("a"), record(2, "1.1.0", "a", "uninstalling"), &removal);
     assert_eq!((place(&audit.from).unwrap().0, audit.to.is_none()), (2, true));
     assert_eq!(audit.ended, at(200), "its records are still to be deleted");
     assert!(audit.span.unwrap().after.is_none());
-    let test = journal(Action::Test, origin(2, "1.1.0", "7"));
+    let test = journal(OperationKind::Test, origin(2, "1.1.0", "7"));
     let audit = audited(first("a"), record(2, "1.1.0", "a", "deployed"), &test);
     assert!(audit.span.is_none(), "tests change no object of a release");
 }
@@ -127,7 +142,10 @@ fn what_failed_before_objects_were_written_changed_none() {
     let fail = |at: usize, counts: bool| {
         let failure =
             OperationFailure { at, hook_ended: false, text: "rejected".to_owned(), counts };
-        Journal { failure: Some(failure), ..journal(Action::Upgrade, origin(2, "1.1.0", "7")) }
+        OperationJournal {
+            failure: Some(failure),
+            ..journal(OperationKind::Upgrade, origin(2, "1.1.0", "7"))
+        }
     };
     // Clear, Start and Run of the hook come first.
     let audit = audited(first("a"), hooked.clone(), &fail(2, true));
@@ -145,9 +163,9 @@ fn what_failed_before_objects_were_written_changed_none() {
 
 #[test]
 fn hooks_and_steps_are_listed_in_the_order_of_their_beginning() {
-    let ran = |started: u64, ended: Option<u64>, phase: &str| HookRun {
-        started: Some(Timestamp::new(at(started))),
-        completed: ended.map(|ended| Timestamp::new(at(ended))),
+    let ran = |started: u64, ended: Option<u64>, phase: &str| HookRunRecord {
+        started: Some(GoTimestamp::new(at(started))),
+        completed: ended.map(|ended| GoTimestamp::new(at(ended))),
         phase: phase.to_owned(),
     };
     let mut made = record(2, "1.1.0", "a", "deployed");
@@ -164,7 +182,7 @@ fn hooks_and_steps_are_listed_in_the_order_of_their_beginning() {
         },
         hook("never", &["post-upgrade"], &[]),
     ];
-    let journal = journal(Action::Upgrade, origin(2, "1.1.0", "7"));
+    let journal = journal(OperationKind::Upgrade, origin(2, "1.1.0", "7"));
     let audit = audited(first("a"), made, &journal);
     let shown: Vec<String> = audit
         .steps

@@ -2,48 +2,63 @@
 //!
 //! Elsewhere: where it fails (`next_step.rs`).
 
-use crate::journal::{Action, Journal, OperationFailure};
-use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
+use crate::journal::{OperationFailure, OperationJournal, OperationKind};
+use crate::record::{HookDeletePolicy, RecordChange, ReleaseRecord, RevisionStatus};
 
-use super::{Task, events, hooks_of};
+use super::{OperationTask, events, hooks_of};
 
 /// The task at which it failed.
-fn failed_task(failure: &OperationFailure, journal: &Journal, record: &Record) -> Option<Task> {
+fn failed_task(
+    failure: &OperationFailure,
+    journal: &OperationJournal,
+    record: &ReleaseRecord,
+) -> Option<OperationTask> {
     super::tasks(journal, record).get(failure.at).copied()
 }
 
 /// What is still done after a failure, in order.
-pub(super) fn tasks(failure: &OperationFailure, journal: &Journal, record: &Record) -> Vec<Task> {
+pub(super) fn tasks(
+    failure: &OperationFailure,
+    journal: &OperationJournal,
+    record: &ReleaseRecord,
+) -> Vec<OperationTask> {
     let mut tasks = Vec::new();
     let at = failed_task(failure, journal, record);
-    if let (true, Some(Task::Run { hook })) = (failure.hook_ended, at) {
+    if let (true, Some(OperationTask::Run { hook })) = (failure.hook_ended, at) {
         hook_tasks(hook, failure, journal, record, &mut tasks);
     }
     match journal.action {
-        Action::Install | Action::Upgrade | Action::Test => tasks.push(Task::Finish),
-        Action::Rollback if at == Some(Task::Apply) => {
-            tasks.extend([Task::Supersede, Task::Finish]);
+        OperationKind::Install | OperationKind::Upgrade | OperationKind::Test => {
+            tasks.push(OperationTask::Finish);
+        }
+        OperationKind::Rollback if at == Some(OperationTask::Apply) => {
+            tasks.extend([OperationTask::Supersede, OperationTask::Finish]);
         }
         // Differs(helm 4): where a hook of a rollback fails, it leaves the record pending for ever.
-        Action::Rollback => tasks.push(Task::Finish),
+        OperationKind::Rollback => tasks.push(OperationTask::Finish),
         // Parity(helm 4): once objects were deleted, a removal always comes to its end; before that, its
         // record says `uninstalling` until it is repeated.
-        Action::Uninstall | Action::UninstallRemediation => {
+        OperationKind::Uninstall | OperationKind::UninstallRemediation => {
             let all = super::tasks(journal, record);
-            let delete = all.iter().position(|it| *it == Task::Delete);
+            let delete = all.iter().position(|it| *it == OperationTask::Delete);
             if delete.is_some_and(|delete| delete < failure.at) {
-                let last = all.iter().position(|it| matches!(it, Task::Finish | Task::Purge));
+                let last = all
+                    .iter()
+                    .position(|it| matches!(it, OperationTask::Finish | OperationTask::Purge));
                 tasks.extend(all.into_iter().skip(last.unwrap_or(usize::MAX)));
             }
         }
     }
     let can_clean_up = match journal.action {
-        Action::Upgrade => true,
-        Action::Rollback => at == Some(Task::Apply),
-        Action::Install | Action::Test | Action::Uninstall | Action::UninstallRemediation => false,
+        OperationKind::Upgrade => true,
+        OperationKind::Rollback => at == Some(OperationTask::Apply),
+        OperationKind::Install
+        | OperationKind::Test
+        | OperationKind::Uninstall
+        | OperationKind::UninstallRemediation => false,
     };
     if can_clean_up && journal.plan.cleanup && !journal.created.is_empty() {
-        tasks.push(Task::CleanUp);
+        tasks.push(OperationTask::CleanUp);
     }
     tasks
 }
@@ -52,63 +67,69 @@ pub(super) fn tasks(failure: &OperationFailure, journal: &Journal, record: &Reco
 fn hook_tasks(
     failed: usize,
     failure: &OperationFailure,
-    journal: &Journal,
-    record: &Record,
-    tasks: &mut Vec<Task>,
+    journal: &OperationJournal,
+    record: &ReleaseRecord,
+    tasks: &mut Vec<OperationTask>,
 ) {
     let is_deleted =
         |hook: usize, policy| record.hooks.get(hook).is_some_and(|it| it.is_deleted(policy));
-    if is_deleted(failed, DeletePolicy::HookFailed) {
-        tasks.push(Task::Clear { hook: failed, policy: DeletePolicy::HookFailed });
+    if is_deleted(failed, HookDeletePolicy::HookFailed) {
+        tasks.push(OperationTask::Clear { hook: failed, policy: HookDeletePolicy::HookFailed });
     }
     let (before, after) = events(journal.action);
     let middle = super::tasks(journal, record)
         .iter()
-        .position(|it| matches!(it, Task::Apply | Task::Delete));
+        .position(|it| matches!(it, OperationTask::Apply | OperationTask::Delete));
     let is_after = middle.is_some_and(|middle| failure.at > middle);
     let event = after.filter(|_| is_after).unwrap_or(before);
-    let policy = DeletePolicy::HookSucceeded;
+    let policy = HookDeletePolicy::HookSucceeded;
     let earlier = hooks_of(event, journal, record).into_iter().take_while(|hook| *hook != failed);
     let earlier = earlier.filter(|hook| is_deleted(*hook, policy));
-    tasks.extend(earlier.map(|hook| Task::Clear { hook, policy }));
+    tasks.extend(earlier.map(|hook| OperationTask::Clear { hook, policy }));
 }
 
 /// The record change for a failure.
 pub(super) fn finish(
     failure: &OperationFailure,
-    journal: &Journal,
-    record: &Record,
+    journal: &OperationJournal,
+    record: &ReleaseRecord,
 ) -> Option<RecordChange> {
     let name = &record.name;
     let text = &failure.text;
     let description = match journal.action {
-        Action::Install => format!("Release \"{name}\" failed: {text}"),
-        Action::Upgrade => format!("Upgrade \"{name}\" failed: {text}"),
+        OperationKind::Install => format!("Release \"{name}\" failed: {text}"),
+        OperationKind::Upgrade => format!("Upgrade \"{name}\" failed: {text}"),
         // Parity(helm 4): the text for objects that did not become ready differs from that for objects that were not
         // applied.
-        Action::Rollback if failed_task(failure, journal, record) == Some(Task::Await) => {
+        OperationKind::Rollback
+            if failed_task(failure, journal, record) == Some(OperationTask::Await) =>
+        {
             format!("Release \"{name}\" failed: {text}")
         }
-        Action::Rollback => format!("Rollback \"{name}\" failed: {text}"),
-        Action::Uninstall | Action::UninstallRemediation => {
+        OperationKind::Rollback => format!("Rollback \"{name}\" failed: {text}"),
+        OperationKind::Uninstall | OperationKind::UninstallRemediation => {
             let description = Some("Uninstallation complete".to_owned());
             let status = RevisionStatus::Uninstalled;
             return Some(RecordChange::Status { status, description, deleted: None });
         }
         // A release that is not promoted has failed, even if its tests succeeded.
-        Action::Test if super::is_held_back(failure, journal, record) => {
+        OperationKind::Test if super::is_held_back(failure, journal, record) => {
             format!("Promotion of \"{name}\" failed: {text}")
         }
-        Action::Test => return None,
+        OperationKind::Test => return None,
     };
     let status = RevisionStatus::Failed;
     Some(RecordChange::Status { status, description: Some(description), deleted: None })
 }
 
 /// The error in Helm's words.
-pub(super) fn error(failure: &OperationFailure, journal: &Journal, record: &Record) -> String {
-    let is_wait = failed_task(failure, journal, record) == Some(Task::Await);
-    if journal.action == Action::Rollback && is_wait {
+pub(super) fn error(
+    failure: &OperationFailure,
+    journal: &OperationJournal,
+    record: &ReleaseRecord,
+) -> String {
+    let is_wait = failed_task(failure, journal, record) == Some(OperationTask::Await);
+    if journal.action == OperationKind::Rollback && is_wait {
         format!("release {} failed: {}", record.name, failure.text)
     } else {
         failure.text.clone()

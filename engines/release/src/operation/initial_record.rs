@@ -5,51 +5,53 @@
 use helm::template::{RenderedRelease, text};
 use reconcile::Time;
 
-use crate::journal::{Action, Journal};
-use crate::record::{HookRecord, Info, Record, RevisionStatus, StoredChart, Timestamp};
+use crate::journal::{OperationJournal, OperationKind};
+use crate::record::{
+    GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, RevisionStatus, StoredChart,
+};
 
 /// What a new revision is made of, besides what was rendered.
 #[derive(Debug, Clone)]
-pub struct Opening<'o> {
+pub struct NewRevisionInputs<'o> {
     /// The release.
     pub name: &'o str,
     /// Where its objects are.
     pub namespace: &'o str,
     /// The values that were given.
-    pub config: &'o golang::value::Map,
+    pub config: &'o golang::value::GoMap,
     /// Whether the server applies its objects.
     pub server_side: bool,
     /// The revision before this one that it takes over labels and the first date from.
-    pub base: Option<&'o Record>,
+    pub base: Option<&'o ReleaseRecord>,
 }
 
 /// The record of an installation or upgrade that begins.
 pub fn opened(
-    opening: &Opening<'_>,
+    opening: &NewRevisionInputs<'_>,
     rendered: &RenderedRelease,
-    journal: &Journal,
+    journal: &OperationJournal,
     version: i64,
-) -> Record {
-    let started = Timestamp::new(journal.started);
+) -> ReleaseRecord {
+    let started = GoTimestamp::new(journal.started);
     let (status, description) = match journal.action {
-        Action::Install => (RevisionStatus::PendingInstall, "Initial install underway"),
+        OperationKind::Install => (RevisionStatus::PendingInstall, "Initial install underway"),
         _ => (RevisionStatus::PendingUpgrade, "Preparing upgrade"),
     };
     let first = opening.base.and_then(|base| base.info.first_deployed.clone());
-    let first = first.filter(|_| journal.action != Action::Install);
+    let first = first.filter(|_| journal.action != OperationKind::Install);
     let manifests = rendered.manifests.iter();
     let manifest = text(manifests.map(|it| (it.path.as_str(), it.content.as_bytes())));
-    Record {
+    ReleaseRecord {
         name: opening.name.to_owned(),
         namespace: opening.namespace.to_owned(),
         version,
-        info: Info {
+        info: RevisionInfo {
             first_deployed: first.or_else(|| Some(started.clone())),
             last_deployed: Some(started),
             description: description.to_owned(),
             status,
             notes: String::from_utf8_lossy(&rendered.notes).into_owned(),
-            ..Info::default()
+            ..RevisionInfo::default()
         },
         chart: Some(StoredChart::of(&rendered.chart)),
         config: opening.config.clone(),
@@ -63,18 +65,23 @@ pub fn opened(
 /// The record of a rollback that begins: what `target` was, after `current`.
 ///
 /// Parity(helm 4): nothing is rendered again, and hooks keep the result of their last run.
-pub fn rolled_back(current: &Record, target: &Record, server_side: bool, at: Time) -> Record {
-    let started = Timestamp::new(at);
-    Record {
+pub fn rolled_back(
+    current: &ReleaseRecord,
+    target: &ReleaseRecord,
+    server_side: bool,
+    at: Time,
+) -> ReleaseRecord {
+    let started = GoTimestamp::new(at);
+    ReleaseRecord {
         version: current.version.saturating_add(1),
         namespace: current.namespace.clone(),
-        info: Info {
+        info: RevisionInfo {
             first_deployed: current.info.first_deployed.clone(),
             last_deployed: Some(started),
             description: format!("Rollback to {}", target.version),
             status: RevisionStatus::PendingRollback,
             notes: target.info.notes.clone(),
-            ..Info::default()
+            ..RevisionInfo::default()
         },
         apply_method: if server_side { "ssa" } else { "csa" }.to_owned(),
         ..target.clone()

@@ -4,16 +4,20 @@
 
 use std::collections::BTreeSet;
 
-use lifecycle::{Event, Phase, Question, Revision, Stand};
-use reconcile::{ObjectKey, RemovalGate, Time, Wake};
+use lifecycle::{
+    EventRevision, LifecycleQuestion, ObservedLifecycleEvent, OperationHoldState, Phase,
+};
+use reconcile::{ObjectKey, RemovalGate, Time, WakeTrigger};
 
-use crate::hold::revision_of;
-use crate::journal::{Action, Journal, OperationFailure, WaitFor, shortened};
-use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
-use crate::revisions::Revisions;
-use crate::step::ReleaseStep;
+use crate::journal::{
+    OperationFailure, OperationJournal, OperationKind, ReleaseWaitPolicy, shortened,
+};
+use crate::lifecycle_hold::revision_of;
+use crate::record::{HookDeletePolicy, RecordChange, ReleaseRecord, RevisionStatus};
+use crate::release_step::ReleaseStep;
+use crate::revisions::ReleaseRevisions;
 
-use super::{Task, Write, present};
+use super::{OperationTask, RecordAndJournalWrite, present};
 
 /// What has to be observed before [`next`] can decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +51,13 @@ pub enum HookObject {
         /// Its uid.
         uid: String,
         /// How far it is. What is neither a Job nor a Pod is ready at once, unless the spec has an expression for it.
-        health: Health,
+        health: ObservedHealth,
     },
 }
 
 /// How far something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
+pub enum ObservedHealth {
     /// On its way: what is waited for, as `Kind/namespace/name status: 'InProgress'`.
     Pending(Vec<String>),
     /// As it should be: ready, ended well, or gone.
@@ -64,20 +68,20 @@ pub enum Health {
 
 /// The observed objects, and which objects' changes should wake the next run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Live {
+pub struct ObservedLiveObjects {
     /// The hook's object that [`scope`] names.
     pub hook: Option<HookObject>,
-    /// Whether the hook's object would have been seen if it had been there at any time since [`Journal::hook_begun`] was
-    /// written.
+    /// Whether the hook's object would have been seen if it had been there at any time since
+    /// [`OperationJournal::hook_begun`] was written.
     pub hook_watched: bool,
     /// The objects that [`scope`] means.
-    pub objects: Option<Health>,
+    pub objects: Option<ObservedHealth>,
     /// What to watch meanwhile.
     pub on: BTreeSet<ObjectKey>,
     /// When to observe again at the latest.
     pub again: Option<Time>,
     /// The events of lifecycles about this release, whether an operation is open or not.
-    pub events: Vec<Event>,
+    pub events: Vec<ObservedLifecycleEvent>,
     /// Whether break-glass is in force.
     pub glass: bool,
 }
@@ -95,11 +99,11 @@ pub struct StepOutcome {
 
 /// What an operation needs now.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Next {
+pub enum OperationNeed {
     /// This step.
     Do(ReleaseStep),
     /// Time; the text names what is waited for.
-    Wait(String, Wake),
+    Wait(String, WakeTrigger),
     /// The answer of a lifecycle; the text names it. `None` if no time ends the wait.
     Held(String, Option<Time>),
     /// An observation of the [`scope`]: without it nothing can be decided.
@@ -107,14 +111,14 @@ pub enum Next {
 }
 
 /// What has to be observed.
-pub fn scope(journal: &Journal, record: &Record) -> ObservationScope {
+pub fn scope(journal: &OperationJournal, record: &ReleaseRecord) -> ObservationScope {
     match present(journal, record).filter(|_| journal.is_open()) {
-        Some(Task::Clear { hook, .. }) => ObservationScope::Hook(hook),
-        Some(Task::Run { hook }) => ObservationScope::Run(hook),
-        Some(Task::Await) => {
-            ObservationScope::Ready { jobs: journal.plan.wait == WaitFor::ObjectsAndJobs }
+        Some(OperationTask::Clear { hook, .. }) => ObservationScope::Hook(hook),
+        Some(OperationTask::Run { hook }) => ObservationScope::Run(hook),
+        Some(OperationTask::Await) => {
+            ObservationScope::Ready { jobs: journal.plan.wait == ReleaseWaitPolicy::ObjectsAndJobs }
         }
-        Some(Task::AwaitGone) => ObservationScope::Gone,
+        Some(OperationTask::AwaitGone) => ObservationScope::Gone,
         _ => ObservationScope::Nothing,
     }
 }
@@ -123,38 +127,38 @@ pub fn scope(journal: &Journal, record: &Record) -> ObservationScope {
 ///
 /// `stop` is why it should end early, if it should: it does at the next task at which nothing is half done.
 pub fn next(
-    journal: &Journal,
-    record: &Record,
-    revisions: &Revisions,
-    live: &Live,
+    journal: &OperationJournal,
+    record: &ReleaseRecord,
+    revisions: &ReleaseRevisions,
+    live: &ObservedLiveObjects,
     outcome: Option<&StepOutcome>,
     stop: Option<&str>,
     now: Time,
-) -> Next {
+) -> OperationNeed {
     let all = revisions.all().iter().map(|it| &it.record);
     let deployed = all.filter(|it| it.info.status == RevisionStatus::Deployed).map(|it| it.version);
     let base = journal.base.and_then(|version| revisions.get(version));
     let base = base.map(|it| revision_of(&it.record));
     let deployed = deployed.collect();
     let base = base.as_ref();
-    let at = At { journal, record, deployed, base, live, outcome, now };
+    let at = OperationPosition { journal, record, deployed, base, live, outcome, now };
     let Some(task) = present(journal, record) else { return at.write(at.settled()) };
     if let Some(why) = stop.filter(|_| journal.failure.is_none() && at.can_stop(task)) {
         return at.fail_with(why, false, false);
     }
     match task {
-        Task::Clear { hook, policy } => at.clear(hook, policy),
-        Task::Run { hook } => at.run(hook),
-        Task::Hold { hold, phase } => at.hold(hold, phase),
-        Task::Apply => {
+        OperationTask::Clear { hook, policy } => at.clear(hook, policy),
+        OperationTask::Run { hook } => at.run(hook),
+        OperationTask::Hold { hold, phase } => at.hold(hold, phase),
+        OperationTask::Apply => {
             let version = record.version;
             let operation = journal.id.clone();
             let permit = RemovalGate::permit_under_way();
             let step = ReleaseStep::Apply { version, base: journal.base, operation, permit };
             at.perform(step, at.applied())
         }
-        Task::Await => at.wait(not_ready),
-        Task::Delete => {
+        OperationTask::Await => at.wait(not_ready),
+        OperationTask::Delete => {
             let version = record.version;
             let operation = journal.id.clone();
             let propagation = journal.plan.propagation;
@@ -162,76 +166,82 @@ pub fn next(
             let step = ReleaseStep::Delete { version, propagation, operation, permit };
             at.perform(step, journal.clone())
         }
-        Task::AwaitGone => at.wait(not_gone),
-        Task::CleanUp => {
+        OperationTask::AwaitGone => at.wait(not_gone),
+        OperationTask::CleanUp => {
             let created = journal.created.clone();
             let operation = journal.id.clone();
             let permit = RemovalGate::permit_under_way();
             at.perform(ReleaseStep::CleanUp { created, operation, permit }, journal.clone())
         }
-        Task::Purge => {
+        OperationTask::Purge => {
             // The one with the journal goes last.
             let others =
                 revisions.versions().into_iter().filter(|version| *version != record.version);
-            Next::Do(ReleaseStep::Purge { versions: others.chain([record.version]).collect() })
+            OperationNeed::Do(ReleaseStep::Purge {
+                versions: others.chain([record.version]).collect(),
+            })
         }
-        Task::Start { .. } | Task::Mark | Task::Supersede | Task::Finish => at.write(at.settled()),
+        OperationTask::Start { .. }
+        | OperationTask::Mark
+        | OperationTask::Supersede
+        | OperationTask::Finish => at.write(at.settled()),
     }
 }
 
 /// Where an operation is, and what is seen of it.
-struct At<'a> {
-    journal: &'a Journal,
-    record: &'a Record,
+struct OperationPosition<'a> {
+    journal: &'a OperationJournal,
+    record: &'a ReleaseRecord,
     deployed: Vec<i64>,
-    base: Option<&'a Revision>,
-    live: &'a Live,
+    base: Option<&'a EventRevision>,
+    live: &'a ObservedLiveObjects,
     outcome: Option<&'a StepOutcome>,
     now: Time,
 }
 
-impl At<'_> {
-    fn write(&self, write: Write) -> Next {
-        Next::Do(ReleaseStep::Write(Box::new(write)))
+impl OperationPosition<'_> {
+    fn write(&self, write: RecordAndJournalWrite) -> OperationNeed {
+        OperationNeed::Do(ReleaseStep::Write(Box::new(write)))
     }
 
-    fn settled(&self) -> Write {
-        let write = Write::of(self.record, self.journal.clone());
+    fn settled(&self) -> RecordAndJournalWrite {
+        let write = RecordAndJournalWrite::of(self.record, self.journal.clone());
         write.settle(self.record, &self.deployed, self.now)
     }
 
     /// The present task is done.
-    fn done(&self, journal: Journal, changes: Vec<RecordChange>) -> Next {
-        let write = Write { changes, ..Write::of(self.record, journal) };
+    fn done(&self, journal: OperationJournal, changes: Vec<RecordChange>) -> OperationNeed {
+        let write =
+            RecordAndJournalWrite { changes, ..RecordAndJournalWrite::of(self.record, journal) };
         self.write(write.advance(self.record, &self.deployed, self.now))
     }
 
     /// Whether nothing of a hook would be abandoned, and nothing half done.
-    fn can_stop(&self, task: Task) -> bool {
+    fn can_stop(&self, task: OperationTask) -> bool {
         let is_begun = || {
             self.journal.hook_uid.is_some()
                 || self.live.hook != Some(HookObject::Missing)
                 || self.may_have_vanished()
         };
         match task {
-            Task::Await | Task::Hold { .. } => true,
-            Task::Run { .. } => !is_begun(),
-            Task::Clear { policy, .. } => policy == DeletePolicy::BeforeHookCreation,
+            OperationTask::Await | OperationTask::Hold { .. } => true,
+            OperationTask::Run { .. } => !is_begun(),
+            OperationTask::Clear { policy, .. } => policy == HookDeletePolicy::BeforeHookCreation,
             _ => false,
         }
     }
 
     /// Does a step, or continues with its outcome.
-    fn perform(&self, step: ReleaseStep, journal: Journal) -> Next {
+    fn perform(&self, step: ReleaseStep, journal: OperationJournal) -> OperationNeed {
         match self.outcome.filter(|outcome| outcome.step == step) {
-            None => Next::Do(step),
+            None => OperationNeed::Do(step),
             Some(StepOutcome { error: None, .. }) => self.done(journal, Vec::new()),
             Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
         }
     }
 
     /// The journal with what the last step created.
-    fn applied(&self) -> Journal {
+    fn applied(&self) -> OperationJournal {
         let mut journal = self.journal.clone();
         let applied = self.outcome.filter(|it| matches!(it.step, ReleaseStep::Apply { .. }));
         if let (true, Some(outcome)) = (journal.plan.cleanup, applied) {
@@ -240,12 +250,12 @@ impl At<'_> {
         journal
     }
 
-    fn failed(&self, text: &str) -> Next {
+    fn failed(&self, text: &str) -> OperationNeed {
         self.fail_with(text, true, false)
     }
 
     /// The present task failed.
-    fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> Next {
+    fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> OperationNeed {
         let mut journal = self.applied();
         // An error while clearing up does not change how it ended. Differs(helm 4): in Helm the second error replaces
         // the first.
@@ -254,19 +264,19 @@ impl At<'_> {
         }
         let all = super::tasks(&journal, self.record);
         let task = all.get(journal.at).copied();
-        let delete = all.iter().position(|it| *it == Task::Delete);
+        let delete = all.iter().position(|it| *it == OperationTask::Delete);
         let is_removal = journal.action.is_removal();
         let was_deleted = delete.is_some_and(|delete| delete < journal.at);
         if was_deleted {
             journal.add_fault(text);
-            if task == Some(Task::AwaitGone) {
+            if task == Some(OperationTask::AwaitGone) {
                 return self.done(journal, Vec::new());
             }
         }
         let mut changes = Vec::new();
         // Parity(helm 4): once its objects are deleted, the record of a removed release does not mention a hook that
         // failed before.
-        if let (Some(Task::Run { hook }), true) = (task, was_deleted || !is_removal) {
+        if let (Some(OperationTask::Run { hook }), true) = (task, was_deleted || !is_removal) {
             changes.push(match counts {
                 true => RecordChange::HookEnded { hook, succeeded: false, at: self.now },
                 // What stops early does so before a hook is begun.
@@ -274,7 +284,9 @@ impl At<'_> {
             });
         }
         let text = match task {
-            Some(Task::Delete) => format!("failed to delete release: {}", self.record.name),
+            Some(OperationTask::Delete) => {
+                format!("failed to delete release: {}", self.record.name)
+            }
             // A stop before a hook does not count as a failure of the hook.
             _ if !counts => text.to_owned(),
             _ => self.failure_text(text),
@@ -285,7 +297,8 @@ impl At<'_> {
         journal.at = 0;
         journal.since = self.now;
         (journal.hook_uid, journal.hook_begun) = (None, false);
-        let write = Write { changes, ..Write::of(self.record, journal) };
+        let write =
+            RecordAndJournalWrite { changes, ..RecordAndJournalWrite::of(self.record, journal) };
         self.write(write.settle(self.record, &self.deployed, self.now))
     }
 
@@ -293,22 +306,24 @@ impl At<'_> {
     fn failure_text(&self, text: &str) -> String {
         let (before, after) = super::events(self.journal.action);
         let all = super::tasks(self.journal, self.record);
-        let is_hook =
-            matches!(all.get(self.journal.at), Some(Task::Run { .. } | Task::Clear { .. }));
-        let apply = all.iter().position(|it| *it == Task::Apply);
+        let is_hook = matches!(
+            all.get(self.journal.at),
+            Some(OperationTask::Run { .. } | OperationTask::Clear { .. })
+        );
+        let apply = all.iter().position(|it| *it == OperationTask::Apply);
         let event = match (after, apply) {
             (Some(after), Some(apply)) if self.journal.at > apply => after,
             _ => before,
         };
         match self.journal.action {
-            Action::Install if is_hook => format!("failed {}: {text}", event.as_str()),
-            Action::Upgrade if is_hook => format!("{} hooks failed: {text}", event.as_str()),
+            OperationKind::Install if is_hook => format!("failed {}: {text}", event.as_str()),
+            OperationKind::Upgrade if is_hook => format!("{} hooks failed: {text}", event.as_str()),
             _ => text.to_owned(),
         }
     }
 
     /// A lifecycle lets the operation continue, makes it fail, or is awaited.
-    fn hold(&self, hold: usize, phase: Phase) -> Next {
+    fn hold(&self, hold: usize, phase: Phase) -> OperationNeed {
         let Some(hold) = self.journal.plan.holds.get(hold) else {
             return self.done(self.journal.clone(), Vec::new());
         };
@@ -316,7 +331,7 @@ impl At<'_> {
         let from = self.base;
         let to = (!is_removal).then(|| revision_of(self.record));
         let from = if is_removal { Some(revision_of(self.record)) } else { from.cloned() };
-        let question = Question {
+        let question = LifecycleQuestion {
             owner: &self.journal.owner,
             subject: &self.record.name,
             operation: &self.journal.id,
@@ -332,23 +347,24 @@ impl At<'_> {
             journal
         };
         match question.stand(hold, &self.live.events) {
-            Stand::Pass(answer) => self.done(answered(answer), Vec::new()),
-            Stand::Fail(answer) => {
+            OperationHoldState::Pass(answer) => self.done(answered(answer), Vec::new()),
+            OperationHoldState::Fail(answer) => {
                 let text = answer.failure();
                 let journal = answered(answer);
                 let Self { record, base, live, outcome, now, .. } = *self;
                 let deployed = self.deployed.clone();
-                At { journal: &journal, record, deployed, base, live, outcome, now }.failed(&text)
+                OperationPosition { journal: &journal, record, deployed, base, live, outcome, now }
+                    .failed(&text)
             }
-            Stand::Wait(text, until) => Next::Held(text, until),
-            Stand::Ask(ask) => Next::Do(ReleaseStep::Ask(ask)),
+            OperationHoldState::Wait(text, until) => OperationNeed::Held(text, until),
+            OperationHoldState::Ask(ask) => OperationNeed::Do(ReleaseStep::Ask(ask)),
         }
     }
 
-    fn clear(&self, hook: usize, policy: DeletePolicy) -> Next {
-        let at_start = policy == DeletePolicy::BeforeHookCreation;
+    fn clear(&self, hook: usize, policy: HookDeletePolicy) -> OperationNeed {
+        let at_start = policy == HookDeletePolicy::BeforeHookCreation;
         match &self.live.hook {
-            None => Next::Blind,
+            None => OperationNeed::Blind,
             Some(HookObject::Missing) => self.done(self.journal.clone(), Vec::new()),
             // Begun before a crash: it is awaited, never begun again.
             Some(HookObject::Ours { .. }) if at_start => {
@@ -360,7 +376,7 @@ impl At<'_> {
                 let operation = self.journal.id.clone();
                 let step = ReleaseStep::DeleteHook { version, hook, policy, operation };
                 match self.outcome.filter(|outcome| outcome.step == step) {
-                    None => Next::Do(step),
+                    None => OperationNeed::Do(step),
                     Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
                     // Accepted, and the next run will show that it leaves.
                     Some(StepOutcome { error: None, .. }) => {
@@ -371,31 +387,32 @@ impl At<'_> {
         }
     }
 
-    fn run(&self, hook: usize) -> Next {
-        let Some(object) = &self.live.hook else { return Next::Blind };
+    fn run(&self, hook: usize) -> OperationNeed {
+        let Some(object) = &self.live.hook else { return OperationNeed::Blind };
         match (object, &self.journal.hook_uid) {
             (HookObject::Ours { uid, health }, Some(known)) if uid == known => match health {
-                Health::Done => {
+                ObservedHealth::Done => {
                     let ended = RecordChange::HookEnded { hook, succeeded: true, at: self.now };
                     self.done(self.journal.clone(), vec![ended])
                 }
-                Health::Failed(text) => self.fail_with(text, true, true),
-                Health::Pending(unready) => self.pending_hook(unready),
+                ObservedHealth::Failed(text) => self.fail_with(text, true, true),
+                ObservedHealth::Pending(unready) => self.pending_hook(unready),
             },
             (_, Some(_)) => self.unknown(hook),
             (HookObject::Missing | HookObject::Theirs, None) if self.may_have_vanished() => {
                 self.unknown(hook)
             }
             (HookObject::Ours { uid, .. }, None) => {
-                let journal = Journal { hook_uid: Some(uid.clone()), ..self.journal.clone() };
-                self.write(Write::of(self.record, journal))
+                let journal =
+                    OperationJournal { hook_uid: Some(uid.clone()), ..self.journal.clone() };
+                self.write(RecordAndJournalWrite::of(self.record, journal))
             }
             (HookObject::Leaving, None) => self.pending(&[self.hook_name(hook)], not_gone),
             (HookObject::Missing | HookObject::Theirs, None) => self.create(hook),
         }
     }
 
-    fn unknown(&self, hook: usize) -> Next {
+    fn unknown(&self, hook: usize) -> OperationNeed {
         self.failed(&format!(
             "the result of hook {} is unknown: its object was deleted, and hooks are not run twice",
             self.hook_name(hook)
@@ -413,11 +430,11 @@ impl At<'_> {
         hook.is_some_and(|hook| hook.manifest.contains("ttlSecondsAfterFinished"))
     }
 
-    fn create(&self, hook: usize) -> Next {
+    fn create(&self, hook: usize) -> OperationNeed {
         // After a crash a hook that was never created looks like one that was created and deleted.
         if self.live.hook_watched && !self.journal.hook_begun && self.vanishes(hook) {
-            let journal = Journal { hook_begun: true, ..self.journal.clone() };
-            return self.write(Write::of(self.record, journal));
+            let journal = OperationJournal { hook_begun: true, ..self.journal.clone() };
+            return self.write(RecordAndJournalWrite::of(self.record, journal));
         }
         let version = self.record.version;
         let operation = self.journal.id.clone();
@@ -432,7 +449,7 @@ impl At<'_> {
                 "hook {} was created, but its object is missing or was replaced",
                 self.hook_name(hook)
             )),
-            None => Next::Do(step),
+            None => OperationNeed::Do(step),
         }
     }
 
@@ -440,7 +457,8 @@ impl At<'_> {
     fn event(&self) -> helm::manifests::HookEvent {
         let (before, after) = super::events(self.journal.action);
         let all = super::tasks(self.journal, self.record);
-        let middle = all.iter().position(|it| matches!(it, Task::Apply | Task::Delete));
+        let middle =
+            all.iter().position(|it| matches!(it, OperationTask::Apply | OperationTask::Delete));
         let is_after = middle.is_some_and(|middle| self.journal.at > middle);
         after.filter(|_| is_after).unwrap_or(before)
     }
@@ -450,35 +468,36 @@ impl At<'_> {
         hook.map_or_else(String::new, |hook| format!("{}/{}", hook.kind, hook.name))
     }
 
-    fn wait(&self, late: impl Fn(&[String]) -> String) -> Next {
+    fn wait(&self, late: impl Fn(&[String]) -> String) -> OperationNeed {
         match &self.live.objects {
-            None => Next::Blind,
-            Some(Health::Done) => self.done(self.journal.clone(), Vec::new()),
-            Some(Health::Failed(text)) => self.failed(text),
-            Some(Health::Pending(unready)) => self.pending(unready, late),
+            None => OperationNeed::Blind,
+            Some(ObservedHealth::Done) => self.done(self.journal.clone(), Vec::new()),
+            Some(ObservedHealth::Failed(text)) => self.failed(text),
+            Some(ObservedHealth::Pending(unready)) => self.pending(unready, late),
         }
     }
 
-    fn pending_hook(&self, unready: &[String]) -> Next {
+    fn pending_hook(&self, unready: &[String]) -> OperationNeed {
         if self.now >= self.journal.deadline() {
             return self.fail_with(&not_ready(unready), true, true);
         }
         self.waiting(unready)
     }
 
-    fn pending(&self, unready: &[String], late: impl Fn(&[String]) -> String) -> Next {
+    fn pending(&self, unready: &[String], late: impl Fn(&[String]) -> String) -> OperationNeed {
         if self.now >= self.journal.deadline() {
             return self.failed(&late(unready));
         }
         self.waiting(unready)
     }
 
-    fn waiting(&self, unready: &[String]) -> Next {
-        let mut wake = Wake::on(self.live.on.iter().cloned()).and_at(self.journal.deadline());
+    fn waiting(&self, unready: &[String]) -> OperationNeed {
+        let mut wake =
+            WakeTrigger::on(self.live.on.iter().cloned()).and_at(self.journal.deadline());
         if let Some(again) = self.live.again {
             wake = wake.and_at(again);
         }
-        Next::Wait(format!("waiting for {}", unready.join(", ")), wake)
+        OperationNeed::Wait(format!("waiting for {}", unready.join(", ")), wake)
     }
 }
 

@@ -1,11 +1,11 @@
 //! The number of a new revision among the existing ones, and whether there can be one; what a removal still has to do.
 //!
 //! The refusals are Helm's.
-//! Elsewhere: making the record (`initial_record.rs`), deciding that there should be one ([`crate::decide`]).
+//! Elsewhere: making the record (`initial_record.rs`), deciding that there should be one ([`crate::release_decision`]).
 
-use crate::journal::Action;
+use crate::journal::OperationKind;
 use crate::record::{RecordChange, RevisionStatus};
-use crate::revisions::Revisions;
+use crate::revisions::ReleaseRevisions;
 
 /// Where a new revision stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,13 +25,13 @@ pub struct RevisionPlacement {
 /// # Errors
 /// In Helm's words: the name cannot be one, is taken, or there is nothing to upgrade.
 pub fn place(
-    action: Action,
+    action: OperationKind,
     name: &str,
-    revisions: &Revisions,
+    revisions: &ReleaseRevisions,
     replace: bool,
     max_history: usize,
 ) -> Result<RevisionPlacement, String> {
-    let is_install = action == Action::Install;
+    let is_install = action == OperationKind::Install;
     if let Err(problem) = helm::releasename::check(name) {
         return Err(match is_install {
             true => format!("release name check failed: release name {name:?}: {problem}"),
@@ -69,7 +69,7 @@ pub fn place(
 
 /// What a removal has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Removal {
+pub enum ReleaseRemovalScope {
     /// All of it.
     Run,
     /// Only these records are left of the release.
@@ -80,7 +80,11 @@ pub enum Removal {
 ///
 /// # Errors
 /// In Helm's words: the release does not exist, or it was removed before.
-pub fn removal(name: &str, revisions: &Revisions, keep_history: bool) -> Result<Removal, String> {
+pub fn removal(
+    name: &str,
+    revisions: &ReleaseRevisions,
+    keep_history: bool,
+) -> Result<ReleaseRemovalScope, String> {
     let Some(last) = revisions.last() else {
         return Err(format!("uninstall: Release not loaded: {name}: release: not found"));
     };
@@ -88,7 +92,9 @@ pub fn removal(name: &str, revisions: &Revisions, keep_history: bool) -> Result<
         (RevisionStatus::Uninstalled, true) => {
             Err(format!("the release named \"{name}\" is already deleted"))
         }
-        (RevisionStatus::Uninstalled, false) => Ok(Removal::Purge(revisions.versions())),
-        _ => Ok(Removal::Run),
+        (RevisionStatus::Uninstalled, false) => {
+            Ok(ReleaseRemovalScope::Purge(revisions.versions()))
+        }
+        _ => Ok(ReleaseRemovalScope::Run),
     }
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::*;
 use crate::journal::operation_id;
-use crate::revisions::Revisions;
-use crate::step::ReleaseStep;
+use crate::release_step::ReleaseStep;
+use crate::revisions::ReleaseRevisions;
 use crate::testing::{hook, record};
 
-fn journal(action: Action) -> Journal {
+fn journal(action: OperationKind) -> OperationJournal {
     let now = Time::UNIX_EPOCH;
-    Journal::begin(operation_id("web", 1, action, "", now), String::new(), action, now)
+    OperationJournal::begin(operation_id("web", 1, action, "", now), String::new(), action, now)
 }
 
-fn with_hooks() -> Record {
+fn with_hooks() -> ReleaseRecord {
     let mut record = record(1, "1.0.0", "a", "pending-install");
     record.hooks = vec![
         hook("b", &["pre-install"], &["hook-succeeded"]),
@@ -34,71 +34,92 @@ impl From<HookWeight> for crate::record::HookRecord {
 }
 
 /// What is due at a place, with a hook's object.
-fn due(at: usize, uid: Option<&str>, object: Option<HookObject>, now: i64) -> Next {
+fn due(at: usize, uid: Option<&str>, object: Option<HookObject>, now: i64) -> OperationNeed {
     let hook_uid = uid.map(str::to_owned);
-    let journal = Journal { at, hook_uid, ..journal(Action::Install) };
-    let live = Live { hook: object, ..Live::default() };
+    let journal = OperationJournal { at, hook_uid, ..journal(OperationKind::Install) };
+    let live = ObservedLiveObjects { hook: object, ..ObservedLiveObjects::default() };
     let now = Time::from_second(now).unwrap();
-    next(&journal, &with_hooks(), &Revisions::default(), &live, None, None, now)
+    next(&journal, &with_hooks(), &ReleaseRevisions::default(), &live, None, None, now)
 }
 
-fn ours(health: Health) -> Option<HookObject> {
+fn ours(health: ObservedHealth) -> Option<HookObject> {
     Some(HookObject::Ours { uid: "u".to_owned(), health })
 }
 
 #[test]
 fn hooks_are_run_by_weight_then_name_and_cleared_as_they_ask() {
     let record = with_hooks();
-    let clear = |hook, policy| Task::Clear { hook, policy };
-    let before = DeletePolicy::BeforeHookCreation;
+    let clear = |hook, policy| OperationTask::Clear { hook, policy };
+    let before = HookDeletePolicy::BeforeHookCreation;
     assert_eq!(
-        tasks(&journal(Action::Install), &record),
+        tasks(&journal(OperationKind::Install), &record),
         [
-            Task::Start { hook: 2 },
-            Task::Run { hook: 2 },
+            OperationTask::Start { hook: 2 },
+            OperationTask::Run { hook: 2 },
             clear(1, before),
-            Task::Start { hook: 1 },
-            Task::Run { hook: 1 },
-            Task::Start { hook: 0 },
-            Task::Run { hook: 0 },
-            clear(0, DeletePolicy::HookSucceeded),
-            Task::Apply,
-            Task::Await,
-            Task::Finish,
+            OperationTask::Start { hook: 1 },
+            OperationTask::Run { hook: 1 },
+            OperationTask::Start { hook: 0 },
+            OperationTask::Run { hook: 0 },
+            clear(0, HookDeletePolicy::HookSucceeded),
+            OperationTask::Apply,
+            OperationTask::Await,
+            OperationTask::Finish,
         ]
     );
-    let mut test = journal(Action::Test);
+    let mut test = journal(OperationKind::Test);
     test.plan.hooks = false;
     assert_eq!(
         tasks(&test, &record),
-        [clear(1, before), Task::Start { hook: 1 }, Task::Run { hook: 1 }, Task::Finish]
+        [
+            clear(1, before),
+            OperationTask::Start { hook: 1 },
+            OperationTask::Run { hook: 1 },
+            OperationTask::Finish
+        ]
     );
     test.plan.selected = Some(Vec::new());
-    assert_eq!(tasks(&test, &record), [Task::Finish]);
-    let mut removal = journal(Action::Uninstall);
+    assert_eq!(tasks(&test, &record), [OperationTask::Finish]);
+    let mut removal = journal(OperationKind::Uninstall);
     removal.plan.hooks = false;
-    assert_eq!(tasks(&removal, &record), [Task::Mark, Task::Delete, Task::AwaitGone, Task::Purge]);
-    removal.plan.wait = WaitFor::Nothing;
+    assert_eq!(
+        tasks(&removal, &record),
+        [
+            OperationTask::Mark,
+            OperationTask::Delete,
+            OperationTask::AwaitGone,
+            OperationTask::Purge
+        ]
+    );
+    removal.plan.wait = ReleaseWaitPolicy::Nothing;
     removal.plan.keep_history = true;
-    assert_eq!(tasks(&removal, &record), [Task::Mark, Task::Delete, Task::Finish, Task::Supersede]);
+    assert_eq!(
+        tasks(&removal, &record),
+        [
+            OperationTask::Mark,
+            OperationTask::Delete,
+            OperationTask::Finish,
+            OperationTask::Supersede
+        ]
+    );
 }
 
 #[test]
 fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
-    let pending = Health::Pending(vec!["Job/apps/z status: 'InProgress'".to_owned()]);
-    let step = |next: Next| match next {
-        Next::Do(ReleaseStep::Write(write)) => {
+    let pending = ObservedHealth::Pending(vec!["Job/apps/z status: 'InProgress'".to_owned()]);
+    let step = |next: OperationNeed| match next {
+        OperationNeed::Do(ReleaseStep::Write(write)) => {
             match (&write.journal.failure, &write.journal.hook_uid) {
                 (Some(failure), _) => format!("fail: {}", failure.text),
                 (None, Some(uid)) => format!("remember {uid}"),
                 (None, None) => format!("go to {}", write.journal.at),
             }
         }
-        Next::Do(ReleaseStep::CreateHook { .. }) => "create".to_owned(),
-        Next::Do(ReleaseStep::DeleteHook { .. }) => "delete".to_owned(),
-        Next::Do(other) => format!("{other:?}"),
-        Next::Wait(text, _) | Next::Held(text, _) => text,
-        Next::Blind => "blind".to_owned(),
+        OperationNeed::Do(ReleaseStep::CreateHook { .. }) => "create".to_owned(),
+        OperationNeed::Do(ReleaseStep::DeleteHook { .. }) => "delete".to_owned(),
+        OperationNeed::Do(other) => format!("{other:?}"),
+        OperationNeed::Wait(text, _) | OperationNeed::Held(text, _) => text,
+        OperationNeed::Blind => "blind".to_owned(),
     };
     // Before the delay: a crash has left an object of this operation behind.
     assert_eq!(step(due(2, None, None, 0)), "blind");
@@ -118,45 +139,52 @@ fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
     assert_eq!(step(due(1, Some("u"), ours(pending.clone()), 299)), wait);
     let late = "fail: failed pre-install: timeout waiting for: [Job/apps/z status: 'InProgress']";
     assert_eq!(step(due(1, Some("u"), ours(pending.clone()), 300)), late);
-    assert_eq!(step(due(1, Some("u"), ours(Health::Done), 0)), "go to 2");
-    let failed = Health::Failed("no".to_owned());
+    assert_eq!(step(due(1, Some("u"), ours(ObservedHealth::Done), 0)), "go to 2");
+    let failed = ObservedHealth::Failed("no".to_owned());
     assert_eq!(step(due(1, Some("u"), ours(failed), 0)), "fail: failed pre-install: no");
     let unknown = "fail: failed pre-install: the result of hook Job/z is unknown: its object was deleted, and \
                    hooks are not run twice";
     assert_eq!(step(due(1, Some("u"), Some(HookObject::Missing), 0)), unknown);
-    assert_eq!(step(due(1, Some("other"), ours(Health::Done), 0)), unknown);
+    assert_eq!(step(due(1, Some("other"), ours(ObservedHealth::Done), 0)), unknown);
 }
 
 #[test]
 fn an_operation_stops_early_only_where_nothing_is_half_done() {
     let record = with_hooks();
-    let stopped = |at: usize, uid: Option<&str>, live: Live| {
+    let stopped = |at: usize, uid: Option<&str>, live: ObservedLiveObjects| {
         let hook_uid = uid.map(str::to_owned);
-        let journal = Journal { at, hook_uid, ..journal(Action::Install) };
+        let journal = OperationJournal { at, hook_uid, ..journal(OperationKind::Install) };
         let now = Time::UNIX_EPOCH;
-        let next = next(&journal, &record, &Revisions::default(), &live, None, Some("new"), now);
-        let Next::Do(ReleaseStep::Write(write)) = next else { return false };
+        let next =
+            next(&journal, &record, &ReleaseRevisions::default(), &live, None, Some("new"), now);
+        let OperationNeed::Do(ReleaseStep::Write(write)) = next else { return false };
         let Some(failure) = &write.journal.failure else { return false };
         assert!(!failure.counts);
         let of_hooks = write.changes.iter().filter(|it| !matches!(it, RecordChange::Status { .. }));
         let not_begun = match present(&journal, &record) {
-            Some(Task::Run { hook }) => Some(RecordChange::HookNotBegun { hook }),
+            Some(OperationTask::Run { hook }) => Some(RecordChange::HookNotBegun { hook }),
             _ => None,
         };
         assert!(of_hooks.eq(&not_begun), "{:?}", write.changes);
         // Also before a hook, since no hook failed.
         failure.text == "new"
     };
-    let hook = |hook: HookObject| Live { hook: Some(hook), ..Live::default() };
-    let running = || ours(Health::Pending(Vec::new())).unwrap();
+    let hook = |hook: HookObject| ObservedLiveObjects {
+        hook: Some(hook),
+        ..ObservedLiveObjects::default()
+    };
+    let running = || ours(ObservedHealth::Pending(Vec::new())).unwrap();
     assert!(stopped(1, None, hook(HookObject::Missing)));
     assert!(!stopped(1, None, hook(running())));
     assert!(!stopped(1, Some("u"), hook(running())));
-    assert!(!stopped(8, None, Live::default()), "objects are applied as a whole");
+    assert!(!stopped(8, None, ObservedLiveObjects::default()), "objects are applied as a whole");
     assert!(stopped(
         9,
         None,
-        Live { objects: Some(Health::Pending(Vec::new())), ..Live::default() }
+        ObservedLiveObjects {
+            objects: Some(ObservedHealth::Pending(Vec::new())),
+            ..ObservedLiveObjects::default()
+        }
     ));
 }
 
@@ -164,27 +192,29 @@ fn an_operation_stops_early_only_where_nothing_is_half_done() {
 fn a_wait_is_woken_by_what_it_waits_for_and_at_the_end_of_its_time() {
     let again = Time::from_second(5).unwrap();
     let on = [reconcile::ObjectKey::new("apps", "Deployment", "apps", "web")];
-    let live = Live {
-        objects: Some(Health::Pending(vec!["Deployment/apps/web status: 'InProgress'".to_owned()])),
+    let live = ObservedLiveObjects {
+        objects: Some(ObservedHealth::Pending(vec![
+            "Deployment/apps/web status: 'InProgress'".to_owned(),
+        ])),
         on: on.clone().into(),
-        ..Live::default()
+        ..ObservedLiveObjects::default()
     };
-    let journal = Journal { at: 9, ..journal(Action::Install) };
-    let wake = |live: &Live| match next(
+    let journal = OperationJournal { at: 9, ..journal(OperationKind::Install) };
+    let wake = |live: &ObservedLiveObjects| match next(
         &journal,
         &with_hooks(),
-        &Revisions::default(),
+        &ReleaseRevisions::default(),
         live,
         None,
         None,
         Time::UNIX_EPOCH,
     ) {
-        Next::Wait(_, wake) => wake,
+        OperationNeed::Wait(_, wake) => wake,
         other => panic!("{other:?}"),
     };
     let deadline = Time::UNIX_EPOCH + Duration::from_secs(300);
-    assert_eq!(wake(&live), reconcile::Wake::on(on.clone()).and_at(deadline));
-    assert_eq!(wake(&Live { again: Some(again), ..live.clone() }).at, Some(again));
+    assert_eq!(wake(&live), reconcile::WakeTrigger::on(on.clone()).and_at(deadline));
+    assert_eq!(wake(&ObservedLiveObjects { again: Some(again), ..live.clone() }).at, Some(again));
 }
 
 #[test]
@@ -192,14 +222,16 @@ fn a_hook_that_kubernetes_deletes_is_noted_before_it_is_created() {
     let mut record = with_hooks();
     record.hooks[2].manifest = "spec:\n  ttlSecondsAfterFinished: 0\n".to_owned();
     let due = |hook_begun: bool, hook_watched: bool| {
-        let journal = Journal { at: 1, hook_begun, ..journal(Action::Install) };
+        let journal = OperationJournal { at: 1, hook_begun, ..journal(OperationKind::Install) };
         let hook = Some(HookObject::Missing);
-        let live = Live { hook, hook_watched, ..Live::default() };
-        let revisions = Revisions::default();
+        let live = ObservedLiveObjects { hook, hook_watched, ..ObservedLiveObjects::default() };
+        let revisions = ReleaseRevisions::default();
         match next(&journal, &record, &revisions, &live, None, None, Time::UNIX_EPOCH) {
-            Next::Do(ReleaseStep::Write(write)) if write.journal.hook_begun => "note",
-            Next::Do(ReleaseStep::Write(write)) if write.journal.failure.is_some() => "fail",
-            Next::Do(ReleaseStep::CreateHook { .. }) => "create",
+            OperationNeed::Do(ReleaseStep::Write(write)) if write.journal.hook_begun => "note",
+            OperationNeed::Do(ReleaseStep::Write(write)) if write.journal.failure.is_some() => {
+                "fail"
+            }
+            OperationNeed::Do(ReleaseStep::CreateHook { .. }) => "create",
             _ => "else",
         }
     };

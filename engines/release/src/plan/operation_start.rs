@@ -1,56 +1,64 @@
 //! Beginning an operation: what is reported, prepared and stored first.
 //!
-//! Elsewhere: why it begins ([`crate::decide`]), how it continues ([`crate::operation`]).
+//! Elsewhere: why it begins ([`crate::release_decision`]), how it continues ([`crate::operation`]).
 
 use helm::manifests::HookEvent;
-use lifecycle::{EventAnswer, Question, Revision as Named, Stand};
+use lifecycle::{
+    EventRevision as Named, LifecycleEventAnswer, LifecycleQuestion, OperationHoldState,
+};
 use reconcile::{PlanVerdict, RemovalCause, RemovalPermit};
 
-use crate::hold::{self, revision_of};
-use crate::journal::{Action, Journal, operation_id};
-use crate::operation::{self, RevisionPlacement, Write, started};
+use crate::journal::{OperationJournal, OperationKind, operation_id};
+use crate::lifecycle_hold::{self, revision_of};
+use crate::operation::{self, RecordAndJournalWrite, RevisionPlacement, started};
+use crate::operation_origin::OperationOrigin;
+use crate::operation_phase::{OperationPhaseGates, removal_of};
 use crate::operation_status;
-use crate::origin::Origin;
-use crate::phase::{Gates, removal_of};
-use crate::record::{Record, RevisionStatus as Life};
-use crate::revisions::Revision;
+use crate::record::{ReleaseRecord, RevisionStatus as Life};
+use crate::release_snapshot::{SnapshotDigestError, is_selected};
+use crate::release_step::ReleaseStep;
+use crate::revisions::ReleaseRevision;
 use crate::settings::{ReleaseDesiredState, ReleaseSpec};
-use crate::snapshot::{DigestError, is_selected};
 use crate::status::{RefusedOperation, ReleaseStatus};
-use crate::step::ReleaseStep;
 
 use super::ReleasePlanner;
 
 /// What lifecycles answered before an operation, and what it was called then.
 struct LifecycleAnswers {
     operation: String,
-    answers: Vec<EventAnswer>,
+    answers: Vec<LifecycleEventAnswer>,
 }
 
 impl ReleasePlanner<'_> {
     pub(super) fn begin(
         &self,
-        action: Action,
+        action: OperationKind,
         target: Option<i64>,
         status: &ReleaseStatus,
-    ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
+    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
         let last = self.observed.revisions.last();
         if let Some(verdict) = self.unless_known(action) {
             return Ok(verdict);
         }
         match (action, last) {
-            (Action::Install | Action::Upgrade, _) => Ok(self.begin_release(action, status)),
-            (Action::Rollback, Some(last)) => Ok(self.begin_rollback(last, target, status)),
-            (Action::UninstallRemediation | Action::Uninstall, Some(last)) => {
+            (OperationKind::Install | OperationKind::Upgrade, _) => {
+                Ok(self.begin_release(action, status))
+            }
+            (OperationKind::Rollback, Some(last)) => Ok(self.begin_rollback(last, target, status)),
+            (OperationKind::UninstallRemediation | OperationKind::Uninstall, Some(last)) => {
                 Ok(self.begin_removal(&last.record, RemovalCause::Remediated, status))
             }
-            (Action::Test, Some(last)) => Ok(self.begin_on(action, &last.record, status)),
+            (OperationKind::Test, Some(last)) => Ok(self.begin_on(action, &last.record, status)),
             (_, None) => Ok(self.verdict_of_status(status, false)),
         }
     }
 
     /// The first revision, or the next one of a chart.
-    fn begin_release(&self, action: Action, status: &ReleaseStatus) -> PlanVerdict<ReleaseStep> {
+    fn begin_release(
+        &self,
+        action: OperationKind,
+        status: &ReleaseStatus,
+    ) -> PlanVerdict<ReleaseStep> {
         let report = operation_status::begun(self.desired, status, action);
         let place = match self.place(action) {
             Ok(place) => place,
@@ -72,8 +80,12 @@ impl ReleasePlanner<'_> {
                         (journal.id, journal.answers) = (operation, answers);
                     }
                     let others = place.others;
-                    let write =
-                        Write { version: place.version, changes: Vec::new(), others, journal };
+                    let write = RecordAndJournalWrite {
+                        version: place.version,
+                        changes: Vec::new(),
+                        others,
+                        journal,
+                    };
                     PlanVerdict::Act(vec![ReleaseStep::Open {
                         prune: place.prune,
                         write: Box::new(write),
@@ -87,20 +99,24 @@ impl ReleasePlanner<'_> {
     ///
     /// Differs(flux): Flux does not install over the remains of a release that was uninstalled, unless
     /// `install.replace` is set. This works as `helm upgrade --install` does.
-    fn place(&self, action: Action) -> Result<RevisionPlacement, String> {
+    fn place(&self, action: OperationKind) -> Result<RevisionPlacement, String> {
         let ReleaseSpec { target, install, max_history, .. } = &self.desired.spec;
         let revisions = &self.observed.revisions;
-        let is_left = |last: &Revision| last.record.info.status == Life::Uninstalled;
+        let is_left = |last: &ReleaseRevision| last.record.info.status == Life::Uninstalled;
         let replace = install.replace || revisions.last().is_some_and(is_left);
         operation::place(action, &target.name, revisions, replace, *max_history)
     }
 
     /// The name of an installation or upgrade that would begin, if lifecycles hold it before.
-    pub(super) fn held_operation(&self, action: Action, status: &ReleaseStatus) -> Option<String> {
+    pub(super) fn held_operation(
+        &self,
+        action: OperationKind,
+        status: &ReleaseStatus,
+    ) -> Option<String> {
         self.desired.lifecycles.before(action)?;
         let place = self.place(action).ok()?;
         // Failures are counted as they are when it begins.
-        Some(hold::held_operation(self.desired, status, action, place.version))
+        Some(lifecycle_hold::held_operation(self.desired, status, action, place.version))
     }
 
     /// What lifecycles answered before an installation or upgrade; nothing where none holds it.
@@ -109,20 +125,20 @@ impl ReleasePlanner<'_> {
     /// A lifecycle has to be asked, is awaited, or does not let it begin.
     fn before(
         &self,
-        action: Action,
+        action: OperationKind,
         version: i64,
         status: &ReleaseStatus,
     ) -> Result<Option<LifecycleAnswers>, Box<PlanVerdict<ReleaseStep>>> {
         let ReleaseDesiredState { owner, spec, lifecycles, .. } = self.desired;
         let Some((phase, holds)) = lifecycles.before(action) else { return Ok(None) };
-        let operation = hold::held_operation(self.desired, status, action, version);
+        let operation = lifecycle_hold::held_operation(self.desired, status, action, version);
         let from = self.observed.revisions.current().map(|it| revision_of(&it.record));
         let to = Named {
             revision: version.to_string(),
             chart_name: self.desired.chart_name.clone(),
             chart_version: self.desired.chart_version.clone(),
         };
-        let question = Question {
+        let question = LifecycleQuestion {
             owner,
             subject: &spec.target.name,
             operation: &operation,
@@ -135,13 +151,15 @@ impl ReleasePlanner<'_> {
         let mut answers = Vec::new();
         for hold in holds {
             let verdict = match question.stand(hold, &self.observed.live.events) {
-                Stand::Pass(answer) => {
+                OperationHoldState::Pass(answer) => {
                     answers.push(answer);
                     continue;
                 }
-                Stand::Ask(ask) => PlanVerdict::Act(vec![ReleaseStep::Ask(ask)]),
-                Stand::Wait(text, until) => PlanVerdict::Outcome(self.awaiting(text, until)),
-                Stand::Fail(answer) => {
+                OperationHoldState::Ask(ask) => PlanVerdict::Act(vec![ReleaseStep::Ask(ask)]),
+                OperationHoldState::Wait(text, until) => {
+                    PlanVerdict::Outcome(self.awaiting(text, until))
+                }
+                OperationHoldState::Fail(answer) => {
                     let error = answer.failure();
                     answers.push(answer);
                     let refused = RefusedOperation { operation, action, from, to, answers, error };
@@ -156,7 +174,7 @@ impl ReleasePlanner<'_> {
 
     fn fail_early(
         &self,
-        action: Action,
+        action: OperationKind,
         status: &ReleaseStatus,
         error: &str,
     ) -> PlanVerdict<ReleaseStep> {
@@ -166,11 +184,11 @@ impl ReleasePlanner<'_> {
 
     fn begin_rollback(
         &self,
-        last: &Revision,
+        last: &ReleaseRevision,
         to: Option<i64>,
         status: &ReleaseStatus,
     ) -> PlanVerdict<ReleaseStep> {
-        let action = Action::Rollback;
+        let action = OperationKind::Rollback;
         let report = operation_status::begun(self.desired, status, action);
         let version = last.record.version.saturating_add(1);
         let mut journal = self.journal(action, version, Some(last.record.version), to, status);
@@ -183,18 +201,18 @@ impl ReleasePlanner<'_> {
         let prune = prune.into_iter().filter(|version| Some(*version) != to).collect();
         let changes = Vec::new();
         let others = Vec::new();
-        let write = Box::new(Write { version, changes, others, journal });
+        let write = Box::new(RecordAndJournalWrite { version, changes, others, journal });
         PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Open { prune, write }])
     }
 
     /// The removal of a release begins, if nothing holds it.
     pub(super) fn begin_removal(
         &self,
-        last: &Record,
+        last: &ReleaseRecord,
         cause: RemovalCause,
         status: &ReleaseStatus,
     ) -> PlanVerdict<ReleaseStep> {
-        let gates = Gates { removal: cause, ..self.desired.gates };
+        let gates = OperationPhaseGates { removal: cause, ..self.desired.gates };
         match gates.permit_removal(self.desired.suspended, self.observed.now) {
             Ok(permit) => self.begin_uninstall(permit, last, status),
             Err(held) => self.resting_held(held),
@@ -205,7 +223,7 @@ impl ReleasePlanner<'_> {
     fn begin_uninstall(
         &self,
         permit: RemovalPermit,
-        last: &Record,
+        last: &ReleaseRecord,
         status: &ReleaseStatus,
     ) -> PlanVerdict<ReleaseStep> {
         self.begin_on(removal_of(permit.cause()), last, status)
@@ -214,13 +232,13 @@ impl ReleasePlanner<'_> {
     /// Begins an action on the last revision itself: tests, and removals that were permitted.
     fn begin_on(
         &self,
-        action: Action,
-        last: &Record,
+        action: OperationKind,
+        last: &ReleaseRecord,
         status: &ReleaseStatus,
     ) -> PlanVerdict<ReleaseStep> {
         let report = operation_status::begun(self.desired, status, action);
         let mut journal = self.journal(action, last.version, None, None, status);
-        if action == Action::Test {
+        if action == OperationKind::Test {
             let filters = &self.desired.spec.test.filters;
             let tests = last.hooks.iter().enumerate().filter(|(_, hook)| {
                 hook.is_for(HookEvent::Test) && is_selected(&hook.name, filters)
@@ -235,28 +253,28 @@ impl ReleasePlanner<'_> {
     }
 
     /// What the operation begins with. A request that was handled is not what asks for it.
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> OperationOrigin {
         let ReleaseDesiredState { origin, requests, .. } = self.desired;
         let request = origin.request.clone().filter(|_| requests.is_new(&self.observed.status));
-        Origin { request, ..origin.clone() }
+        OperationOrigin { request, ..origin.clone() }
     }
 
     fn journal(
         &self,
-        action: Action,
+        action: OperationKind,
         version: i64,
         base: Option<i64>,
         target: Option<i64>,
         status: &ReleaseStatus,
-    ) -> Journal {
+    ) -> OperationJournal {
         let desired = self.desired;
         let now = self.observed.now;
         let failures = match action {
-            Action::Test => desired.active(status).map_or(0, |active| active.failures),
+            OperationKind::Test => desired.active(status).map_or(0, |active| active.failures),
             action => status.failures_of(action),
         };
         let id = operation_id(&desired.spec.target.name, version, action, &desired.inputs, now);
-        Journal {
+        OperationJournal {
             kube_context: desired.kube_context.clone(),
             inputs: desired.inputs.clone(),
             base,
@@ -271,7 +289,7 @@ impl ReleasePlanner<'_> {
                 String::new()
             },
             origin: self.origin(),
-            ..Journal::begin(id, desired.owner.clone(), action, now)
+            ..OperationJournal::begin(id, desired.owner.clone(), action, now)
         }
     }
 }

@@ -11,29 +11,29 @@ mod windows;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use reconcile::Outcome;
+use reconcile::RunOutcome;
 
 use super::*;
 use crate::record::HookRecord;
-use crate::revisions::BrokenRevision;
-use crate::settings::{Remediation, RemediationStrategy, Strategy};
-use crate::testing::{End, TestCluster, desired, hook, record};
+use crate::revisions::BrokenReleaseRevision;
+use crate::settings::{FailureStrategy, RemediationSettings, RemediationStrategy};
+use crate::testing::{TestCluster, TestRunEnd, desired, hook, record};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn text(outcome: &Outcome) -> String {
+fn text(outcome: &RunOutcome) -> String {
     let word = match outcome {
-        Outcome::Settled(..) => "settled",
-        Outcome::Running(..) => "running",
-        Outcome::Blocked(..) => "blocked",
-        Outcome::Failed(..) => "failed",
-        Outcome::Stalled(..) => "stalled",
+        RunOutcome::Settled(..) => "settled",
+        RunOutcome::Running(..) => "running",
+        RunOutcome::Blocked(..) => "blocked",
+        RunOutcome::Failed(..) => "failed",
+        RunOutcome::Stalled(..) => "stalled",
     };
     format!("{word} {}: {}", outcome.reason(), outcome.text())
 }
 
 /// What was done since the last time, where it ended, and what there is.
-fn transcript(cluster: &mut TestCluster, outcome: &Outcome) -> String {
+fn transcript(cluster: &mut TestCluster, outcome: &RunOutcome) -> String {
     let log = std::mem::take(&mut cluster.log).join("\n");
     let events = std::mem::take(&mut cluster.events).join("\n! ");
     let status = &cluster.status;
@@ -210,8 +210,9 @@ fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
     cluster.log.clear();
     cluster.events.clear();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.spec.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
-    cluster.desired.spec.rollback.wait = crate::journal::WaitFor::Nothing;
+    cluster.desired.spec.upgrade.remediation =
+        RemediationSettings { retries: 1, ..RemediationSettings::default() };
+    cluster.desired.spec.rollback.wait = crate::journal::ReleaseWaitPolicy::Nothing;
     cluster.fails("ready");
     check(
         &mut cluster,
@@ -252,10 +253,10 @@ fn a_failed_upgrade_can_be_undone_by_removal() {
     cluster.log.clear();
     cluster.events.clear();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.spec.upgrade.remediation = Remediation {
+    cluster.desired.spec.upgrade.remediation = RemediationSettings {
         strategy: RemediationStrategy::Uninstall,
         retries: 1,
-        ..Remediation::default()
+        ..RemediationSettings::default()
     };
     cluster.fails("apply");
     cluster.desired.spec.upgrade.cleanup_on_fail = true;
@@ -290,12 +291,12 @@ fn a_failed_upgrade_can_be_undone_by_removal() {
 #[test]
 fn retry_on_failure_upgrades_after_its_interval_without_end() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
-    cluster.desired.spec.install.strategy = Strategy::RetryOnFailure(60 * SECOND);
-    cluster.desired.spec.upgrade.strategy = Strategy::RetryOnFailure(60 * SECOND);
+    cluster.desired.spec.install.strategy = FailureStrategy::RetryOnFailure(60 * SECOND);
+    cluster.desired.spec.upgrade.strategy = FailureStrategy::RetryOnFailure(60 * SECOND);
     cluster.fails("ready");
     let began = cluster.now;
     for _ in 0..3 {
-        let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+        let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
         let wake = outcome.wake().unwrap().earliest().unwrap();
         assert_eq!(wake.duration_since(cluster.now).as_secs(), 60, "{outcome:?}");
         // Looking earlier changes nothing.
@@ -345,7 +346,7 @@ fn retry_on_failure_upgrades_after_its_interval_without_end() {
 fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.fails("prepare");
-    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1: refused
@@ -475,7 +476,7 @@ fn another_name_is_another_release() {
     cluster.desired.chart_name = "d".to_owned();
     cluster.desired.spec.upgrade.in_place_chart_name_change = true;
     // The cluster here makes records of chart `c` only, so one upgrade is all that is observed.
-    let End::Outcome(_) = cluster.run() else { panic!("a rest") };
+    let TestRunEnd::Outcome(_) = cluster.run() else { panic!("a rest") };
     assert!(cluster.log.iter().any(|line| line == "prepare upgrade v2"), "{:?}", cluster.log);
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.settle();
@@ -531,7 +532,7 @@ fn a_record_that_was_changed_by_hand_is_not_taken_for_what_was_released() {
         for is_lost in [false, true] {
             let mut cluster = changed();
             (cluster.steps, cluster.crash) = (0, Some((step, is_lost)));
-            if matches!(cluster.run(), End::Crash) {
+            if matches!(cluster.run(), TestRunEnd::Crash) {
                 cluster.crash = None;
                 cluster.settle();
             }
@@ -579,20 +580,24 @@ fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run(
     cluster.desired.spec.drift = DriftMode::Enabled;
     let until = cluster.now.saturating_add(Duration::from_secs(60)).unwrap();
     cluster.contested = Some(("ConfigMap/apps/a is contested".to_owned(), until));
-    let End::Outcome(Outcome::Failed(why, text, wake)) = cluster.run() else {
+    let TestRunEnd::Outcome(RunOutcome::Failed(why, text, wake)) = cluster.run() else {
         panic!("{:?}", cluster.log)
     };
     assert_eq!((why, text.as_str()), (reason::CONTESTED, "ConfigMap/apps/a is contested"));
     assert_eq!(wake.at, Some(until));
     // The status is written before and after a correction, too.
     cluster.events.clear();
-    cluster.drift =
-        Drift::Found { digest: "sha256:d".to_owned(), text: "ConfigMap/apps/a changed".to_owned() };
-    let End::Outcome(Outcome::Failed(why, ..)) = cluster.run() else { panic!("{:?}", cluster.log) };
-    assert_eq!((why, cluster.drift.clone()), (reason::CONTESTED, Drift::None));
+    cluster.drift = ReleaseDrift::Found {
+        digest: "sha256:d".to_owned(),
+        text: "ConfigMap/apps/a changed".to_owned(),
+    };
+    let TestRunEnd::Outcome(RunOutcome::Failed(why, ..)) = cluster.run() else {
+        panic!("{:?}", cluster.log)
+    };
+    assert_eq!((why, cluster.drift.clone()), (reason::CONTESTED, ReleaseDrift::None));
     assert!(cluster.events.iter().any(|it| it.contains("DriftDetected")), "{:?}", cluster.events);
     cluster.contested = None;
-    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     assert!(outcome.is_settled());
 }
 
@@ -602,7 +607,7 @@ fn drift_is_reported_and_corrected() {
     cluster.settle();
     cluster.log.clear();
     cluster.events.clear();
-    let drift = Drift::Found {
+    let drift = ReleaseDrift::Found {
         digest: "sha256:d".to_owned(),
         text: "Deployment/apps/web changed".to_owned(),
     };
@@ -632,7 +637,7 @@ fn drift_is_reported_and_corrected() {
     );
     cluster.drift = drift;
     cluster.fails("correct");
-    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     let failed = "failed DriftCorrectionFailed: Failed to correct cluster state of release apps/web.v1:\nrefused: correct";
     assert_eq!(text(&outcome), failed);
     assert_eq!(cluster.status.drifted.unwrap().reason, status::DRIFT_DETECTED);
@@ -642,7 +647,7 @@ fn drift_is_reported_and_corrected() {
 fn a_new_spec_ends_a_wait_but_not_a_hook() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
-    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     assert_eq!(
         text(&outcome),
         "running Progressing: Running 'install' action with timeout of 5m0s"
@@ -713,7 +718,7 @@ fn suspending_ends_what_is_open_and_counts_no_failure() {
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     cluster.desired.suspended = true;
-    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1
@@ -944,8 +949,11 @@ fn a_suspended_release_is_not_removed_whatever_else_was_changed() {
 
 #[test]
 fn a_record_that_cannot_be_read_is_not_taken_for_none() {
-    let broken =
-        BrokenRevision { secret: "apps/s".to_owned(), version: 1, problem: "odd".to_owned() };
+    let broken = BrokenReleaseRevision {
+        secret: "apps/s".to_owned(),
+        version: 1,
+        problem: "odd".to_owned(),
+    };
     let desired_with = |deleted: bool| ReleaseDesiredState { deleted, ..desired("1.0.0", "a") };
     for desired in [desired_with(true), desired_with(false)] {
         let mut cluster = TestCluster::new(desired_with(false));
@@ -953,14 +961,14 @@ fn a_record_that_cannot_be_read_is_not_taken_for_none() {
         let observed = ReleaseObservedState {
             now: cluster.now,
             status: cluster.status.clone(),
-            revisions: Revisions::new(Vec::new(), vec![broken.clone()]),
-            live: Live::default(),
+            revisions: ReleaseRevisions::new(Vec::new(), vec![broken.clone()]),
+            live: ObservedLiveObjects::default(),
             drift: None,
             contested: None,
             outcome: None,
             ran: RunProgress::default(),
         };
-        let PlanVerdict::Outcome(run_outcome) = Release::plan(&desired, &observed) else {
+        let PlanVerdict::Outcome(run_outcome) = HelmReleasePlan::plan(&desired, &observed) else {
             panic!()
         };
         let text = text(&run_outcome);

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use golang::GoRuntimeValue;
-use golang::value::Map;
-use helm::chart::{Dependency, Maintainer, Metadata};
+use golang::value::GoMap;
+use helm::chart::{ChartDependency, ChartMaintainer, ChartMetadata};
 
 use super::{
-    HookRecord, HookRun, Info, Record, RevisionStatus, StoredChart, StoredFile, StoredLock,
-    Timestamp,
+    GoTimestamp, HookRecord, HookRunRecord, ReleaseRecord, RevisionInfo, RevisionStatus,
+    StoredChart, StoredFile, StoredLock,
 };
 
 /// How many commas and opening brackets the JSON may have: values take many times the room of their text.
@@ -24,7 +24,7 @@ const MAX_MARKS: usize = 4 << 20;
 /// Why a text is not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DecodeError {
+pub enum RecordDecodeError {
     /// It is not JSON.
     #[error("it is not JSON: {0}")]
     Json(golang::json::Error),
@@ -49,28 +49,30 @@ pub enum DecodeError {
     TooMany,
 }
 
-impl Record {
+impl ReleaseRecord {
     /// Reads the JSON of a record; its labels stay empty.
     ///
     /// # Errors
     /// The text is not JSON, or a field that Helm reads has another type than Helm expects.
-    pub fn from_json(text: &[u8]) -> Result<Self, DecodeError> {
+    pub fn from_json(text: &[u8]) -> Result<Self, RecordDecodeError> {
         if is_too_much(text) {
-            return Err(DecodeError::TooMany);
+            return Err(RecordDecodeError::TooMany);
         }
-        let decoded = golang::json::decode(text).map_err(DecodeError::Json)?;
+        let decoded = golang::json::decode(text).map_err(RecordDecodeError::Json)?;
         if let Some(misfit) = decoded.misfit {
-            return Err(DecodeError::Json(misfit));
+            return Err(RecordDecodeError::Json(misfit));
         }
         let GoRuntimeValue::Map(record) = decoded.value else {
-            return Err(DecodeError::Shape { field: "release", wanted: "an object" });
+            return Err(RecordDecodeError::Shape { field: "release", wanted: "an object" });
         };
-        let record = Fields(record);
+        let record = RecordFields(record);
         Ok(Self {
             name: record.text("name")?,
             namespace: record.text("namespace")?,
             version: record.number("version")?,
-            info: record.object("info")?.map_or_else(|| Ok(Info::default()), |it| info(&it))?,
+            info: record
+                .object("info")?
+                .map_or_else(|| Ok(RevisionInfo::default()), |it| info(&it))?,
             chart: record.object("chart")?.map(|it| chart(&it)).transpose()?,
             config: record.object("config")?.map(|it| it.0).unwrap_or_default(),
             manifest: record.text("manifest")?,
@@ -99,53 +101,54 @@ fn is_too_much(text: &[u8]) -> bool {
 }
 
 /// An object of the record.
-struct Fields(Map);
+struct RecordFields(GoMap);
 
-impl Fields {
+impl RecordFields {
     fn get(&self, field: &'static str) -> GoRuntimeValue {
         self.0.get(field.as_bytes()).unwrap_or_default()
     }
 
-    fn text(&self, field: &'static str) -> Result<String, DecodeError> {
+    fn text(&self, field: &'static str) -> Result<String, RecordDecodeError> {
         text(field, &self.get(field))
     }
 
-    fn strings(&self, field: &'static str) -> Result<Vec<String>, DecodeError> {
+    fn strings(&self, field: &'static str) -> Result<Vec<String>, RecordDecodeError> {
         Ok(self.items(field, |it| text(field, it))?.unwrap_or_default())
     }
 
-    fn truth(&self, field: &'static str) -> Result<bool, DecodeError> {
+    fn truth(&self, field: &'static str) -> Result<bool, RecordDecodeError> {
         match self.get(field) {
             GoRuntimeValue::Nil => Ok(false),
             GoRuntimeValue::Bool(truth) => Ok(truth),
-            _ => Err(DecodeError::Shape { field, wanted: "true or false" }),
+            _ => Err(RecordDecodeError::Shape { field, wanted: "true or false" }),
         }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "whole, and in bounds")]
-    fn number(&self, field: &'static str) -> Result<i64, DecodeError> {
+    fn number(&self, field: &'static str) -> Result<i64, RecordDecodeError> {
         match self.get(field) {
             GoRuntimeValue::Nil => Ok(0),
             GoRuntimeValue::Float(float) if float.fract() == 0.0 && float.abs() < 9.0e15 => {
                 Ok(float as i64)
             }
-            _ => Err(DecodeError::Shape { field, wanted: "an integer" }),
+            _ => Err(RecordDecodeError::Shape { field, wanted: "an integer" }),
         }
     }
 
-    fn time(&self, field: &'static str) -> Result<Option<Timestamp>, DecodeError> {
-        Timestamp::parse(&self.text(field)?).map_err(|problem| DecodeError::Time { field, problem })
+    fn time(&self, field: &'static str) -> Result<Option<GoTimestamp>, RecordDecodeError> {
+        GoTimestamp::parse(&self.text(field)?)
+            .map_err(|problem| RecordDecodeError::Time { field, problem })
     }
 
-    fn object(&self, field: &'static str) -> Result<Option<Self>, DecodeError> {
+    fn object(&self, field: &'static str) -> Result<Option<Self>, RecordDecodeError> {
         match self.get(field) {
             GoRuntimeValue::Nil => Ok(None),
             GoRuntimeValue::Map(map) => Ok(Some(Self(map))),
-            _ => Err(DecodeError::Shape { field, wanted: "an object" }),
+            _ => Err(RecordDecodeError::Shape { field, wanted: "an object" }),
         }
     }
 
-    fn bytes(&self, field: &'static str) -> Result<Option<Arc<[u8]>>, DecodeError> {
+    fn bytes(&self, field: &'static str) -> Result<Option<Arc<[u8]>>, RecordDecodeError> {
         match self.get(field) {
             GoRuntimeValue::Nil => Ok(None),
             GoRuntimeValue::String(text) => {
@@ -154,23 +157,23 @@ impl Fields {
                     text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
                 let bytes = STANDARD.decode(text);
                 let wanted = "base64";
-                Ok(Some(bytes.map_err(|_| DecodeError::Shape { field, wanted })?.into()))
+                Ok(Some(bytes.map_err(|_| RecordDecodeError::Shape { field, wanted })?.into()))
             }
-            _ => Err(DecodeError::Shape { field, wanted: "base64" }),
+            _ => Err(RecordDecodeError::Shape { field, wanted: "base64" }),
         }
     }
 
     fn items<T>(
         &self,
         field: &'static str,
-        item: impl Fn(&GoRuntimeValue) -> Result<T, DecodeError>,
-    ) -> Result<Option<Vec<T>>, DecodeError> {
+        item: impl Fn(&GoRuntimeValue) -> Result<T, RecordDecodeError>,
+    ) -> Result<Option<Vec<T>>, RecordDecodeError> {
         match self.get(field) {
             GoRuntimeValue::Nil => Ok(None),
             GoRuntimeValue::List(list) => {
                 list.items().iter().map(item).collect::<Result<_, _>>().map(Some)
             }
-            _ => Err(DecodeError::Shape { field, wanted: "a list" }),
+            _ => Err(RecordDecodeError::Shape { field, wanted: "a list" }),
         }
     }
 
@@ -178,27 +181,27 @@ impl Fields {
     fn list<T>(
         &self,
         field: &'static str,
-        item: impl Fn(&Self) -> Result<T, DecodeError>,
-    ) -> Result<Option<Vec<T>>, DecodeError> {
+        item: impl Fn(&Self) -> Result<T, RecordDecodeError>,
+    ) -> Result<Option<Vec<T>>, RecordDecodeError> {
         let items = self.items(field, |value| match value {
             GoRuntimeValue::Nil => Ok(None),
             GoRuntimeValue::Map(map) => item(&Self(map.clone())).map(Some),
-            _ => Err(DecodeError::Shape { field, wanted: "a list of objects" }),
+            _ => Err(RecordDecodeError::Shape { field, wanted: "a list of objects" }),
         })?;
         Ok(items.map(|items| items.into_iter().flatten().collect()))
     }
 }
 
-fn text(field: &'static str, value: &GoRuntimeValue) -> Result<String, DecodeError> {
+fn text(field: &'static str, value: &GoRuntimeValue) -> Result<String, RecordDecodeError> {
     match value {
         GoRuntimeValue::Nil => Ok(String::new()),
         GoRuntimeValue::String(text) => Ok(text.lossy().into_owned()),
-        _ => Err(DecodeError::Shape { field, wanted: "a text" }),
+        _ => Err(RecordDecodeError::Shape { field, wanted: "a text" }),
     }
 }
 
-fn info(info: &Fields) -> Result<Info, DecodeError> {
-    Ok(Info {
+fn info(info: &RecordFields) -> Result<RevisionInfo, RecordDecodeError> {
+    Ok(RevisionInfo {
         first_deployed: info.time("first_deployed")?,
         last_deployed: info.time("last_deployed")?,
         deleted: info.time("deleted")?,
@@ -209,7 +212,7 @@ fn info(info: &Fields) -> Result<Info, DecodeError> {
     })
 }
 
-fn chart(chart: &Fields) -> Result<StoredChart, DecodeError> {
+fn chart(chart: &RecordFields) -> Result<StoredChart, RecordDecodeError> {
     Ok(StoredChart {
         metadata: chart.object("metadata")?.map(|it| metadata(&it)).transpose()?,
         lock: chart.object("lock")?.map(|it| lock(&it)).transpose()?,
@@ -222,7 +225,7 @@ fn chart(chart: &Fields) -> Result<StoredChart, DecodeError> {
     })
 }
 
-fn file(file: &Fields) -> Result<StoredFile, DecodeError> {
+fn file(file: &RecordFields) -> Result<StoredFile, RecordDecodeError> {
     Ok(StoredFile {
         name: file.text("name")?,
         data: file.bytes("data")?.unwrap_or_default(),
@@ -230,7 +233,7 @@ fn file(file: &Fields) -> Result<StoredFile, DecodeError> {
     })
 }
 
-fn lock(lock: &Fields) -> Result<StoredLock, DecodeError> {
+fn lock(lock: &RecordFields) -> Result<StoredLock, RecordDecodeError> {
     Ok(StoredLock {
         generated: lock.time("generated")?,
         digest: lock.text("digest")?,
@@ -238,13 +241,13 @@ fn lock(lock: &Fields) -> Result<StoredLock, DecodeError> {
     })
 }
 
-fn metadata(metadata: &Fields) -> Result<Metadata, DecodeError> {
+fn metadata(metadata: &RecordFields) -> Result<ChartMetadata, RecordDecodeError> {
     let annotations = metadata.object("annotations")?.map(|it| {
         let field = "annotations";
         let entries = it.0.entries().into_iter();
         entries.map(|(key, value)| Ok((key.lossy().into_owned(), text(field, &value)?))).collect()
     });
-    Ok(Metadata {
+    Ok(ChartMetadata {
         name: metadata.text("name")?,
         home: metadata.text("home")?,
         sources: metadata.strings("sources")?,
@@ -265,16 +268,16 @@ fn metadata(metadata: &Fields) -> Result<Metadata, DecodeError> {
     })
 }
 
-fn maintainer(maintainer: &Fields) -> Result<Maintainer, DecodeError> {
-    Ok(Maintainer {
+fn maintainer(maintainer: &RecordFields) -> Result<ChartMaintainer, RecordDecodeError> {
+    Ok(ChartMaintainer {
         name: maintainer.text("name")?,
         email: maintainer.text("email")?,
         url: maintainer.text("url")?,
     })
 }
 
-fn dependency(dependency: &Fields) -> Result<Dependency, DecodeError> {
-    Ok(Dependency {
+fn dependency(dependency: &RecordFields) -> Result<ChartDependency, RecordDecodeError> {
+    Ok(ChartDependency {
         name: dependency.text("name")?,
         version: dependency.text("version")?,
         repository: dependency.text("repository")?,
@@ -286,9 +289,9 @@ fn dependency(dependency: &Fields) -> Result<Dependency, DecodeError> {
     })
 }
 
-fn hook(hook: &Fields) -> Result<HookRecord, DecodeError> {
+fn hook(hook: &RecordFields) -> Result<HookRecord, RecordDecodeError> {
     let last_run = hook.object("last_run")?.map(|run| {
-        Ok(HookRun {
+        Ok(HookRunRecord {
             started: run.time("started_at")?,
             completed: run.time("completed_at")?,
             phase: run.text("phase")?,

@@ -1,13 +1,15 @@
 //! A record as Go's `encoding/json` writes it: the order of the fields, what is left out, escapes, numbers.
 //!
-//! Elsewhere: reading it (`decode.rs`), which parts of it are hashed (`crate::snapshot`).
+//! Elsewhere: reading it (`decode.rs`), which parts of it are hashed (`crate::release_snapshot`).
 
 use golang::GoRuntimeValue;
-use golang::json::{EncodeError, Form, encode};
-use golang::value::{Map, Str};
-use helm::chart::{Dependency, Maintainer, Metadata};
+use golang::json::{JsonEncodeError, JsonLayout, encode};
+use golang::value::{GoMap, GoString};
+use helm::chart::{ChartDependency, ChartMaintainer, ChartMetadata};
 
-use super::{HookRecord, Info, Record, StoredChart, StoredFile, StoredLock, Timestamp};
+use super::{
+    GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, StoredChart, StoredFile, StoredLock,
+};
 
 /// How long the JSON of a record may be. Differs(helm 4): its limit is what a Secret holds.
 pub(super) const MAX_JSON: usize = 64 << 20;
@@ -16,9 +18,9 @@ pub(super) const MAX_JSON: usize = 64 << 20;
 const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
 /// An object whose fields come in the order in which they are given.
-pub(crate) struct Fields(String);
+pub(crate) struct OrderedJsonFields(String);
 
-impl Fields {
+impl OrderedJsonFields {
     pub(crate) fn new() -> Self {
         Self("{".to_owned())
     }
@@ -32,17 +34,21 @@ impl Fields {
         self.0.extend(["\"", name, "\":", json]);
     }
 
-    pub(crate) fn value(&mut self, name: &str, value: &GoRuntimeValue) -> Result<(), EncodeError> {
+    pub(crate) fn value(
+        &mut self,
+        name: &str,
+        value: &GoRuntimeValue,
+    ) -> Result<(), JsonEncodeError> {
         self.raw(name, &go_json(value)?);
         Ok(())
     }
 
-    pub(crate) fn text(&mut self, name: &str, text: &str) -> Result<(), EncodeError> {
+    pub(crate) fn text(&mut self, name: &str, text: &str) -> Result<(), JsonEncodeError> {
         self.value(name, &GoRuntimeValue::string(text))
     }
 
     /// `omitempty`.
-    pub(crate) fn some_text(&mut self, name: &str, text: &str) -> Result<(), EncodeError> {
+    pub(crate) fn some_text(&mut self, name: &str, text: &str) -> Result<(), JsonEncodeError> {
         if text.is_empty() { Ok(()) } else { self.text(name, text) }
     }
 
@@ -51,7 +57,7 @@ impl Fields {
         &mut self,
         name: &str,
         strings: &[String],
-    ) -> Result<(), EncodeError> {
+    ) -> Result<(), JsonEncodeError> {
         if strings.is_empty() {
             return Ok(());
         }
@@ -59,12 +65,12 @@ impl Fields {
     }
 
     /// `omitzero`.
-    fn some_time(&mut self, name: &str, time: Option<&Timestamp>) -> Result<(), EncodeError> {
+    fn some_time(&mut self, name: &str, time: Option<&GoTimestamp>) -> Result<(), JsonEncodeError> {
         time.map_or(Ok(()), |time| self.text(name, &time.text()))
     }
 
-    fn time(&mut self, name: &str, time: Option<&Timestamp>) -> Result<(), EncodeError> {
-        self.text(name, &time.map_or_else(|| ZERO_TIME.to_owned(), Timestamp::text))
+    fn time(&mut self, name: &str, time: Option<&GoTimestamp>) -> Result<(), JsonEncodeError> {
+        self.text(name, &time.map_or_else(|| ZERO_TIME.to_owned(), GoTimestamp::text))
     }
 
     pub(crate) fn number(&mut self, name: &str, number: i64) {
@@ -85,38 +91,38 @@ impl Fields {
         }
     }
 
-    pub(crate) fn end(mut self) -> Result<String, EncodeError> {
+    pub(crate) fn end(mut self) -> Result<String, JsonEncodeError> {
         self.0.push('}');
-        if self.0.len() > MAX_JSON { Err(EncodeError::TooLong(MAX_JSON)) } else { Ok(self.0) }
+        if self.0.len() > MAX_JSON { Err(JsonEncodeError::TooLong(MAX_JSON)) } else { Ok(self.0) }
     }
 }
 
-fn go_json(value: &GoRuntimeValue) -> Result<String, EncodeError> {
-    encode(value, Form::default(), MAX_JSON)
+fn go_json(value: &GoRuntimeValue) -> Result<String, JsonEncodeError> {
+    encode(value, JsonLayout::default(), MAX_JSON)
 }
 
 /// A list, or `null` where Go has none.
 pub(crate) fn list<T>(
     items: Option<&[T]>,
-    item: impl Fn(&T) -> Result<String, EncodeError>,
-) -> Result<String, EncodeError> {
+    item: impl Fn(&T) -> Result<String, JsonEncodeError>,
+) -> Result<String, JsonEncodeError> {
     let Some(items) = items else { return Ok("null".to_owned()) };
     let strings = items.iter().map(item).collect::<Result<Vec<_>, _>>()?;
     let text = format!("[{}]", strings.join(","));
-    if text.len() > MAX_JSON { Err(EncodeError::TooLong(MAX_JSON)) } else { Ok(text) }
+    if text.len() > MAX_JSON { Err(JsonEncodeError::TooLong(MAX_JSON)) } else { Ok(text) }
 }
 
-fn table(values: Option<&Map>) -> Result<String, EncodeError> {
+fn table(values: Option<&GoMap>) -> Result<String, JsonEncodeError> {
     values.map_or(Ok("null".to_owned()), |values| go_json(&GoRuntimeValue::Map(values.clone())))
 }
 
-impl Record {
+impl ReleaseRecord {
     /// The JSON that Helm stores, without its labels.
     ///
     /// # Errors
     /// A value that JSON has not, or more than 64 MiB.
-    pub fn to_json(&self) -> Result<String, EncodeError> {
-        let mut fields = Fields::new();
+    pub fn to_json(&self) -> Result<String, JsonEncodeError> {
+        let mut fields = OrderedJsonFields::new();
         fields.some_text("name", &self.name)?;
         fields.raw("info", &info(&self.info)?);
         if let Some(it) = &self.chart {
@@ -136,8 +142,8 @@ impl Record {
     }
 }
 
-pub(crate) fn info(info: &Info) -> Result<String, EncodeError> {
-    let mut fields = Fields::new();
+pub(crate) fn info(info: &RevisionInfo) -> Result<String, JsonEncodeError> {
+    let mut fields = OrderedJsonFields::new();
     fields.some_time("first_deployed", info.first_deployed.as_ref())?;
     fields.some_time("last_deployed", info.last_deployed.as_ref())?;
     fields.some_time("deleted", info.deleted.as_ref())?;
@@ -150,16 +156,17 @@ pub(crate) fn info(info: &Info) -> Result<String, EncodeError> {
     fields.end()
 }
 
-fn chart(chart: &StoredChart) -> Result<String, EncodeError> {
-    let mut fields = Fields::new();
+fn chart(chart: &StoredChart) -> Result<String, JsonEncodeError> {
+    let mut fields = OrderedJsonFields::new();
     let null = || Ok("null".to_owned());
     fields.raw("metadata", &chart.metadata.as_ref().map_or_else(null, metadata)?);
     fields.raw("lock", &chart.lock.as_ref().map_or_else(null, lock)?);
     fields.raw("templates", &list(chart.templates.as_deref(), file)?);
     fields.raw("values", &table(chart.values.as_ref())?);
     let schema = chart.schema.as_ref();
-    let schema = schema
-        .map_or(GoRuntimeValue::Nil, |schema| GoRuntimeValue::Bytes(Str::from(schema.as_ref())));
+    let schema = schema.map_or(GoRuntimeValue::Nil, |schema| {
+        GoRuntimeValue::Bytes(GoString::from(schema.as_ref()))
+    });
     fields.value("schema", &schema)?;
     fields.time("schemamodtime", chart.schema_changed.as_ref())?;
     fields.raw("files", &list(chart.files.as_deref(), file)?);
@@ -167,24 +174,24 @@ fn chart(chart: &StoredChart) -> Result<String, EncodeError> {
     fields.end()
 }
 
-fn file(file: &StoredFile) -> Result<String, EncodeError> {
-    let mut fields = Fields::new();
+fn file(file: &StoredFile) -> Result<String, JsonEncodeError> {
+    let mut fields = OrderedJsonFields::new();
     fields.text("name", &file.name)?;
-    fields.value("data", &GoRuntimeValue::Bytes(Str::from(file.data.as_ref())))?;
+    fields.value("data", &GoRuntimeValue::Bytes(GoString::from(file.data.as_ref())))?;
     fields.some_time("modtime", file.changed.as_ref())?;
     fields.end()
 }
 
-fn lock(lock: &StoredLock) -> Result<String, EncodeError> {
-    let mut fields = Fields::new();
+fn lock(lock: &StoredLock) -> Result<String, JsonEncodeError> {
+    let mut fields = OrderedJsonFields::new();
     fields.time("generated", lock.generated.as_ref())?;
     fields.text("digest", &lock.digest)?;
     fields.raw("dependencies", &list(lock.dependencies.as_deref(), dependency)?);
     fields.end()
 }
 
-pub(crate) fn metadata(metadata: &Metadata) -> Result<String, EncodeError> {
-    let mut fields = Fields::new();
+pub(crate) fn metadata(metadata: &ChartMetadata) -> Result<String, JsonEncodeError> {
+    let mut fields = OrderedJsonFields::new();
     fields.some_text("name", &metadata.name)?;
     fields.some_text("home", &metadata.home)?;
     fields.some_strings("sources", &metadata.sources)?;
@@ -203,7 +210,7 @@ pub(crate) fn metadata(metadata: &Metadata) -> Result<String, EncodeError> {
     if let Some(annotations) = metadata.annotations.as_ref().filter(|it| !it.is_empty()) {
         let entries = annotations.iter().map(|(key, value)| {
             let value = GoRuntimeValue::string(value.as_str());
-            (Str::from(key.as_str()), value)
+            (GoString::from(key.as_str()), value)
         });
         fields.value("annotations", &GoRuntimeValue::map(entries))?;
     }
@@ -215,16 +222,16 @@ pub(crate) fn metadata(metadata: &Metadata) -> Result<String, EncodeError> {
     fields.end()
 }
 
-fn maintainer(maintainer: &Maintainer) -> Result<String, EncodeError> {
-    let mut fields = Fields::new();
+fn maintainer(maintainer: &ChartMaintainer) -> Result<String, JsonEncodeError> {
+    let mut fields = OrderedJsonFields::new();
     fields.some_text("name", &maintainer.name)?;
     fields.some_text("email", &maintainer.email)?;
     fields.some_text("url", &maintainer.url)?;
     fields.end()
 }
 
-fn dependency(dependency: &Dependency) -> Result<String, EncodeError> {
-    let mut fields = Fields::new();
+fn dependency(dependency: &ChartDependency) -> Result<String, JsonEncodeError> {
+    let mut fields = OrderedJsonFields::new();
     fields.text("name", &dependency.name)?;
     fields.some_text("version", &dependency.version)?;
     fields.text("repository", &dependency.repository)?;
@@ -241,12 +248,12 @@ fn dependency(dependency: &Dependency) -> Result<String, EncodeError> {
     fields.end()
 }
 
-pub(crate) fn hook(hook: &HookRecord) -> Result<String, EncodeError> {
-    let mut run = Fields::new();
+pub(crate) fn hook(hook: &HookRecord) -> Result<String, JsonEncodeError> {
+    let mut run = OrderedJsonFields::new();
     run.some_time("started_at", hook.last_run.started.as_ref())?;
     run.some_time("completed_at", hook.last_run.completed.as_ref())?;
     run.text("phase", &hook.last_run.phase)?;
-    let mut fields = Fields::new();
+    let mut fields = OrderedJsonFields::new();
     fields.some_text("name", &hook.name)?;
     fields.some_text("kind", &hook.kind)?;
     fields.some_text("path", &hook.path)?;

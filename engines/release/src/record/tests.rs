@@ -3,8 +3,8 @@
 
 use super::*;
 
-fn record(json: &str) -> Record {
-    Record::from_json(json.as_bytes()).unwrap()
+fn record(json: &str) -> ReleaseRecord {
+    ReleaseRecord::from_json(json.as_bytes()).unwrap()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_hook_is_deleted_as_it_asks_and_crds_never_are() {
         ..HookRecord::default()
     };
     let asked = |hook: &HookRecord| {
-        use DeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
+        use HookDeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
         [BeforeHookCreation, HookSucceeded, HookFailed].map(|policy| hook.is_deleted(policy))
     };
     assert_eq!(asked(&hook("Job", &[])), [true, false, false]);
@@ -68,12 +68,12 @@ fn times_keep_their_zone_and_lose_their_zeros() {
         ("2026-02-03T04:05:06.000000001+02:00", "2026-02-03T04:05:06.000000001+02:00"),
         ("2026-02-03T04:05:06+00:00", "2026-02-03T04:05:06Z"),
     ] {
-        assert_eq!(Timestamp::parse(text).unwrap().unwrap().text(), wanted);
+        assert_eq!(GoTimestamp::parse(text).unwrap().unwrap().text(), wanted);
     }
     for text in ["", "0001-01-01T00:00:00Z"] {
-        assert_eq!(Timestamp::parse(text), Ok(None));
+        assert_eq!(GoTimestamp::parse(text), Ok(None));
     }
-    assert!(Timestamp::parse("soon").is_err());
+    assert!(GoTimestamp::parse("soon").is_err());
 }
 
 #[test]

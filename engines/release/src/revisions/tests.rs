@@ -1,29 +1,30 @@
 //! Which revisions count as different, and which are deleted.
 
 use super::*;
-use crate::record::Info;
+use crate::record::RevisionInfo;
 
-fn revisions(all: &[(i64, &str)]) -> Revisions {
+fn revisions(all: &[(i64, &str)]) -> ReleaseRevisions {
     let known = all.iter().map(|(version, status)| {
-        let info = Info { status: RevisionStatus::parse(status), ..Info::default() };
-        let record = Record {
+        let info =
+            RevisionInfo { status: RevisionStatus::parse(status), ..RevisionInfo::default() };
+        let record = ReleaseRecord {
             name: "web".to_owned(),
             namespace: "apps".to_owned(),
             version: *version,
             info,
             chart: None,
-            config: golang::value::Map::default(),
+            config: golang::value::GoMap::default(),
             manifest: String::new(),
             hooks: Vec::new(),
             apply_method: String::new(),
             labels: std::collections::BTreeMap::new(),
         };
-        Revision { record: Arc::new(record), journal: None }
+        ReleaseRevision { record: Arc::new(record), journal: None }
     });
-    Revisions::new(known.collect(), Vec::new())
+    ReleaseRevisions::new(known.collect(), Vec::new())
 }
 
-fn version(revision: Option<&Revision>) -> Option<i64> {
+fn version(revision: Option<&ReleaseRevision>) -> Option<i64> {
     revision.map(|it| it.record.version)
 }
 
@@ -60,14 +61,17 @@ fn the_oldest_make_room_but_never_the_one_that_is_deployed() {
 
 #[test]
 fn only_a_broken_secret_that_is_newer_than_what_can_be_read_matters() {
-    let broken =
-        |version| BrokenRevision { secret: format!("s{version}"), version, problem: "p".into() };
+    let broken = |version| BrokenReleaseRevision {
+        secret: format!("s{version}"),
+        version,
+        problem: "p".into(),
+    };
     let all = |versions: &[i64]| {
         let known = revisions(&[(3, "deployed")]).known;
-        Revisions::new(known, versions.iter().copied().map(broken).collect())
+        ReleaseRevisions::new(known, versions.iter().copied().map(broken).collect())
     };
     assert_eq!(all(&[1, 2]).unreadable_last(), None);
     assert_eq!(all(&[1, 4, 5]).unreadable_last().map(|it| it.version), Some(5));
-    let none = Revisions::new(Vec::new(), vec![broken(1)]);
+    let none = ReleaseRevisions::new(Vec::new(), vec![broken(1)]);
     assert_eq!(none.unreadable_last().map(|it| it.version), Some(1));
 }

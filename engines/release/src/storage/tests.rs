@@ -33,8 +33,8 @@ fn noise(length: usize) -> String {
     (0..length).map(|_| next()).collect()
 }
 
-fn record(manifest: String) -> Record {
-    let mut record = Record::from_json(
+fn record(manifest: String) -> ReleaseRecord {
+    let mut record = ReleaseRecord::from_json(
         br#"{"name":"web","namespace":"apps","version":3,"info":{"status":"deployed"}}"#,
     )
     .unwrap();
@@ -197,6 +197,6 @@ proptest! {
 
     #[test]
     fn no_json_breaks_the_reader(text in r#"[{}\[\],:"a-z0-9.enulltruh]{0,80}"#) {
-        drop(Record::from_json(text.as_bytes()));
+        drop(ReleaseRecord::from_json(text.as_bytes()));
     }
 }

@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use crate::key::Key;
-use crate::proto::{Bytes, base64_of};
-use crate::sigstore::entry::RawEntry;
-use crate::sigstore::{Identities, TrustedRoot, verify_bundle_certificate};
-use crate::x509::Certificate;
+use crate::protobuf_json::{ProtoBytes, base64_of};
+use crate::public_key::PublicKey;
+use crate::sigstore::entry::RawRekorEntry;
+use crate::sigstore::{AcceptedIdentities, TrustedRoot, verify_bundle_certificate};
+use crate::x509::ParsedCertificate;
 
 /// Entries of logs in a bundle.
 const MOST_ENTRIES: usize = 16;
@@ -24,7 +24,7 @@ const IN_TOTO: &str = "application/vnd.in-toto+json";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Raw {
+struct RawBundle {
     #[serde(default)]
     media_type: String,
     verification_material: Option<RawMaterial>,
@@ -38,7 +38,7 @@ struct RawMaterial {
     public_key: Option<RawHint>,
     x509_certificate_chain: Option<serde::de::IgnoredAny>,
     certificate: Option<RawCertificate>,
-    tlog_entries: Option<Vec<RawEntry>>,
+    tlog_entries: Option<Vec<RawRekorEntry>>,
     timestamp_verification_data: Option<serde::de::IgnoredAny>,
 }
 
@@ -53,14 +53,14 @@ struct RawHint {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RawCertificate {
     #[serde(default)]
-    raw_bytes: Bytes,
+    raw_bytes: ProtoBytes,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RawEnvelope {
     #[serde(default)]
-    payload: Bytes,
+    payload: ProtoBytes,
     #[serde(default)]
     payload_type: String,
     #[serde(default)]
@@ -71,43 +71,43 @@ struct RawEnvelope {
 #[serde(deny_unknown_fields)]
 struct RawSignature {
     #[serde(default)]
-    sig: Bytes,
+    sig: ProtoBytes,
     #[serde(default, rename = "keyid")]
     _keyid: Option<String>,
 }
 
 /// What an in-toto statement is about; other fields are not read.
 #[derive(Deserialize)]
-struct Statement {
+struct IntotoStatement {
     #[serde(default)]
-    subject: Vec<StatementSubject>,
+    subject: Vec<IntotoSubject>,
 }
 
 #[derive(Deserialize)]
-struct StatementSubject {
+struct IntotoSubject {
     #[serde(default)]
     digest: std::collections::BTreeMap<String, String>,
 }
 
 /// A bundle.
-pub(crate) struct Bundle {
+pub(crate) struct SigstoreBundle {
     /// `None`: it has a signature of the image's bytes in place of an envelope.
-    envelope: Option<Envelope>,
+    envelope: Option<DsseEnvelope>,
     /// `None`: it is signed by a key.
     certificate: Option<Vec<u8>>,
-    entries: Vec<RawEntry>,
+    entries: Vec<RawRekorEntry>,
 }
 
-struct Envelope {
+struct DsseEnvelope {
     payload: Vec<u8>,
     payload_type: String,
     signatures: Vec<Vec<u8>>,
 }
 
-impl Bundle {
+impl SigstoreBundle {
     /// Reads a bundle; `None` if it is not one, or of another version.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let raw: Raw = serde_json::from_slice(bytes).ok()?;
+        let raw: RawBundle = serde_json::from_slice(bytes).ok()?;
         if !is_supported(&raw.media_type) {
             return None;
         }
@@ -124,7 +124,7 @@ impl Bundle {
             return None;
         }
         Some(Self {
-            envelope: raw.dsse_envelope.map(|raw| Envelope {
+            envelope: raw.dsse_envelope.map(|raw| DsseEnvelope {
                 payload: raw.payload.0,
                 payload_type: raw.payload_type,
                 signatures: raw.signatures.into_iter().map(|it| it.sig.0).collect(),
@@ -135,7 +135,7 @@ impl Bundle {
     }
 
     /// Whether a key signed a statement about an image. Logs are not asked for.
-    pub(crate) fn verify_by(&self, key: &Key, subject: &str) -> Result<(), String> {
+    pub(crate) fn verify_by(&self, key: &PublicKey, subject: &str) -> Result<(), String> {
         let envelope = self.envelope()?;
         if self.certificate.is_some() {
             return Err("expected key signature, not certificate".to_owned());
@@ -147,7 +147,7 @@ impl Bundle {
     pub(crate) fn verify_keyless(
         &self,
         root: &TrustedRoot,
-        identities: &Identities,
+        identities: &AcceptedIdentities,
         subject: &str,
     ) -> Result<String, String> {
         identities.is_usable_for_bundles()?;
@@ -155,7 +155,7 @@ impl Bundle {
         let Some(der) = &self.certificate else {
             return Err("the bundle has no certificate".to_owned());
         };
-        let certificate = Certificate::from_der(der)
+        let certificate = ParsedCertificate::from_der(der)
             .map_err(|why| format!("failed to verify leaf certificate: {why}"))?;
         let signature = envelope.signatures.first().map(Vec::as_slice).unwrap_or_default();
         let summary = verify_bundle_certificate(&certificate, &self.entries, signature, root)?;
@@ -169,7 +169,7 @@ impl Bundle {
         Ok(summary.to_string())
     }
 
-    fn envelope(&self) -> Result<&Envelope, String> {
+    fn envelope(&self) -> Result<&DsseEnvelope, String> {
         self.envelope.as_ref().ok_or_else(|| "bundle does not contain a DSSE envelope".to_owned())
     }
 }
@@ -189,9 +189,9 @@ fn is_supported(media_type: &str) -> bool {
     version.is_some_and(|version| version == "0.3" || version.starts_with("0.3."))
 }
 
-impl Envelope {
+impl DsseEnvelope {
     /// Whether a key signed it, and its statement is about an image.
-    fn verify(&self, key: &Key, subject: &str) -> Result<(), String> {
+    fn verify(&self, key: &PublicKey, subject: &str) -> Result<(), String> {
         let message = self.authenticated();
         let is_good = match self.signatures.as_slice() {
             [signature] => key.verify_sigstore(&message, signature).is_ok(),
@@ -204,7 +204,7 @@ impl Envelope {
         if self.payload_type != IN_TOTO {
             return Err("could not verify artifact: unable to extract statement from envelope: validation error: unsupported media type".to_owned());
         }
-        let statement: Statement = serde_json::from_slice(&self.payload).map_err(|_| {
+        let statement: IntotoStatement = serde_json::from_slice(&self.payload).map_err(|_| {
             "could not verify artifact: unable to extract statement from envelope: it is not JSON"
                 .to_owned()
         })?;

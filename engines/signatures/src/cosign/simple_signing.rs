@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::bundle::decoded;
-use crate::key::Key;
-use crate::referrers::{Descriptor, Search};
+use crate::public_key::PublicKey;
+use crate::referrers::{OciDescriptor, Search};
 use crate::sigstore::simple_signing::{RekorBundle, verify_keyless};
-use crate::sigstore::{Identities, TrustedRoot};
+use crate::sigstore::{AcceptedIdentities, TrustedRoot};
 
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 const BUNDLE: &str = "dev.sigstore.cosign/bundle";
 const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 
 /// A signature with what it signs.
-pub(super) struct Signature<'a> {
+pub(super) struct SimpleSignature<'a> {
     subject: &'a str,
     payload: &'a [u8],
     signature: Vec<u8>,
@@ -24,9 +24,9 @@ pub(super) struct Signature<'a> {
     annotations: &'a BTreeMap<String, String>,
 }
 
-impl<'a> Signature<'a> {
+impl<'a> SimpleSignature<'a> {
     /// Reads a layer.
-    pub(super) fn of(search: &'a Search, layer: &'a Descriptor) -> Result<Self, String> {
+    pub(super) fn of(search: &'a Search, layer: &'a OciDescriptor) -> Result<Self, String> {
         let annotations = &layer.annotations;
         let digest = &layer.digest;
         let Some(signature) = annotations.get(SIGNATURE) else {
@@ -44,7 +44,7 @@ impl<'a> Signature<'a> {
     }
 
     /// Whether a key signed this image.
-    pub(super) fn verify_by(&self, key: &Key) -> Result<(), String> {
+    pub(super) fn verify_by(&self, key: &PublicKey) -> Result<(), String> {
         key.verify_sigstore(self.payload, &self.signature).map_err(|wrong| wrong.to_string())?;
         self.is_about_image()
     }
@@ -53,7 +53,7 @@ impl<'a> Signature<'a> {
     pub(super) fn verify_keyless(
         &self,
         root: &TrustedRoot,
-        identities: &Identities,
+        identities: &AcceptedIdentities,
     ) -> Result<String, String> {
         let certificate = self.annotations.get(CERTIFICATE).map(String::as_str).unwrap_or_default();
         let logged = self.logged.as_ref();
@@ -66,7 +66,7 @@ impl<'a> Signature<'a> {
     /// Differs(flux): the payload is compared with the image, as `cosign verify` does; else a user who can push could
     /// make another image's signature count.
     fn is_about_image(&self) -> Result<(), String> {
-        let payload: Payload = serde_json::from_slice(self.payload)
+        let payload: SimpleSigningPayload = serde_json::from_slice(self.payload)
             .map_err(|_| "the signed payload is not a claim about an image".to_owned())?;
         let digest = payload.critical.image.digest;
         if digest == self.subject {
@@ -78,17 +78,17 @@ impl<'a> Signature<'a> {
 }
 
 #[derive(Deserialize)]
-struct Payload {
-    critical: Critical,
+struct SimpleSigningPayload {
+    critical: SimpleSigningCritical,
 }
 
 #[derive(Deserialize)]
-struct Critical {
-    image: Image,
+struct SimpleSigningCritical {
+    image: SimpleSigningImage,
 }
 
 #[derive(Deserialize)]
-struct Image {
+struct SimpleSigningImage {
     #[serde(rename = "docker-manifest-digest")]
     digest: String,
 }

@@ -12,9 +12,9 @@ use crate::referrers::{BUNDLE, ImageRequest, RegistryBlob, hex};
 const IMAGE: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const OTHER: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
-struct Owner(EcdsaKeyPair);
+struct TestKeyOwner(EcdsaKeyPair);
 
-impl Owner {
+impl TestKeyOwner {
     fn new() -> Self {
         Self(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap())
     }
@@ -101,23 +101,23 @@ fn found(simple: &[(Vec<u8>, String)], bundles: &[Vec<u8>]) -> Search {
 
 #[test]
 fn the_owner_of_any_key_may_sign_in_either_format() {
-    let owner = Owner::new();
-    let other = Owner::new();
+    let owner = TestKeyOwner::new();
+    let other = TestKeyOwner::new();
     let keys = [("a.pub", other.key()), ("b.pub", owner.key()), ("c.txt", Vec::new())];
     let by = |search: &Search| {
         verify(search, "r/a@x", keys.iter().map(|(name, key)| (*name, key.as_slice())))
     };
-    let signer = Ok(Signer { name: "b.pub".to_owned() });
+    let signer = Ok(CosignSigner { name: "b.pub".to_owned() });
     assert_eq!(by(&found(&[owner.simple(IMAGE)], &[])), signer);
     assert_eq!(by(&found(&[], &[owner.bundle(IMAGE, |_| {})])), signer);
     let none = Err("no matching signatures were found for 'r/a@x'".to_owned());
     assert_eq!(by(&found(&[], &[])), none);
-    assert_eq!(by(&found(&[Owner::new().simple(IMAGE)], &[])), none);
+    assert_eq!(by(&found(&[TestKeyOwner::new().simple(IMAGE)], &[])), none);
 }
 
 #[test]
 fn a_signature_of_another_image_does_not_count_in_either_format() {
-    let owner = Owner::new();
+    let owner = TestKeyOwner::new();
     let refused = verify_by(&found(&[owner.simple(OTHER)], &[]), &owner.key()).unwrap_err();
     assert!(refused.to_string().contains("invalid or missing digest in claim"), "{refused}");
     let refused = verify_by(&found(&[], &[owner.bundle(OTHER, |_| {})]), &owner.key()).unwrap_err();
@@ -143,8 +143,8 @@ fn a_signature_of_another_image_does_not_count_in_either_format() {
 
 #[test]
 fn a_bundle_of_another_key_hides_no_good_signature() {
-    let owner = Owner::new();
-    let other = Owner::new();
+    let owner = TestKeyOwner::new();
+    let other = TestKeyOwner::new();
     let bundles = [other.bundle(IMAGE, |_| {}), b"{}".to_vec(), b"garbage".to_vec()];
     assert_eq!(verify_by(&found(&[owner.simple(IMAGE)], &bundles), &owner.key()), Ok(()));
     let two = [other.bundle(IMAGE, |_| {}), owner.bundle(IMAGE, |_| {})];
@@ -153,7 +153,7 @@ fn a_bundle_of_another_key_hides_no_good_signature() {
 
 #[test]
 fn a_changed_bundle_does_not_count() {
-    let owner = Owner::new();
+    let owner = TestKeyOwner::new();
     let changes: [fn(&mut Value); 9] = [
         |it| it["dsseEnvelope"]["payload"] = json!(STANDARD.encode("{}")),
         |it| it["dsseEnvelope"]["payloadType"] = json!("text/plain"),
@@ -176,7 +176,7 @@ fn a_changed_bundle_does_not_count() {
 
 #[test]
 fn deep_or_endless_json_is_refused() {
-    let owner = Owner::new();
+    let owner = TestKeyOwner::new();
     let deep = format!("{{\"mediaType\":{}", "[".repeat(100_000)).into_bytes();
     let refused = verify_by(&found(&[], &[deep]), &owner.key()).unwrap_err();
     assert_eq!(refused, CosignVerificationError::Unsigned);
@@ -184,7 +184,7 @@ fn deep_or_endless_json_is_refused() {
 
 #[test]
 fn keys_and_identities_are_few() {
-    let owner = Owner::new();
+    let owner = TestKeyOwner::new();
     let search = found(&[owner.simple(IMAGE)], &[]);
     let keys = |count: usize| -> Vec<(String, Vec<u8>)> {
         (0..count).map(|at| (format!("{at}.pub"), owner.key())).collect()
@@ -195,8 +195,9 @@ fn keys_and_identities_are_few() {
     assert!(by(&keys(64)).is_ok());
     assert_eq!(by(&keys(65)).unwrap_err(), "the Secret has more than 64 keys that end in `.pub`");
     let identity = CertificateIdentity { issuer: "a".to_owned(), subject: "b".to_owned() };
-    let public =
-        |count: usize| crate::image::Trust::public(vec![identity.clone(); count]).map(drop);
+    let public = |count: usize| {
+        crate::image_verification::ImageTrust::public(vec![identity.clone(); count]).map(drop)
+    };
     assert_eq!(public(64), Ok(()));
     assert!(public(65).unwrap_err().contains("more than 64 identities"));
 }

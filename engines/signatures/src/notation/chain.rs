@@ -3,14 +3,14 @@
 //! Elsewhere: whether the policy trusts it (`notation`).
 
 use super::envelope::shown;
-use crate::key::Key;
-use crate::x509::{Certificate, DIGITAL_SIGNATURE_BIT, SIGNS_CERTIFICATES};
+use crate::public_key::PublicKey;
+use crate::x509::{DIGITAL_SIGNATURE_BIT, ParsedCertificate, SIGNS_CERTIFICATES};
 
 /// Identifiers of the extensions with addresses for revocation checks: OCSP and lists.
 const REVOCATION: [&str; 2] = ["1.3.6.1.5.5.7.1.1", "2.5.29.31"];
 
 /// Whether a chain leads from a certificate that signs code to a root that signed itself, all valid at a time.
-pub(super) fn check(chain: &[Certificate], seconds: i64) -> Result<(), String> {
+pub(super) fn check(chain: &[ParsedCertificate], seconds: i64) -> Result<(), String> {
     let (Some(leaf), Some(root)) = (chain.first(), chain.last()) else {
         return Err("certificate chain must contain at least one certificate".to_owned());
     };
@@ -57,8 +57,8 @@ pub(super) fn check(chain: &[Certificate], seconds: i64) -> Result<(), String> {
 }
 
 /// Whether no certificate has an address for revocation checks: then no check is needed.
-pub(super) fn has_no_revocation(chain: &[Certificate]) -> Result<(), String> {
-    let names = |it: &&Certificate| REVOCATION.iter().any(|id| it.extension(id).is_some());
+pub(super) fn has_no_revocation(chain: &[ParsedCertificate]) -> Result<(), String> {
+    let names = |it: &&ParsedCertificate| REVOCATION.iter().any(|id| it.extension(id).is_some());
     match chain.iter().find(names) {
         Some(certificate) => Err(format!(
             "the revocation status of the certificate with subject {:?} is unknown: windlass does not ask OCSP servers or read revocation lists; set `revocation` to `log` or `skip` in `override` of the trust policy",
@@ -68,11 +68,11 @@ pub(super) fn has_no_revocation(chain: &[Certificate]) -> Result<(), String> {
     }
 }
 
-fn is_self_signed(certificate: &Certificate) -> bool {
+fn is_self_signed(certificate: &ParsedCertificate) -> bool {
     certificate.is_self_issued() && certificate.is_signed_by(certificate).is_ok()
 }
 
-fn is_valid_at(certificate: &Certificate, seconds: i64) -> Result<(), String> {
+fn is_valid_at(certificate: &ParsedCertificate, seconds: i64) -> Result<(), String> {
     if certificate.is_valid_at(seconds) {
         return Ok(());
     }
@@ -86,12 +86,12 @@ fn is_valid_at(certificate: &Certificate, seconds: i64) -> Result<(), String> {
     ))
 }
 
-fn of(certificate: &Certificate, why: &str) -> String {
+fn of(certificate: &ParsedCertificate, why: &str) -> String {
     format!("certificate with subject {:?}: {why}", certificate.subject_text)
 }
 
 /// The bits of a key's usage, which must be there and critical.
-fn usage(certificate: &Certificate) -> Result<u16, String> {
+fn usage(certificate: &ParsedCertificate) -> Result<u16, String> {
     match certificate.key_usage {
         None => Err(of(certificate, "key usage extension must be present")),
         Some((false, _)) => Err(of(certificate, "key usage extension must be marked critical")),
@@ -99,7 +99,7 @@ fn usage(certificate: &Certificate) -> Result<u16, String> {
     }
 }
 
-fn is_leaf(certificate: &Certificate) -> Result<(), String> {
+fn is_leaf(certificate: &ParsedCertificate) -> Result<(), String> {
     /// `keyEncipherment` and all after it; `nonRepudiation` may be.
     const FOREIGN_KEY_USAGE_BITS: u16 = 0b1_1111_1100;
     if certificate.authority.is_some_and(|(is_authority, _)| is_authority) {
@@ -121,16 +121,16 @@ fn is_leaf(certificate: &Certificate) -> Result<(), String> {
         return Err(of(certificate, "extended key usage must be code signing"));
     }
     match &certificate.key {
-        Ok(Key::Rsa(_, bits)) if *bits < 2048 => {
+        Ok(PublicKey::Rsa(_, bits)) if *bits < 2048 => {
             Err(of(certificate, "rsa public key length must be 2048 bits or higher"))
         }
-        Ok(Key::Rsa(..) | Key::Ec(..)) => Ok(()),
+        Ok(PublicKey::Rsa(..) | PublicKey::Ec(..)) => Ok(()),
         _ => Err(of(certificate, "the algorithm of the public key is not supported")),
     }
 }
 
 /// Whether it may issue others, with so many authorities below it.
-fn is_authority(certificate: &Certificate, below: usize) -> Result<(), String> {
+fn is_authority(certificate: &ParsedCertificate, below: usize) -> Result<(), String> {
     let Some((true, most)) = certificate.authority else {
         return Err(of(
             certificate,

@@ -12,7 +12,7 @@ use super::envelope::{
 const MOST_DEPTH: usize = 16;
 
 /// Headers in a map, by the names that JSON has for them.
-type Headers = BTreeMap<String, Value>;
+type CoseHeaders = BTreeMap<String, Value>;
 
 /// Reads a signature.
 pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
@@ -52,11 +52,11 @@ fn value(bytes: &[u8]) -> Option<Value> {
 }
 
 /// Headers by name; none twice.
-fn named(headers: Vec<(Value, Value)>) -> Result<Headers, String> {
+fn named(headers: Vec<(Value, Value)>) -> Result<CoseHeaders, String> {
     if headers.len() > MOST_HEADERS {
         return Err(format!("it has more than {MOST_HEADERS} headers"));
     }
-    let mut named = Headers::new();
+    let mut named = CoseHeaders::new();
     for (label, value) in headers {
         let name = match label {
             Value::Text(name) => name,
@@ -78,13 +78,13 @@ fn named(headers: Vec<(Value, Value)>) -> Result<Headers, String> {
 }
 
 fn parts(
-    protected: &Headers,
-    unprotected: &Headers,
+    protected: &CoseHeaders,
+    unprotected: &CoseHeaders,
     signed: Vec<u8>,
     signature: Vec<u8>,
     payload: Vec<u8>,
 ) -> Result<EnvelopeParts, String> {
-    let get = |headers: &'_ Headers, name: &str| headers.get(name).cloned();
+    let get = |headers: &'_ CoseHeaders, name: &str| headers.get(name).cloned();
     let certificates = match get(unprotected, "x5c") {
         None => return Err("certificate chain is not present".to_owned()),
         Some(Value::Bytes(one)) => vec![one],

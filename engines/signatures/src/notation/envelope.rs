@@ -5,9 +5,9 @@
 use serde::Deserialize;
 
 use super::{chain, cose, jws};
-use crate::key::Key;
-use crate::referrers::Descriptor;
-use crate::x509::Certificate;
+use crate::public_key::PublicKey;
+use crate::referrers::OciDescriptor;
+use crate::x509::ParsedCertificate;
 
 /// Bytes of a signature: all of it is read into values.
 const MOST_BYTES: usize = 256 << 10;
@@ -35,7 +35,7 @@ pub(super) enum EnvelopeError {
 
 /// The authority for the time of signing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(super) enum SigningScheme {
     /// The signer, or an authority that is asked.
     X509,
     /// The signing authority itself.
@@ -43,13 +43,13 @@ pub(super) enum Scheme {
 }
 
 /// A signature whose integrity is verified.
-pub(super) struct Envelope {
+pub(super) struct NotationEnvelope {
     payload: Vec<u8>,
-    pub(super) scheme: Scheme,
+    pub(super) scheme: SigningScheme,
     pub(super) signing_time: i64,
     expiry: Option<i64>,
     /// From the signer's certificate to that of the root.
-    pub(super) chain: Vec<Certificate>,
+    pub(super) chain: Vec<ParsedCertificate>,
     pub(super) has_timestamp: bool,
     /// A critical attribute that nothing here knows.
     pub(super) unknown_critical: Option<String>,
@@ -76,7 +76,7 @@ pub(super) struct EnvelopeParts {
     pub(super) has_timestamp: bool,
 }
 
-impl Envelope {
+impl NotationEnvelope {
     /// Reads a signature and verifies that nothing about it was changed since the owner of its certificate made it.
     pub(super) fn verified(media_type: &str, bytes: &[u8]) -> Result<Self, EnvelopeError> {
         if bytes.len() > MOST_BYTES {
@@ -101,7 +101,7 @@ impl Envelope {
         if parts.certificates.len() > MOST_CERTIFICATES {
             return Err(format!("more than {MOST_CERTIFICATES} certificates are sent"));
         }
-        let chain = parts.certificates.iter().map(|der| Certificate::from_der(der));
+        let chain = parts.certificates.iter().map(|der| ParsedCertificate::from_der(der));
         let chain = chain
             .collect::<Result<Vec<_>, _>>()
             .map_err(|why| format!("malformed certificate: {why}"))?;
@@ -118,20 +118,20 @@ impl Envelope {
         key.verify_envelope(&parts.signed, &parts.signature).map_err(|_| {
             invalid(match (media_type, key) {
                 ("application/cose", _) => "verification error",
-                (_, Key::Rsa(..)) => "crypto/rsa: verification error",
+                (_, PublicKey::Rsa(..)) => "crypto/rsa: verification error",
                 _ => "crypto/ecdsa: verification error",
             })
         })?;
         let scheme = match parts.scheme.as_str() {
-            "notary.x509" => Scheme::X509,
-            "notary.x509.signingAuthority" => Scheme::Authority,
+            "notary.x509" => SigningScheme::X509,
+            "notary.x509.signingAuthority" => SigningScheme::Authority,
             other => return Err(format!("the signing scheme {other:?} is not supported")),
         };
         let unknown_critical = parts.check_critical(scheme)?;
         if parts.content_type != PAYLOAD {
             return Err(format!("payload content type {:?} not supported", parts.content_type));
         }
-        let time = if scheme == Scheme::X509 { parts.time } else { parts.authentic_time };
+        let time = if scheme == SigningScheme::X509 { parts.time } else { parts.authentic_time };
         let signing_time = time.ok_or("signing-time is not present")?;
         if parts.expiry.is_some_and(|expiry| expiry <= signing_time) {
             return Err("expiry cannot be equal or before the signing time".to_owned());
@@ -159,27 +159,27 @@ impl Envelope {
     }
 
     /// Whether it is of what a descriptor describes.
-    pub(super) fn is_about(&self, subject: &Descriptor) -> Result<bool, String> {
+    pub(super) fn is_about(&self, subject: &OciDescriptor) -> Result<bool, String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Payload {
-            target_artifact: Descriptor,
+        struct NotationPayload {
+            target_artifact: OciDescriptor,
         }
-        let payload: Payload = serde_json::from_slice(&self.payload)
+        let payload: NotationPayload = serde_json::from_slice(&self.payload)
             .map_err(|error| format!("failed to unmarshal the payload content: {error}"))?;
-        let Descriptor { media_type, digest, size, .. } = &payload.target_artifact;
+        let OciDescriptor { media_type, digest, size, .. } = &payload.target_artifact;
         Ok((media_type, digest, size) == (&subject.media_type, &subject.digest, &subject.size))
     }
 }
 
 impl EnvelopeParts {
     /// Gives a critical attribute that is not known.
-    pub(super) fn check_critical(&self, scheme: Scheme) -> Result<Option<String>, String> {
+    pub(super) fn check_critical(&self, scheme: SigningScheme) -> Result<Option<String>, String> {
         if self.critical.len() > MOST_HEADERS {
             return Err(format!("it has more than {MOST_HEADERS} critical headers"));
         }
         let mut demanded = vec![SCHEME];
-        if scheme == Scheme::Authority {
+        if scheme == SigningScheme::Authority {
             demanded.push(AUTHENTIC_TIME);
         }
         if self.expiry.is_some() {
@@ -199,15 +199,15 @@ impl EnvelopeParts {
 }
 
 /// The algorithm that a key demands.
-fn algorithm(key: &Key) -> Option<&'static str> {
-    use crate::key::Curve;
+fn algorithm(key: &PublicKey) -> Option<&'static str> {
+    use crate::public_key::EllipticCurve;
     Some(match key {
-        Key::Rsa(_, 2048..3072) => "PS256",
-        Key::Rsa(_, 3072..4096) => "PS384",
-        Key::Rsa(_, 4096..=8192) => "PS512",
-        Key::Ec(Curve::P256, _) => "ES256",
-        Key::Ec(Curve::P384, _) => "ES384",
-        Key::Ec(Curve::P521, _) => "ES512",
+        PublicKey::Rsa(_, 2048..3072) => "PS256",
+        PublicKey::Rsa(_, 3072..4096) => "PS384",
+        PublicKey::Rsa(_, 4096..=8192) => "PS512",
+        PublicKey::Ec(EllipticCurve::P256, _) => "ES256",
+        PublicKey::Ec(EllipticCurve::P384, _) => "ES384",
+        PublicKey::Ec(EllipticCurve::P521, _) => "ES512",
         _ => return None,
     })
 }

@@ -10,7 +10,7 @@ use super::envelope::{
 };
 
 #[derive(Deserialize)]
-struct Raw {
+struct RawJws {
     #[serde(default)]
     payload: String,
     #[serde(default)]
@@ -23,12 +23,12 @@ struct Raw {
 
 /// Reads a signature.
 pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
-    let raw: Raw = serde_json::from_slice(bytes)
+    let raw: RawJws = serde_json::from_slice(bytes)
         .map_err(|error| EnvelopeError::Unreadable(error.to_string()))?;
     parts(raw).map_err(EnvelopeError::Invalid)
 }
 
-fn parts(raw: Raw) -> Result<EnvelopeParts, String> {
+fn parts(raw: RawJws) -> Result<EnvelopeParts, String> {
     let decoded = |what: &str, text: &str| {
         URL_SAFE_NO_PAD
             .decode(text)

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 /// Attributes by their short names.
-pub(super) type Name = BTreeMap<String, String>;
+pub(super) type DistinguishedName = BTreeMap<String, String>;
 
 /// Attributes that every name has.
 const MANDATORY: [&str; 3] = ["C", "ST", "O"];
 
 /// Reads a name. Parity(flux): the texts.
-pub(super) fn parse(text: &str) -> Result<Name, String> {
+pub(super) fn parse(text: &str) -> Result<DistinguishedName, String> {
     let malformed = |why: &str| {
         format!(
             "parsing distinguished name (DN) {text:?} failed with err: {why}. A valid DN must contain 'C', 'ST' or 'S', and 'O' RDN attributes at a minimum, and follow RFC 4514 standard"
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Name, String> {
             "unsupported distinguished name (DN) {text:?}: notation does not support x509.subject identities containing \"=#\""
         ));
     }
-    let mut name = Name::new();
+    let mut name = DistinguishedName::new();
     for relative in split(text, &[',', ';']) {
         let attributes = split(relative, &['+']);
         let [attribute] = attributes.as_slice() else {
@@ -54,13 +54,13 @@ pub(super) fn parse(text: &str) -> Result<Name, String> {
 }
 
 /// Whether a name has all attributes of another.
-pub(super) fn has_all(name: &Name, of: &Name) -> bool {
+pub(super) fn has_all(name: &DistinguishedName, of: &DistinguishedName) -> bool {
     of.iter().all(|(kind, value)| name.get(kind) == Some(value))
 }
 
 /// Names as Go prints them.
-pub(super) fn shown(names: &[Name]) -> String {
-    let one = |name: &Name| {
+pub(super) fn shown(names: &[DistinguishedName]) -> String {
+    let one = |name: &DistinguishedName| {
         let pairs: Vec<String> =
             name.iter().map(|(kind, value)| format!("{kind:?}:{value:?}")).collect();
         format!("map[{}]", pairs.join(" "))

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer};
 
-use super::name::{self, Name};
-use crate::x509::Certificate;
+use super::name::{self, DistinguishedName};
+use crate::x509::ParsedCertificate;
 
 /// Identities of a statement: each is compared with every other one. Differs(flux): Flux has no limit.
 const MOST_IDENTITIES: usize = 100;
@@ -17,21 +17,21 @@ const MOST_BYTES: usize = 1 << 20;
 /// A trust policy.
 #[derive(Debug, Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Policy {
+pub(super) struct TrustPolicy {
     version: String,
     #[serde(deserialize_with = "or_default")]
-    trust_policies: Vec<Statement>,
+    trust_policies: Vec<TrustPolicyStatement>,
 }
 
 /// What is trusted in some repositories.
 #[derive(Debug, Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Statement {
+pub(super) struct TrustPolicyStatement {
     name: String,
     #[serde(deserialize_with = "or_default")]
     registry_scopes: Vec<String>,
     #[serde(deserialize_with = "or_default")]
-    signature_verification: Verification,
+    signature_verification: TrustPolicyVerification,
     #[serde(deserialize_with = "or_default")]
     trust_stores: Vec<String>,
     #[serde(deserialize_with = "or_default")]
@@ -40,7 +40,7 @@ pub(super) struct Statement {
 
 #[derive(Debug, Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Verification {
+struct TrustPolicyVerification {
     level: String,
     #[serde(rename = "override", deserialize_with = "or_default")]
     changes: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ where
 
 /// What is checked of a signature whose integrity is certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Check {
+pub(super) enum NotationCheck {
     Authenticity,
     Timestamp,
     Expiry,
@@ -66,7 +66,7 @@ pub(super) enum Check {
 
 /// How a failed check is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum FailedCheckAction {
     Enforce,
     Log,
     Skip,
@@ -74,33 +74,36 @@ pub(super) enum Action {
 
 /// How each failed check is treated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Level {
+pub(super) struct VerificationLevel {
     is_skip: bool,
-    actions: BTreeMap<Check, Action>,
+    actions: BTreeMap<NotationCheck, FailedCheckAction>,
 }
 
-const CHECKS: [(&str, Option<Check>); 5] = [
+const CHECKS: [(&str, Option<NotationCheck>); 5] = [
     ("integrity", None),
-    ("authenticity", Some(Check::Authenticity)),
-    ("authenticTimestamp", Some(Check::Timestamp)),
-    ("expiry", Some(Check::Expiry)),
-    ("revocation", Some(Check::Revocation)),
+    ("authenticity", Some(NotationCheck::Authenticity)),
+    ("authenticTimestamp", Some(NotationCheck::Timestamp)),
+    ("expiry", Some(NotationCheck::Expiry)),
+    ("revocation", Some(NotationCheck::Revocation)),
 ];
-const ACTIONS: [(&str, Action); 3] =
-    [("enforce", Action::Enforce), ("log", Action::Log), ("skip", Action::Skip)];
+const ACTIONS: [(&str, FailedCheckAction); 3] = [
+    ("enforce", FailedCheckAction::Enforce),
+    ("log", FailedCheckAction::Log),
+    ("skip", FailedCheckAction::Skip),
+];
 
-impl Level {
+impl VerificationLevel {
     /// Whether nothing is verified.
     pub(super) fn is_skip(&self) -> bool {
         self.is_skip
     }
 
-    pub(super) fn action(&self, check: Check) -> Action {
-        self.actions.get(&check).copied().unwrap_or(Action::Enforce)
+    pub(super) fn action(&self, check: NotationCheck) -> FailedCheckAction {
+        self.actions.get(&check).copied().unwrap_or(FailedCheckAction::Enforce)
     }
 
     fn named(name: &str) -> Option<Self> {
-        use Action::{Enforce, Log, Skip};
+        use FailedCheckAction::{Enforce, Log, Skip};
         let (authenticity, others) = match name {
             "strict" => (Enforce, Enforce),
             "permissive" => (Enforce, Log),
@@ -108,9 +111,10 @@ impl Level {
             "skip" => (Skip, Skip),
             _ => return None,
         };
-        let others = [Check::Timestamp, Check::Expiry, Check::Revocation].map(|it| (it, others));
+        let others = [NotationCheck::Timestamp, NotationCheck::Expiry, NotationCheck::Revocation]
+            .map(|it| (it, others));
         let mut actions = BTreeMap::from(others);
-        actions.insert(Check::Authenticity, authenticity);
+        actions.insert(NotationCheck::Authenticity, authenticity);
         Some(Self { is_skip: name == "skip", actions })
     }
 }
@@ -121,8 +125,8 @@ fn quoted<'t>(names: impl Iterator<Item = &'t str>) -> String {
     format!("[{}]", names.join(" "))
 }
 
-impl Verification {
-    fn level(&self) -> Result<Level, String> {
+impl TrustPolicyVerification {
+    fn level(&self) -> Result<VerificationLevel, String> {
         let name = &self.level;
         if name.is_empty() {
             return Err(
@@ -130,7 +134,7 @@ impl Verification {
                     .to_owned(),
             );
         }
-        let mut level = Level::named(name)
+        let mut level = VerificationLevel::named(name)
             .ok_or_else(|| format!("invalid signature verification level {name:?}"))?;
         if !self.changes.is_empty() && level.is_skip {
             return Err(format!(
@@ -150,7 +154,7 @@ impl Verification {
             let Some(check) = check.1 else {
                 return Err(format!("{key:?} verification can not be overridden {of_custom}"));
             };
-            if check != Check::Revocation && action.1 == Action::Skip {
+            if check != NotationCheck::Revocation && action.1 == FailedCheckAction::Skip {
                 return Err(format!("{key:?} verification can not be skipped {of_custom}"));
             }
             level.actions.insert(check, action.1);
@@ -159,7 +163,7 @@ impl Verification {
     }
 }
 
-impl Policy {
+impl TrustPolicy {
     /// Reads one; it is not validated.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let unusable =
@@ -211,7 +215,7 @@ impl Policy {
     fn validate_scopes(&self) -> Result<(), String> {
         let mut scopes = BTreeSet::new();
         let mut twice = None;
-        for Statement { name, registry_scopes, .. } in &self.trust_policies {
+        for TrustPolicyStatement { name, registry_scopes, .. } in &self.trust_policies {
             if registry_scopes.is_empty() {
                 return Err(format!(
                     "trust policy statement {name:?} has zero registry scopes, it must specify registry scopes with at least one value"
@@ -240,11 +244,12 @@ impl Policy {
     }
 
     /// The statement for an image, `repository@digest`: the one with its repository, else the one for all.
-    pub(super) fn applicable(&self, image: &str) -> Result<&Statement, String> {
+    pub(super) fn applicable(&self, image: &str) -> Result<&TrustPolicyStatement, String> {
         let repository = image.split_once('@').map_or(image, |(repository, _)| repository);
         let of = |scope: &str| {
-            let has =
-                |statement: &&Statement| statement.registry_scopes.iter().any(|it| it == scope);
+            let has = |statement: &&TrustPolicyStatement| {
+                statement.registry_scopes.iter().any(|it| it == scope)
+            };
             self.trust_policies.iter().find(has)
         };
         of(repository).or_else(|| of("*")).ok_or_else(|| {
@@ -277,8 +282,8 @@ fn validate_scope(scope: &str) -> Result<(), String> {
     if is_valid { Ok(()) } else { Err(format!("registry scope {scope:?} is not valid, {tail}")) }
 }
 
-impl Statement {
-    pub(super) fn level(&self) -> Result<Level, String> {
+impl TrustPolicyStatement {
+    pub(super) fn level(&self) -> Result<VerificationLevel, String> {
         self.signature_verification.level()
     }
 
@@ -354,7 +359,7 @@ impl Statement {
                 "{statement} has more than {MOST_IDENTITIES} trusted identities; split it by registryScopes"
             ));
         }
-        let mut names: Vec<(&String, Name)> = Vec::new();
+        let mut names: Vec<(&String, DistinguishedName)> = Vec::new();
         for identity in identities {
             if identity.is_empty() {
                 return Err(format!("{statement} has an empty trusted identity"));
@@ -378,7 +383,7 @@ impl Statement {
             let name = name::parse(value).map_err(|why| {
                 format!("{statement} has trusted identity {identity:?} with invalid identity value: {why}")
             })?;
-            let overlaps = |other: &&(&String, Name)| {
+            let overlaps = |other: &&(&String, DistinguishedName)| {
                 name::has_all(&name, &other.1) || name::has_all(&other.1, &name)
             };
             if let Some((other, _)) = names.iter().find(overlaps) {
@@ -392,7 +397,7 @@ impl Statement {
     }
 
     /// Whether the subject of a certificate is one of the identities.
-    pub(super) fn is_identity(&self, certificate: &Certificate) -> Result<(), String> {
+    pub(super) fn is_identity(&self, certificate: &ParsedCertificate) -> Result<(), String> {
         if self.trusted_identities.iter().any(|identity| identity == "*") {
             return Ok(());
         }

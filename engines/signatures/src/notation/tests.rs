@@ -38,11 +38,11 @@ fn a_signature_with_any_byte_changed_or_cut_off_is_refused() {
     let whole = cose();
     assert!(cose::read(&whole).is_ok());
     for at in 0..whole.len() {
-        assert!(Envelope::verified("application/cose", &whole[..at]).is_err());
+        assert!(NotationEnvelope::verified("application/cose", &whole[..at]).is_err());
         for bit in 0..8 {
             let mut changed = whole.clone();
             changed[at] ^= 1 << bit;
-            assert!(Envelope::verified("application/cose", &changed).is_err());
+            assert!(NotationEnvelope::verified("application/cose", &changed).is_err());
         }
     }
 }
@@ -59,7 +59,7 @@ fn deep_and_large_signatures_are_refused() {
         ("application/jose+json", large),
         ("application/xml", Vec::new()),
     ] {
-        let failed = Envelope::verified(kind, &bytes).err().unwrap();
+        let failed = NotationEnvelope::verified(kind, &bytes).err().unwrap();
         assert!(matches!(failed, EnvelopeError::Unreadable(_)), "{failed:?}");
     }
 }
@@ -71,7 +71,7 @@ fn a_policy_that_asks_for_what_is_not_supported_does_not_pass() {
             r#"{{"version":"1.0","trustPolicies":[{{"name":"a","registryScopes":["*"],"trustStores":["ca:a"],
             "trustedIdentities":["*"],{more}}}]}}"#
         );
-        Policy::parse(text.as_bytes()).and_then(|policy| policy.validate())
+        TrustPolicy::parse(text.as_bytes()).and_then(|policy| policy.validate())
     };
     assert_eq!(policy(r#""signatureVerification":{"level":"strict"}"#), Ok(()));
     for more in [
@@ -95,7 +95,7 @@ fn a_statement_with_too_many_identities_is_refused_before_they_are_compared() {
             "trustedIdentities":[{}],"signatureVerification":{{"level":"strict"}}}}]}}"#,
             identities.join(",")
         );
-        Policy::parse(text.as_bytes()).and_then(|policy| policy.validate())
+        TrustPolicy::parse(text.as_bytes()).and_then(|policy| policy.validate())
     };
     assert_eq!(policy(100), Ok(()));
     assert!(policy(101).unwrap_err().contains("more than 100 trusted identities"));
@@ -115,7 +115,7 @@ fn a_signature_with_too_many_headers_is_refused_before_they_are_compared() {
         let mut parts = cose::read(&signature)?;
         parts.critical = vec![envelope::SCHEME.to_owned(); critical];
         parts.protected = vec![envelope::SCHEME.to_owned()];
-        parts.check_critical(Scheme::X509).map_err(EnvelopeError::Invalid)
+        parts.check_critical(SigningScheme::X509).map_err(EnvelopeError::Invalid)
     };
     assert_eq!(read(63, 64), Ok(None));
     let invalid = |why: &str| Err(EnvelopeError::Invalid(why.to_owned()));

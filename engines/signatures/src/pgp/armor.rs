@@ -16,7 +16,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 const MAX_LINE_BYTES: usize = 96;
 
 /// A block.
-pub(crate) struct Block {
+pub(crate) struct ArmorBlock {
     /// Such as `PGP SIGNATURE`.
     pub(crate) kind: String,
     /// Its content, as far as it can be read.
@@ -26,7 +26,7 @@ pub(crate) struct Block {
 }
 
 /// The first block of a text; lines may be indented, and text before it is skipped.
-pub(crate) fn first(text: &[u8]) -> Option<Block> {
+pub(crate) fn first(text: &[u8]) -> Option<ArmorBlock> {
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     'block: loop {
         let kind = loop {
@@ -45,7 +45,7 @@ pub(crate) fn first(text: &[u8]) -> Option<Block> {
             }
         }
         let (content, broken) = body(lines);
-        return Some(Block { kind, content, broken });
+        return Some(ArmorBlock { kind, content, broken });
     }
 }
 

@@ -21,7 +21,7 @@ const MAX_KEY_BYTES: usize = 4096;
 
 /// A key that verifies the signatures that go-crypto verifies.
 #[derive(Debug)]
-pub(super) struct Verifier<'k, K>(pub(super) &'k K);
+pub(super) struct PgpVerifyingKey<'k, K>(pub(super) &'k K);
 
 /// Whether a key is small enough to be used.
 pub(super) fn is_usable(key: &impl Serialize) -> bool {
@@ -41,7 +41,7 @@ pub(super) fn algorithm(key: &impl KeyDetails) -> &'static str {
     }
 }
 
-impl<K: KeyDetails> KeyDetails for Verifier<'_, K> {
+impl<K: KeyDetails> KeyDetails for PgpVerifyingKey<'_, K> {
     fn version(&self) -> KeyVersion {
         self.0.version()
     }
@@ -71,7 +71,7 @@ impl<K: KeyDetails> KeyDetails for Verifier<'_, K> {
     }
 }
 
-impl<K: VerifyingKey> VerifyingKey for Verifier<'_, K> {
+impl<K: VerifyingKey> VerifyingKey for PgpVerifyingKey<'_, K> {
     fn verify(&self, hash: HashAlgorithm, digest: &[u8], signature: &SignatureBytes) -> Result<()> {
         let field = match self.0.public_params() {
             // The digest is the message; its algorithm is compared with a minimum only.
@@ -93,7 +93,7 @@ impl<K: VerifyingKey> VerifyingKey for Verifier<'_, K> {
     }
 }
 
-impl<K: Serialize> Serialize for Verifier<'_, K> {
+impl<K: Serialize> Serialize for PgpVerifyingKey<'_, K> {
     fn to_writer<W: io::Write>(&self, writer: &mut W) -> Result<()> {
         self.0.to_writer(writer)
     }

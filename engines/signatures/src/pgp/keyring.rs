@@ -11,7 +11,7 @@ use pgp::packet::{
 };
 use pgp::types::{Fingerprint, KeyDetails as _, KeyId, Tag};
 
-use super::key::{Verifier, is_usable};
+use super::key::{PgpVerifyingKey, is_usable};
 use super::policy::{self, BoundKey};
 
 /// How many signatures of key rings and messages are verified at most.
@@ -21,15 +21,15 @@ const BAD_TAG: &str = "openpgp: invalid data: tag byte does not have MSB set";
 const BAD_PACKET: &str = "openpgp: invalid data: a packet cannot be parsed";
 
 /// Counts what is verified.
-pub(crate) struct Effort(usize);
+pub(crate) struct VerificationEffort(usize);
 
-impl Default for Effort {
+impl Default for VerificationEffort {
     fn default() -> Self {
         Self(MAX_VERIFIED)
     }
 }
 
-impl Effort {
+impl VerificationEffort {
     /// Whether another signature may be verified.
     pub(crate) fn take(&mut self) -> bool {
         let left = self.0.checked_sub(1);
@@ -46,7 +46,7 @@ struct UserIdentity {
 }
 
 /// A key with what belongs to it.
-pub(crate) struct Entity {
+pub(crate) struct PgpEntity {
     pub(super) primary: BoundKey<PublicKey>,
     /// The names of its owner, of which each is signed.
     pub(crate) names: Vec<String>,
@@ -55,7 +55,7 @@ pub(crate) struct Entity {
     pub(super) subkeys: Vec<BoundKey<PublicSubkey>>,
 }
 
-impl Entity {
+impl PgpEntity {
     /// The id of the primary key, also where a subkey signs.
     pub(crate) fn id(&self) -> String {
         self.primary.key.legacy_key_id().to_string().to_uppercase()
@@ -71,16 +71,22 @@ impl Entity {
 ///
 /// # Errors
 /// No key can be used, or the ring ends in something that is not a key; in the words of go-crypto where it has any.
-pub(crate) fn read(content: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
+pub(crate) fn read(
+    content: &[u8],
+    effort: &mut VerificationEffort,
+) -> Result<Vec<PgpEntity>, String> {
     // rPGP computes with the numbers of private keys as it reads them, and panics if they do not belong together.
     let reading = AssertUnwindSafe(|| read_entities(content, effort));
     catch_unwind(reading).unwrap_or_else(|_panic| Err(BAD_PACKET.to_owned()))
 }
 
-fn read_entities(content: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
+fn read_entities(
+    content: &[u8],
+    effort: &mut VerificationEffort,
+) -> Result<Vec<PgpEntity>, String> {
     let mut entities = Vec::new();
     let mut problem = None;
-    let mut packets = Packets::new(content);
+    let mut packets = PgpPackets::new(content);
     while let Some(first) = packets.next() {
         let entity = match first {
             Ok(Packet::PublicKey(key)) => entity(key, &mut packets, effort),
@@ -106,9 +112,9 @@ fn read_entities(content: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, Str
 
 fn entity(
     key: PublicKey,
-    packets: &mut Packets<'_>,
-    effort: &mut Effort,
-) -> Result<Entity, String> {
+    packets: &mut PgpPackets<'_>,
+    effort: &mut VerificationEffort,
+) -> Result<PgpEntity, String> {
     if !is_usable(&key) {
         return Err("openpgp: invalid data: the key is too large".to_owned());
     }
@@ -142,12 +148,12 @@ fn entity(
         .reduce(|known, other| if is_preferred(&known, &other) { other } else { known })
         .ok_or("openpgp: invalid data: v4 entity without any identities")?;
     for revocation in &revocations {
-        if !effort.take() || revocation.verify_key(&Verifier(&key)).is_err() {
+        if !effort.take() || revocation.verify_key(&PgpVerifyingKey(&key)).is_err() {
             let why = "openpgp: invalid data: revocation signature signed by alternate key";
             return Err(why.to_owned());
         }
     }
-    Ok(Entity {
+    Ok(PgpEntity {
         primary: BoundKey { key, signature: primary.signature, revocations },
         names,
         identity_revocations: primary.revocations,
@@ -176,8 +182,8 @@ fn identity(
     key: &PublicKey,
     id: KeyId,
     name: &UserId,
-    packets: &mut Packets<'_>,
-    effort: &mut Effort,
+    packets: &mut PgpPackets<'_>,
+    effort: &mut VerificationEffort,
 ) -> Result<Option<UserIdentity>, String> {
     let mut identity = None::<UserIdentity>;
     while let Some(signature) = packets.next_signature()? {
@@ -190,7 +196,7 @@ fn identity(
             continue;
         }
         if !effort.take()
-            || signature.verify_certification(&Verifier(key), Tag::UserId, name).is_err()
+            || signature.verify_certification(&PgpVerifyingKey(key), Tag::UserId, name).is_err()
         {
             return Err("openpgp: invalid data: user ID self-signature invalid".to_owned());
         }
@@ -209,8 +215,8 @@ fn identity(
 fn bound(
     key: &PublicKey,
     subkey: PublicSubkey,
-    packets: &mut Packets<'_>,
-    effort: &mut Effort,
+    packets: &mut PgpPackets<'_>,
+    effort: &mut VerificationEffort,
 ) -> Result<BoundKey<PublicSubkey>, String> {
     if !is_usable(&subkey) {
         return Err("openpgp: invalid data: the key is too large".to_owned());
@@ -222,14 +228,16 @@ fn bound(
             Some(SignatureType::SubkeyRevocation) => false,
             _ => return Err("openpgp: invalid data: subkey signature with wrong type".to_owned()),
         };
-        if !effort.take() || signature.verify_subkey_binding(&Verifier(key), &found.key).is_err() {
+        if !effort.take()
+            || signature.verify_subkey_binding(&PgpVerifyingKey(key), &found.key).is_err()
+        {
             return Err("openpgp: invalid data: subkey signature invalid".to_owned());
         }
         if is_binding && policy::may_sign(&signature) {
             let cross = signature.embedded_signature();
             let is_crossed = cross.is_some_and(|cross| {
                 effort.take()
-                    && cross.verify_primary_key_binding(&Verifier(&found.key), key).is_ok()
+                    && cross.verify_primary_key_binding(&PgpVerifyingKey(&found.key), key).is_ok()
             });
             if !is_crossed {
                 return Err(
@@ -263,23 +271,23 @@ pub(super) fn issuer(signature: &Signature) -> Option<KeyId> {
 }
 
 /// Packets, of which one may be examined before it is taken.
-struct Packets<'c> {
-    parser: std::iter::Peekable<Readable<'c>>,
+struct PgpPackets<'c> {
+    parser: std::iter::Peekable<ReadablePackets<'c>>,
 }
 
 /// The packets of a text, without those that are unknown, unsupported or empty. It ends after one that cannot be
 /// parsed.
-pub(super) struct Readable<'c> {
+pub(super) struct ReadablePackets<'c> {
     parser: PacketParser<&'c [u8]>,
     is_over: bool,
 }
 
 /// Reads packets.
-pub(super) fn packets(content: &[u8]) -> Readable<'_> {
-    Readable { parser: PacketParser::new(content), is_over: false }
+pub(super) fn packets(content: &[u8]) -> ReadablePackets<'_> {
+    ReadablePackets { parser: PacketParser::new(content), is_over: false }
 }
 
-impl Iterator for Readable<'_> {
+impl Iterator for ReadablePackets<'_> {
     type Item = Result<Packet, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -306,7 +314,7 @@ impl Iterator for Readable<'_> {
     }
 }
 
-impl<'c> Packets<'c> {
+impl<'c> PgpPackets<'c> {
     fn new(content: &'c [u8]) -> Self {
         Self { parser: packets(content).peekable() }
     }

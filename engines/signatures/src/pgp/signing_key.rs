@@ -16,7 +16,7 @@ use pgp::types::{
     StringToKey, Timestamp,
 };
 
-use super::{Effort, Entity, armor, armored_ring, check, policy};
+use super::{PgpEntity, VerificationEffort, armor, armored_ring, check, policy};
 use crate::sign::SigningError;
 
 /// The memory that a passphrase may take, as the exponent of two of KiB: 128 MiB. The file of the key sets it; it is 64 MiB
@@ -42,7 +42,7 @@ const DSA_ORDER_BITS: [u16; 3] = [160, 224, 256];
 /// A private OpenPGP key, with its passphrase.
 pub struct OpenPgpSigningKey {
     secret: SignedSecretKey,
-    entity: Entity,
+    entity: PgpEntity,
     passphrase: Option<Password>,
 }
 
@@ -71,7 +71,8 @@ impl OpenPgpSigningKey {
                 "the signing key is larger than 256 KiB: export it without photos",
             ));
         }
-        let mut entities = armored_ring(armored, &mut Effort::default()).map_err(SigningError)?;
+        let mut entities =
+            armored_ring(armored, &mut VerificationEffort::default()).map_err(SigningError)?;
         let entity = match entities.pop() {
             Some(entity) if entities.is_empty() => entity,
             _ => return Err(refused("the signing key must be exactly one OpenPGP key")),
@@ -149,7 +150,8 @@ impl OpenPgpSigningKey {
         };
         let packet = made.to_bytes().map_err(unwritable)?;
         let known = std::slice::from_ref(&self.entity);
-        check(&packet, payload, known, now, &mut Effort::default()).map_err(SigningError)?;
+        check(&packet, payload, known, now, &mut VerificationEffort::default())
+            .map_err(SigningError)?;
         made.to_armored_string(ArmorOptions::default()).map_err(unwritable)
     }
 }

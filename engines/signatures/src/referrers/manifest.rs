@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 /// The description of a blob.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Descriptor {
+pub(crate) struct OciDescriptor {
     #[serde(deserialize_with = "or_default")]
     pub(crate) media_type: String,
     #[serde(deserialize_with = "or_default")]
@@ -22,15 +22,15 @@ pub(crate) struct Descriptor {
 /// A manifest or an index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Manifest {
+pub(crate) struct OciManifest {
     pub(crate) media_type: Option<String>,
     #[serde(deserialize_with = "or_default")]
-    pub(crate) layers: Vec<Descriptor>,
+    pub(crate) layers: Vec<OciDescriptor>,
     #[serde(deserialize_with = "or_default")]
-    pub(crate) manifests: Vec<Descriptor>,
+    pub(crate) manifests: Vec<OciDescriptor>,
 }
 
-impl Manifest {
+impl OciManifest {
     /// Reads a manifest; `None` if it is not one.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut manifest: Self = serde_json::from_slice(bytes).ok()?;

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use ssh_key::PrivateKey;
 
 use super::*;
-use crate::git::{Checkout, Keys, Mode, verify};
+use crate::git::{CheckedOutCommit, GitVerificationKeys, GitVerificationMode, verify};
 
 const NOW: u64 = 1_800_000_000;
 const PAYLOAD: &str = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\nx\n";
@@ -116,9 +116,9 @@ fn signed(signature: &str) -> String {
 
 fn verified(signature: &str, name: &str, public: &str) -> Result<String, String> {
     let object = signed(signature);
-    let checkout = Checkout { commit: ("2f1d", object.as_bytes()), tag: None };
-    let keys = Keys::new([(name, public.as_bytes())]);
-    verify(Mode::Head, &checkout, &keys, NOW).map_err(|error| error.message)
+    let checkout = CheckedOutCommit { commit: ("2f1d", object.as_bytes()), tag: None };
+    let keys = GitVerificationKeys::new([(name, public.as_bytes())]);
+    verify(GitVerificationMode::Head, &checkout, &keys, NOW).map_err(|error| error.message)
 }
 
 #[test]

@@ -5,11 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::root::{Log, TrustedRoot};
-use crate::key::Hash;
-use crate::proto::{Bytes, Int, base64_of};
+use super::root::{TransparencyLog, TrustedRoot};
+use crate::protobuf_json::{ProtoBytes, ProtoInt, base64_of};
+use crate::public_key::SignatureHash;
 use crate::referrers::hex;
-use crate::x509::Certificate;
+use crate::x509::ParsedCertificate;
 use crate::{pem, sha256};
 
 /// Hashes of a proof: a log of 2^64 entries needs no more.
@@ -18,30 +18,30 @@ const MOST_HASHES: usize = 64;
 /// An entry as bundles have it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct RawEntry {
+pub(crate) struct RawRekorEntry {
     #[serde(default)]
-    log_index: Int,
-    log_id: Option<RawId>,
+    log_index: ProtoInt,
+    log_id: Option<RawLogId>,
     #[serde(rename = "kindVersion")]
-    _kind_version: Option<RawKind>,
+    _kind_version: Option<RawEntryKind>,
     #[serde(default)]
-    integrated_time: Int,
-    inclusion_promise: Option<RawPromise>,
-    inclusion_proof: Option<RawProof>,
+    integrated_time: ProtoInt,
+    inclusion_promise: Option<RawInclusionPromise>,
+    inclusion_proof: Option<RawInclusionProof>,
     #[serde(default)]
-    canonicalized_body: Bytes,
+    canonicalized_body: ProtoBytes,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawId {
+struct RawLogId {
     #[serde(default)]
-    key_id: Bytes,
+    key_id: ProtoBytes,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawKind {
+struct RawEntryKind {
     #[serde(default, rename = "kind")]
     _kind: String,
     #[serde(default, rename = "version")]
@@ -50,38 +50,38 @@ struct RawKind {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawPromise {
+struct RawInclusionPromise {
     #[serde(default)]
-    signed_entry_timestamp: Bytes,
+    signed_entry_timestamp: ProtoBytes,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawProof {
+struct RawInclusionProof {
     #[serde(default)]
-    log_index: Int,
+    log_index: ProtoInt,
     #[serde(default)]
-    root_hash: Bytes,
+    root_hash: ProtoBytes,
     #[serde(default)]
-    tree_size: Int,
+    tree_size: ProtoInt,
     #[serde(default)]
-    hashes: Vec<Bytes>,
-    checkpoint: Option<RawCheckpoint>,
+    hashes: Vec<ProtoBytes>,
+    checkpoint: Option<RawLogCheckpoint>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawCheckpoint {
+struct RawLogCheckpoint {
     #[serde(default)]
     envelope: String,
 }
 
-impl RawEntry {
+impl RawRekorEntry {
     pub(crate) fn has_proof(&self) -> bool {
         self.inclusion_proof.as_ref().is_some_and(|proof| proof.checkpoint.is_some())
     }
 
-    fn log<'r>(&self, root: &'r TrustedRoot) -> Option<&'r Log> {
+    fn log<'r>(&self, root: &'r TrustedRoot) -> Option<&'r TransparencyLog> {
         let id = &self.log_id.as_ref()?.key_id.0;
         root.rekor.iter().find(|log| log.id == *id)
     }
@@ -91,16 +91,17 @@ impl RawEntry {
 ///
 /// Parity(flux): entries of logs that are not trusted count for nothing; a trusted one that is wrong fails all.
 pub(crate) fn verify_all(
-    entries: &[RawEntry],
-    certificate: &Certificate,
+    entries: &[RawRekorEntry],
+    certificate: &ParsedCertificate,
     signature: &[u8],
     root: &TrustedRoot,
 ) -> Result<Vec<i64>, String> {
     let mut times = Vec::new();
     let mut verified = 0;
     for (at, entry) in entries.iter().enumerate() {
-        let id = |entry: &RawEntry| entry.log_id.as_ref().map(|id| id.key_id.0.clone());
-        let same = |other: &RawEntry| id(other) == id(entry) && other.log_index == entry.log_index;
+        let id = |entry: &RawRekorEntry| entry.log_id.as_ref().map(|id| id.key_id.0.clone());
+        let same =
+            |other: &RawRekorEntry| id(other) == id(entry) && other.log_index == entry.log_index;
         if entries.iter().take(at).any(same) {
             return Err("duplicate tlog entries found".to_owned());
         }
@@ -124,7 +125,7 @@ pub(crate) fn verify_all(
         }
         let proof = entry.inclusion_proof.as_ref().ok_or("the entry has no inclusion proof")?;
         proof.verify(&entry.canonicalized_body.0, log)?;
-        let logged = Body::parse(&entry.canonicalized_body.0)?;
+        let logged = RekorEntryBody::parse(&entry.canonicalized_body.0)?;
         if logged.signature != signature {
             return Err("transparency log signature does not match".to_owned());
         }
@@ -155,7 +156,7 @@ pub(super) struct InclusionPromise<'a> {
 
 impl InclusionPromise<'_> {
     /// Whether the log signed this: the canonical JSON of it.
-    pub(super) fn is_signed(&self, log: &Log, signature: &[u8]) -> bool {
+    pub(super) fn is_signed(&self, log: &TransparencyLog, signature: &[u8]) -> bool {
         // Members in the order of their names, and neither blanks nor escapes: the canonical form.
         let canonical = json!({
             "body": self.body,
@@ -163,12 +164,12 @@ impl InclusionPromise<'_> {
             "logID": hex(self.log),
             "logIndex": self.index,
         });
-        log.key.verify(Hash::Sha256, canonical.to_string().as_bytes(), signature).is_ok()
+        log.key.verify(SignatureHash::Sha256, canonical.to_string().as_bytes(), signature).is_ok()
     }
 }
 
 /// What an entry is about.
-pub(super) struct Body {
+pub(super) struct RekorEntryBody {
     pub(super) signature: Vec<u8>,
     /// A certificate or a key in PEM.
     pub(super) verifier: Vec<u8>,
@@ -176,7 +177,7 @@ pub(super) struct Body {
     pub(super) hash: Option<(String, String)>,
 }
 
-impl Body {
+impl RekorEntryBody {
     /// Reads the body of an entry, of one of the kinds that sign artifacts.
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let unreadable = || "the entry of the log cannot be read".to_owned();
@@ -211,14 +212,14 @@ impl Body {
     }
 
     /// Whether it is of a certificate.
-    pub(super) fn is_by(&self, certificate: &Certificate) -> bool {
+    pub(super) fn is_by(&self, certificate: &ParsedCertificate) -> bool {
         pem::first(&self.verifier).is_some_and(|block| block.content == certificate.der)
     }
 }
 
-impl RawProof {
+impl RawInclusionProof {
     /// Whether a log that signed its state has the entry.
-    fn verify(&self, body: &[u8], log: &Log) -> Result<(), String> {
+    fn verify(&self, body: &[u8], log: &TransparencyLog) -> Result<(), String> {
         let root = self.computed(body)?;
         if root != self.root_hash.0 {
             return Err(format!(
@@ -274,7 +275,7 @@ fn decimal(bytes: &[u8]) -> String {
 }
 
 /// The root hash that a log signed in a checkpoint: a signed note whose third line has it.
-fn signed_root(envelope: &str, log: &Log) -> Result<Vec<u8>, String> {
+fn signed_root(envelope: &str, log: &TransparencyLog) -> Result<Vec<u8>, String> {
     let malformed = || "the checkpoint is malformed".to_owned();
     let (note, signatures) = envelope.split_once("\n\n").ok_or_else(malformed)?;
     let note = format!("{note}\n");
@@ -283,7 +284,7 @@ fn signed_root(envelope: &str, log: &Log) -> Result<Vec<u8>, String> {
         let Some(bytes) = encoded.and_then(base64_of) else { return false };
         let Some((hint, signature)) = bytes.split_at_checked(4) else { return false };
         log.key_hash.starts_with(hint)
-            && log.key.verify(Hash::Sha256, note.as_bytes(), signature).is_ok()
+            && log.key.verify(SignatureHash::Sha256, note.as_bytes(), signature).is_ok()
     });
     if !is_signed {
         return Err("the checkpoint is not signed by the log".to_owned());

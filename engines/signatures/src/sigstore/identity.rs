@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
 
 use crate::der;
-use crate::x509::{Certificate, Name};
+use crate::x509::{ParsedCertificate, SubjectAlternativeName};
 
 const ISSUER: &str = "1.3.6.1.4.1.57264.1.1";
 const ISSUER_V2: &str = "1.3.6.1.4.1.57264.1.8";
@@ -23,20 +23,20 @@ pub struct CertificateIdentity {
 
 /// The subject of a certificate and what else identifies its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub(crate) struct CertificateSummary {
     subject: String,
     issuer: String,
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for CertificateSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, as {} says", self.subject, self.issuer)
     }
 }
 
-impl Summary {
+impl CertificateSummary {
     /// Reads it from a certificate.
-    pub(crate) fn of(certificate: &Certificate) -> Result<Self, String> {
+    pub(crate) fn of(certificate: &ParsedCertificate) -> Result<Self, String> {
         let subject = subjects(certificate).into_iter().next();
         let subject = subject.ok_or("no Subject Alternative Name found")?;
         Ok(Self { subject, issuer: issuer(certificate) })
@@ -44,18 +44,20 @@ impl Summary {
 }
 
 /// Parity(flux): addresses of workflows come before mail addresses, these before other names.
-fn subjects(certificate: &Certificate) -> Vec<String> {
-    let of = |kind: fn(&Name) -> Option<String>| certificate.names.iter().filter_map(kind);
+fn subjects(certificate: &ParsedCertificate) -> Vec<String> {
+    let of = |kind: fn(&SubjectAlternativeName) -> Option<String>| {
+        certificate.names.iter().filter_map(kind)
+    };
     let uris = of(|name| match name {
-        Name::Uri(uri) => Some(uri.clone()),
+        SubjectAlternativeName::Uri(uri) => Some(uri.clone()),
         _ => None,
     });
     let emails = of(|name| match name {
-        Name::Email(email) => Some(email.clone()),
+        SubjectAlternativeName::Email(email) => Some(email.clone()),
         _ => None,
     });
     let others = of(|name| match name {
-        Name::Other(id, value) if id == USER_NAME => user_name(value),
+        SubjectAlternativeName::Other(id, value) if id == USER_NAME => user_name(value),
         _ => None,
     });
     uris.chain(emails).chain(others).filter(|name| !name.is_empty()).collect()
@@ -69,7 +71,7 @@ fn user_name(value: &[u8]) -> Option<String> {
 }
 
 /// The identity provider that a certificate names; empty if it names none.
-fn issuer(certificate: &Certificate) -> String {
+fn issuer(certificate: &ParsedCertificate) -> String {
     let newer = certificate.extension(ISSUER_V2).and_then(|value| {
         let (text, rest) = der::read(value)?;
         let is_text = text.tag == 0x0c && rest.is_empty();
@@ -80,30 +82,30 @@ fn issuer(certificate: &Certificate) -> String {
 }
 
 /// Identities that count, with their expressions compiled once for all signatures.
-pub(crate) struct Identities {
+pub(crate) struct AcceptedIdentities {
     /// The one identity that counts for bundles.
-    of_bundles: Result<Policy, String>,
+    of_bundles: Result<IdentityPolicy, String>,
     any: Vec<CompiledIdentity>,
 }
 
 /// One of several identities.
 struct CompiledIdentity {
-    issuer: Result<Regexp, String>,
-    subject: Result<Regexp, String>,
+    issuer: Result<GoRegexp, String>,
+    subject: Result<GoRegexp, String>,
     /// Whether any subject counts.
     is_any: bool,
 }
 
-struct Policy {
-    issuer: (String, Regexp),
-    subject: (String, Regexp),
+struct IdentityPolicy {
+    issuer: (String, GoRegexp),
+    subject: (String, GoRegexp),
 }
 
-impl Identities {
+impl AcceptedIdentities {
     /// Compiles them; an invalid expression is an error only if it is used.
     pub(crate) fn new(identities: &[CertificateIdentity]) -> Self {
         let compiled = |what: &str, pattern: &str| {
-            Regexp::new(pattern)
+            GoRegexp::new(pattern)
                 .map_err(|error| format!("malformed {what} in identity: {pattern} : {error}"))
         };
         let any = identities.iter().map(|identity| CompiledIdentity {
@@ -111,7 +113,7 @@ impl Identities {
             subject: compiled("subject", &identity.subject),
             is_any: identity.subject.is_empty(),
         });
-        Self { of_bundles: Policy::of(identities), any: any.collect() }
+        Self { of_bundles: IdentityPolicy::of(identities), any: any.collect() }
     }
 
     /// Whether there is something that a bundle can be of.
@@ -120,7 +122,7 @@ impl Identities {
     }
 
     /// Whether the certificate of a bundle is of the one identity.
-    pub(crate) fn verify(&self, summary: &Summary) -> Result<(), String> {
+    pub(crate) fn verify(&self, summary: &CertificateSummary) -> Result<(), String> {
         self.of_bundles.as_ref().map_err(Clone::clone)?.verify(summary)
     }
 
@@ -128,7 +130,7 @@ impl Identities {
     /// subject.
     ///
     /// Parity(flux): for signatures of the older format; an empty expression matches anything.
-    pub(super) fn verify_any(&self, certificate: &Certificate) -> Result<String, String> {
+    pub(super) fn verify_any(&self, certificate: &ParsedCertificate) -> Result<String, String> {
         let subjects = subjects(certificate);
         let issuer = issuer(certificate);
         let shown = || format!("[{}] with issuer {issuer}", subjects.join(" "));
@@ -151,7 +153,7 @@ impl Identities {
     }
 }
 
-impl Policy {
+impl IdentityPolicy {
     /// Parity(flux): exactly one, with an issuer and a subject.
     fn of(identities: &[CertificateIdentity]) -> Result<Self, String> {
         let identity = match identities {
@@ -166,7 +168,7 @@ impl Policy {
             }
         };
         let compiled = |pattern: &String| {
-            let regexp = Regexp::new(pattern).map_err(|error| error.to_string())?;
+            let regexp = GoRegexp::new(pattern).map_err(|error| error.to_string())?;
             Ok::<_, String>((pattern.clone(), regexp))
         };
         let subject = compiled(&identity.subject)?;
@@ -183,7 +185,7 @@ impl Policy {
     }
 
     /// Whether a certificate is for this identity.
-    fn verify(&self, summary: &Summary) -> Result<(), String> {
+    fn verify(&self, summary: &CertificateSummary) -> Result<(), String> {
         let pairs =
             [("SAN", &self.subject, &summary.subject), ("issuer", &self.issuer, &summary.issuer)];
         for (what, (pattern, regexp), value) in pairs {

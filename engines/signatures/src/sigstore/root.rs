@@ -4,9 +4,9 @@
 
 use serde::Deserialize;
 
-use crate::key::Key;
-use crate::proto::{Bytes, Time};
-use crate::x509::Certificate;
+use crate::protobuf_json::{ProtoBytes, ProtoTime};
+use crate::public_key::PublicKey;
+use crate::x509::ParsedCertificate;
 
 const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.trustedroot+json;version=0.1";
 /// Certificates of all authorities together, and logs of a kind.
@@ -17,39 +17,39 @@ const MOST_BYTES: usize = 1 << 20;
 /// The trusted authorities and logs of a Sigstore.
 #[derive(Debug, Clone)]
 pub struct TrustedRoot {
-    pub(super) authorities: Vec<Authority>,
-    pub(super) rekor: Vec<Log>,
-    pub(super) transparency: Vec<Log>,
+    pub(super) authorities: Vec<SigstoreAuthority>,
+    pub(super) rekor: Vec<TransparencyLog>,
+    pub(super) transparency: Vec<TransparencyLog>,
 }
 
 /// An authority that certifies identities.
 #[derive(Debug, Clone)]
-pub(super) struct Authority {
-    pub(super) between: Vec<Certificate>,
+pub(super) struct SigstoreAuthority {
+    pub(super) between: Vec<ParsedCertificate>,
     /// The last of its chain.
-    pub(super) trusted: Vec<Certificate>,
-    pub(super) validity: Validity,
+    pub(super) trusted: Vec<ParsedCertificate>,
+    pub(super) validity: ValidityPeriod,
 }
 
 /// A log.
 #[derive(Debug, Clone)]
-pub(super) struct Log {
+pub(super) struct TransparencyLog {
     pub(super) id: Vec<u8>,
-    pub(super) key: Key,
+    pub(super) key: PublicKey,
     /// The SHA-256 of its key in DER.
     pub(super) key_hash: Vec<u8>,
-    pub(super) validity: Validity,
+    pub(super) validity: ValidityPeriod,
 }
 
 /// When something is valid, in seconds of Unix time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Validity {
-    start: Option<Time>,
-    end: Option<Time>,
+pub(super) struct ValidityPeriod {
+    start: Option<ProtoTime>,
+    end: Option<ProtoTime>,
 }
 
-impl Validity {
+impl ValidityPeriod {
     pub(super) fn contains(self, seconds: i64) -> bool {
         self.start.is_none_or(|start| seconds >= start.0)
             && self.end.is_none_or(|end| seconds <= end.0)
@@ -59,11 +59,11 @@ impl Validity {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[derive(Default)]
-struct Raw {
+struct RawTrustedRoot {
     media_type: String,
-    tlogs: Vec<RawLog>,
+    tlogs: Vec<RawTransparencyLog>,
     certificate_authorities: Vec<RawAuthority>,
-    ctlogs: Vec<RawLog>,
+    ctlogs: Vec<RawTransparencyLog>,
     /// Not used: times come from Rekor.
     #[serde(rename = "timestampAuthorities")]
     _timestamp_authorities: Vec<RawAuthority>,
@@ -71,49 +71,49 @@ struct Raw {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RawLog {
+struct RawTransparencyLog {
     base_url: String,
     #[serde(rename = "hashAlgorithm")]
     _hash_algorithm: Option<String>,
-    public_key: Option<RawKey>,
-    log_id: Option<RawId>,
+    public_key: Option<RawPublicKey>,
+    log_id: Option<RawLogId>,
     #[serde(rename = "checkpointKeyId")]
-    _checkpoint_key_id: Option<RawId>,
+    _checkpoint_key_id: Option<RawLogId>,
     #[serde(rename = "operator")]
     _operator: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RawKey {
-    raw_bytes: Bytes,
+struct RawPublicKey {
+    raw_bytes: ProtoBytes,
     #[serde(rename = "keyDetails")]
     _key_details: Option<String>,
-    valid_for: Option<Validity>,
+    valid_for: Option<ValidityPeriod>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RawId {
-    key_id: Bytes,
+struct RawLogId {
+    key_id: ProtoBytes,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct RawAuthority {
     #[serde(rename = "subject")]
-    _subject: Option<RawSubject>,
+    _subject: Option<RawAuthoritySubject>,
     #[serde(rename = "uri")]
     _uri: Option<String>,
-    cert_chain: RawChain,
-    valid_for: Option<Validity>,
+    cert_chain: RawCertificateChain,
+    valid_for: Option<ValidityPeriod>,
     #[serde(rename = "operator")]
     _operator: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RawSubject {
+struct RawAuthoritySubject {
     #[serde(rename = "organization")]
     _organization: Option<String>,
     #[serde(rename = "commonName")]
@@ -122,14 +122,14 @@ struct RawSubject {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct RawChain {
+struct RawCertificateChain {
     certificates: Vec<RawCertificate>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct RawCertificate {
-    raw_bytes: Bytes,
+    raw_bytes: ProtoBytes,
 }
 
 impl TrustedRoot {
@@ -153,7 +153,7 @@ impl TrustedRoot {
         if text.len() > MOST_BYTES {
             return Err(unusable(format!("it is larger than {MOST_BYTES} bytes")));
         }
-        let raw: Raw = serde_json::from_slice(text).map_err(|error| {
+        let raw: RawTrustedRoot = serde_json::from_slice(text).map_err(|error| {
             unusable(format!("failed to proto-json unmarshal trusted root: {error}"))
         })?;
         if raw.media_type != MEDIA_TYPE {
@@ -190,7 +190,7 @@ impl TrustedRoot {
 #[cfg(test)]
 impl TrustedRoot {
     /// A certificate of an authority, and the one that issued it.
-    pub(crate) fn issued(&self) -> Option<(&Certificate, &Certificate)> {
+    pub(crate) fn issued(&self) -> Option<(&ParsedCertificate, &ParsedCertificate)> {
         self.authorities.iter().find_map(|it| it.between.first().zip(it.trusted.first()))
     }
 }
@@ -199,28 +199,28 @@ fn all<R, T>(raw: Vec<R>, one: fn(R) -> Result<T, String>) -> Result<Vec<T>, Str
     raw.into_iter().map(one).collect()
 }
 
-fn log(raw: RawLog) -> Result<Log, String> {
+fn log(raw: RawTransparencyLog) -> Result<TransparencyLog, String> {
     let key = raw.public_key.unwrap_or_default();
     let id = raw.log_id.unwrap_or_default().key_id.0;
     if id.is_empty() {
         return Err("a log has no logId".to_owned());
     }
-    Ok(Log {
+    Ok(TransparencyLog {
         id,
-        key: Key::from_spki(&key.raw_bytes.0)?,
+        key: PublicKey::from_spki(&key.raw_bytes.0)?,
         key_hash: crate::sha256(&key.raw_bytes.0).to_vec(),
         validity: key.valid_for.unwrap_or_default(),
     })
 }
 
-fn authority(raw: RawAuthority) -> Result<Authority, String> {
+fn authority(raw: RawAuthority) -> Result<SigstoreAuthority, String> {
     let certificates = raw.cert_chain.certificates.into_iter();
     let mut between = certificates
-        .map(|raw| Certificate::from_der(&raw.raw_bytes.0))
+        .map(|raw| ParsedCertificate::from_der(&raw.raw_bytes.0))
         .collect::<Result<Vec<_>, _>>()?;
     let trusted = between.pop().ok_or("a certificate authority has no certificates")?;
     let validity = raw.valid_for.unwrap_or_default();
-    Ok(Authority { between, trusted: vec![trusted], validity })
+    Ok(SigstoreAuthority { between, trusted: vec![trusted], validity })
 }
 
 #[cfg(test)]

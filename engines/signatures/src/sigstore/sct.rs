@@ -2,9 +2,9 @@
 
 use super::root::TrustedRoot;
 use crate::der;
-use crate::key::Hash;
+use crate::public_key::SignatureHash;
 use crate::sha256;
-use crate::x509::Certificate;
+use crate::x509::ParsedCertificate;
 
 /// The extension with timestamps of logs.
 const LIST: &str = "1.3.6.1.4.1.11129.2.4.2";
@@ -14,19 +14,19 @@ const LIST_DER: [u8; 12] = [0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0xd6, 0x79
 const MAX_TIMESTAMPS_PER_CERTIFICATE: usize = 16;
 
 /// Whether a certificate has timestamps.
-pub(super) fn has_timestamps(certificate: &Certificate) -> bool {
+pub(super) fn has_timestamps(certificate: &ParsedCertificate) -> bool {
     certificate.extension(LIST).is_some()
 }
 
 /// Whether a trusted log has the certificate, which one of these issued.
 pub(super) fn verify(
-    certificate: &Certificate,
-    issuers: &[&Certificate],
+    certificate: &ParsedCertificate,
+    issuers: &[&ParsedCertificate],
     root: &TrustedRoot,
 ) -> Result<(), String> {
     let timestamps = certificate.extension(LIST).and_then(read).unwrap_or_default();
     let tbs = without_list(certificate.tbs());
-    let is_good = |timestamp: &Timestamp<'_>| {
+    let is_good = |timestamp: &SignedCertificateTimestamp<'_>| {
         let Some(tbs) = &tbs else { return false };
         let seconds = i64::try_from(timestamp.milliseconds / 1000).unwrap_or(i64::MAX);
         let logs = root.transparency.iter().filter(|log| log.id == timestamp.log);
@@ -34,7 +34,7 @@ pub(super) fn verify(
         logs.any(|log| {
             issuers.iter().any(|issuer| {
                 let signed = timestamp.signed(tbs, &sha256(&issuer.key_info));
-                log.key.verify(Hash::Sha256, &signed, timestamp.signature).is_ok()
+                log.key.verify(SignatureHash::Sha256, &signed, timestamp.signature).is_ok()
             })
         })
     };
@@ -44,14 +44,14 @@ pub(super) fn verify(
     Err("only able to verify 0 SCT entries; unable to meet threshold of 1".to_owned())
 }
 
-struct Timestamp<'a> {
+struct SignedCertificateTimestamp<'a> {
     log: &'a [u8],
     milliseconds: u64,
     extensions: &'a [u8],
     signature: &'a [u8],
 }
 
-impl Timestamp<'_> {
+impl SignedCertificateTimestamp<'_> {
     /// What a log signs of a certificate that is to be issued.
     fn signed(&self, tbs: &[u8], issuer: &[u8]) -> Vec<u8> {
         let mut signed = vec![0, 0];
@@ -72,7 +72,7 @@ fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))
 }
 
-fn read(extension: &[u8]) -> Option<Vec<Timestamp<'_>>> {
+fn read(extension: &[u8]) -> Option<Vec<SignedCertificateTimestamp<'_>>> {
     let (string, _) = der::read(extension)?;
     let (mut list, rest) = sized(string.content)?;
     if string.tag != 4 || !rest.is_empty() {
@@ -88,7 +88,7 @@ fn read(extension: &[u8]) -> Option<Vec<Timestamp<'_>>> {
 }
 
 /// `None` of another version, or if it is malformed.
-fn timestamp(bytes: &[u8]) -> Option<Timestamp<'_>> {
+fn timestamp(bytes: &[u8]) -> Option<SignedCertificateTimestamp<'_>> {
     let (&0, rest) = bytes.split_first()? else { return None };
     let (log, rest) = rest.split_at_checked(32)?;
     let (milliseconds, rest) = rest.split_first_chunk::<8>()?;
@@ -97,7 +97,12 @@ fn timestamp(bytes: &[u8]) -> Option<Timestamp<'_>> {
     let ([4, _], rest) = rest.split_first_chunk::<2>()? else { return None };
     let (signature, rest) = sized(rest)?;
     let milliseconds = u64::from_be_bytes(*milliseconds);
-    rest.is_empty().then_some(Timestamp { log, milliseconds, extensions, signature })
+    rest.is_empty().then_some(SignedCertificateTimestamp {
+        log,
+        milliseconds,
+        extensions,
+        signature,
+    })
 }
 
 /// What was signed of a certificate before timestamps were added to it.

@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 
-use super::entry::{Body, InclusionPromise};
-use super::identity::Identities;
+use super::entry::{InclusionPromise, RekorEntryBody};
+use super::identity::AcceptedIdentities;
 use super::{TrustedRoot, issuer, sct};
-use crate::proto::{Bytes, base64_of};
+use crate::protobuf_json::{ProtoBytes, base64_of};
 use crate::referrers::hex;
-use crate::x509::Certificate;
+use crate::x509::ParsedCertificate;
 use crate::{pem, sha256};
 
 /// What Rekor promised, as cosign attaches it.
@@ -15,14 +15,14 @@ use crate::{pem, sha256};
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct RekorBundle {
     #[serde(default)]
-    signed_entry_timestamp: Bytes,
+    signed_entry_timestamp: ProtoBytes,
     #[serde(default)]
-    payload: Payload,
+    payload: RekorPayload,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Payload {
+struct RekorPayload {
     /// In base64.
     body: String,
     integrated_time: i64,
@@ -50,7 +50,7 @@ impl RekorBundle {
         root: &TrustedRoot,
     ) -> Result<i64, String> {
         let body = base64_of(&self.payload.body).ok_or("the body of the entry is not base64")?;
-        let body = Body::parse(&body)?;
+        let body = RekorEntryBody::parse(&body)?;
         if body.signature != signature {
             return Err("signature in bundle does not match signature being verified".to_owned());
         }
@@ -91,7 +91,7 @@ pub(crate) fn verify_keyless(
     payload: &[u8],
     signature: &[u8],
     root: &TrustedRoot,
-    identities: &Identities,
+    identities: &AcceptedIdentities,
 ) -> Result<String, String> {
     let Some(logged) = logged else {
         // Differs(flux): it searches Rekor online.
@@ -104,7 +104,7 @@ pub(crate) fn verify_keyless(
         .verify(certificate, payload, signature, root)
         .map_err(|why| format!("error verifying bundle: {why}"))?;
     let block = pem::first(certificate.as_bytes()).ok_or("the certificate is not PEM")?;
-    let certificate = Certificate::from_der(&block.content)?;
+    let certificate = ParsedCertificate::from_der(&block.content)?;
     // Parity(flux): the chain is verified at the beginning of the certificate, which is compared with the time after it.
     let issuer = issuer(&certificate, root, certificate.validity.0)?;
     let by = identities.verify_any(&certificate)?;
@@ -122,7 +122,7 @@ pub(crate) fn verify_keyless(
     Ok(by)
 }
 
-fn is_within(certificate: &Certificate, seconds: i64) -> Result<(), String> {
+fn is_within(certificate: &ParsedCertificate, seconds: i64) -> Result<(), String> {
     let (begin, end) = certificate.validity;
     let time = |seconds: i64| {
         jiff::Timestamp::from_second(seconds)

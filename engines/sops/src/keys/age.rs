@@ -7,8 +7,8 @@ use age::{DecryptError, Decryptor};
 use bech32::{FromBase32 as _, Variant};
 use zeroize::Zeroizing;
 
-use crate::limits::Until;
-use crate::value::Bytes;
+use crate::limits::DecryptionDeadline;
+use crate::value::SecretBytes;
 
 mod hybrid_identity;
 mod x25519;
@@ -18,9 +18,9 @@ const MAX_DATA_KEY: u64 = 4096;
 
 /// Identities in the order of their Secret.
 #[derive(Default)]
-pub(super) struct Identities(Vec<Box<dyn age::Identity + Send + Sync>>);
+pub(super) struct AgeIdentities(Vec<Box<dyn age::Identity + Send + Sync>>);
 
-impl Identities {
+impl AgeIdentities {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -53,7 +53,11 @@ impl Identities {
     }
 
     /// Decrypts an armored message.
-    pub(super) fn decrypt(&self, message: &str, until: Until<'_>) -> Result<Bytes, String> {
+    pub(super) fn decrypt(
+        &self,
+        message: &str,
+        until: DecryptionDeadline<'_>,
+    ) -> Result<SecretBytes, String> {
         const FAILED: &str = "failed to create reader for decrypting sops data key with age";
         if self.0.is_empty() {
             return Err("failed to load age identities. Did not find keys: add an entry that ends with `.agekey` to the \

@@ -5,25 +5,25 @@ use std::fmt;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::value::Bytes;
+use crate::value::SecretBytes;
 
 /// Credentials for services, as they are in the Secret; the implementation of a service parses them.
 #[derive(Default)]
-pub struct Credentials {
+pub struct KeyServiceCredentials {
     /// `sops.vault-token`: a token, without blanks around it.
-    pub vault_token: Option<Bytes>,
+    pub vault_token: Option<SecretBytes>,
     /// `sops.aws-kms`: YAML with `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token`.
-    pub aws_kms: Option<Bytes>,
+    pub aws_kms: Option<SecretBytes>,
     /// `sops.azure-kv`: YAML or JSON with `tenantId`, `clientId` and a secret or certificate.
-    pub azure_kv: Option<Bytes>,
+    pub azure_kv: Option<SecretBytes>,
     /// `sops.gcp-kms`: the JSON of a service account or of another credential.
-    pub gcp_kms: Option<Bytes>,
+    pub gcp_kms: Option<SecretBytes>,
 }
 
-impl fmt::Debug for Credentials {
+impl fmt::Debug for KeyServiceCredentials {
     /// Which there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
+        f.debug_struct("KeyServiceCredentials")
             .field("vault_token", &self.vault_token.is_some())
             .field("aws_kms", &self.aws_kms.is_some())
             .field("azure_kv", &self.azure_kv.is_some())
@@ -32,7 +32,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-impl Credentials {
+impl KeyServiceCredentials {
     pub(super) fn import(&mut self, name: &str, value: &[u8]) -> Result<(), String> {
         let kept = || Some(Zeroizing::new(value.to_vec()));
         match name {

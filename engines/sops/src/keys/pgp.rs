@@ -8,8 +8,8 @@ use pgp::composed::{Deserializable as _, Message, SignedPublicKey, SignedSecretK
 use pgp::types::Password;
 use zeroize::Zeroizing;
 
-use crate::limits::Until;
-use crate::value::Bytes;
+use crate::limits::DecryptionDeadline;
+use crate::value::SecretBytes;
 
 /// The longest data key that a message may hold, also after it is decompressed.
 const MAX_DATA_KEY: u64 = 4096;
@@ -20,9 +20,9 @@ const MAX_LAYERS: usize = 8;
 
 /// Private keys in the order of their Secret.
 #[derive(Default)]
-pub(super) struct Ring(Vec<SignedSecretKey>);
+pub(super) struct PgpKeyring(Vec<SignedSecretKey>);
 
-impl Ring {
+impl PgpKeyring {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -49,7 +49,11 @@ impl Ring {
     }
 
     /// Decrypts an armored message with any of the keys.
-    pub(super) fn decrypt(&self, message: &str, until: Until<'_>) -> Result<Bytes, String> {
+    pub(super) fn decrypt(
+        &self,
+        message: &str,
+        until: DecryptionDeadline<'_>,
+    ) -> Result<SecretBytes, String> {
         const FAILED: &str =
             "could not decrypt data key with PGP key: failed to decrypt sops data key with pgp";
         // All keys are tried, even after one has failed.
@@ -94,7 +98,7 @@ fn error_text(error: pgp::errors::Error) -> String {
     error.to_string()
 }
 
-fn decrypt(key: &SignedSecretKey, message: &str) -> Result<Bytes, String> {
+fn decrypt(key: &SignedSecretKey, message: &str) -> Result<SecretBytes, String> {
     let (message, _) = Message::from_armor(message.trim().as_bytes()).map_err(error_text)?;
     let mut message = message.decrypt_legacy(&Password::empty(), key).map_err(error_text)?;
     for _ in 0..MAX_LAYERS {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use golang::strconv::{self, FloatForm, format_float};
 
-use crate::value::{Key, MapItem, SopsValue};
+use crate::value::{MapItem, MapItemKey, SopsValue};
 
 /// A member that has not the type that is wanted. Displays in the words of sops, without the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WeakError {
+pub(crate) enum WeakDecodingError {
     #[error("'{0}' expected type '{1}', got unconvertible type '{2}'")]
     Type(String, &'static str, &'static str),
     #[error("'{0}' expected a map or struct, got \"{1}\"")]
@@ -18,12 +18,12 @@ pub(crate) enum WeakError {
 }
 
 /// A map of members, and its name.
-pub(crate) struct Weak<'i> {
+pub(crate) struct WeaklyTypedMap<'i> {
     items: &'i [MapItem],
     name: String,
 }
 
-impl<'i> Weak<'i> {
+impl<'i> WeaklyTypedMap<'i> {
     pub(crate) fn root(items: &'i [MapItem]) -> Self {
         Self { items, name: String::new() }
     }
@@ -32,9 +32,9 @@ impl<'i> Weak<'i> {
     fn get(&self, name: &str) -> Option<&'i SopsValue> {
         let exact = self.items.iter().rev().find(|item| item.is(name));
         let similar = || {
-            self.items
-                .iter()
-                .find(|item| matches!(&item.key, Key::Text(key) if key.eq_ignore_ascii_case(name)))
+            self.items.iter().find(
+                |item| matches!(&item.key, MapItemKey::Text(key) if key.eq_ignore_ascii_case(name)),
+            )
         };
         exact.or_else(similar).map(|item| &item.value)
     }
@@ -43,11 +43,11 @@ impl<'i> Weak<'i> {
         if self.name.is_empty() { name.to_owned() } else { format!("{}.{name}", self.name) }
     }
 
-    pub(crate) fn text(&self, name: &str) -> Result<String, WeakError> {
+    pub(crate) fn text(&self, name: &str) -> Result<String, WeakDecodingError> {
         self.get(name).map_or(Ok(String::new()), |value| text(value, || self.called(name)))
     }
 
-    pub(crate) fn bool(&self, name: &str) -> Result<bool, WeakError> {
+    pub(crate) fn bool(&self, name: &str) -> Result<bool, WeakDecodingError> {
         match self.get(name) {
             None | Some(SopsValue::Null) => Ok(false),
             Some(SopsValue::Bool(truth)) => Ok(*truth),
@@ -59,14 +59,14 @@ impl<'i> Weak<'i> {
                 let text = String::from_utf8_lossy(text);
                 strconv::parse_bool(&text).map_err(|error| {
                     let problem = format!("strconv.ParseBool: {}", error.reason);
-                    WeakError::Parse(self.called(name), "bool", problem)
+                    WeakDecodingError::Parse(self.called(name), "bool", problem)
                 })
             }
-            Some(other) => Err(WeakError::Type(self.called(name), "bool", go_type(other))),
+            Some(other) => Err(WeakDecodingError::Type(self.called(name), "bool", go_type(other))),
         }
     }
 
-    pub(crate) fn int(&self, name: &str) -> Result<i64, WeakError> {
+    pub(crate) fn int(&self, name: &str) -> Result<i64, WeakDecodingError> {
         match self.get(name) {
             None | Some(SopsValue::Null) => Ok(0),
             Some(SopsValue::Bool(truth)) => Ok(i64::from(*truth)),
@@ -79,15 +79,15 @@ impl<'i> Weak<'i> {
                 let text = String::from_utf8_lossy(text);
                 strconv::parse_int(&text, 0, 64).map_err(|error| {
                     let problem = format!("strconv.ParseInt: {}", error.reason);
-                    WeakError::Parse(self.called(name), "int", problem)
+                    WeakDecodingError::Parse(self.called(name), "int", problem)
                 })
             }
-            Some(other) => Err(WeakError::Type(self.called(name), "int", go_type(other))),
+            Some(other) => Err(WeakDecodingError::Type(self.called(name), "int", go_type(other))),
         }
     }
 
     /// The maps of a list; anything but a list is a list with it.
-    pub(crate) fn maps(&self, name: &str) -> Result<Vec<Self>, WeakError> {
+    pub(crate) fn maps(&self, name: &str) -> Result<Vec<Self>, WeakDecodingError> {
         let values = match self.get(name) {
             None | Some(SopsValue::Null) => return Ok(Vec::new()),
             Some(SopsValue::Map(items)) if items.is_empty() => return Ok(Vec::new()),
@@ -98,24 +98,27 @@ impl<'i> Weak<'i> {
         let map = |(at, value): (usize, &'i SopsValue)| {
             let name = format!("{}[{at}]", self.called(name));
             match value {
-                SopsValue::Map(items) => Ok(Weak { items, name }),
-                SopsValue::Null => Ok(Weak { items: &[], name }),
-                other => Err(WeakError::NoMap(name, kind(other))),
+                SopsValue::Map(items) => Ok(WeaklyTypedMap { items, name }),
+                SopsValue::Null => Ok(WeaklyTypedMap { items: &[], name }),
+                other => Err(WeakDecodingError::NoMap(name, kind(other))),
             }
         };
         values.enumerate().map(map).collect()
     }
 
     /// The strings of a map.
-    pub(crate) fn strings(&self, name: &str) -> Result<BTreeMap<String, String>, WeakError> {
+    pub(crate) fn strings(
+        &self,
+        name: &str,
+    ) -> Result<BTreeMap<String, String>, WeakDecodingError> {
         let items = match self.get(name) {
             None | Some(SopsValue::Null) => return Ok(BTreeMap::new()),
             Some(SopsValue::Map(items)) => items,
-            Some(other) => return Err(WeakError::NoMap(self.called(name), kind(other))),
+            Some(other) => return Err(WeakDecodingError::NoMap(self.called(name), kind(other))),
         };
         let mut strings = BTreeMap::new();
         for item in items {
-            if let Key::Text(key) = &item.key {
+            if let MapItemKey::Text(key) = &item.key {
                 let called = || format!("{}[{key}]", self.called(name));
                 strings.insert(key.clone(), text(&item.value, called)?);
             }
@@ -124,7 +127,7 @@ impl<'i> Weak<'i> {
     }
 }
 
-fn text(value: &SopsValue, called: impl Fn() -> String) -> Result<String, WeakError> {
+fn text(value: &SopsValue, called: impl Fn() -> String) -> Result<String, WeakDecodingError> {
     Ok(match value {
         SopsValue::Null => String::new(),
         SopsValue::Text(text) => String::from_utf8_lossy(text).into_owned(),
@@ -132,7 +135,7 @@ fn text(value: &SopsValue, called: impl Fn() -> String) -> Result<String, WeakEr
         SopsValue::Int(int) => int.to_string(),
         SopsValue::Uint(uint) => uint.to_string(),
         SopsValue::Float(float) => format_float(*float, FloatForm::Fixed, None),
-        other => return Err(WeakError::Type(called(), "string", go_type(other))),
+        other => return Err(WeakDecodingError::Type(called(), "string", go_type(other))),
     })
 }
 

@@ -2,11 +2,11 @@
 
 use zeroize::Zeroizing;
 
-use super::{ReadError, WriteError, with_lines};
+use super::{SopsReadError, SopsWriteError, with_lines};
 use crate::limits::SopsBudget;
-use crate::value::{Bytes, Key, MapItem, SopsValue};
+use crate::value::{MapItem, MapItemKey, SecretBytes, SopsValue};
 
-pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, ReadError> {
+pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, SopsReadError> {
     let mut items = Vec::new();
     for (at, line) in data.split(|byte| *byte == b'\n').enumerate() {
         if line.is_empty() {
@@ -20,7 +20,7 @@ pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>,
         // The line itself may be secret.
         let Some(equals) = memchr::memchr(b'=', line) else {
             let problem = format!("invalid dotenv input line: line {} has no `=`", at + 1);
-            return Err(ReadError::Form(problem));
+            return Err(SopsReadError::Form(problem));
         };
         let (key, value) = line.split_at(equals);
         let value = with_lines(value.get(1..).unwrap_or_default());
@@ -29,21 +29,21 @@ pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>,
     Ok(items)
 }
 
-pub(super) fn write(items: &[MapItem]) -> Result<Bytes, WriteError> {
+pub(super) fn write(items: &[MapItem]) -> Result<SecretBytes, SopsWriteError> {
     let mut out = Zeroizing::new(Vec::new());
     for item in items {
         let key = match &item.key {
-            Key::Comment(comment) => {
+            MapItemKey::Comment(comment) => {
                 out.push(b'#');
                 out.extend_from_slice(&comment.text);
                 out.push(b'\n');
                 continue;
             }
-            Key::Text(key) => key.as_str(),
-            Key::Other(name) => name,
+            MapItemKey::Text(key) => key.as_str(),
+            MapItemKey::Other(name) => name,
         };
         if item.value.is_collection() {
-            return Err(WriteError::Complex(key.to_owned()));
+            return Err(SopsWriteError::Complex(key.to_owned()));
         }
         out.extend_from_slice(key.as_bytes());
         out.push(b'=');

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use golang::strconv;
 
 use crate::limits::{FileLimitExceeded, SopsLimits};
-use crate::metadata::MetadataError;
-use crate::value::{Key, MapItem, SopsValue};
+use crate::metadata::SopsMetadataError;
+use crate::value::{MapItem, MapItemKey, SopsValue};
 
 /// What the keys of metadata begin with where there are no sections.
 const PREFIX: &str = "sops_";
@@ -20,9 +20,9 @@ pub(super) fn take(documents: &mut [Vec<MapItem>]) -> Option<Vec<MapItem>> {
     let mut rest = Vec::new();
     for item in std::mem::take(document) {
         match &item.key {
-            Key::Text(key) if key.starts_with(PREFIX) => {
+            MapItemKey::Text(key) if key.starts_with(PREFIX) => {
                 let name = key.get(PREFIX.len()..).unwrap_or_default().to_owned();
-                taken.push(MapItem { key: Key::Text(name), value: item.value });
+                taken.push(MapItem { key: MapItemKey::Text(name), value: item.value });
             }
             _ => rest.push(item),
         }
@@ -73,13 +73,13 @@ struct FlatNode {
 pub(super) fn unflatten(
     items: Vec<MapItem>,
     limits: &SopsLimits,
-) -> Result<Vec<MapItem>, MetadataError> {
+) -> Result<Vec<MapItem>, SopsMetadataError> {
     let mut root = FlatNode::default();
     for item in items {
         let key = match &item.key {
-            Key::Comment(_) => continue,
-            Key::Text(key) => key,
-            Key::Other(_) => return Err(MetadataError::Flat("a key is no text")),
+            MapItemKey::Comment(_) => continue,
+            MapItemKey::Text(key) => key,
+            MapItemKey::Other(_) => return Err(SopsMetadataError::Flat("a key is no text")),
         };
         let tokens = tokens(key);
         let deepest = limits.depth.min(SopsLimits::MAX_DEPTH);
@@ -94,29 +94,29 @@ pub(super) fn unflatten(
             };
         }
         if node.value.replace(item.value).is_some() {
-            return Err(MetadataError::Flat("Duplicate value"));
+            return Err(SopsMetadataError::Flat("Duplicate value"));
         }
     }
     match nested(root)? {
         SopsValue::Map(items) => Ok(items),
-        _ => Err(MetadataError::Flat("the root is no map")),
+        _ => Err(SopsMetadataError::Flat("the root is no map")),
     }
 }
 
-fn nested(node: FlatNode) -> Result<SopsValue, MetadataError> {
+fn nested(node: FlatNode) -> Result<SopsValue, SopsMetadataError> {
     match (node.value, node.keys.is_empty(), node.places.is_empty()) {
         (Some(value), true, true) => Ok(value),
         (None, _, true) => {
             let items = node.keys.into_iter();
             let items = items.map(|(key, node)| Ok(MapItem::text(key, nested(node)?)));
-            items.collect::<Result<_, MetadataError>>().map(SopsValue::Map)
+            items.collect::<Result<_, SopsMetadataError>>().map(SopsValue::Map)
         }
         (None, true, false) => {
             if node.places.keys().zip(0..).any(|(place, wanted)| *place != wanted) {
-                return Err(MetadataError::Flat("Incomplete list"));
+                return Err(SopsMetadataError::Flat("Incomplete list"));
             }
             node.places.into_values().map(nested).collect::<Result<_, _>>().map(SopsValue::List)
         }
-        _ => Err(MetadataError::Flat("Type mismatch")),
+        _ => Err(SopsMetadataError::Flat("Type mismatch")),
     }
 }

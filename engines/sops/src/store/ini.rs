@@ -4,18 +4,18 @@
 
 use zeroize::Zeroizing;
 
-use super::{ReadError, WriteError};
+use super::{SopsReadError, SopsWriteError};
 use crate::limits::SopsBudget;
-use crate::value::{Bytes, Key, MapItem, SopsValue};
+use crate::value::{MapItem, MapItemKey, SecretBytes, SopsValue};
 
 /// The section of keys above all sections.
 const DEFAULT: &str = "DEFAULT";
 const TRIPLE_QUOTES: &[u8] = b"\"\"\"";
 
 /// The rest of a file, line by line.
-struct Lines<'d>(&'d [u8]);
+struct IniLines<'d>(&'d [u8]);
 
-impl<'d> Lines<'d> {
+impl<'d> IniLines<'d> {
     /// The next line with its end; `None` behind the last.
     fn next(&mut self) -> Option<&'d [u8]> {
         if self.0.is_empty() {
@@ -28,19 +28,19 @@ impl<'d> Lines<'d> {
     }
 }
 
-struct Section {
+struct IniSection {
     name: String,
-    comment: Bytes,
-    keys: Vec<(String, Bytes, Bytes)>,
+    comment: SecretBytes,
+    keys: Vec<(String, SecretBytes, SecretBytes)>,
 }
 
-impl Section {
-    fn new(name: &str, comment: Bytes) -> Self {
+impl IniSection {
+    fn new(name: &str, comment: SecretBytes) -> Self {
         Self { name: name.to_owned(), comment, keys: Vec::new() }
     }
 
     /// Adds a key, or gives one that is there another value.
-    fn set(&mut self, name: String, value: Bytes, comment: Bytes) {
+    fn set(&mut self, name: String, value: SecretBytes, comment: SecretBytes) {
         match self.keys.iter_mut().find(|(known, ..)| *known == name) {
             Some(key) => (key.1, key.2) = (value, comment),
             None => self.keys.push((name, value, comment)),
@@ -48,11 +48,11 @@ impl Section {
     }
 }
 
-fn refuse(problem: impl std::fmt::Display) -> ReadError {
-    ReadError::Form(format!("Could not unmarshal input data: {problem}"))
+fn refuse(problem: impl std::fmt::Display) -> SopsReadError {
+    SopsReadError::Form(format!("Could not unmarshal input data: {problem}"))
 }
 
-fn trimmed(text: &[u8]) -> Bytes {
+fn trimmed(text: &[u8]) -> SecretBytes {
     Zeroizing::new(text.trim_ascii().to_vec())
 }
 
@@ -60,11 +60,11 @@ fn comment_in(text: &[u8]) -> Option<usize> {
     memchr::memchr2(b'#', b';', text)
 }
 
-pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, ReadError> {
-    let mut lines = Lines(data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data));
+pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, SopsReadError> {
+    let mut lines = IniLines(data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data));
     let mut sections = Vec::new();
-    let mut section = Section::new(DEFAULT, Bytes::default());
-    let mut comment: Bytes = Zeroizing::default();
+    let mut section = IniSection::new(DEFAULT, SecretBytes::default());
+    let mut comment: SecretBytes = Zeroizing::default();
     let mut number = 0;
     let mut counter = 1;
     while let Some(line) = lines.next() {
@@ -86,7 +86,7 @@ pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>,
             let behind = line.get(close + 1..).unwrap_or_default();
             let at = comment_in(behind).unwrap_or(behind.len());
             comment.extend_from_slice(behind.get(at..).unwrap_or_default());
-            let next = Section::new(&name, trimmed(&std::mem::take(&mut comment)));
+            let next = IniSection::new(&name, trimmed(&std::mem::take(&mut comment)));
             sections.push(std::mem::replace(&mut section, next));
             counter = 1;
             continue;
@@ -141,10 +141,10 @@ fn key_name(line: &[u8]) -> Result<(String, &[u8]), &'static str> {
 }
 
 /// A value, which may go on in the next lines; `None` where a quote is not closed.
-fn value(text: &[u8], lines: &mut Lines<'_>, comment: &mut Bytes) -> Option<Bytes> {
+fn value(text: &[u8], lines: &mut IniLines<'_>, comment: &mut SecretBytes) -> Option<SecretBytes> {
     let line = text.trim_ascii_start();
     let quote: &[u8] = match line {
-        [] => return Some(Bytes::default()),
+        [] => return Some(SecretBytes::default()),
         [b'"', b'"', b'"', _, ..] => TRIPLE_QUOTES,
         [b'`', ..] => b"`",
         _ => b"",
@@ -179,9 +179,9 @@ fn value(text: &[u8], lines: &mut Lines<'_>, comment: &mut Bytes) -> Option<Byte
 fn quoted_lines(
     first: &[u8],
     quote: &[u8],
-    lines: &mut Lines<'_>,
-    comment: &mut Bytes,
-) -> Option<Bytes> {
+    lines: &mut IniLines<'_>,
+    comment: &mut SecretBytes,
+) -> Option<SecretBytes> {
     let mut value = Zeroizing::new(first.to_vec());
     loop {
         let line = lines.next()?;
@@ -204,7 +204,7 @@ fn quoted_lines(
 }
 
 /// A value whose line ends with a backslash.
-fn continued(first: &[u8], lines: &mut Lines<'_>) -> Bytes {
+fn continued(first: &[u8], lines: &mut IniLines<'_>) -> SecretBytes {
     let mut value = Zeroizing::new(first.to_vec());
     while let Some(next) = lines.next().map(<[u8]>::trim_ascii)
         && !next.is_empty()
@@ -225,7 +225,7 @@ fn uncommented(comment: &[u8]) -> &[u8] {
     comment.get(start.unwrap_or(comment.len())..).unwrap_or_default()
 }
 
-fn item(section: Section) -> MapItem {
+fn item(section: IniSection) -> MapItem {
     let mut items = Vec::new();
     if !section.comment.is_empty() {
         items.push(MapItem::comment(uncommented(&section.comment), false));
@@ -239,24 +239,24 @@ fn item(section: Section) -> MapItem {
     MapItem::text(section.name, SopsValue::Map(items))
 }
 
-pub(super) fn write(documents: &[Vec<MapItem>]) -> Result<Bytes, WriteError> {
+pub(super) fn write(documents: &[Vec<MapItem>]) -> Result<SecretBytes, SopsWriteError> {
     let mut sections = Vec::new();
     for item in documents.iter().flatten() {
         let name = match &item.key {
-            Key::Comment(_) => continue,
-            Key::Text(name) if name.is_empty() => {
-                return Err(WriteError::Ini(
+            MapItemKey::Comment(_) => continue,
+            MapItemKey::Text(name) if name.is_empty() => {
+                return Err(SopsWriteError::Ini(
                     "Error encoding section : empty section name".to_owned(),
                 ));
             }
-            Key::Text(name) => name,
-            Key::Other(kind) => {
-                return Err(WriteError::Ini(format!("a key is no text but {kind}")));
+            MapItemKey::Text(name) => name,
+            MapItemKey::Other(kind) => {
+                return Err(SopsWriteError::Ini(format!("a key is no text but {kind}")));
             }
         };
         let SopsValue::Map(items) = &item.value else {
             let problem = "Error encoding section: Section values should always be TreeBranches";
-            return Err(WriteError::Ini(problem.to_owned()));
+            return Err(SopsWriteError::Ini(problem.to_owned()));
         };
         sections.push(section(name, items)?);
     }
@@ -277,34 +277,40 @@ pub(super) fn write(documents: &[Vec<MapItem>]) -> Result<Bytes, WriteError> {
     Ok(out)
 }
 
-fn section(name: &str, items: &[MapItem]) -> Result<Section, WriteError> {
+fn section(name: &str, items: &[MapItem]) -> Result<IniSection, SopsWriteError> {
     let (own, items) = match items.split_first() {
-        Some((MapItem { key: Key::Comment(comment), .. }, rest)) => (comment.text.clone(), rest),
-        _ => (Bytes::default(), items),
+        Some((MapItem { key: MapItemKey::Comment(comment), .. }, rest)) => {
+            (comment.text.clone(), rest)
+        }
+        _ => (SecretBytes::default(), items),
     };
-    let mut section = Section::new(name, own);
+    let mut section = IniSection::new(name, own);
     let mut last: Option<String> = None;
     for item in items {
         match &item.key {
-            Key::Comment(comment) => {
+            MapItemKey::Comment(comment) => {
                 let last = section.keys.iter_mut().find(|(name, ..)| Some(name) == last.as_ref());
                 if let Some(key) = last {
                     key.2 = comment.text.clone();
                 }
             }
-            Key::Text(name) if name.is_empty() => {
-                return Err(WriteError::Ini("Error encoding key: empty key name".to_owned()));
+            MapItemKey::Text(name) if name.is_empty() => {
+                return Err(SopsWriteError::Ini("Error encoding key: empty key name".to_owned()));
             }
-            Key::Text(name) => {
+            MapItemKey::Text(name) => {
                 let known = section.keys.iter_mut().find(|(known, ..)| known == name);
                 match known {
                     Some(key) => key.1 = item.value.shown(),
-                    None => section.keys.push((name.clone(), item.value.shown(), Bytes::default())),
+                    None => section.keys.push((
+                        name.clone(),
+                        item.value.shown(),
+                        SecretBytes::default(),
+                    )),
                 }
                 last = Some(name.clone());
             }
-            Key::Other(kind) => {
-                return Err(WriteError::Ini(format!("a key is no text but {kind}")));
+            MapItemKey::Other(kind) => {
+                return Err(SopsWriteError::Ini(format!("a key is no text but {kind}")));
             }
         }
     }
@@ -312,14 +318,14 @@ fn section(name: &str, items: &[MapItem]) -> Result<Section, WriteError> {
 }
 
 /// The lines of a comment, each with the character that begins it.
-fn comment(out: &mut Bytes, text: &[u8], trims: bool) -> Result<(), WriteError> {
+fn comment(out: &mut SecretBytes, text: &[u8], trims: bool) -> Result<(), SopsWriteError> {
     if text.is_empty() {
         return Ok(());
     }
     for line in text.split(|byte| *byte == b'\n') {
         match line {
             // Parity(sops 3.13): its library panics, which Flux reports as an error.
-            [] => return Err(WriteError::Ini("a comment has an empty line".to_owned())),
+            [] => return Err(SopsWriteError::Ini("a comment has an empty line".to_owned())),
             [mark @ (b'#' | b';'), rest @ ..] => {
                 out.extend_from_slice(&[*mark, b' ']);
                 out.extend_from_slice(rest.trim_ascii());
@@ -334,7 +340,7 @@ fn comment(out: &mut Bytes, text: &[u8], trims: bool) -> Result<(), WriteError> 
     Ok(())
 }
 
-fn keys(out: &mut Bytes, section: &Section) -> Result<(), WriteError> {
+fn keys(out: &mut SecretBytes, section: &IniSection) -> Result<(), SopsWriteError> {
     let quoted = |name: &str| match name {
         _ if name.contains(['"', '=', ':']) => format!("`{name}`"),
         _ if name.contains('`') => format!("\"\"\"{name}\"\"\""),

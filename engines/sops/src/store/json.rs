@@ -2,17 +2,17 @@
 
 use std::cell::RefCell;
 
-use golang::json::{Form, encode};
+use golang::json::{JsonLayout, encode};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use zeroize::Zeroizing;
 
-use super::{ReadError, WriteError};
+use super::{SopsReadError, SopsWriteError};
 use crate::limits::SopsBudget;
-use crate::value::{Bytes, Key, MapItem, SopsValue};
+use crate::value::{MapItem, MapItemKey, SecretBytes, SopsValue};
 
-pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, ReadError> {
+pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, SopsReadError> {
     let refuse = |problem: &dyn std::fmt::Display| {
-        ReadError::Form(format!("Could not unmarshal input data: {problem}"))
+        SopsReadError::Form(format!("Could not unmarshal input data: {problem}"))
     };
     // Go replaces bytes that are not UTF-8.
     let text = Zeroizing::new(String::from_utf8_lossy(data).into_owned());
@@ -27,7 +27,7 @@ pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>,
     // What follows the object is ignored, as in Go.
     let mut decoder = serde_json::Deserializer::from_str(&text);
     let budget = RefCell::new(budget);
-    match (Seed { depth: 0, budget: &budget }).deserialize(&mut decoder) {
+    match (JsonValueSeed { depth: 0, budget: &budget }).deserialize(&mut decoder) {
         Ok(SopsValue::Map(items)) => Ok(items),
         Ok(_) => Err(refuse(&"no object")),
         Err(error) if error.is_eof() => Err(refuse(&"unexpected EOF")),
@@ -37,12 +37,12 @@ pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>,
 
 /// Reads a value at a depth.
 #[derive(Clone, Copy)]
-struct Seed<'b, 'm> {
+struct JsonValueSeed<'b, 'm> {
     depth: usize,
     budget: &'b RefCell<&'m mut SopsBudget>,
 }
 
-impl Seed<'_, '_> {
+impl JsonValueSeed<'_, '_> {
     fn below<E: serde::de::Error>(self) -> Result<Self, E> {
         let depth = self.depth + 1;
         self.budget.borrow_mut().take(depth).map_err(E::custom)?;
@@ -50,7 +50,7 @@ impl Seed<'_, '_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
+impl<'de> DeserializeSeed<'de> for JsonValueSeed<'_, '_> {
     type Value = SopsValue;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<SopsValue, D::Error> {
@@ -58,7 +58,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_, '_> {
+impl<'de> Visitor<'de> for JsonValueSeed<'_, '_> {
     type Value = SopsValue;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -108,26 +108,26 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 }
 
-pub(super) fn write(items: &[MapItem]) -> Result<Bytes, WriteError> {
+pub(super) fn write(items: &[MapItem]) -> Result<SecretBytes, SopsWriteError> {
     let mut out = Zeroizing::new(Vec::new());
-    map(&mut out, items, 0).map_err(WriteError::Json)?;
+    map(&mut out, items, 0).map_err(SopsWriteError::Json)?;
     out.push(b'\n');
     Ok(out)
 }
 
-fn line(out: &mut Bytes, depth: usize) {
+fn line(out: &mut SecretBytes, depth: usize) {
     out.push(b'\n');
     out.extend(std::iter::repeat_n(b'\t', depth));
 }
 
-fn map(out: &mut Bytes, items: &[MapItem], depth: usize) -> Result<(), String> {
+fn map(out: &mut SecretBytes, items: &[MapItem], depth: usize) -> Result<(), String> {
     out.push(b'{');
     let mut is_empty = true;
     for item in items {
         let key = match &item.key {
-            Key::Comment(_) => continue,
-            Key::Text(key) => key,
-            Key::Other(name) => return Err(format!("a key is no text but {name}")),
+            MapItemKey::Comment(_) => continue,
+            MapItemKey::Text(key) => key,
+            MapItemKey::Other(name) => return Err(format!("a key is no text but {name}")),
         };
         if !is_empty {
             out.push(b',');
@@ -146,7 +146,7 @@ fn map(out: &mut Bytes, items: &[MapItem], depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn list(out: &mut Bytes, values: &[SopsValue], depth: usize) -> Result<(), String> {
+fn list(out: &mut SecretBytes, values: &[SopsValue], depth: usize) -> Result<(), String> {
     out.push(b'[');
     let mut is_empty = true;
     for item in values.iter().filter(|value| !matches!(value, SopsValue::Comment(_))) {
@@ -164,7 +164,7 @@ fn list(out: &mut Bytes, values: &[SopsValue], depth: usize) -> Result<(), Strin
     Ok(())
 }
 
-fn value(out: &mut Bytes, value: &SopsValue, depth: usize) -> Result<(), String> {
+fn value(out: &mut SecretBytes, value: &SopsValue, depth: usize) -> Result<(), String> {
     match value {
         SopsValue::Map(items) => return map(out, items, depth),
         SopsValue::List(values) => return list(out, values, depth),
@@ -175,7 +175,7 @@ fn value(out: &mut Bytes, value: &SopsValue, depth: usize) -> Result<(), String>
             out.extend_from_slice(&value.shown());
         }
         SopsValue::Float(float) => {
-            let text = encode(&golang::GoRuntimeValue::from(*float), Form::default(), 64);
+            let text = encode(&golang::GoRuntimeValue::from(*float), JsonLayout::default(), 64);
             out.extend_from_slice(text.map_err(|error| error.to_string())?.as_bytes());
         }
         // Parity(sops 3.13): a value that was encrypted as a comment is written as the struct that it is there.
@@ -192,7 +192,7 @@ fn value(out: &mut Bytes, value: &SopsValue, depth: usize) -> Result<(), String>
 }
 
 /// A string as Go writes it: safe in HTML, and with an escape for each byte that is not UTF-8.
-fn string(out: &mut Bytes, text: &[u8]) {
+fn string(out: &mut SecretBytes, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
         let mut plain = chunk.valid();
@@ -214,7 +214,7 @@ fn is_escaped(char: char) -> bool {
     matches!(char, '\0'..='\u{1f}' | '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}')
 }
 
-fn escape(out: &mut Bytes, char: char) {
+fn escape(out: &mut SecretBytes, char: char) {
     let short = match char {
         '"' => b'"',
         '\\' => b'\\',

@@ -4,31 +4,33 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::emit::{Emittable, View};
-use goyaml::v3::{self, Documents, Layout, Node, Note, Scalar, YamlNodeKind};
+use goyaml::emit::{EmittableValue, EmittableView};
+use goyaml::v3::{
+    self, DecodedScalar, NodeDocuments, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind,
+};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::{ReadError, WriteError};
+use super::{SopsReadError, SopsWriteError};
 use crate::limits::{SopsBudget, SopsLimits};
-use crate::value::{Bytes, Comment, Key, MapItem, SopsValue};
+use crate::value::{MapItem, MapItemKey, SecretBytes, SopsComment, SopsValue};
 
 pub(super) fn read(
     data: &[u8],
     limits: &SopsLimits,
     budget: &mut SopsBudget,
-) -> Result<Vec<Vec<MapItem>>, ReadError> {
+) -> Result<Vec<Vec<MapItem>>, SopsReadError> {
     let bounds = goyaml::YamlLimits {
         bytes: limits.bytes,
         depth: limits.depth,
         documents: limits.entries,
         nodes: limits.entries,
     };
-    let plain = |error: goyaml::Error| ReadError::Form(error.to_string());
+    let plain = |error: goyaml::Error| SopsReadError::Form(error.to_string());
     let mut nodes = Vec::new();
-    for document in Documents::new(data, &bounds).map_err(plain)? {
+    for document in NodeDocuments::new(data, &bounds).map_err(plain)? {
         let document = document.map_err(|error| match nodes.is_empty() {
-            true => ReadError::Form(error.to_string()),
-            false => ReadError::Form(format!("Error unmarshaling input YAML: {error}")),
+            true => SopsReadError::Form(error.to_string()),
+            false => SopsReadError::Form(format!("Error unmarshaling input YAML: {error}")),
         })?;
         if nodes.is_empty() {
             // sops decodes the first document once more, so that keys which occur twice are refused. What aliases repeat
@@ -41,7 +43,7 @@ pub(super) fn read(
     let mut documents = Vec::new();
     for node in &nodes {
         for (_, node) in node.walk() {
-            let anchor = node.notes.get(Note::Anchor);
+            let anchor = node.notes.get(NodeNoteKind::Anchor);
             if !anchor.is_empty() {
                 anchors.insert(anchor, node);
             }
@@ -55,7 +57,7 @@ pub(super) fn read(
 }
 
 struct SopsYamlReader<'n, 'b> {
-    anchors: &'b BTreeMap<&'n str, &'n Node>,
+    anchors: &'b BTreeMap<&'n str, &'n YamlNode>,
     budget: &'b mut SopsBudget,
 }
 
@@ -69,7 +71,7 @@ fn lines(comment: &str) -> impl Iterator<Item = &str> {
 
 impl<'n> SopsYamlReader<'n, '_> {
     /// The lines of a comment, each counted like a value.
-    fn lines<'c>(&mut self, comment: &'c str) -> Result<Vec<&'c str>, ReadError> {
+    fn lines<'c>(&mut self, comment: &'c str) -> Result<Vec<&'c str>, SopsReadError> {
         for line in lines(comment) {
             self.budget.take(0)?;
             self.budget.take_text(line.len())?;
@@ -82,7 +84,7 @@ impl<'n> SopsYamlReader<'n, '_> {
         items: &mut Vec<MapItem>,
         comment: &str,
         inline: bool,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), SopsReadError> {
         let lines = self.lines(comment)?;
         items.extend(lines.into_iter().map(|line| MapItem::comment(line.as_bytes(), inline)));
         Ok(())
@@ -93,44 +95,45 @@ impl<'n> SopsYamlReader<'n, '_> {
         values: &mut Vec<SopsValue>,
         comment: &str,
         inline: bool,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), SopsReadError> {
         let lines = self.lines(comment)?;
         values.extend(lines.into_iter().map(|line| {
             let text = Zeroizing::new(line.as_bytes().to_vec());
-            SopsValue::Comment(Comment { text, inline })
+            SopsValue::Comment(SopsComment { text, inline })
         }));
         Ok(())
     }
 
     /// A scalar, whose text is counted before it is copied.
-    fn scalar(&mut self, node: &Node) -> Result<SopsValue, ReadError> {
+    fn scalar(&mut self, node: &YamlNode) -> Result<SopsValue, SopsReadError> {
         self.budget.take_text(node.value.len())?;
         Ok(scalar(node))
     }
 
-    fn target(&self, alias: &Node) -> Result<&'n Node, ReadError> {
-        let problem = || ReadError::Form(format!("unknown anchor '{}' referenced", alias.value));
+    fn target(&self, alias: &YamlNode) -> Result<&'n YamlNode, SopsReadError> {
+        let problem =
+            || SopsReadError::Form(format!("unknown anchor '{}' referenced", alias.value));
         self.anchors.get(alias.value.as_str()).copied().ok_or_else(problem)
     }
 
     /// Adds the entries of a node to a map, with its comments unless they were `noted`.
     fn branch(
         &mut self,
-        node: &'n Node,
+        node: &'n YamlNode,
         items: &mut Vec<MapItem>,
         noted: bool,
         depth: usize,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), SopsReadError> {
         self.budget.take(depth)?;
         if !noted {
-            self.note_in_map(items, node.notes.get(Note::Head), false)?;
-            self.note_in_map(items, node.notes.get(Note::Line), false)?;
+            self.note_in_map(items, node.notes.get(NodeNoteKind::Head), false)?;
+            self.note_in_map(items, node.notes.get(NodeNoteKind::Line), false)?;
         }
         let refuse = |what: &str| {
             let problem = format!(
                 "Error unmarshaling input YAML: YAML documents that are {what} are not supported"
             );
-            Err(ReadError::Form(problem))
+            Err(SopsReadError::Form(problem))
         };
         match node.kind {
             YamlNodeKind::Document => {
@@ -149,50 +152,57 @@ impl<'n> SopsYamlReader<'n, '_> {
             }
         }
         if !noted {
-            self.note_in_map(items, node.notes.get(Note::Foot), false)?;
+            self.note_in_map(items, node.notes.get(NodeNoteKind::Foot), false)?;
         }
         Ok(())
     }
 
     fn entry(
         &mut self,
-        key: &'n Node,
-        value: &'n Node,
+        key: &'n YamlNode,
+        value: &'n YamlNode,
         items: &mut Vec<MapItem>,
         depth: usize,
-    ) -> Result<(), ReadError> {
-        self.note_in_map(items, key.notes.get(Note::Head), false)?;
-        self.note_in_map(items, key.notes.get(Note::Line), false)?;
+    ) -> Result<(), SopsReadError> {
+        self.note_in_map(items, key.notes.get(NodeNoteKind::Head), false)?;
+        self.note_in_map(items, key.notes.get(NodeNoteKind::Line), false)?;
         let noted = matches!(value.kind, YamlNodeKind::Scalar | YamlNodeKind::Alias);
         if noted {
-            self.note_in_map(items, value.notes.get(Note::Head), false)?;
-            self.note_in_map(items, value.notes.get(Note::Line), true)?;
+            self.note_in_map(items, value.notes.get(NodeNoteKind::Head), false)?;
+            self.note_in_map(items, value.notes.get(NodeNoteKind::Line), true)?;
         }
         let name = self.key(key)?;
         let plain = self.value(value, noted, depth + 1)?;
         items.push(MapItem { key: name, value: plain });
         if noted {
-            self.note_in_map(items, value.notes.get(Note::Foot), false)?;
+            self.note_in_map(items, value.notes.get(NodeNoteKind::Foot), false)?;
         }
-        self.note_in_map(items, key.notes.get(Note::Foot), false)?;
+        self.note_in_map(items, key.notes.get(NodeNoteKind::Foot), false)?;
         Ok(())
     }
 
-    fn key(&mut self, key: &'n Node) -> Result<Key, ReadError> {
+    fn key(&mut self, key: &'n YamlNode) -> Result<MapItemKey, SopsReadError> {
         let key = if key.kind == YamlNodeKind::Alias { self.target(key)? } else { key };
         Ok(match key.kind {
             YamlNodeKind::Scalar => match self.scalar(key)? {
-                SopsValue::Text(text) => Key::Text(String::from_utf8_lossy(&text).into_owned()),
-                other => Key::Other(other.type_name()),
+                SopsValue::Text(text) => {
+                    MapItemKey::Text(String::from_utf8_lossy(&text).into_owned())
+                }
+                other => MapItemKey::Other(other.type_name()),
             },
-            YamlNodeKind::Sequence => Key::Other("[]interface {}"),
+            YamlNodeKind::Sequence => MapItemKey::Other("[]interface {}"),
             YamlNodeKind::Mapping | YamlNodeKind::Document | YamlNodeKind::Alias => {
-                Key::Other("map[string]interface {}")
+                MapItemKey::Other("map[string]interface {}")
             }
         })
     }
 
-    fn value(&mut self, node: &'n Node, noted: bool, depth: usize) -> Result<SopsValue, ReadError> {
+    fn value(
+        &mut self,
+        node: &'n YamlNode,
+        noted: bool,
+        depth: usize,
+    ) -> Result<SopsValue, SopsReadError> {
         self.budget.take(depth)?;
         match node.kind {
             YamlNodeKind::Document => Ok(SopsValue::Null),
@@ -206,18 +216,18 @@ impl<'n> SopsYamlReader<'n, '_> {
             YamlNodeKind::Sequence => {
                 let mut values = Vec::new();
                 if !noted {
-                    self.note_in_list(&mut values, node.notes.get(Note::Head), false)?;
-                    self.note_in_list(&mut values, node.notes.get(Note::Line), false)?;
+                    self.note_in_list(&mut values, node.notes.get(NodeNoteKind::Head), false)?;
+                    self.note_in_list(&mut values, node.notes.get(NodeNoteKind::Line), false)?;
                 }
                 for item in &node.content {
-                    self.note_in_list(&mut values, item.notes.get(Note::Head), false)?;
-                    self.note_in_list(&mut values, item.notes.get(Note::Line), true)?;
+                    self.note_in_list(&mut values, item.notes.get(NodeNoteKind::Head), false)?;
+                    self.note_in_list(&mut values, item.notes.get(NodeNoteKind::Line), true)?;
                     let value = self.value(item, true, depth + 1)?;
                     values.push(value);
-                    self.note_in_list(&mut values, item.notes.get(Note::Foot), false)?;
+                    self.note_in_list(&mut values, item.notes.get(NodeNoteKind::Foot), false)?;
                 }
                 if !noted {
-                    self.note_in_list(&mut values, node.notes.get(Note::Foot), false)?;
+                    self.note_in_list(&mut values, node.notes.get(NodeNoteKind::Foot), false)?;
                 }
                 Ok(SopsValue::List(values))
             }
@@ -226,42 +236,42 @@ impl<'n> SopsYamlReader<'n, '_> {
 }
 
 /// A scalar; one that has not the form of its tag is null, as sops ignores the error.
-fn scalar(node: &Node) -> SopsValue {
+fn scalar(node: &YamlNode) -> SopsValue {
     match v3::scalar(node) {
-        Ok(Scalar::Bool(truth)) => SopsValue::Bool(truth),
-        Ok(Scalar::Int(int)) => SopsValue::Int(int),
-        Ok(Scalar::Uint(uint)) => SopsValue::Uint(uint),
-        Ok(Scalar::Float(float)) => SopsValue::Float(float),
-        Ok(Scalar::Time(time)) => SopsValue::Time(time),
-        Ok(Scalar::Bytes(bytes)) => SopsValue::Text(Zeroizing::new(bytes)),
-        Ok(Scalar::Text(text)) => SopsValue::Text(Zeroizing::new(text.into_bytes())),
+        Ok(DecodedScalar::Bool(truth)) => SopsValue::Bool(truth),
+        Ok(DecodedScalar::Int(int)) => SopsValue::Int(int),
+        Ok(DecodedScalar::Uint(uint)) => SopsValue::Uint(uint),
+        Ok(DecodedScalar::Float(float)) => SopsValue::Float(float),
+        Ok(DecodedScalar::Time(time)) => SopsValue::Time(time),
+        Ok(DecodedScalar::Bytes(bytes)) => SopsValue::Text(Zeroizing::new(bytes)),
+        Ok(DecodedScalar::Text(text)) => SopsValue::Text(Zeroizing::new(text.into_bytes())),
         Ok(_) | Err(_) => SopsValue::Null,
     }
 }
 
-pub(super) fn write(documents: &[Vec<MapItem>]) -> Result<Bytes, WriteError> {
+pub(super) fn write(documents: &[Vec<MapItem>]) -> Result<SecretBytes, SopsWriteError> {
     let mut nodes = Vec::new();
     for document in documents {
-        let written = map(document).map(|root| Node {
+        let written = map(document).map(|root| YamlNode {
             kind: YamlNodeKind::Document,
             content: vec![root].into(),
-            ..Node::default()
+            ..YamlNode::default()
         });
         nodes.push(written?);
     }
-    let layout = Layout { indent: 4, compact_sequences: false };
+    let layout = YamlLayout { indent: 4, compact_sequences: false };
     let text = v3::emit_documents(&nodes, &layout);
     nodes.into_iter().for_each(wipe);
     text.map(|text| Zeroizing::new(text.into_bytes()))
-        .map_err(|error| WriteError::Yaml(error.to_string()))
+        .map_err(|error| SopsWriteError::Yaml(error.to_string()))
 }
 
 /// Overwrites what nodes hold.
-fn wipe(node: Node) {
+fn wipe(node: YamlNode) {
     let mut open = vec![node];
     while let Some(mut node) = open.pop() {
         node.value.zeroize();
-        for note in [Note::Head, Note::Line, Note::Foot] {
+        for note in [NodeNoteKind::Head, NodeNoteKind::Line, NodeNoteKind::Foot] {
             node.notes.take(note).zeroize();
         }
         open.append(&mut node.content);
@@ -270,19 +280,19 @@ fn wipe(node: Node) {
 
 /// Comments that wait for the next node.
 #[derive(Default)]
-struct Waiting {
+struct PendingComments {
     above: Vec<String>,
     behind: Vec<String>,
 }
 
-impl Waiting {
-    fn add(&mut self, comment: &Comment) {
+impl PendingComments {
+    fn add(&mut self, comment: &SopsComment) {
         let text = format!("#{}", String::from_utf8_lossy(&comment.text));
         if comment.inline { &mut self.behind } else { &mut self.above }.push(text);
     }
 
     /// Puts comments on a node, in front of those it has.
-    fn put(comments: &mut Vec<String>, node: &mut Node, note: Note) {
+    fn put(comments: &mut Vec<String>, node: &mut YamlNode, note: NodeNoteKind) {
         if comments.is_empty() {
             return;
         }
@@ -296,26 +306,26 @@ impl Waiting {
     }
 }
 
-fn map(items: &[MapItem]) -> Result<Node, WriteError> {
-    let mut node = Node { kind: YamlNodeKind::Mapping, ..Node::default() };
-    let mut waiting = Waiting::default();
+fn map(items: &[MapItem]) -> Result<YamlNode, SopsWriteError> {
+    let mut node = YamlNode { kind: YamlNodeKind::Mapping, ..YamlNode::default() };
+    let mut waiting = PendingComments::default();
     for item in items {
         let mut key = match &item.key {
-            Key::Comment(comment) => {
+            MapItemKey::Comment(comment) => {
                 waiting.add(comment);
                 continue;
             }
-            Key::Text(key) => self::value(&SopsValue::from_text(key))?,
-            Key::Other(name) => {
-                return Err(WriteError::Yaml(format!("a key is no text but {name}")));
+            MapItemKey::Text(key) => self::value(&SopsValue::from_text(key))?,
+            MapItemKey::Other(name) => {
+                return Err(SopsWriteError::Yaml(format!("a key is no text but {name}")));
             }
         };
         if node.content.is_empty() {
-            Waiting::put(&mut waiting.above, &mut node, Note::Head);
+            PendingComments::put(&mut waiting.above, &mut node, NodeNoteKind::Head);
         }
-        Waiting::put(&mut waiting.above, &mut key, Note::Head);
+        PendingComments::put(&mut waiting.above, &mut key, NodeNoteKind::Head);
         let mut value = self::value(&item.value)?;
-        Waiting::put(&mut waiting.behind, &mut value, Note::Line);
+        PendingComments::put(&mut waiting.behind, &mut value, NodeNoteKind::Line);
         node.content.push(key);
         node.content.push(value);
     }
@@ -324,20 +334,20 @@ fn map(items: &[MapItem]) -> Result<Node, WriteError> {
     Ok(node)
 }
 
-fn list(values: &[SopsValue]) -> Result<Node, WriteError> {
-    let mut node = Node { kind: YamlNodeKind::Sequence, ..Node::default() };
-    let mut waiting = Waiting::default();
+fn list(values: &[SopsValue]) -> Result<YamlNode, SopsWriteError> {
+    let mut node = YamlNode { kind: YamlNodeKind::Sequence, ..YamlNode::default() };
+    let mut waiting = PendingComments::default();
     for value in values {
         if let SopsValue::Comment(comment) = value {
             waiting.add(comment);
             continue;
         }
         if node.content.is_empty() {
-            Waiting::put(&mut waiting.above, &mut node, Note::Head);
+            PendingComments::put(&mut waiting.above, &mut node, NodeNoteKind::Head);
         }
         let mut item = self::value(value)?;
-        Waiting::put(&mut waiting.above, &mut item, Note::Head);
-        Waiting::put(&mut waiting.behind, &mut item, Note::Line);
+        PendingComments::put(&mut waiting.above, &mut item, NodeNoteKind::Head);
+        PendingComments::put(&mut waiting.behind, &mut item, NodeNoteKind::Line);
         node.content.push(item);
     }
     let last = node.content.len().checked_sub(1);
@@ -346,15 +356,15 @@ fn list(values: &[SopsValue]) -> Result<Node, WriteError> {
 }
 
 /// Comments behind all entries go below the last one, or above if there are no entries.
-fn finish(mut waiting: Waiting, node: &mut Node, last: Option<usize>) {
+fn finish(mut waiting: PendingComments, node: &mut YamlNode, last: Option<usize>) {
     waiting.above.append(&mut waiting.behind);
     match last.and_then(|last| node.content.get_mut(last)) {
-        Some(last) => Waiting::put(&mut waiting.above, last, Note::Foot),
-        None => Waiting::put(&mut waiting.above, node, Note::Head),
+        Some(last) => PendingComments::put(&mut waiting.above, last, NodeNoteKind::Foot),
+        None => PendingComments::put(&mut waiting.above, node, NodeNoteKind::Head),
     }
 }
 
-fn value(value: &SopsValue) -> Result<Node, WriteError> {
+fn value(value: &SopsValue) -> Result<YamlNode, SopsWriteError> {
     match value {
         SopsValue::Map(items) => map(items),
         SopsValue::List(values) => list(values),
@@ -364,36 +374,37 @@ fn value(value: &SopsValue) -> Result<Node, WriteError> {
             MapItem::text("inline", SopsValue::Bool(comment.inline)),
         ]),
         // Parity(sops 3.13): it reads the text again, and then `<<` is a merge key.
-        SopsValue::Text(text) if text.as_slice() == b"<<" => Ok(Node::scalar("!!merge", "<<")),
+        SopsValue::Text(text) if text.as_slice() == b"<<" => Ok(YamlNode::scalar("!!merge", "<<")),
         other => scalar_node(other),
     }
 }
 
-fn scalar_node(value: &SopsValue) -> Result<Node, WriteError> {
-    v3::encoded_node(&EmittableScalar(value)).map_err(|error| WriteError::Yaml(error.to_string()))
+fn scalar_node(value: &SopsValue) -> Result<YamlNode, SopsWriteError> {
+    v3::encoded_node(&EmittableScalar(value))
+        .map_err(|error| SopsWriteError::Yaml(error.to_string()))
 }
 
 /// A scalar as the writer of YAML sees it.
 #[derive(Clone, Copy)]
 struct EmittableScalar<'v>(&'v SopsValue);
 
-impl<'v> Emittable for EmittableScalar<'v> {
+impl<'v> EmittableValue for EmittableScalar<'v> {
     type Text = &'v str;
 
-    fn view(&self) -> View<Self> {
+    fn view(&self) -> EmittableView<Self> {
         match self.0 {
-            SopsValue::Bool(truth) => View::Bool(*truth),
-            SopsValue::Int(int) => View::Int(*int),
-            SopsValue::Uint(uint) => View::Uint(*uint),
-            SopsValue::Float(float) => View::Float(*float),
-            SopsValue::Time(time) => View::Time(time.as_str()),
-            SopsValue::Text(text) | SopsValue::Comment(Comment { text, .. }) => {
+            SopsValue::Bool(truth) => EmittableView::Bool(*truth),
+            SopsValue::Int(int) => EmittableView::Int(*int),
+            SopsValue::Uint(uint) => EmittableView::Uint(*uint),
+            SopsValue::Float(float) => EmittableView::Float(*float),
+            SopsValue::Time(time) => EmittableView::Time(time.as_str()),
+            SopsValue::Text(text) | SopsValue::Comment(SopsComment { text, .. }) => {
                 match std::str::from_utf8(text) {
-                    Ok(text) => View::Text(text),
-                    Err(_) => View::Binary(text.to_vec()),
+                    Ok(text) => EmittableView::Text(text),
+                    Err(_) => EmittableView::Binary(text.to_vec()),
                 }
             }
-            SopsValue::Null | SopsValue::Map(_) | SopsValue::List(_) => View::Null,
+            SopsValue::Null | SopsValue::Map(_) | SopsValue::List(_) => EmittableView::Null,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Strings of values.
 
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, quote as quoted};
-use golang::value::{Str, Type};
-use gotemplate::{Call, FunctionError};
+use golang::strconv::{QuotingStyle, quote as quoted};
+use golang::value::{GoString, GoType};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{SprigResult, any, items, length, made, printed, text, text_of};
-use crate::table::{SprigFunctionEntry, bounded};
+use crate::function_table::{SprigFunctionEntry, bounded};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("cat", "func(...interface {}) string", cat),
@@ -19,7 +19,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 ];
 
 /// All values but nil with spaces between them, as Go prints them.
-fn cat(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn cat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
         let text = printed(call, value)?;
@@ -30,14 +30,14 @@ fn cat(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// All values but nil in quotes, with spaces between them.
-fn quote(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn quote(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
         let text = text_of(call, value)?;
         // A byte becomes `\x00` at most.
         call.has_room(text.len())?;
         call.work(text.len() / 4)?;
-        let text = quoted(&text, Quoting::Printable);
+        let text = quoted(&text, QuotingStyle::Printable);
         call.produce(text.len())?;
         space(call, &mut result, at)?;
         result.extend(text);
@@ -46,7 +46,7 @@ fn quote(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// All values but nil between apostrophes, with spaces between them; apostrophes inside stay as they are.
-fn squote(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn squote(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
         let text = printed(call, value)?;
@@ -63,7 +63,11 @@ fn shown(values: &[GoRuntimeValue]) -> impl Iterator<Item = &GoRuntimeValue> {
 }
 
 /// What is between a text and the one before it.
-fn space(call: &mut Call<'_>, result: &mut Vec<u8>, at: usize) -> Result<(), FunctionError> {
+fn space(
+    call: &mut FunctionCallContext<'_>,
+    result: &mut Vec<u8>,
+    at: usize,
+) -> Result<(), TemplateFunctionError> {
     call.produce(1)?;
     if at > 0 {
         result.push(b' ');
@@ -72,7 +76,7 @@ fn space(call: &mut Call<'_>, result: &mut Vec<u8>, at: usize) -> Result<(), Fun
 }
 
 /// The strings of a list with something between them; a value that is not a list is one text.
-fn join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn join(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let separator = text(args, 0);
     let mut result = Vec::new();
     for (index, text) in strings(call, any(args, 1))?.iter().enumerate() {
@@ -88,7 +92,7 @@ fn join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// The strings of a list byte by byte in order; a value that is not a list is one text.
-fn sort_alpha(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn sort_alpha(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let value = any(args, 0);
     let mut strings = match value {
         GoRuntimeValue::Nil => vec![text_of(call, value)?],
@@ -103,21 +107,24 @@ fn sort_alpha(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// The text of a value.
-fn to_string(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn to_string(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(text_of(call, any(args, 0))?))
 }
 
 /// The strings of a list but for nil; a value that is not a list is one text, and nil none.
-fn to_strings(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn to_strings(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     match any(args, 0) {
-        GoRuntimeValue::List(list) if *list.item_type() == Type::String => {
+        GoRuntimeValue::List(list) if *list.item_type() == GoType::String => {
             Ok(GoRuntimeValue::List(list.clone()))
         }
         value => Ok(GoRuntimeValue::strings(strings(call, value)?)),
     }
 }
 
-fn strings(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<Vec<Str>, FunctionError> {
+fn strings(
+    call: &mut FunctionCallContext<'_>,
+    value: &GoRuntimeValue,
+) -> Result<Vec<GoString>, TemplateFunctionError> {
     made(call, length(value))?;
     let items = match value {
         GoRuntimeValue::Nil => Vec::new(),

@@ -12,13 +12,13 @@ mod pem;
 
 use aws_lc_rs::rsa::KeySize;
 use golang::GoRuntimeValue;
-use gotemplate::{Call, FunctionError};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use super::encoding::decode64;
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, any, int, text, walked};
-use crate::table::{SprigFunctionEntry, bounded, random};
-use crate::template_environment::Draws;
-use certificate::{Authority, CertificateRequest, Pair};
+use crate::function_table::{SprigFunctionEntry, bounded, random};
+use crate::template_environment::RandomDraws;
+use certificate::{CertificateAndKey, CertificateAuthority, CertificateRequest};
 use key::PrivateKey;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -62,10 +62,10 @@ const CERTIFICATE_BYTES: usize = 8 << 10;
 
 /// A private key in PEM: `rsa` (4096 bits, as is the empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
 fn gen_private_key(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     call.work(SIGNATURE_STEPS)?;
     call.produce(CERTIFICATE_BYTES + text(args, 0).len())?;
     let key = match text(args, 0) {
@@ -85,30 +85,30 @@ fn gen_private_key(
 
 /// An authority that signs itself: a common name and how many days it is valid.
 fn gen_ca(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let key = new_key(call)?;
     ca(template_environment, call, args, &key)
 }
 
 /// [`gen_ca`] with a private key in PEM.
 fn gen_ca_with_key(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let key = given_key(call, args, 2)?;
     ca(template_environment, call, args, &key)
 }
 
 fn ca(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
     key: &PrivateKey,
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     call.work(SIGNATURE_STEPS)?;
     call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE_BYTES)?;
     let request = CertificateRequest {
@@ -120,10 +120,10 @@ fn ca(
 
 /// A certificate that signs itself: a common name, addresses, names of hosts, and how many days it is valid.
 fn gen_self_signed_cert(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let request = request(call, args)?;
     let key = new_key(call)?;
     call.work(SIGNATURE_STEPS)?;
@@ -132,10 +132,10 @@ fn gen_self_signed_cert(
 
 /// [`gen_self_signed_cert`] with a private key in PEM.
 fn gen_self_signed_cert_with_key(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     call.work(SIGNATURE_STEPS)?;
     let key = given_key(call, args, 4)?;
     certificate::self_signed(template_environment, &request(call, args)?, &key)
@@ -143,11 +143,11 @@ fn gen_self_signed_cert_with_key(
 
 /// A certificate that an authority signs: as [`gen_self_signed_cert`], and the authority.
 fn gen_signed_cert(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
-    let authority = Authority::parse(any(args, 4))?;
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
+    let authority = CertificateAuthority::parse(any(args, 4))?;
     let request = request(call, args)?;
     let key = new_key(call)?;
     call.work(SIGNATURE_STEPS)?;
@@ -156,21 +156,21 @@ fn gen_signed_cert(
 
 /// [`gen_signed_cert`] with a private key in PEM.
 fn gen_signed_cert_with_key(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     call.work(SIGNATURE_STEPS)?;
     let key = given_key(call, args, 5)?;
-    let authority = Authority::parse(any(args, 4))?;
+    let authority = CertificateAuthority::parse(any(args, 4))?;
     certificate::signed(template_environment, &request(call, args)?, &key, &authority)
 }
 
 /// A certificate and its key that are there, both PEM in base64.
 fn build_custom_cert(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let encoded = [text(args, 0), text(args, 1)];
     call.work(SIGNATURE_STEPS + encoded[0].len() + encoded[1].len())?;
     call.produce(encoded[0].len() + encoded[1].len())?;
@@ -180,19 +180,19 @@ fn build_custom_cert(
     certificate::check(&block.bytes)
         .map_err(|error| format!("error parsing certificate: decodedCert.Bytes: {error}"))?;
     PrivateKey::from_pem(&key).map_err(|error| format!("error parsing private key: {error}"))?;
-    Ok(GoRuntimeValue::object(Pair { cert: cert.into(), key: key.into() }))
+    Ok(GoRuntimeValue::object(CertificateAndKey { cert: cert.into(), key: key.into() }))
 }
 
-fn new_key(call: &mut Call<'_>) -> Result<PrivateKey, FunctionError> {
+fn new_key(call: &mut FunctionCallContext<'_>) -> Result<PrivateKey, TemplateFunctionError> {
     call.work(KEY_GENERATION_STEPS)?;
     Ok(PrivateKey::rsa(KeySize::Rsa2048)?)
 }
 
 fn given_key(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
     at: usize,
-) -> Result<PrivateKey, FunctionError> {
+) -> Result<PrivateKey, TemplateFunctionError> {
     let pem = text(args, at);
     call.work(SIGNATURE_STEPS + pem.len())?;
     call.has_room(pem.len().saturating_mul(2))?;
@@ -204,9 +204,9 @@ fn given_key(
 ///
 /// The names and addresses of a certificate take memory three times: as arguments, in DER and in PEM.
 fn request<'v>(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &'v [GoRuntimeValue],
-) -> Result<CertificateRequest<'v>, FunctionError> {
+) -> Result<CertificateRequest<'v>, TemplateFunctionError> {
     walked(call, any(args, 1), MAP_ENTRY_OVERHEAD_BYTES)?;
     walked(call, any(args, 2), MAP_ENTRY_OVERHEAD_BYTES)?;
     call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE_BYTES)?;

@@ -4,12 +4,12 @@
 use std::any::Any;
 
 use golang::GoRuntimeValue;
-use golang::time::{Duration, ParseError, Time, Zone};
-use golang::value::IntKind;
-use gotemplate::Call;
+use golang::time::{GoDuration, GoTime, GoTimeZone, TimeParseError};
+use golang::value::IntegerKind;
+use gotemplate::FunctionCallContext;
 
 use crate::arguments::{SprigResult, TEXT_OVERHEAD_BYTES, any, text};
-use crate::table::{SprigFunctionEntry, impure, plain};
+use crate::function_table::{SprigFunctionEntry, impure, plain};
 use crate::template_environment::TemplateEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -35,24 +35,24 @@ const HTML: &str = "2006-01-02";
 /// How long ago a time was, in whole seconds. A value that is not a time counts as now.
 fn ago(
     template_environment: &dyn TemplateEnvironment,
-    _: &mut Call<'_>,
+    _: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let date = any(args, 0);
     // Parity(helm 4): an `int32` is a date for `date`, but not here.
     let is_int32 =
-        matches!(date, GoRuntimeValue::Integer(integer) if integer.kind() == IntKind::Int32);
+        matches!(date, GoRuntimeValue::Integer(integer) if integer.kind() == IntegerKind::Int32);
     let time =
         if is_int32 { template_environment.now() } else { time_of(template_environment, date) };
     Ok(GoRuntimeValue::from(
-        template_environment.now().since(&time).round(Duration::SECOND).to_string(),
+        template_environment.now().since(&time).round(GoDuration::SECOND).to_string(),
     ))
 }
 
 /// A time by a layout, in the local zone. A number is seconds since 1970, and a value that is not a time counts as now.
 fn date(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     written(
@@ -66,7 +66,7 @@ fn date(
 /// A time by a layout in a zone; UTC if there is no zone of that name.
 fn date_in_zone(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let zone = zone(template_environment, text(args, 2));
@@ -76,7 +76,7 @@ fn date_in_zone(
 /// A date as forms of web pages want it, in the local zone.
 fn html_date(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     written(
@@ -90,7 +90,7 @@ fn html_date(
 /// A date as forms of web pages want it, in a zone.
 fn html_date_in_zone(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let zone = zone(template_environment, text(args, 1));
@@ -104,16 +104,16 @@ fn date_modify(args: &[GoRuntimeValue]) -> SprigResult {
 
 /// A time some length later.
 fn must_date_modify(args: &[GoRuntimeValue]) -> SprigResult {
-    let length = Duration::parse(&String::from_utf8_lossy(text(args, 0)));
+    let length = GoDuration::parse(&String::from_utf8_lossy(text(args, 0)));
     let length = length.map_err(|error| error.to_string())?;
-    let time = given(any(args, 1)).cloned().unwrap_or_else(Time::zero);
+    let time = given(any(args, 1)).cloned().unwrap_or_else(GoTime::zero);
     Ok(GoRuntimeValue::object(time.add(length)))
 }
 
 /// The time.
 fn now(
     template_environment: &dyn TemplateEnvironment,
-    _: &mut Call<'_>,
+    _: &mut FunctionCallContext<'_>,
     _: &[GoRuntimeValue],
 ) -> SprigResult {
     Ok(GoRuntimeValue::object(template_environment.now()))
@@ -122,17 +122,19 @@ fn now(
 /// A time by a layout, in the local zone if it has none of its own; the beginning of year 1 if it is not valid.
 fn to_date(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     call.work(text(args, 0).len() + text(args, 1).len())?;
-    Ok(GoRuntimeValue::object(parsed(template_environment, args).unwrap_or_else(|_| Time::zero())))
+    Ok(GoRuntimeValue::object(
+        parsed(template_environment, args).unwrap_or_else(|_| GoTime::zero()),
+    ))
 }
 
 /// A time by a layout, in the local zone if it has none of its own.
 fn must_to_date(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     call.work(text(args, 0).len() + text(args, 1).len())?;
@@ -143,44 +145,52 @@ fn must_to_date(
 fn parsed(
     template_environment: &dyn TemplateEnvironment,
     args: &[GoRuntimeValue],
-) -> Result<Time, ParseError> {
+) -> Result<GoTime, TimeParseError> {
     let [layout, text] = [0, 1].map(|at| String::from_utf8_lossy(text(args, at)));
-    Time::parse_in(&layout, &text, template_environment.local())
+    GoTime::parse_in(&layout, &text, template_environment.local())
 }
 
 /// Seconds since 1970, as a text.
 fn unix_epoch(args: &[GoRuntimeValue]) -> SprigResult {
-    let time = given(any(args, 0)).cloned().unwrap_or_else(Time::zero);
+    let time = given(any(args, 0)).cloned().unwrap_or_else(GoTime::zero);
     Ok(GoRuntimeValue::from(time.unix().to_string()))
 }
 
 /// The time that a value is.
-pub(super) fn given(value: &GoRuntimeValue) -> Option<&Time> {
+pub(super) fn given(value: &GoRuntimeValue) -> Option<&GoTime> {
     let GoRuntimeValue::Object(object) = value else { return None };
     let object: &dyn Any = &**object;
     object.downcast_ref()
 }
 
 /// The time that a value means.
-fn time_of(template_environment: &dyn TemplateEnvironment, value: &GoRuntimeValue) -> Time {
+fn time_of(template_environment: &dyn TemplateEnvironment, value: &GoRuntimeValue) -> GoTime {
     match value {
         GoRuntimeValue::Integer(integer)
-            if matches!(integer.kind(), IntKind::Int | IntKind::Int32 | IntKind::Int64) =>
+            if matches!(
+                integer.kind(),
+                IntegerKind::Int | IntegerKind::Int32 | IntegerKind::Int64
+            ) =>
         {
-            Time::from_unix(integer.signed(), 0, template_environment.local().clone())
+            GoTime::from_unix(integer.signed(), 0, template_environment.local().clone())
         }
         value => given(value).cloned().unwrap_or_else(|| template_environment.now()),
     }
 }
 
-fn zone(template_environment: &dyn TemplateEnvironment, name: &[u8]) -> Zone {
+fn zone(template_environment: &dyn TemplateEnvironment, name: &[u8]) -> GoTimeZone {
     match name {
         b"Local" => template_environment.local().clone(),
-        name => Zone::load(&String::from_utf8_lossy(name)).unwrap_or(Zone::Utc),
+        name => GoTimeZone::load(&String::from_utf8_lossy(name)).unwrap_or(GoTimeZone::Utc),
     }
 }
 
-fn written(call: &mut Call<'_>, layout: &[u8], time: &Time, zone: Zone) -> SprigResult {
+fn written(
+    call: &mut FunctionCallContext<'_>,
+    layout: &[u8],
+    time: &GoTime,
+    zone: GoTimeZone,
+) -> SprigResult {
     let layout = String::from_utf8_lossy(layout);
     // A part of a layout becomes less than this many times its length.
     call.work(layout.len())?;

@@ -4,7 +4,7 @@ use golang::GoRuntimeValue;
 use golang::value::ReflectKind;
 
 use crate::arguments::{SprigResult, any, text};
-use crate::table::{SprigFunctionEntry, plain};
+use crate::function_table::{SprigFunctionEntry, plain};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("all", "func(...interface {}) bool", all),

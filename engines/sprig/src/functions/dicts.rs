@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::semver::Version;
-use golang::value::{List, Map, Object, ReflectKind, Str, Type};
-use gotemplate::{Call, FunctionError};
+use golang::semver::SemverVersion;
+use golang::value::{GoList, GoMap, GoObject, GoString, GoType, ReflectKind};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{
     MAP_ENTRY_OVERHEAD_BYTES, SprigResult, any, copied, made, map, mapped, text, text_of,
 };
-use crate::table::{SprigFunctionEntry, bounded, impure, plain};
+use crate::function_table::{SprigFunctionEntry, bounded, impure, plain};
 use crate::template_environment::{NOT_ALONE, TemplateEnvironment};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -37,9 +37,9 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 ];
 
 /// A map of its arguments: keys and values by turns. A last key without a value has an empty text.
-fn dict(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn dict(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     mapped(call, args.len().div_ceil(2))?;
-    let dict = Map::default();
+    let dict = GoMap::default();
     for pair in args.chunks(2) {
         let key = text_of(call, any(pair, 0))?;
         dict.insert(key, pair.get(1).cloned().unwrap_or_else(|| GoRuntimeValue::from("")));
@@ -60,7 +60,7 @@ fn dig(args: &[GoRuntimeValue]) -> SprigResult {
         GoRuntimeValue::String(key) => Ok(key.clone()),
         other => Err(conversion(other, "string")),
     };
-    let keys = keys.iter().map(text).collect::<Result<Vec<Str>, _>>()?;
+    let keys = keys.iter().map(text).collect::<Result<Vec<GoString>, _>>()?;
     for (index, key) in keys.iter().enumerate() {
         let Some(step) = dict.get(key) else { break };
         if index + 1 == keys.len() {
@@ -72,14 +72,14 @@ fn dig(args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// A `map[string]interface {}` without a name.
-fn plain_map(value: &GoRuntimeValue) -> Result<Map, FunctionError> {
+fn plain_map(value: &GoRuntimeValue) -> Result<GoMap, TemplateFunctionError> {
     match value {
-        GoRuntimeValue::Map(map) if *map.item_type() == Type::Any => Ok(map.clone()),
+        GoRuntimeValue::Map(map) if *map.item_type() == GoType::Any => Ok(map.clone()),
         other => Err(conversion(other, "map[string]interface {}")),
     }
 }
 
-fn conversion(value: &GoRuntimeValue, wanted: &str) -> FunctionError {
+fn conversion(value: &GoRuntimeValue, wanted: &str) -> TemplateFunctionError {
     let given = match value {
         GoRuntimeValue::Nil => "nil".to_owned(),
         value => value.type_name(),
@@ -98,28 +98,32 @@ fn has_key(args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// The keys of all maps.
-fn keys(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn keys(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let maps = (0..args.len()).map(|at| map(args, at));
     made(call, maps.clone().map(|map| map.len()).sum())?;
     Ok(GoRuntimeValue::strings(maps.flat_map(|map| map.entries()).map(|(key, _)| key)))
 }
 
 /// A map without certain keys.
-fn omit(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn omit(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let without: BTreeSet<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
     chosen(call, &map(args, 0), |key| !without.contains(key))
 }
 
 /// A map with certain keys alone.
-fn pick(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn pick(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let wanted: BTreeSet<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
     chosen(call, &map(args, 0), |key| wanted.contains(key))
 }
 
-fn chosen(call: &mut Call<'_>, map: &Map, is_chosen: impl Fn(&[u8]) -> bool) -> SprigResult {
+fn chosen(
+    call: &mut FunctionCallContext<'_>,
+    map: &GoMap,
+    is_chosen: impl Fn(&[u8]) -> bool,
+) -> SprigResult {
     mapped(call, map.len())?;
     let entries = map.entries().into_iter().filter(|(key, _)| is_chosen(key));
-    Ok(GoRuntimeValue::Map(Map::new(Type::Any, entries)))
+    Ok(GoRuntimeValue::Map(GoMap::new(GoType::Any, entries)))
 }
 
 /// The values that maps have under a key.
@@ -131,7 +135,7 @@ fn pluck(args: &[GoRuntimeValue]) -> SprigResult {
 /// Puts a value into a map, and gives the map.
 fn set(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let map = map(args, 0);
@@ -158,7 +162,7 @@ fn set(
 /// Removes a key from a map, and gives the map.
 fn unset(
     template_environment: &dyn TemplateEnvironment,
-    _: &mut Call<'_>,
+    _: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let map = map(args, 0);
@@ -170,15 +174,15 @@ fn unset(
 }
 
 /// The values of a map.
-fn values(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn values(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     made(call, map(args, 0).len())?;
     Ok(GoRuntimeValue::list(map(args, 0).entries().into_iter().map(|(_, value)| value)))
 }
 
 /// A container that is being copied.
 enum OpenCopyContainer {
-    List { list: List, next: usize, copies: Vec<GoRuntimeValue> },
-    Map { copy: Map, key: Str, rest: std::vec::IntoIter<(Str, GoRuntimeValue)> },
+    List { list: GoList, next: usize, copies: Vec<GoRuntimeValue> },
+    Map { copy: GoMap, key: GoString, rest: std::vec::IntoIter<(GoString, GoRuntimeValue)> },
 }
 
 /// What the copy of a value begins with.
@@ -190,7 +194,7 @@ enum CopyStep {
 }
 
 /// A copy that shares nothing which can change.
-fn deep_copy(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn deep_copy(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut next = any(args, 0).clone();
     if matches!(next, GoRuntimeValue::Nil) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
@@ -215,7 +219,10 @@ fn deep_copy(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// What a copy of a value begins with.
-fn begun(call: &mut Call<'_>, value: GoRuntimeValue) -> Result<CopyStep, FunctionError> {
+fn begun(
+    call: &mut FunctionCallContext<'_>,
+    value: GoRuntimeValue,
+) -> Result<CopyStep, TemplateFunctionError> {
     call.work(1)?;
     Ok(match value {
         GoRuntimeValue::List(list) if !list.is_nil() => {
@@ -225,9 +232,9 @@ fn begun(call: &mut Call<'_>, value: GoRuntimeValue) -> Result<CopyStep, Functio
         GoRuntimeValue::Map(map) if !map.is_nil() => {
             mapped(call, map.len())?;
             let entries = map.entries();
-            let copy = Map::new(map.item_type().clone(), []);
+            let copy = GoMap::new(map.item_type().clone(), []);
             let rest = entries.into_iter();
-            CopyStep::Container(OpenCopyContainer::Map { copy, key: Str::default(), rest })
+            CopyStep::Container(OpenCopyContainer::Map { copy, key: GoString::default(), rest })
         }
         GoRuntimeValue::Object(object) => match object.underlying() {
             Some(underlying @ (GoRuntimeValue::List(_) | GoRuntimeValue::Map(_))) => {
@@ -240,10 +247,10 @@ fn begun(call: &mut Call<'_>, value: GoRuntimeValue) -> Result<CopyStep, Functio
 }
 
 /// Parity(helm 4): fields that are not exported are not copied, so that a version becomes `0.0.0`.
-fn copied_object(object: Arc<dyn Object>) -> GoRuntimeValue {
+fn copied_object(object: Arc<dyn GoObject>) -> GoRuntimeValue {
     if object.kind() == ReflectKind::Pointer
         && object.type_name() == "*semver.Version"
-        && let Ok(empty) = Version::parse("0")
+        && let Ok(empty) = SemverVersion::parse("0")
     {
         return GoRuntimeValue::object(empty);
     }
@@ -274,7 +281,7 @@ impl OpenCopyContainer {
         match self {
             Self::List { list, copies, .. } => {
                 let item_type = list.item_type().clone();
-                GoRuntimeValue::List(List::with_capacity(item_type, copies, list.capacity()))
+                GoRuntimeValue::List(GoList::with_capacity(item_type, copies, list.capacity()))
             }
             Self::Map { copy, .. } => GoRuntimeValue::Map(copy),
         }

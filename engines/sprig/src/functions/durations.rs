@@ -4,16 +4,16 @@
 use std::any::Any;
 
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, parse_float, parse_int, quote};
-use golang::time::Duration;
-use golang::value::IntKind;
-use gotemplate::{Call, FunctionError};
+use golang::strconv::{QuotingStyle, parse_float, parse_int, quote};
+use golang::time::GoDuration;
+use golang::value::IntegerKind;
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use super::dates::given as time;
 use super::integers::clamped;
 use crate::arguments::{SprigResult, any};
-use crate::cast::truncated;
-use crate::table::{SprigFunctionEntry, impure, plain};
+use crate::function_table::{SprigFunctionEntry, impure, plain};
+use crate::number_cast::truncated;
 use crate::template_environment::TemplateEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -41,36 +41,38 @@ fn duration(args: &[GoRuntimeValue]) -> SprigResult {
             let text = String::from_utf8_lossy(text);
             clamped(parse_int(&text, 10, 64), &text)
         }
-        GoRuntimeValue::Integer(integer) if integer.kind() == IntKind::Int64 => integer.signed(),
+        GoRuntimeValue::Integer(integer) if integer.kind() == IntegerKind::Int64 => {
+            integer.signed()
+        }
         _ => 0,
     };
-    Ok(GoRuntimeValue::from(Duration(seconds.wrapping_mul(Duration::SECOND.0)).to_string()))
+    Ok(GoRuntimeValue::from(GoDuration(seconds.wrapping_mul(GoDuration::SECOND.0)).to_string()))
 }
 
 /// A length of time, or the time since, in the largest unit of which it has more than one.
 fn duration_round(
     template_environment: &dyn TemplateEnvironment,
-    _: &mut Call<'_>,
+    _: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    let Duration(length) = match any(args, 0) {
+    let GoDuration(length) = match any(args, 0) {
         GoRuntimeValue::String(text) => {
-            Duration::parse(&String::from_utf8_lossy(text)).unwrap_or_default()
+            GoDuration::parse(&String::from_utf8_lossy(text)).unwrap_or_default()
         }
-        GoRuntimeValue::Integer(integer) if integer.kind() == IntKind::Int64 => {
-            Duration(integer.signed())
+        GoRuntimeValue::Integer(integer) if integer.kind() == IntegerKind::Int64 => {
+            GoDuration(integer.signed())
         }
         value => time(value).map(|time| template_environment.now().since(time)).unwrap_or_default(),
     };
     let length = length.unsigned_abs();
-    let hour = Duration::HOUR.0.unsigned_abs();
+    let hour = GoDuration::HOUR.0.unsigned_abs();
     let units = [
         (hour * 24 * 365, "y"),
         (hour * 24 * 30, "mo"),
         (hour * 24, "d"),
         (hour, "h"),
-        (Duration::MINUTE.0.unsigned_abs(), "m"),
-        (Duration::SECOND.0.unsigned_abs(), "s"),
+        (GoDuration::MINUTE.0.unsigned_abs(), "m"),
+        (GoDuration::SECOND.0.unsigned_abs(), "s"),
     ];
     let unit = units.into_iter().find(|(unit, _)| length > *unit);
     Ok(GoRuntimeValue::from(
@@ -133,13 +135,13 @@ fn must_to_duration(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(length(any(args, 0))?))
 }
 
-fn forgiven(args: &[GoRuntimeValue]) -> Duration {
+fn forgiven(args: &[GoRuntimeValue]) -> GoDuration {
     length(any(args, 0)).unwrap_or_default()
 }
 
 /// What Helm takes for a length of time: numbers are seconds, with a fraction or without.
-fn length(value: &GoRuntimeValue) -> Result<Duration, FunctionError> {
-    let fraction = |seconds: f64| Duration(truncated(seconds * Duration::SECOND.0 as f64));
+fn length(value: &GoRuntimeValue) -> Result<GoDuration, TemplateFunctionError> {
+    let fraction = |seconds: f64| GoDuration(truncated(seconds * GoDuration::SECOND.0 as f64));
     match value {
         GoRuntimeValue::Nil => return Err("invalid duration".into()),
         GoRuntimeValue::String(given) => {
@@ -148,17 +150,17 @@ fn length(value: &GoRuntimeValue) -> Result<Duration, FunctionError> {
             if text.is_empty() {
                 return Err("empty duration".into());
             }
-            if let Ok(length) = Duration::parse(text) {
+            if let Ok(length) = GoDuration::parse(text) {
                 return Ok(length);
             }
             return parse_float(text, 64).map(fraction).map_err(|_| {
-                let quoted = quote(given, Quoting::Printable);
+                let quoted = quote(given, QuotingStyle::Printable);
                 format!("could not parse duration {}", String::from_utf8_lossy(&quoted)).into()
             });
         }
         GoRuntimeValue::Object(object) => {
             let object: &dyn Any = &**object;
-            if let Some(length) = object.downcast_ref::<Duration>() {
+            if let Some(length) = object.downcast_ref::<GoDuration>() {
                 return Ok(*length);
             }
         }
@@ -169,7 +171,7 @@ fn length(value: &GoRuntimeValue) -> Result<Duration, FunctionError> {
             Err(format!("duration seconds overflow: {}", integer.unsigned()).into())
         }
         GoRuntimeValue::Integer(integer) => {
-            Ok(Duration(integer.signed().wrapping_mul(Duration::SECOND.0)))
+            Ok(GoDuration(integer.signed().wrapping_mul(GoDuration::SECOND.0)))
         }
         GoRuntimeValue::Float(seconds) => Ok(fraction(seconds)),
         _ => Err(format!("unsupported duration type {}", value.type_name()).into()),

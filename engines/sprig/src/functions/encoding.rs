@@ -6,10 +6,10 @@ use aws_lc_rs::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA512, dig
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use golang::GoRuntimeValue;
-use gotemplate::{Call, FunctionError};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, text};
-use crate::table::{SprigFunctionEntry, bounded, plain};
+use crate::function_table::{SprigFunctionEntry, bounded, plain};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("b64enc", "func(string) string", b64enc),
@@ -23,7 +23,10 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 ];
 
 /// A text in base64, with padding.
-fn b64enc(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn b64enc(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     call.work(text.len() / 8)?;
     call.produce(text.len().div_ceil(3) * 4 + TEXT_OVERHEAD_BYTES)?;
@@ -31,7 +34,10 @@ fn b64enc(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue
 }
 
 /// A text out of base64. What is wrong with it is the result, not an error.
-fn b64dec(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn b64dec(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     call.work(text.len() / 2)?;
     call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
@@ -39,7 +45,10 @@ fn b64dec(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue
 }
 
 /// A text in base32, with padding.
-fn b32enc(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn b32enc(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     call.work(text.len())?;
     call.produce(text.len().div_ceil(5) * 8 + TEXT_OVERHEAD_BYTES)?;
@@ -58,7 +67,10 @@ fn b32enc(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue
 }
 
 /// A text out of base32. What is wrong with it is the result, not an error.
-fn b32dec(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn b32dec(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     call.work(text.len())?;
     call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
@@ -67,22 +79,22 @@ fn b32dec(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue
 }
 
 /// The SHA-1 of a text, in hexadecimal.
-fn sha1sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn sha1sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(sum(&SHA1_FOR_LEGACY_USE_ONLY, args))
 }
 
 /// The SHA-256 of a text, in hexadecimal.
-fn sha256sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn sha256sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(sum(&SHA256, args))
 }
 
 /// The SHA-512 of a text, in hexadecimal.
-fn sha512sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn sha512sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(sum(&SHA512, args))
 }
 
 /// The Adler-32 of a text, in decimal.
-fn adler32sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn adler32sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, TemplateFunctionError> {
     // The largest prime below 2^16.
     const ADLER32_MODULUS: u32 = 65_521;
     let mut low = 1;

@@ -1,12 +1,12 @@
 //! Numbers with fractions. Sums and products are those of decimal numbers.
 
 use golang::GoRuntimeValue;
-use gotemplate::Call;
+use gotemplate::FunctionCallContext;
 
 use crate::arguments::{SprigResult, any, float, int, rest};
-use crate::cast::to_float;
 use crate::decimal::Decimal;
-use crate::table::{SprigFunctionEntry, bounded, plain};
+use crate::function_table::{SprigFunctionEntry, bounded, plain};
+use crate::number_cast::to_float;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("add1f", "func(interface {}) float64", add1f),
@@ -23,32 +23,32 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 ];
 
 /// One more.
-fn add1f(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn add1f(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, 0.0, args.iter().chain([&GoRuntimeValue::Float(1.0)]), |a, b| Ok(a.add(b)))
 }
 
 /// The sum.
-fn addf(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn addf(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, 0.0, args, |a, b| Ok(a.add(b)))
 }
 
 /// The difference from the first number.
-fn subf(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn subf(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.sub(b)))
 }
 
 /// The product.
-fn mulf(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn mulf(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.mul(b)))
 }
 
 /// The quotient of the first number and the others.
-fn divf(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn divf(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, to_float(any(args, 0)), rest(args, 1), Decimal::div)
 }
 
 fn calculated<'v>(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     first: f64,
     others: impl IntoIterator<Item = &'v GoRuntimeValue>,
     step: fn(&Decimal, &Decimal) -> Result<Decimal, String>,

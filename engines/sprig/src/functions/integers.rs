@@ -1,12 +1,12 @@
 //! Whole numbers: what they are made of, and arithmetic that wraps around as Go's does.
 
 use golang::GoRuntimeValue;
-use golang::strconv::{NumError, Reason, atoi as parse_atoi, parse_int};
-use gotemplate::{Call, FunctionError};
+use golang::strconv::{NumError, NumErrorReason, atoi as parse_atoi, parse_int};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{SprigResult, any, printed, rest, text};
-use crate::cast::to_int;
-use crate::table::{SprigFunctionEntry, bounded, plain};
+use crate::function_table::{SprigFunctionEntry, bounded, plain};
+use crate::number_cast::to_int;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("add", "func(...interface {}) int64", add),
@@ -82,13 +82,13 @@ fn sub(args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// An octal number, as of permissions; zero if it is not one.
-fn to_decimal(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn to_decimal(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let text = printed(call, any(args, 0))?;
     let number = std::str::from_utf8(&text).ok().and_then(|text| parse_int(text, 8, 64).ok());
     Ok(GoRuntimeValue::int64(number.unwrap_or_default()))
 }
 
-fn divisor(args: &[GoRuntimeValue]) -> Result<i64, FunctionError> {
+fn divisor(args: &[GoRuntimeValue]) -> Result<i64, TemplateFunctionError> {
     match to_int(any(args, 1)) {
         0 => Err("runtime error: integer divide by zero".into()),
         divisor => Ok(divisor),
@@ -99,8 +99,8 @@ fn divisor(args: &[GoRuntimeValue]) -> Result<i64, FunctionError> {
 pub(super) fn clamped(parsed: Result<i64, NumError>, text: &str) -> i64 {
     match parsed {
         Ok(number) => number,
-        Err(NumError { reason: Reason::Range, .. }) if text.starts_with('-') => i64::MIN,
-        Err(NumError { reason: Reason::Range, .. }) => i64::MAX,
+        Err(NumError { reason: NumErrorReason::Range, .. }) if text.starts_with('-') => i64::MIN,
+        Err(NumError { reason: NumErrorReason::Range, .. }) => i64::MAX,
         Err(_) => 0,
     }
 }

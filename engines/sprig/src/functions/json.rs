@@ -1,13 +1,13 @@
 //! JSON as Helm 4.2 and sprig have it: Helm replaces `toJson`, `mustToJson` and `fromJson`, sprig has the others.
 
 use golang::GoRuntimeValue;
-use golang::json::{self, DecodedJson, EncodeError, Form};
-use golang::value::{List, Map, ReflectKind, Type};
-use gotemplate::{Call, FunctionError};
+use golang::json::{self, DecodedJson, JsonEncodeError, JsonLayout};
+use golang::value::{GoList, GoMap, GoType, ReflectKind};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, any, text};
+use crate::function_table::{SprigFunctionEntry, bounded};
 use crate::memory_size::weight;
-use crate::table::{SprigFunctionEntry, bounded};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toJson", "func(interface {}) string", to_json),
@@ -21,65 +21,68 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("fromJsonArray", "func(string) []interface {}", from_json_array),
 ];
 
-const HTML: Form = Form { escapes_html: true, indent: None };
-const RAW: Form = Form { escapes_html: false, indent: None };
-const PRETTY: Form = Form { escapes_html: true, indent: Some("  ") };
+const HTML: JsonLayout = JsonLayout { escapes_html: true, indent: None };
+const RAW: JsonLayout = JsonLayout { escapes_html: false, indent: None };
+const PRETTY: JsonLayout = JsonLayout { escapes_html: true, indent: Some("  ") };
 
 /// A value as JSON; nothing where it has none.
-fn to_json(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn to_json(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), HTML)?.or_empty()))
 }
 
 /// A value as JSON.
 fn must_to_json(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), HTML)?.or_failure()?))
 }
 
 /// A value as JSON on many lines; nothing where it has none.
 fn to_pretty_json(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), PRETTY)?.or_empty()))
 }
 
 /// A value as JSON on many lines.
 fn must_to_pretty_json(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), PRETTY)?.or_failure()?))
 }
 
 /// A value as JSON in which `<`, `>` and `&` stand for themselves; `toRawJson` fails as `mustToRawJson` does.
 fn must_to_raw_json(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), RAW)?.or_failure()?))
 }
 
 /// The map that a text is. What is wrong with it is under `Error`.
 fn from_json(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     read(call, text, weight(text))?;
     Ok(match json::decode(text) {
         Ok(decoded) => map(decoded),
-        Err(error) => with_error(Map::default(), &error.to_string()),
+        Err(error) => with_error(GoMap::default(), &error.to_string()),
     })
 }
 
 /// `fromJson` of sprig, which Helm replaces: the value that a text is, or nil.
 pub(crate) fn from_json_as_sprig(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     read(call, text, weight(text))?;
     Ok(json::decode(text).map_or(GoRuntimeValue::Nil, |decoded| decoded.value))
@@ -87,9 +90,9 @@ pub(crate) fn from_json_as_sprig(
 
 /// The value that a text is.
 fn must_from_json(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     read(call, text, weight(text))?;
     let DecodedJson { value, misfit } = json::decode(text).map_err(|error| error.to_string())?;
@@ -98,9 +101,9 @@ fn must_from_json(
 
 /// The list that a text is. What is wrong with it is its only item.
 fn from_json_array(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     read(call, text, weight(text))?;
     let decoded = json::decode(text).map_err(|error| error.to_string());
@@ -110,7 +113,11 @@ fn from_json_array(
 }
 
 /// Counts a text that is about to be read, whose values take so many bytes.
-pub(super) fn read(call: &mut Call<'_>, text: &[u8], weight: usize) -> Result<(), FunctionError> {
+pub(super) fn read(
+    call: &mut FunctionCallContext<'_>,
+    text: &[u8],
+    weight: usize,
+) -> Result<(), TemplateFunctionError> {
     call.work(text.len())?;
     call.produce(weight)
 }
@@ -121,8 +128,8 @@ fn map(DecodedJson { value, misfit }: DecodedJson) -> GoRuntimeValue {
         (value @ GoRuntimeValue::Map(_), None) => value,
         (GoRuntimeValue::Map(map), Some(error)) => with_error(map, &error.to_string()),
         // Parity(go): null makes a map that is there nil.
-        (GoRuntimeValue::Nil, None) => GoRuntimeValue::Map(Map::nil(Type::Any)),
-        (value, _) => with_error(Map::default(), &mismatch(&value, "map[string]interface {}")),
+        (GoRuntimeValue::Nil, None) => GoRuntimeValue::Map(GoMap::nil(GoType::Any)),
+        (value, _) => with_error(GoMap::default(), &mismatch(&value, "map[string]interface {}")),
     }
 }
 
@@ -131,13 +138,13 @@ pub(super) fn list(DecodedJson { value, misfit }: DecodedJson) -> Result<GoRunti
     match (value, misfit) {
         (value @ GoRuntimeValue::List(_), None) => Ok(value),
         (GoRuntimeValue::List(_), Some(error)) => Err(error.to_string()),
-        (GoRuntimeValue::Nil, None) => Ok(GoRuntimeValue::List(List::nil(Type::Any))),
+        (GoRuntimeValue::Nil, None) => Ok(GoRuntimeValue::List(GoList::nil(GoType::Any))),
         (value, _) => Err(mismatch(&value, "[]interface {}")),
     }
 }
 
 /// A map with an error in it.
-pub(super) fn with_error(map: Map, error: &str) -> GoRuntimeValue {
+pub(super) fn with_error(map: GoMap, error: &str) -> GoRuntimeValue {
     map.insert("Error", GoRuntimeValue::from(error));
     GoRuntimeValue::Map(map)
 }
@@ -188,18 +195,18 @@ impl EncodedText {
 /// # Errors
 /// A limit was reached.
 pub(super) fn encode(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     value: &GoRuntimeValue,
-    form: Form,
-) -> Result<EncodedText, FunctionError> {
+    form: JsonLayout,
+) -> Result<EncodedText, TemplateFunctionError> {
     match json::encode(value, form, call.room()) {
         Ok(text) => {
             call.work(text.len() / 8)?;
             call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
             Ok(EncodedText::Text(text))
         }
-        Err(EncodeError::TooLong(most)) => Err(golang::fmt::Error::TooLong(most).into()),
-        Err(error @ EncodeError::TooDeep) => Err(error.to_string().into()),
+        Err(JsonEncodeError::TooLong(most)) => Err(golang::fmt::Error::TooLong(most).into()),
+        Err(error @ JsonEncodeError::TooDeep) => Err(error.to_string().into()),
         Err(error) => Ok(EncodedText::Failure(error.to_string())),
     }
 }

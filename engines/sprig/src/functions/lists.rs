@@ -3,15 +3,15 @@
 //! Differs(helm 4): slices never change, so what is behind the end of one is not seen by another that was cut from it.
 
 use golang::GoRuntimeValue;
-use golang::value::{IntKind, Integer, List, Type};
-use gotemplate::{Call, FunctionError};
+use golang::value::{GoList, GoType, IntegerKind, SizedInteger};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use super::defaults::is_empty;
 use crate::arguments::{
     NIL, SprigResult, any, as_int, copied, int, items, length, rest as further,
 };
-use crate::cast::{to_int, truncated};
-use crate::table::{SprigFunctionEntry, bounded};
+use crate::function_table::{SprigFunctionEntry, bounded};
+use crate::number_cast::{to_int, truncated};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("append", "func(interface {}, interface {}) []interface {}", append),
@@ -48,23 +48,23 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 ];
 
 /// A list and one item more.
-fn append(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn append(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items = list_of(call, any(args, 0), |kind| format!("Cannot push on type {kind}"))?;
     items.push(any(args, 1).clone());
     Ok(GoRuntimeValue::list(items))
 }
 
 /// One item and a list behind it.
-fn prepend(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn prepend(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items = list_of(call, any(args, 0), |kind| format!("Cannot prepend on type {kind}"))?;
     items.insert(0, any(args, 1).clone());
     Ok(GoRuntimeValue::list(items))
 }
 
 /// A list in lists of so many items.
-fn chunk(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn chunk(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 1), |kind| format!("Cannot chunk type {kind}"))?;
-    let too_long = || FunctionError::from("runtime error: makeslice: len out of range");
+    let too_long = || TemplateFunctionError::from("runtime error: makeslice: len out of range");
     let size = int(args, 0);
     let len = as_int(items.len());
     // Parity(helm 4): sizes of zero and below give what the arithmetic gives.
@@ -80,17 +80,17 @@ fn chunk(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
         copied(call, wanted.min(rest.len()))?;
         chunks.push(GoRuntimeValue::list(rest.by_ref().take(wanted)));
     }
-    Ok(GoRuntimeValue::List(List::new(Type::list(), chunks)))
+    Ok(GoRuntimeValue::List(GoList::new(GoType::list(), chunks)))
 }
 
 /// A list without what is empty.
-fn compact(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn compact(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot compact on type {kind}"))?;
     Ok(GoRuntimeValue::list(items.into_iter().filter(|item| !is_empty(item))))
 }
 
 /// Lists one behind the other.
-fn concat(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn concat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut all = Vec::new();
     for list in args {
         all.extend(list_of(call, list, |kind| format!("Cannot concat type {kind} as list"))?);
@@ -99,12 +99,12 @@ fn concat(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// The first item; nil of an empty list.
-fn first(_: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn first(_: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     one(any(args, 0), "first", |items| items.first())
 }
 
 /// The last item; nil of an empty list.
-fn last(_: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn last(_: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     one(any(args, 0), "last", |items| items.last())
 }
 
@@ -119,7 +119,9 @@ fn one(
     if let GoRuntimeValue::Bytes(bytes) = list {
         let ends = [bytes.first(), bytes.last()].into_iter().flatten();
         let ends: Vec<GoRuntimeValue> = ends
-            .map(|byte| GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, i64::from(*byte))))
+            .map(|byte| {
+                GoRuntimeValue::Integer(SizedInteger::new(IntegerKind::Uint8, i64::from(*byte)))
+            })
             .collect();
         return Ok(choose(&ends).cloned().unwrap_or_default());
     }
@@ -129,7 +131,7 @@ fn one(
 }
 
 /// Whether a value is in a list; nothing is in nil.
-fn has(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn has(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let needle = any(args, 0);
     let haystack = any(args, 1);
     if matches!(haystack, GoRuntimeValue::Nil) {
@@ -140,26 +142,26 @@ fn has(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// A list without its last item; nil of an empty list.
-fn initial(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn initial(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items =
         list_of(call, any(args, 0), |kind| format!("Cannot find initial on type {kind}"))?;
     Ok(if items.pop().is_none() { nil() } else { GoRuntimeValue::list(items) })
 }
 
 /// A list without its first item; nil of an empty list.
-fn rest(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn rest(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot find rest on type {kind}"))?;
     Ok(if items.is_empty() { nil() } else { GoRuntimeValue::list(items.into_iter().skip(1)) })
 }
 
 /// A list of its arguments.
-fn list(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn list(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     copied(call, args.len())?;
     Ok(GoRuntimeValue::list(args.iter().cloned()))
 }
 
 /// A list from its end.
-fn reverse(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn reverse(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items =
         list_of(call, any(args, 0), |kind| format!("Cannot find reverse on type {kind}"))?;
     items.reverse();
@@ -167,7 +169,7 @@ fn reverse(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// The items from one place up to another; nil of an empty list.
-fn slice(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn slice(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let list = any(args, 0);
     let underlying = list.underlying();
     let (len, capacity) = match &underlying {
@@ -182,7 +184,8 @@ fn slice(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     if len == 0 {
         return Ok(GoRuntimeValue::Nil);
     }
-    let out_of_bounds = || FunctionError::from("reflect.Value.Slice: slice index out of bounds");
+    let out_of_bounds =
+        || TemplateFunctionError::from("reflect.Value.Slice: slice index out of bounds");
     let bound = |at: usize, or: usize| match args.get(at) {
         Some(value) => usize::try_from(to_int(value)).map_err(|_| out_of_bounds()),
         None => Ok(or),
@@ -204,7 +207,7 @@ fn slice(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// A list in which each item occurs once.
-fn uniq(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn uniq(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot find uniq on type {kind}"))?;
     let mut unique = Vec::new();
     for item in items {
@@ -216,7 +219,7 @@ fn uniq(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// A list without certain values.
-fn without(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn without(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot find without on type {kind}"))?;
     let mut kept = Vec::new();
     for item in items {
@@ -228,10 +231,10 @@ fn without(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 fn contains(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     items: &[GoRuntimeValue],
     wanted: &GoRuntimeValue,
-) -> Result<bool, FunctionError> {
+) -> Result<bool, TemplateFunctionError> {
     for item in items {
         if wanted.deep_equal(item, |items| call.work(items))? {
             return Ok(true);
@@ -242,15 +245,15 @@ fn contains(
 
 /// A copy of the items of a list; `refuse` makes the error for values of other kinds.
 fn list_of(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     list: &GoRuntimeValue,
     refuse: impl Fn(&str) -> String,
-) -> Result<Vec<GoRuntimeValue>, FunctionError> {
+) -> Result<Vec<GoRuntimeValue>, TemplateFunctionError> {
     copied(call, length(list))?;
     items(list).ok_or_else(|| refusal(list, refuse))
 }
 
-fn refusal(value: &GoRuntimeValue, refuse: impl Fn(&str) -> String) -> FunctionError {
+fn refusal(value: &GoRuntimeValue, refuse: impl Fn(&str) -> String) -> TemplateFunctionError {
     match value {
         GoRuntimeValue::Nil => NIL.into(),
         value => refuse(&value.kind().to_string()).into(),
@@ -259,7 +262,7 @@ fn refusal(value: &GoRuntimeValue, refuse: impl Fn(&str) -> String) -> FunctionE
 
 /// `[]interface {}(nil)`.
 fn nil() -> GoRuntimeValue {
-    GoRuntimeValue::List(List::nil(Type::Any))
+    GoRuntimeValue::List(GoList::nil(GoType::Any))
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! seen in the other.
 
 use golang::GoRuntimeValue;
-use golang::value::{Map, ReflectKind, Str, Type};
-use gotemplate::{Call, FunctionError};
+use golang::value::{GoMap, GoString, GoType, ReflectKind};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use super::defaults::is_empty;
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, SprigResult, map};
-use crate::table::{SprigFunctionEntry, impure};
+use crate::function_table::{SprigFunctionEntry, impure};
 use crate::template_environment::{NOT_ALONE, TemplateEnvironment};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -38,7 +38,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 /// Fills what is missing or empty in the first map from the others; an empty text where they do not fit.
 fn merge(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     forgiving(merged(template_environment, call, args, false))
@@ -47,7 +47,7 @@ fn merge(
 /// Replaces what is in the first map by what is in the others; an empty text where they do not fit.
 fn merge_overwrite(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     forgiving(merged(template_environment, call, args, true))
@@ -56,7 +56,7 @@ fn merge_overwrite(
 /// Fills what is missing or empty in the first map from the others.
 fn must_merge(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     merged(template_environment, call, args, false)
@@ -65,7 +65,7 @@ fn must_merge(
 /// Replaces what is in the first map by what is in the others.
 fn must_merge_overwrite(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     merged(template_environment, call, args, true)
@@ -76,7 +76,7 @@ const DIFFERENT: &str = "src and dst must be of same type";
 
 fn forgiving(outcome: SprigResult) -> SprigResult {
     match outcome {
-        Err(FunctionError::Message(message)) if message == DIFFERENT => {
+        Err(TemplateFunctionError::Message(message)) if message == DIFFERENT => {
             Ok(GoRuntimeValue::from(""))
         }
         outcome => outcome,
@@ -84,15 +84,19 @@ fn forgiving(outcome: SprigResult) -> SprigResult {
 }
 
 /// Two maps that are being merged.
-struct Pair {
-    target: Map,
-    rest: std::vec::IntoIter<(Str, GoRuntimeValue)>,
+struct MergedMapPair {
+    target: GoMap,
+    rest: std::vec::IntoIter<(GoString, GoRuntimeValue)>,
     /// A map below that is merged before its own place is examined.
-    pending: Option<(Str, GoRuntimeValue, Option<GoRuntimeValue>)>,
+    pending: Option<(GoString, GoRuntimeValue, Option<GoRuntimeValue>)>,
 }
 
-impl Pair {
-    fn new(call: &mut Call<'_>, target: Map, source: &Map) -> Result<Self, FunctionError> {
+impl MergedMapPair {
+    fn new(
+        call: &mut FunctionCallContext<'_>,
+        target: GoMap,
+        source: &GoMap,
+    ) -> Result<Self, TemplateFunctionError> {
         call.work(source.len() + 1)?;
         // Two maps that hold themselves are merged without end, and what is open is held meanwhile.
         call.produce(
@@ -107,7 +111,7 @@ impl Pair {
 
 fn merged(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
     overwrites: bool,
 ) -> SprigResult {
@@ -115,7 +119,7 @@ fn merged(
     for at in 1..args.len() {
         let source = map(args, at);
         if target.is_nil() && !source.is_nil() {
-            target = Map::default();
+            target = GoMap::default();
         }
         merge_into(template_environment, call, &target, &source, overwrites)?;
     }
@@ -124,12 +128,12 @@ fn merged(
 
 fn merge_into(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
-    target: &Map,
-    source: &Map,
+    call: &mut FunctionCallContext<'_>,
+    target: &GoMap,
+    source: &GoMap,
     overwrites: bool,
-) -> Result<(), FunctionError> {
-    let mut open = vec![Pair::new(call, target.clone(), source)?];
+) -> Result<(), TemplateFunctionError> {
+    let mut open = vec![MergedMapPair::new(call, target.clone(), source)?];
     while let Some(pair) = open.last_mut() {
         let (key, value, old) = match pair.pending.take() {
             Some(pending) => pending,
@@ -150,7 +154,7 @@ fn merge_into(
                 }
                 if let Some((target, source)) = below(old.as_ref(), &value, overwrites)? {
                     pair.pending = Some((key, value, old));
-                    let below = Pair::new(call, target, &source)?;
+                    let below = MergedMapPair::new(call, target, &source)?;
                     open.push(below);
                     continue;
                 }
@@ -170,7 +174,7 @@ fn below(
     old: Option<&GoRuntimeValue>,
     new: &GoRuntimeValue,
     overwrites: bool,
-) -> Result<Option<(Map, Map)>, FunctionError> {
+) -> Result<Option<(GoMap, GoMap)>, TemplateFunctionError> {
     let is_entered =
         matches!(new.kind(), ReflectKind::Map | ReflectKind::Struct | ReflectKind::Pointer);
     match old {
@@ -205,11 +209,11 @@ fn stays(old: Option<&GoRuntimeValue>, new: &GoRuntimeValue, overwrites: bool) -
 
 fn put(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
-    target: &Map,
-    key: Str,
+    call: &mut FunctionCallContext<'_>,
+    target: &GoMap,
+    key: GoString,
     value: GoRuntimeValue,
-) -> Result<(), FunctionError> {
+) -> Result<(), TemplateFunctionError> {
     if !template_environment.may_change(target) {
         return Err(NOT_ALONE.into());
     }
@@ -219,7 +223,7 @@ fn put(
         2 * MAP_ENTRY_OVERHEAD_BYTES
     })?;
     let wanted = target.item_type();
-    if *wanted != Type::Any && value.type_of().as_ref() != Some(wanted) {
+    if *wanted != GoType::Any && value.type_of().as_ref() != Some(wanted) {
         let given = "reflect.Value.SetMapIndex: value of type interface {}";
         return Err(format!("{given} is not assignable to type {wanted}").into());
     }

@@ -1,10 +1,10 @@
 //! Names of hosts.
 
 use golang::GoRuntimeValue;
-use gotemplate::Call;
+use gotemplate::FunctionCallContext;
 
 use crate::arguments::{SprigResult, text};
-use crate::table::{SprigFunctionEntry, impure};
+use crate::function_table::{SprigFunctionEntry, impure};
 use crate::template_environment::TemplateEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] =
@@ -15,7 +15,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] =
 /// Differs(helm 4): the error has the cause, where Helm's is `invalid argument to Intn`.
 fn get_host_by_name(
     template_environment: &dyn TemplateEnvironment,
-    _: &mut Call<'_>,
+    _: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let host = String::from_utf8_lossy(text(args, 0));

@@ -4,7 +4,7 @@ use golang::GoRuntimeValue;
 use golang::path::clean_bytes;
 
 use crate::arguments::{SprigResult, text};
-use crate::table::{SprigFunctionEntry, plain};
+use crate::function_table::{SprigFunctionEntry, plain};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("base", "func(string) string", base),

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use golang::GoRuntimeValue;
-use golang::value::Str;
-use gotemplate::{Call, FunctionError};
+use golang::value::GoString;
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, int, text};
-use crate::table::{SprigFunctionEntry, random};
-use crate::template_environment::Draws;
+use crate::function_table::{SprigFunctionEntry, random};
+use crate::template_environment::RandomDraws;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("randAlpha", "func(int) string", rand_alpha),
@@ -28,46 +28,46 @@ const DRAW_COST: usize = 200;
 
 /// So many letters; none if the number is negative, as for its siblings.
 fn rand_alpha(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     characters(template_environment, call, int(args, 0), u8::is_ascii_alphabetic)
 }
 
 /// So many letters and digits.
 fn rand_alpha_num(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     characters(template_environment, call, int(args, 0), u8::is_ascii_alphanumeric)
 }
 
 /// So many printable characters of ASCII, the space among them.
 fn rand_ascii(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     characters(template_environment, call, int(args, 0), |byte| matches!(byte, b' '..=b'~'))
 }
 
 /// So many digits.
 fn rand_numeric(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     characters(template_environment, call, int(args, 0), u8::is_ascii_digit)
 }
 
 /// So many bytes, in base64.
 fn rand_bytes(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let count =
         usize::try_from(int(args, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
     call.produce(count.div_ceil(3).saturating_mul(4).saturating_add(TEXT_OVERHEAD_BYTES))?;
@@ -79,10 +79,10 @@ fn rand_bytes(
 
 /// An integer from the first up to, but not, the second.
 fn rand_int(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     call.work(DRAW_COST)?;
     let first = int(args, 0);
     let end = int(args, 1);
@@ -96,15 +96,15 @@ fn rand_int(
 
 /// The characters of a text in another order.
 fn shuffle(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     // Each takes a random number of its own, and the room of a character.
     call.work(text.len().saturating_mul(16))?;
     call.produce(text.len().saturating_mul(5).saturating_add(TEXT_OVERHEAD_BYTES))?;
-    let mut characters: Vec<char> = Str::from(text).replaced().chars().collect();
+    let mut characters: Vec<char> = GoString::from(text).replaced().chars().collect();
     for last in (1..characters.len()).rev() {
         let other = below(template_environment, last as u64 + 1) as usize;
         characters.swap(last, other);
@@ -114,10 +114,10 @@ fn shuffle(
 
 /// A UUID of version 4.
 fn uuidv4(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     _: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     call.work(DRAW_COST)?;
     call.produce(36 + TEXT_OVERHEAD_BYTES)?;
     let mut bytes = [0; 16];
@@ -134,11 +134,11 @@ fn uuidv4(
 
 /// So many of the characters of ASCII that are wanted, each as likely as the others.
 fn characters(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     count: i64,
     is_wanted: fn(&u8) -> bool,
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     // Go's error for a negative number is dropped by sprig.
     let count = usize::try_from(count).unwrap_or(0);
     call.produce(count.saturating_add(TEXT_OVERHEAD_BYTES))?;
@@ -155,7 +155,7 @@ fn characters(
 }
 
 /// A number below another, each as likely as the others.
-fn below(template_environment: Draws<'_>, end: u64) -> u64 {
+fn below(template_environment: RandomDraws<'_>, end: u64) -> u64 {
     // Above the last whole multiple the small remainders would be more likely.
     let multiple = u64::MAX - u64::MAX % end;
     loop {

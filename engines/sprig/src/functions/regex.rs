@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::regexp::{Error, Regexp, quote_meta};
-use golang::value::{List, Type};
-use gotemplate::{Call, FunctionError};
+use golang::regexp::{Error, GoRegexp, quote_meta};
+use golang::value::{GoList, GoType};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 use parking_lot::Mutex;
 
 use crate::arguments::{SprigResult, TEXT_OVERHEAD_BYTES, int, made, text};
-use crate::table::{SprigFunctionEntry, bounded, plain};
+use crate::function_table::{SprigFunctionEntry, bounded, plain};
 
 /// How many patterns stay compiled.
 const MAX_KEPT: usize = 32;
@@ -43,18 +43,22 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 ];
 
 /// The first match; an empty text for none.
-fn find(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn find(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     found(call, &regexp, args)
 }
 
 /// The first match; an empty text for none.
-fn must_find(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn must_find(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     found(call, &regexp, args)
 }
 
-fn found(call: &mut Call<'_>, regexp: &Regexp, args: &[GoRuntimeValue]) -> SprigResult {
+fn found(
+    call: &mut FunctionCallContext<'_>,
+    regexp: &GoRegexp,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let text = searched(call, regexp, text(args, 1))?;
     let found = regexp.find(&text).unwrap_or_default();
     call.produce(found.len() + TEXT_OVERHEAD_BYTES)?;
@@ -62,66 +66,73 @@ fn found(call: &mut Call<'_>, regexp: &Regexp, args: &[GoRuntimeValue]) -> Sprig
 }
 
 /// At most so many matches, all of them for a negative number.
-fn find_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn find_all(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     all_found(call, &regexp, args)
 }
 
 /// At most so many matches, all of them for a negative number.
-fn must_find_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn must_find_all(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     all_found(call, &regexp, args)
 }
 
-fn all_found(call: &mut Call<'_>, regexp: &Regexp, args: &[GoRuntimeValue]) -> SprigResult {
+fn all_found(
+    call: &mut FunctionCallContext<'_>,
+    regexp: &GoRegexp,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let text = searched(call, regexp, text(args, 1))?;
     let found = regexp.find_all_while(&text, Some(limit(args)), |left| again(call, left))?;
     strings(call, found)
 }
 
 /// Whether a text has a match; false if the pattern is not valid.
-fn is_match(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn is_match(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     match must_match(call, args) {
-        Err(FunctionError::Message(_)) => Ok(GoRuntimeValue::Bool(false)),
+        Err(TemplateFunctionError::Message(_)) => Ok(GoRuntimeValue::Bool(false)),
         outcome => outcome,
     }
 }
 
 /// Whether a text has a match.
-fn must_match(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn must_match(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     let text = searched(call, &regexp, text(args, 1))?;
     Ok(GoRuntimeValue::Bool(regexp.is_match(&text)))
 }
 
 /// A text with all matches replaced; in the replacement, `${1}` stands for a group.
-fn replace_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn replace_all(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     replaced(call, args, &regexp, false)
 }
 
 /// A text with all matches replaced; in the replacement, `${1}` stands for a group.
-fn must_replace_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn must_replace_all(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     replaced(call, args, &regexp, false)
 }
 
 /// A text with something in place of all matches.
-fn replace_all_literal(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn replace_all_literal(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     replaced(call, args, &regexp, true)
 }
 
 /// A text with something in place of all matches.
-fn must_replace_all_literal(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn must_replace_all_literal(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let regexp = must_compile(call, args)?;
     replaced(call, args, &regexp, true)
 }
 
 fn replaced(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-    regexp: &Regexp,
+    regexp: &GoRegexp,
     is_literal: bool,
 ) -> SprigResult {
     let source = searched(call, regexp, text(args, 1))?;
@@ -141,10 +152,10 @@ fn replaced(
 }
 
 /// Why strings were not replaced.
-struct ReplacementFailure(FunctionError);
+struct ReplacementFailure(TemplateFunctionError);
 
-impl From<FunctionError> for ReplacementFailure {
-    fn from(failure: FunctionError) -> Self {
+impl From<TemplateFunctionError> for ReplacementFailure {
+    fn from(failure: TemplateFunctionError) -> Self {
         Self(failure)
     }
 }
@@ -156,18 +167,22 @@ impl From<Error> for ReplacementFailure {
 }
 
 /// The parts of a text between all matches, at most so many; a negative number means no limit.
-fn split(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn split(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     parts(call, &regexp, args)
 }
 
 /// The parts of a text between all matches, at most so many; a negative number means no limit.
-fn must_split(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn must_split(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     parts(call, &regexp, args)
 }
 
-fn parts(call: &mut Call<'_>, regexp: &Regexp, args: &[GoRuntimeValue]) -> SprigResult {
+fn parts(
+    call: &mut FunctionCallContext<'_>,
+    regexp: &GoRegexp,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let text = searched(call, regexp, text(args, 1))?;
     let parts = regexp.split_while(&text, Some(limit(args)), |left| again(call, left))?;
     strings(call, parts)
@@ -187,9 +202,9 @@ fn limit(args: &[GoRuntimeValue]) -> usize {
 }
 
 /// `[]string`, which is nil when it is empty.
-fn strings(call: &mut Call<'_>, strings: Vec<&str>) -> SprigResult {
+fn strings(call: &mut FunctionCallContext<'_>, strings: Vec<&str>) -> SprigResult {
     if strings.is_empty() {
-        return Ok(GoRuntimeValue::List(List::nil(Type::String)));
+        return Ok(GoRuntimeValue::List(GoList::nil(GoType::String)));
     }
     made(call, strings.len())?;
     call.produce(strings.iter().map(|text| text.len() + TEXT_OVERHEAD_BYTES).sum())?;
@@ -197,7 +212,10 @@ fn strings(call: &mut Call<'_>, strings: Vec<&str>) -> SprigResult {
 }
 
 /// The pattern, which is the first argument; Go panics if it is not valid.
-fn compile(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<Arc<Regexp>, FunctionError> {
+fn compile(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<Arc<GoRegexp>, TemplateFunctionError> {
     let pattern = pattern(call, args)?;
     let regexp = compiled(&pattern).map_err(|error| error.as_panic(&pattern))?;
     weighed(call, regexp)
@@ -205,16 +223,19 @@ fn compile(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<Arc<Regexp>, 
 
 /// The pattern, which comes first.
 fn must_compile(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<Arc<Regexp>, FunctionError> {
+) -> Result<Arc<GoRegexp>, TemplateFunctionError> {
     let pattern = pattern(call, args)?;
     let regexp = compiled(&pattern).map_err(|error| error.to_string())?;
     weighed(call, regexp)
 }
 
 /// A large pattern is compiled each time.
-fn weighed(call: &mut Call<'_>, regexp: Arc<Regexp>) -> Result<Arc<Regexp>, FunctionError> {
+fn weighed(
+    call: &mut FunctionCallContext<'_>,
+    regexp: Arc<GoRegexp>,
+) -> Result<Arc<GoRegexp>, TemplateFunctionError> {
     if !regexp.is_small() {
         call.look()?;
         call.work(regexp.work())?;
@@ -223,14 +244,14 @@ fn weighed(call: &mut Call<'_>, regexp: Arc<Regexp>) -> Result<Arc<Regexp>, Func
 }
 
 /// A pattern that is ready to be used. The small ones are kept, as charts use the same few again and again.
-fn compiled(pattern: &str) -> Result<Arc<Regexp>, Error> {
-    static KEPT: Mutex<BTreeMap<String, Arc<Regexp>>> = Mutex::new(BTreeMap::new());
+fn compiled(pattern: &str) -> Result<Arc<GoRegexp>, Error> {
+    static KEPT: Mutex<BTreeMap<String, Arc<GoRegexp>>> = Mutex::new(BTreeMap::new());
     // Nothing panics while the map is held.
     let kept = || KEPT.lock();
     if let Some(known) = kept().get(pattern) {
         return Ok(Arc::clone(known));
     }
-    let regexp = Arc::new(Regexp::new(pattern)?);
+    let regexp = Arc::new(GoRegexp::new(pattern)?);
     if regexp.is_small() {
         let mut kept = kept();
         if kept.len() >= MAX_KEPT {
@@ -243,9 +264,9 @@ fn compiled(pattern: &str) -> Result<Arc<Regexp>, Error> {
 
 /// The text of the pattern, counted as the work that it makes.
 fn pattern<'v>(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &'v [GoRuntimeValue],
-) -> Result<Cow<'v, str>, FunctionError> {
+) -> Result<Cow<'v, str>, TemplateFunctionError> {
     let pattern = text(args, 0);
     call.work(50 + pattern.len() * 20)?;
     Ok(String::from_utf8_lossy(pattern))
@@ -254,10 +275,10 @@ fn pattern<'v>(
 /// The text that is searched, counted as the work of examining each state of the pattern for each byte: that is what
 /// the worst strings take, and no search can be interrupted.
 fn searched<'v>(
-    call: &mut Call<'_>,
-    regexp: &Regexp,
+    call: &mut FunctionCallContext<'_>,
+    regexp: &GoRegexp,
     text: &'v [u8],
-) -> Result<Cow<'v, str>, FunctionError> {
+) -> Result<Cow<'v, str>, TemplateFunctionError> {
     call.look()?;
     call.work(text.len().saturating_mul(regexp.work()) / 2)?;
     // A byte that is not text is replaced by up to three bytes.
@@ -266,7 +287,7 @@ fn searched<'v>(
 }
 
 /// Before another search in the rest of a text.
-fn again(call: &mut Call<'_>, left: usize) -> Result<(), FunctionError> {
+fn again(call: &mut FunctionCallContext<'_>, left: usize) -> Result<(), TemplateFunctionError> {
     call.look()?;
     call.work(1 + left / 1024)
 }

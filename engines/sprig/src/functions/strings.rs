@@ -1,15 +1,15 @@
 //! Strings: what is in them, and what is cut off or replaced.
 //!
-//! Elsewhere: words and their letters (`words.rs`), lines and lengths (`layout.rs`), splitting (`parts.rs`), strings of
-//! values (`conversion.rs`).
+//! Elsewhere: words and their letters (`words.rs`), lines and lengths (`text_layout.rs`), splitting
+//! (`string_parts.rs`), strings of values (`conversion.rs`).
 
 use golang::GoRuntimeValue;
 use golang::unicode::{decode, runes, to_lower, to_upper};
-use gotemplate::Call;
+use gotemplate::FunctionCallContext;
 use memchr::memmem;
 
 use crate::arguments::{SprigResult, int, text};
-use crate::table::{SprigFunctionEntry, bounded, plain};
+use crate::function_table::{SprigFunctionEntry, bounded, plain};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("contains", "func(string, string) bool", contains),
@@ -71,7 +71,7 @@ fn plural(args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// The third text with the first replaced by the second; an empty first text matches around every character.
-fn replace(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn replace(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let old = text(args, 0);
     let new = text(args, 1);
     let source = text(args, 2);
@@ -82,7 +82,7 @@ fn replace(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
         call.work(1)?;
         call.produce(part.len())?;
         replaced.extend_from_slice(part);
-        Ok::<_, gotemplate::FunctionError>(())
+        Ok::<_, gotemplate::TemplateFunctionError>(())
     };
     if old.is_empty() {
         add(new)?;

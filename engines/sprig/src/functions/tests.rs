@@ -1,21 +1,21 @@
 //! What Helm 4 answered to templates that ask many functions at once.
 
 use golang::GoRuntimeValue;
-use gotemplate::{MissingKey, Set};
+use gotemplate::{MissingKeyPolicy, TemplateSet};
 
-use crate::testing::Still;
+use crate::testing::FixedTimeEnvironment;
 
 const PROBES: &str = include_str!("../../../../e2e/conformance/helm/function-probes.txt");
 const DATA: &str = include_str!("../../../../e2e/conformance/helm/function-probes-data.yaml");
 
 /// A template, what it gave, and how it failed.
-struct Probe<'t> {
+struct TemplateProbe<'t> {
     template: &'t str,
     output: String,
     error: Option<&'t str>,
 }
 
-fn probes() -> Vec<Probe<'static>> {
+fn probes() -> Vec<TemplateProbe<'static>> {
     let lines: Vec<&str> = PROBES.lines().collect();
     let mut probes = Vec::new();
     for pair in lines.chunks(2) {
@@ -29,7 +29,7 @@ fn probes() -> Vec<Probe<'static>> {
             None => (answer, None),
         };
         let template = template.strip_suffix(' ').unwrap_or(template);
-        probes.push(Probe { template, output: unquoted(output), error });
+        probes.push(TemplateProbe { template, output: unquoted(output), error });
     }
     probes
 }
@@ -52,17 +52,18 @@ fn unquoted(text: &str) -> String {
 
 #[test]
 fn probes_give_what_helm_gave() {
-    let functions = crate::functions::<Still>();
+    let functions = crate::functions::<FixedTimeEnvironment>();
     let mut asked = 0;
-    for Probe { template, output, error } in probes() {
-        let mut set = Set::new("t", functions.clone()).with_missing_key(MissingKey::Zero);
+    for TemplateProbe { template, output, error } in probes() {
+        let mut set =
+            TemplateSet::new("t", functions.clone()).with_missing_key(MissingKeyPolicy::Zero);
         if set.parse("t", template.as_bytes()).is_err() {
             // Some ask functions that are not here.
             continue;
         }
         asked += 1;
         let data = GoRuntimeValue::from_json(&goyaml::to_json(DATA.as_bytes()).unwrap());
-        let result = set.run_with("t", data, &Still);
+        let result = set.run_with("t", data, &FixedTimeEnvironment);
         match (result, error) {
             (Ok(text), None) => {
                 assert_eq!(String::from_utf8_lossy(&text), output, "{template}");

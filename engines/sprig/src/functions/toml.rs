@@ -10,15 +10,15 @@ mod parse;
 mod scalar;
 
 use golang::GoRuntimeValue;
-use golang::value::Map;
-use gotemplate::{Call, FunctionError};
+use golang::value::GoMap;
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use super::json::{read, with_error};
 use crate::arguments::{TEXT_OVERHEAD_BYTES, any, text, walked};
+use crate::function_table::{SprigFunctionEntry, bounded, impure};
 use crate::memory_size::weight_with_points;
-use crate::table::{SprigFunctionEntry, bounded, impure};
 use crate::template_environment::TemplateEnvironment;
-use encode::{EncodeError, encode};
+use encode::{TomlEncodeError, encode};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toToml", "func(interface {}) string", to_toml),
@@ -32,31 +32,34 @@ const LOCAL_DATE: &str = "date-local";
 const LOCAL_TIME: &str = "time-local";
 
 /// A value as TOML. What is wrong with it is the result, not an error.
-fn to_toml(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn to_toml(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     walked(call, any(args, 0), 0)?;
     match encode(any(args, 0), call.room()) {
-        Err(EncodeError::Refused(reason)) => Ok(GoRuntimeValue::from(reason)),
+        Err(TomlEncodeError::Refused(reason)) => Ok(GoRuntimeValue::from(reason)),
         written => finish(call, written),
     }
 }
 
 /// A value as TOML.
 fn must_to_toml(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     walked(call, any(args, 0), 0)?;
     let written = encode(any(args, 0), call.room());
     finish(call, written)
 }
 
 fn finish(
-    call: &mut Call<'_>,
-    written: Result<Vec<u8>, EncodeError>,
-) -> Result<GoRuntimeValue, FunctionError> {
+    call: &mut FunctionCallContext<'_>,
+    written: Result<Vec<u8>, TomlEncodeError>,
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = written.map_err(|error| match error {
-        EncodeError::Length(most) => golang::fmt::Error::TooLong(most).into(),
-        other => FunctionError::from(other.to_string()),
+        TomlEncodeError::Length(most) => golang::fmt::Error::TooLong(most).into(),
+        other => TemplateFunctionError::from(other.to_string()),
     })?;
     call.work(text.len() / 8)?;
     call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
@@ -66,14 +69,14 @@ fn finish(
 /// The map that a text is. What is wrong with it is under `Error`.
 fn from_toml(
     template_environment: &dyn TemplateEnvironment,
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
     read(call, text, weight_with_points(text))?;
     Ok(match parse::parse(text, template_environment) {
         Ok(map) => GoRuntimeValue::Map(map),
-        Err(error) => with_error(Map::default(), &error.to_string()),
+        Err(error) => with_error(GoMap::default(), &error.to_string()),
     })
 }
 

@@ -1,12 +1,12 @@
 //! URLs and their parts.
 
 use golang::GoRuntimeValue;
-use golang::url::Url;
-use golang::value::{Map, ReflectKind};
-use gotemplate::{Call, FunctionError};
+use golang::url::GoUrl;
+use golang::value::{GoMap, ReflectKind};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{NIL, SprigResult, TEXT_OVERHEAD_BYTES, map, mapped, text};
-use crate::table::{SprigFunctionEntry, bounded};
+use crate::function_table::{SprigFunctionEntry, bounded};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("urlJoin", "func(map[string]interface {}) string", url_join),
@@ -14,10 +14,10 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 ];
 
 /// The URL of its parts.
-fn url_join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn url_join(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let parts = map(args, 0);
     let part = |key| part(&parts, key);
-    let mut url = Url {
+    let mut url = GoUrl {
         scheme: part("scheme")?,
         host: part("host")?,
         path: part("path")?,
@@ -28,7 +28,7 @@ fn url_join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     };
     let user = part("userinfo")?;
     if !user.is_empty() {
-        let parsed = Url::parse(&[b"proto://", &*user, b"@host"].concat());
+        let parsed = GoUrl::parse(&[b"proto://", &*user, b"@host"].concat());
         let refusal = |error| format!("unable to parse userinfo in dict: {error}");
         url.user = parsed.map_err(refusal)?.user;
     }
@@ -42,7 +42,7 @@ fn url_join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(text))
 }
 
-fn part(parts: &Map, key: &str) -> Result<Vec<u8>, FunctionError> {
+fn part(parts: &GoMap, key: &str) -> Result<Vec<u8>, TemplateFunctionError> {
     match parts.get(key.as_bytes()).map(|value| value.underlying()) {
         None => Ok(Vec::new()),
         Some(GoRuntimeValue::String(text)) => Ok(text.to_vec()),
@@ -56,12 +56,12 @@ fn part(parts: &Map, key: &str) -> Result<Vec<u8>, FunctionError> {
 }
 
 /// The parts of a URL.
-fn url_parse(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn url_parse(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let text = text(args, 0);
     mapped(call, 8)?;
     call.work(text.len())?;
     call.produce(text.len().saturating_mul(3))?;
-    let url = Url::parse(text).map_err(|error| format!("unable to parse url: {error}"))?;
+    let url = GoUrl::parse(text).map_err(|error| format!("unable to parse url: {error}"))?;
     let hostname = url.hostname().to_owned();
     let user = url.user.map(|user| user.to_bytes()).unwrap_or_default();
     Ok(GoRuntimeValue::map([

@@ -1,12 +1,12 @@
 //! Versions and ranges of them. Elsewhere: the methods of versions (`golang::semver`).
 
 use golang::GoRuntimeValue;
-use golang::semver::{Constraint, MAX_VERSION, Version, VersionError};
+use golang::semver::{MAX_VERSION, SemverVersion, SemverVersionError, VersionConstraint};
 use golang::strconv::parse_uint;
-use gotemplate::FunctionError;
+use gotemplate::TemplateFunctionError;
 
 use crate::arguments::{SprigResult, text};
-use crate::table::{SprigFunctionEntry, plain};
+use crate::function_table::{SprigFunctionEntry, plain};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("semver", "func(string) (*semver.Version, error)", semver),
@@ -21,19 +21,19 @@ fn semver(args: &[GoRuntimeValue]) -> SprigResult {
 /// Whether the second text is a version within the range that the first one is.
 fn semver_compare(args: &[GoRuntimeValue]) -> SprigResult {
     let range = String::from_utf8_lossy(text(args, 0));
-    let constraint = Constraint::parse_in_go_words(&range)?;
+    let constraint = VersionConstraint::parse_in_go_words(&range)?;
     Ok(GoRuntimeValue::Bool(constraint.matches(&version(text(args, 1))?)))
 }
 
 /// Reads a version, with the words of Masterminds/semver.
-fn version(text: &[u8]) -> Result<Version, FunctionError> {
+fn version(text: &[u8]) -> Result<SemverVersion, TemplateFunctionError> {
     let text = String::from_utf8_lossy(text);
-    Version::parse(&text).map_err(|error| match error {
-        VersionError::TooLong => {
+    SemverVersion::parse(&text).map_err(|error| match error {
+        SemverVersionError::TooLong => {
             format!("version string is too long (max {MAX_VERSION} bytes)").into()
         }
-        VersionError::LeadingZero => "version segment starts with 0".into(),
-        VersionError::InvalidNumber => {
+        SemverVersionError::LeadingZero => "version segment starts with 0".into(),
+        SemverVersionError::InvalidNumber => {
             let numbers = text.trim_start_matches('v').split(['.', '-', '+']);
             let reason = numbers.take(3).find_map(|number| parse_uint(number, 10, 64).err());
             let reason = reason.map_or_else(String::new, |reason| reason.to_string());

@@ -7,7 +7,7 @@ use golang::unicode::{
 };
 
 use crate::arguments::{SprigResult, text};
-use crate::table::{SprigFunctionEntry, plain};
+use crate::function_table::{SprigFunctionEntry, plain};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("camelcase", "func(string) string", camelcase),
@@ -148,7 +148,7 @@ fn joins(character: char) -> bool {
 
 /// A run of characters of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum CharacterRunKind {
     /// Nothing, or bytes that are not characters.
     None,
     Number,
@@ -159,7 +159,7 @@ enum Word {
     Other,
 }
 
-impl Word {
+impl CharacterRunKind {
     /// Whether it needs a joint before it.
     fn is_word(self) -> bool {
         !matches!(self, Self::Joint | Self::Punctuation)
@@ -168,25 +168,25 @@ impl Word {
 
 /// Words in small letters with a character between them.
 fn joined(text: &[u8], joint: char) -> Vec<u8> {
-    let mut words = Words { rest: text, joint, result: Vec::new() };
+    let mut words = WordSplitter { rest: text, joint, result: Vec::new() };
     let (mut kind, mut word) = words.next();
     while !words.rest.is_empty() {
-        if kind != Word::Joint {
+        if kind != CharacterRunKind::Joint {
             words.write(kind, word);
         }
         let last_kind = kind;
         let last = word;
         (kind, word) = words.next();
         match last_kind {
-            Word::Number => {
+            CharacterRunKind::Number => {
                 (kind, word) = words.write_run(kind, word);
-                if kind != Word::None && kind.is_word() {
+                if kind != CharacterRunKind::None && kind.is_word() {
                     words.join();
                 }
             }
-            Word::Joint => words.write(Word::Joint, last),
-            Word::Punctuation => {}
-            _ if kind != Word::Number => {
+            CharacterRunKind::Joint => words.write(CharacterRunKind::Joint, last),
+            CharacterRunKind::Punctuation => {}
+            _ if kind != CharacterRunKind::Number => {
                 if kind.is_word() {
                     words.join();
                 }
@@ -195,17 +195,17 @@ fn joined(text: &[u8], joint: char) -> Vec<u8> {
             _ => {
                 let number = word;
                 (kind, word) = words.next();
-                if kind == Word::Letters {
+                if kind == CharacterRunKind::Letters {
                     // `http2xx` is `http_2xx`.
                     words.join();
-                    words.write(Word::Number, number);
+                    words.write(CharacterRunKind::Number, number);
                     (kind, word) = words.write_run(kind, word);
-                    if kind != Word::None && kind.is_word() {
+                    if kind != CharacterRunKind::None && kind.is_word() {
                         words.join();
                     }
                 } else {
                     // `Bld4Floor` is `bld4_floor`.
-                    words.write(Word::Number, number);
+                    words.write(CharacterRunKind::Number, number);
                     if kind.is_word() {
                         words.join();
                     }
@@ -218,13 +218,13 @@ fn joined(text: &[u8], joint: char) -> Vec<u8> {
 }
 
 /// A text that is taken apart into words.
-struct Words<'t> {
+struct WordSplitter<'t> {
     rest: &'t [u8],
     joint: char,
     result: Vec<u8>,
 }
 
-impl<'t> Words<'t> {
+impl<'t> WordSplitter<'t> {
     fn join(&mut self) {
         self.push(self.joint);
     }
@@ -234,8 +234,8 @@ impl<'t> Words<'t> {
     }
 
     /// Writes a word in small letters; of what joins words, one for each character.
-    fn write(&mut self, kind: Word, word: &[u8]) {
-        if !matches!(kind, Word::Capital | Word::Joint) {
+    fn write(&mut self, kind: CharacterRunKind, word: &[u8]) {
+        if !matches!(kind, CharacterRunKind::Capital | CharacterRunKind::Joint) {
             self.result.extend_from_slice(word);
             return;
         }
@@ -249,10 +249,14 @@ impl<'t> Words<'t> {
     }
 
     /// Writes letters and numbers as long as they come, and gives the word behind them.
-    fn write_run(&mut self, kind: Word, word: &'t [u8]) -> (Word, &'t [u8]) {
+    fn write_run(
+        &mut self,
+        kind: CharacterRunKind,
+        word: &'t [u8],
+    ) -> (CharacterRunKind, &'t [u8]) {
         let mut kind = kind;
         let mut word = word;
-        while matches!(kind, Word::Letters | Word::Number) {
+        while matches!(kind, CharacterRunKind::Letters | CharacterRunKind::Number) {
             self.write(kind, word);
             (kind, word) = self.next();
         }
@@ -260,29 +264,29 @@ impl<'t> Words<'t> {
     }
 
     /// Takes the next word.
-    fn next(&mut self) -> (Word, &'t [u8]) {
+    fn next(&mut self) -> (CharacterRunKind, &'t [u8]) {
         let text = self.rest;
         if text.is_empty() {
-            return (Word::None, text);
+            return (CharacterRunKind::None, text);
         }
         let (first, mut length) = next_valid(text, char::REPLACEMENT_CHARACTER);
         let kind = match first {
-            char::REPLACEMENT_CHARACTER => Word::None,
-            first if joins(first) => Word::Joint,
-            first if is_punct(first) => Word::Punctuation,
-            first if is_upper(first) => Word::Capital,
-            first if is_alphabetic(first) => Word::Letters,
-            first if is_number(first) => Word::Number,
-            _ => Word::Other,
+            char::REPLACEMENT_CHARACTER => CharacterRunKind::None,
+            first if joins(first) => CharacterRunKind::Joint,
+            first if is_punct(first) => CharacterRunKind::Punctuation,
+            first if is_upper(first) => CharacterRunKind::Capital,
+            first if is_alphabetic(first) => CharacterRunKind::Letters,
+            first if is_number(first) => CharacterRunKind::Number,
+            _ => CharacterRunKind::Other,
         };
         let small = |character| is_alphabetic(character) && !is_upper(character);
         match kind {
-            Word::None => {}
-            Word::Joint => length = run(text, length, first, joins),
-            Word::Punctuation => length = run(text, length, first, is_punct),
-            Word::Letters => length = run(text, length, first, small),
-            Word::Number => length = run(text, length, first, is_number),
-            Word::Other => {
+            CharacterRunKind::None => {}
+            CharacterRunKind::Joint => length = run(text, length, first, joins),
+            CharacterRunKind::Punctuation => length = run(text, length, first, is_punct),
+            CharacterRunKind::Letters => length = run(text, length, first, small),
+            CharacterRunKind::Number => length = run(text, length, first, is_number),
+            CharacterRunKind::Other => {
                 length = run(text, length, first, |character| {
                     !joins(character)
                         && !is_alphabetic(character)
@@ -290,7 +294,7 @@ impl<'t> Words<'t> {
                         && !is_punct(character)
                 });
             }
-            Word::Capital if length < text.len() => {
+            CharacterRunKind::Capital if length < text.len() => {
                 let (second, size) = next_valid(&text[length..], first);
                 if is_upper(second) {
                     length = capitals(text, length + size, second, size);
@@ -298,7 +302,7 @@ impl<'t> Words<'t> {
                     length = run(text, length + size, second, small);
                 }
             }
-            Word::Capital => {}
+            CharacterRunKind::Capital => {}
         }
         self.rest = &text[length..];
         (kind, &text[..length])

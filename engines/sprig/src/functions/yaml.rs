@@ -5,16 +5,16 @@
 mod view;
 
 use golang::GoRuntimeValue;
-use golang::json::{DecodedJson, Form};
-use golang::value::{Map, ReflectKind};
-use gotemplate::{Call, FunctionError};
-use goyaml::v3::{self, Layout};
+use golang::json::{DecodedJson, JsonLayout};
+use golang::value::{GoMap, ReflectKind};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
+use goyaml::v3::{self, YamlLayout};
 
 use super::json::{self, EncodedText};
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, TEXT_OVERHEAD_BYTES, any, text, walked};
+use crate::function_table::{SprigFunctionEntry, bounded};
 use crate::memory_size::weight;
-use crate::table::{SprigFunctionEntry, bounded};
-use view::{AsJson, AsValue};
+use view::{DirectYamlView, JsonRoundTripView};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toYaml", "func(interface {}) string", to_yaml),
@@ -25,23 +25,26 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 ];
 
 /// A value as YAML without the last newline; nothing where it has none.
-fn to_yaml(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn to_yaml(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(GoRuntimeValue::from(emit(call, any(args, 0))?.or_empty()))
 }
 
 /// A value as YAML without the last newline.
 fn must_to_yaml(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(GoRuntimeValue::from(emit(call, any(args, 0))?.or_failure()?))
 }
 
 /// A value as YAML in the other style: lists are further in than their keys, and long text is not folded.
 fn to_yaml_pretty(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     // Each value becomes a node, and then a text.
     walked(call, any(args, 0), 3 * MAP_ENTRY_OVERHEAD_BYTES)?;
     let text = write_yaml_v3(any(args, 0))?;
@@ -54,31 +57,31 @@ fn to_yaml_pretty(
 /// # Errors
 /// Why it has no YAML.
 pub fn write_yaml_v3(value: &GoRuntimeValue) -> Result<String, String> {
-    let layout = Layout { indent: 2, compact_sequences: false };
-    v3::encode(&AsValue(value.clone()), &layout).map_err(|error| error.to_string())
+    let layout = YamlLayout { indent: 2, compact_sequences: false };
+    v3::encode(&DirectYamlView(value.clone()), &layout).map_err(|error| error.to_string())
 }
 
 /// The map that the first document of a text is. What is wrong with it is under `Error`.
 fn from_yaml(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     Ok(match read(call, args)? {
         YamlDocument::Value(value @ GoRuntimeValue::Map(_)) => value,
-        YamlDocument::Value(GoRuntimeValue::Nil) => GoRuntimeValue::Map(Map::default()),
+        YamlDocument::Value(GoRuntimeValue::Nil) => GoRuntimeValue::Map(GoMap::default()),
         YamlDocument::Value(other) => json::with_error(
-            Map::default(),
+            GoMap::default(),
             &mismatch(&json::mismatch(&other, "map[string]interface {}")),
         ),
-        YamlDocument::Invalid(error) => json::with_error(Map::default(), &error),
+        YamlDocument::Invalid(error) => json::with_error(GoMap::default(), &error),
     })
 }
 
 /// The list that the first document of a text is. What is wrong with it is its only item.
 fn from_yaml_array(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let list = match read(call, args)? {
         YamlDocument::Value(value) => {
             let value =
@@ -105,7 +108,10 @@ enum YamlDocument {
 ///
 /// # Errors
 /// A limit was reached.
-fn read(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<YamlDocument, FunctionError> {
+fn read(
+    call: &mut FunctionCallContext<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<YamlDocument, TemplateFunctionError> {
     let text = text(args, 0);
     json::read(call, text, weight(text))?;
     let value = crate::read_yaml(text);
@@ -125,9 +131,12 @@ fn read(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<YamlDocument, Fu
 ///
 /// # Errors
 /// A limit was reached.
-fn emit(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<EncodedText, FunctionError> {
+fn emit(
+    call: &mut FunctionCallContext<'_>,
+    value: &GoRuntimeValue,
+) -> Result<EncodedText, TemplateFunctionError> {
     let limit = call.room();
-    match goyaml::emit_value(&AsJson(value.clone()), limit) {
+    match goyaml::emit_value(&JsonRoundTripView(value.clone()), limit) {
         Ok(text) => {
             call.work(text.len() / 8)?;
             call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
@@ -135,7 +144,7 @@ fn emit(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<EncodedText, Func
         }
         // Go makes JSON of the value first, so what is wrong with that counts.
         Err(error) => {
-            let json = json::encode(call, value, Form::default())?;
+            let json = json::encode(call, value, JsonLayout::default())?;
             if error.is_limit() {
                 return Err(golang::fmt::Error::TooLong(limit).into());
             }
@@ -156,7 +165,7 @@ fn without_newline(mut text: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use golang::time::{Duration, Time, Zone};
+    use golang::time::{GoDuration, GoTime, GoTimeZone};
 
     use super::*;
     use crate::rendering::{check, render_with};
@@ -177,8 +186,8 @@ mod tests {
             ),
             ("f9", GoRuntimeValue::Bytes("abc".into())),
             ("y", GoRuntimeValue::from("yes")),
-            ("t", GoRuntimeValue::object(Time::from_unix(1_577_923_200, 0, Zone::Utc))),
-            ("d", GoRuntimeValue::object(Duration(1_500_000_000))),
+            ("t", GoRuntimeValue::object(GoTime::from_unix(1_577_923_200, 0, GoTimeZone::Utc))),
+            ("d", GoRuntimeValue::object(GoDuration(1_500_000_000))),
             ("x", GoRuntimeValue::string(&b"\xff\xfe"[..])),
         ])
     }
@@ -214,7 +223,7 @@ mod tests {
             &format!("{error}json: unsupported value: -Inf"),
         );
         check_with("{{ toYamlPretty . }}", infinite, "-.inf");
-        let map = Map::default();
+        let map = GoMap::default();
         map.insert("a", GoRuntimeValue::Map(map.clone()));
         let cycle = "json: unsupported value: encountered a cycle via map[string]interface {}";
         check_with(

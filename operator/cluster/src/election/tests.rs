@@ -10,7 +10,7 @@ const SHARD: &str = "kustomize-controller-leader-election-1a2b3c4d";
 
 fn terms() -> ElectionTerms {
     let second = Duration::from_secs(1);
-    let flux = Election {
+    let flux = ElectionSettings {
         namespace: "flux-system".to_owned(),
         name: String::new(),
         identity: "windlass-0".to_owned(),

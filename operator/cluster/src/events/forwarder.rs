@@ -5,10 +5,10 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use sources::http::Tls;
+use sources::http::TlsConfig;
 use url::Url;
 
-use super::{EventRecord, EventSink, Severity};
+use super::{EventRecord, EventSeverity, EventSink};
 
 /// Longest time for one attempt.
 const FORWARD_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,8 +24,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A client that posts each event to Flux's notification-controller at `--events-addr`, with retries.
-pub struct Forward {
-    http: sources::http::Http,
+pub struct EventForwarder {
+    http: sources::http::HttpClient,
     url: Url,
     /// Events in a row that could not be delivered, and when that was logged last.
     failures: u64,
@@ -72,8 +72,8 @@ fn posted(record: &EventRecord) -> FluxEventPayload<'_> {
             resource_version: &about.resource_version,
         },
         severity: match event.severity {
-            Severity::Info => "info",
-            Severity::Error => "error",
+            EventSeverity::Info => "info",
+            EventSeverity::Error => "error",
         },
         timestamp: record.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         message: &event.message,
@@ -86,7 +86,7 @@ fn posted(record: &EventRecord) -> FluxEventPayload<'_> {
 
 /// What an attempt came to.
 #[derive(Debug, PartialEq, Eq)]
-enum Attempt {
+enum ForwardAttempt {
     Delivered,
     /// It is worth another one, after so long if the server said so.
     Again(String, Option<Duration>),
@@ -94,35 +94,35 @@ enum Attempt {
     Rejected(String),
 }
 
-impl Forward {
+impl EventForwarder {
     /// Events for the server at this address.
     ///
     /// # Errors
     /// When no HTTP client can be built.
     pub fn new(url: Url) -> Result<Self, sources::http::Error> {
-        let http = sources::http::client(&Tls::default(), None)?;
+        let http = sources::http::client(&TlsConfig::default(), None)?;
         Ok(Self { http, url, failures: 0, logged: None, shortest_pause: SHORTEST_PAUSE })
     }
 
-    async fn attempt(&self, body: &str) -> Attempt {
+    async fn attempt(&self, body: &str) -> ForwardAttempt {
         let request = self.http.post(self.url.clone()).timeout(FORWARD_ATTEMPT_TIMEOUT);
         let request = request.header("content-type", "application/json").body(body.to_owned());
         let answer = match request.send().await {
             Ok(answer) => answer,
-            Err(error) => return Attempt::Again(crate::error::chain(&error), None),
+            Err(error) => return ForwardAttempt::Again(crate::error::chain(&error), None),
         };
         let status = answer.status();
         // Parity(flux): 429 means that it received the same event a moment ago.
         if status.is_success() || status.as_u16() == 429 {
-            return Attempt::Delivered;
+            return ForwardAttempt::Delivered;
         }
         let text = format!("the server responded with HTTP status {}", status.as_u16());
         if !status.is_server_error() || status.as_u16() == 501 {
-            return Attempt::Rejected(text);
+            return ForwardAttempt::Rejected(text);
         }
         let after = answer.headers().get("retry-after").and_then(|it| it.to_str().ok());
         let after = after.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        Attempt::Again(text, after)
+        ForwardAttempt::Again(text, after)
     }
 
     /// Delivers an event, or says why not.
@@ -131,9 +131,9 @@ impl Forward {
         let mut why = String::new();
         for attempt in 1..=MAX_FORWARD_ATTEMPTS {
             match self.attempt(body).await {
-                Attempt::Delivered => return Ok(()),
-                Attempt::Rejected(text) => return Err(text),
-                Attempt::Again(text, after) => {
+                ForwardAttempt::Delivered => return Ok(()),
+                ForwardAttempt::Rejected(text) => return Err(text),
+                ForwardAttempt::Again(text, after) => {
                     why = text;
                     if attempt < MAX_FORWARD_ATTEMPTS && !is_last {
                         tokio::time::sleep(after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
@@ -146,7 +146,7 @@ impl Forward {
     }
 }
 
-impl EventSink for Forward {
+impl EventSink for EventForwarder {
     const NAME: &'static str = "events-addr";
     /// Other controllers post their events to notification-controller themselves.
     const TAKES_POSTED: bool = false;
@@ -190,12 +190,16 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Server {
+    struct FakeEventServer {
         answers: Arc<Mutex<Vec<u16>>>,
         bodies: Arc<Mutex<Vec<Value>>>,
     }
 
-    async fn take(State(server): State<Server>, headers: HeaderMap, body: String) -> StatusCode {
+    async fn take(
+        State(server): State<FakeEventServer>,
+        headers: HeaderMap,
+        body: String,
+    ) -> StatusCode {
         assert_eq!(headers["content-type"], "application/json");
         server.bodies.lock().push(serde_json::from_str(&body).unwrap());
         let mut answers = server.answers.lock();
@@ -203,15 +207,17 @@ mod tests {
         StatusCode::from_u16(status).unwrap()
     }
 
-    async fn server(answers: &[u16]) -> (Server, Forward) {
-        let server =
-            Server { answers: Arc::new(Mutex::new(answers.to_vec())), ..Server::default() };
+    async fn server(answers: &[u16]) -> (FakeEventServer, EventForwarder) {
+        let server = FakeEventServer {
+            answers: Arc::new(Mutex::new(answers.to_vec())),
+            ..FakeEventServer::default()
+        };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let router = Router::new().route("/", post(take)).with_state(server.clone());
         tokio::spawn(async { axum::serve(listener, router).await });
-        let forward = Forward::new(url.parse().unwrap()).unwrap();
-        (server, Forward { shortest_pause: Duration::from_millis(1), ..forward })
+        let forward = EventForwarder::new(url.parse().unwrap()).unwrap();
+        (server, EventForwarder { shortest_pause: Duration::from_millis(1), ..forward })
     }
 
     #[tokio::test]

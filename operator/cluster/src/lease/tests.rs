@@ -4,8 +4,8 @@ use super::*;
 
 const NOW: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
 
-fn election(identity: &str) -> Election {
-    Election {
+fn election(identity: &str) -> ElectionSettings {
+    ElectionSettings {
         namespace: "flux-system".to_owned(),
         name: "windlass-leader-election".to_owned(),
         identity: identity.to_owned(),
@@ -15,10 +15,10 @@ fn election(identity: &str) -> Election {
     }
 }
 
-fn written(chosen: Move) -> LeaseSpec {
+fn written(chosen: LeaseAction) -> LeaseSpec {
     match chosen {
-        Move::Write(spec) => spec,
-        Move::Wait => panic!("it waits"),
+        LeaseAction::Write(spec) => spec,
+        LeaseAction::Wait => panic!("it waits"),
     }
 }
 
@@ -27,7 +27,7 @@ fn a_lease_of_another_is_left_alone_until_it_was_seen_unchanged_for_its_duration
     let theirs = election("a").claim(NOW);
     let young = Duration::from_millis(34_900);
     let old = Duration::from_secs(35);
-    assert_eq!(election("b").next(&theirs, young, NOW), Move::Wait);
+    assert_eq!(election("b").next(&theirs, young, NOW), LeaseAction::Wait);
     let ours = written(election("b").next(&theirs, old, NOW));
     assert_eq!(holder(&ours), "b");
     assert_eq!(ours.lease_transitions, Some(1));
@@ -37,9 +37,9 @@ fn a_lease_of_another_is_left_alone_until_it_was_seen_unchanged_for_its_duration
 fn the_duration_that_counts_is_the_one_that_the_holder_wrote() {
     let mut theirs = election("a").claim(NOW);
     theirs.lease_duration_seconds = Some(3600);
-    assert_eq!(election("b").next(&theirs, Duration::from_secs(3599), NOW), Move::Wait);
+    assert_eq!(election("b").next(&theirs, Duration::from_secs(3599), NOW), LeaseAction::Wait);
     theirs.lease_duration_seconds = Some(-1);
-    assert_ne!(election("b").next(&theirs, Duration::ZERO, NOW), Move::Wait);
+    assert_ne!(election("b").next(&theirs, Duration::ZERO, NOW), LeaseAction::Wait);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn who_comes_back_under_the_same_name_goes_on_at_once() {
 #[test]
 fn a_released_lease_is_free_at_once() {
     let held = election("a").claim(NOW);
-    let released = Election::released(&held, NOW);
+    let released = ElectionSettings::released(&held, NOW);
     assert_eq!((holder(&released), released.lease_duration_seconds), ("", Some(1)));
     let ours = written(election("b").next(&released, Duration::ZERO, NOW));
     assert_eq!(ours.lease_transitions, Some(1));

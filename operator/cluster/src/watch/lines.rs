@@ -9,7 +9,7 @@ use crate::response_limit::piece;
 const LINE_LIMIT: usize = 32 << 20;
 
 /// Reads lines from a body.
-pub(super) struct Lines {
+pub(super) struct BodyLines {
     body: Body,
     /// What came and was not read.
     buffer: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Lines {
     limit: usize,
 }
 
-impl Lines {
+impl BodyLines {
     pub(super) fn new(body: Body) -> Self {
         Self { body, buffer: Vec::new(), at: 0, limit: LINE_LIMIT }
     }
@@ -60,8 +60,8 @@ impl Lines {
 mod tests {
     use super::*;
 
-    fn lines(text: &str, limit: usize) -> Lines {
-        Lines { limit, ..Lines::new(Body::from(text.as_bytes().to_vec())) }
+    fn lines(text: &str, limit: usize) -> BodyLines {
+        BodyLines { limit, ..BodyLines::new(Body::from(text.as_bytes().to_vec())) }
     }
 
     #[tokio::test]

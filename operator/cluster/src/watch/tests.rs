@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use super::*;
 
 /// An API server that gives these answers, one after the other, and then none; and what it was asked.
-struct Script {
+struct ScriptedApiServer {
     answers: VecDeque<(u16, String)>,
     asked: Vec<String>,
 }
 
-type Story = Vec<Result<WatcherEvent<String>, Option<u16>>>;
+type ScriptedAnswers = Vec<Result<WatcherEvent<String>, Option<u16>>>;
 
 fn metadata(name: &str, version: u64) -> String {
     format!(
@@ -34,9 +34,9 @@ fn events(lines: &[(&str, String)]) -> (u16, String) {
     (200, lines.iter().map(line).collect())
 }
 
-fn pool(script: &Arc<Mutex<Script>>) -> Pool {
+fn pool(script: &Arc<Mutex<ScriptedApiServer>>) -> ConnectionPool {
     let script = script.clone();
-    Pool::new(move || {
+    ConnectionPool::new(move || {
         let script = script.clone();
         let server = tower::service_fn(move |request: http::Request<Body>| {
             let next = {
@@ -55,10 +55,11 @@ fn pool(script: &Arc<Mutex<Script>>) -> Pool {
 }
 
 /// Follows a watch of metadata for so many events.
-async fn watched(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>) {
-    let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
+async fn watched(answers: Vec<(u16, String)>, count: usize) -> (ScriptedAnswers, Vec<String>) {
+    let script =
+        Arc::new(Mutex::new(ScriptedApiServer { answers: answers.into(), asked: Vec::new() }));
     let path = "/api/v1/secrets".to_owned();
-    let watch = Watch::<MetadataOnly>::new(pool(&script), path, String::new(), METADATA_ONLY);
+    let watch = KindWatch::<MetadataOnly>::new(pool(&script), path, String::new(), METADATA_ONLY);
     let name = |seen: WatcherEvent<MetadataOnly>| match seen {
         WatcherEvent::Listing => WatcherEvent::Listing,
         WatcherEvent::Listed(object) => WatcherEvent::Listed(object.name),
@@ -198,10 +199,12 @@ async fn an_object_that_cannot_be_read_is_an_event_like_the_others() {
         page(&[release("odd", "{}"), release("well", "\"1m\"")], ""),
         events(&[("MODIFIED", release("well", "{}")), ("DELETED", release("odd", "{}"))]),
     ];
-    let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
+    let script =
+        Arc::new(Mutex::new(ScriptedApiServer { answers: answers.into(), asked: Vec::new() }));
     let path = "/x".to_owned();
     let script = pool(&script);
-    let watch = Watch::<DecodedObject<HelmRelease>>::new(script, path, String::new(), FULL_OBJECTS);
+    let watch =
+        KindWatch::<DecodedObject<HelmRelease>>::new(script, path, String::new(), FULL_OBJECTS);
     let watcher_events: Vec<_> = watch.follow().take(7).collect().await;
     let unreadable = |it: &DecodedObject<HelmRelease>| match it {
         DecodedObject::Unreadable(object) => object.meta.name.clone(),

@@ -1,15 +1,15 @@
 //! The chart of a HelmRelease: which source has it.
 //!
-//! Elsewhere: the HelmChart that a template asks for (`template`), reading the chart (`release_runner::chart`).
+//! Elsewhere: the HelmChart that a template asks for (`chart_template`), reading the chart (`release_runner::chart`).
 
 use crds::helm::HelmRelease;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
+use reconcile::{ObjectKey, RunOutcome, Time, WakeTrigger, reason};
 
-use super::template;
+use super::chart_template;
 use crate::release_runner::chart::ChartSource;
-use windlass_runtime::catalog::SOURCES;
-use windlass_runtime::context::Context;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SOURCES;
 
 /// The node of the source of a HelmRelease.
 pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {
@@ -26,27 +26,28 @@ pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {
 
 /// The artifact of the chart, as the watch last saw it.
 pub(super) fn source(
-    context: &Context,
+    context: &RunContext,
     object: &HelmRelease,
     retry_at: Time,
-) -> Result<ChartSource, Outcome> {
+) -> Result<ChartSource, RunOutcome> {
     let own = object.namespace().unwrap_or_default();
     let Some(node) = source_node(object) else {
         let text = "neither spec.chart nor spec.chartRef is set; set one of them".to_owned();
-        return Err(Outcome::Stalled(reason::ARTIFACT_FAILED, text));
+        return Err(RunOutcome::Stalled(reason::ARTIFACT_FAILED, text));
     };
     if context.settings.no_cross_namespace_refs && node.namespace != own {
         let text = format!(
             "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
              source in namespace {own}"
         );
-        return Err(Outcome::Stalled(reason::ACCESS_DENIED, text));
+        return Err(RunOutcome::Stalled(reason::ACCESS_DENIED, text));
     }
-    let blocked =
-        |why, text: String| Outcome::Blocked(why, text, Wake::on([node.clone()]).and_at(retry_at));
+    let blocked = |why, text: String| {
+        RunOutcome::Blocked(why, text, WakeTrigger::on([node.clone()]).and_at(retry_at))
+    };
     // Asked before the artifact is read: the watch may bring the new HelmChart between the two, and the artifact that was
     // read before would count as that of the new one.
-    let is_template_seen = template::is_seen(context, object);
+    let is_template_seen = chart_template::is_seen(context, object);
     let Some(found) = context.sources.find(&node, &context.settings) else {
         let text = match object.spec.chart_ref {
             Some(_) => format!("source '{node}' not found; create it or correct spec.chartRef"),
@@ -74,4 +75,5 @@ pub(super) fn source(
 }
 
 /// The source has nothing yet.
-pub(super) const SOURCE_NOT_READY: reconcile::Reason = reconcile::Reason::new("SourceNotReady");
+pub(super) const SOURCE_NOT_READY: reconcile::ConditionReason =
+    reconcile::ConditionReason::new("SourceNotReady");

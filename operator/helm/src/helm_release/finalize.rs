@@ -7,20 +7,22 @@ use std::sync::Arc;
 
 use crds::helm::HelmRelease;
 
-use super::{HelmReleaseController, HelmReleaseRunReport, Session, status, template};
+use super::{
+    HelmReleaseController, HelmReleaseRunReport, HelmReleaseSession, chart_template, status,
+};
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::applier::FinalizeOutcome;
-use windlass_runtime::hold;
+use windlass_runtime::object_hold;
 
-impl Session<'_> {
+impl HelmReleaseSession<'_> {
     /// The object goes: so does its release, unless it is suspended.
     pub(super) async fn finalize(
         &self,
         object: &Arc<HelmRelease>,
     ) -> Result<FinalizeOutcome<HelmReleaseController>, ClusterError> {
         let later = |ended, spec| Ok(FinalizeOutcome::Later(Box::new(ended), spec));
-        if hold::is_suspended(&**object, self.began) {
+        if object_hold::is_suspended(&**object, self.began) {
             // Parity(flux): a suspended HelmRelease leaves its release and its HelmChart behind, so that another owner
             // can take over the release.
             return Ok(FinalizeOutcome::Done(object.clone()));
@@ -53,15 +55,15 @@ impl Session<'_> {
         &self,
         object: &Arc<HelmRelease>,
     ) -> Result<FinalizeOutcome<HelmReleaseController>, ClusterError> {
-        template::remove(&self.context, object).await?;
+        chart_template::remove(&self.context, object).await?;
         Ok(FinalizeOutcome::Done(object.clone()))
     }
 }
 
 /// The event for a deleted HelmRelease whose release cannot be removed, because `subject` is gone.
-pub(super) fn left_behind(subject: &str) -> Event {
-    Event {
-        severity: Severity::Error,
+pub(super) fn left_behind(subject: &str) -> ObjectEvent {
+    ObjectEvent {
+        severity: EventSeverity::Error,
         reason: release::status::UNINSTALL_FAILED.as_str().to_owned(),
         message: format!(
             "unable to uninstall the release: {subject} not found; the release is left in the cluster"

@@ -7,23 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ObjectStatus as _, ResourceInventory};
 use kube_core::ResourceExt as _;
-use reconcile::{Condition, ConditionStatus as Truth, Mark, Outcome, Reason, Time, Wake, reason};
-use release::ReleaseDesiredState;
-use release::status::{
-    DRIFT_CORRECTION_FAILED, Event as ReleaseEvent, Progress, Report as ReleaseReport,
+use reconcile::{
+    ConditionReason, ConditionStatus as Truth, RequestedCondition, RunOutcome, StatusCondition,
+    Time, WakeTrigger, reason,
 };
+use release::ReleaseDesiredState;
+use release::status::{DRIFT_CORRECTION_FAILED, ReleaseEvent, ReleaseProgress, ReleaseReport};
 
 use super::chart::SOURCE_NOT_READY;
 use super::status;
-use windlass_cluster::events::{Event, Severity};
-use windlass_cluster::kind::OurKind;
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::record::{conditions_of, listed};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::object_status::{conditions_of, listed};
 
 /// An event as it is recorded of an owner, the group of whose kind is the prefix of the facts.
-pub(crate) fn event<K: OurKind>(of: &ReleaseEvent) -> Event {
+pub(crate) fn event<K: WindlassKind>(of: &ReleaseEvent) -> ObjectEvent {
     let group = K::group(&());
-    let severity = if of.warning { Severity::Error } else { Severity::Info };
+    let severity = if of.warning { EventSeverity::Error } else { EventSeverity::Info };
     let facts = [
         ("revision", &of.revision),
         ("token", &of.token),
@@ -31,7 +32,7 @@ pub(crate) fn event<K: OurKind>(of: &ReleaseEvent) -> Event {
         ("oci-digest", &of.oci_digest),
     ];
     let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
-    Event {
+    ObjectEvent {
         severity,
         reason: of.reason.as_str().to_owned(),
         message: of.text.clone(),
@@ -46,7 +47,7 @@ pub(crate) fn progress(
     inventory: Option<ResourceInventory>,
     desired: &ReleaseDesiredState,
     now: Time,
-) -> Result<HelmReleaseStatus, Outcome> {
+) -> Result<HelmReleaseStatus, RunOutcome> {
     let mut after = before.clone();
     status::write(&release_report.status, &mut after)?;
     match inventory {
@@ -59,28 +60,30 @@ pub(crate) fn progress(
     let conditions = status::conditions(&release_report.status, &had, desired.generation, now)
         .progressing(progress);
     let summary = release_report.status.summary(desired);
-    let ready = Condition::find(&had, reconcile::READY);
-    let was = |why: Reason| ready.is_some_and(|said| said.reason == why.as_str());
+    let ready = StatusCondition::find(&had, reconcile::READY);
+    let was = |why: ConditionReason| ready.is_some_and(|said| said.reason == why.as_str());
     // The end of the run reports that a contest began, with an event.
     let was_contested = was(reason::CONTESTED);
     let is_drifted =
         release_report.status.drifted.as_ref().is_some_and(|said| said.status == Truth::True);
     let is_uncorrected = is_drifted && was(DRIFT_CORRECTION_FAILED);
     let outcome = match (&release_report.progress, summary) {
-        (Some(Progress { text, makes_unready: true }), _) => running(text),
+        (Some(ReleaseProgress { text, makes_unready: true }), _) => running(text),
         // The end of the run reports whether the drift is corrected.
         (_, Some(said)) if said.status == Truth::True && is_uncorrected => None,
         (_, Some(said)) if said.status == Truth::True => Some(match &release_report.contested {
             Some(text) if was_contested => {
-                Outcome::Failed(reason::CONTESTED, text.clone(), Wake::default())
+                RunOutcome::Failed(reason::CONTESTED, text.clone(), WakeTrigger::default())
             }
-            Some(_) | None => Outcome::Settled(said.reason, said.text),
+            Some(_) | None => RunOutcome::Settled(said.reason, said.text),
         }),
         (_, Some(said)) if said.status == Truth::False => {
-            Some(Outcome::Failed(said.reason, said.text, Wake::default()))
+            Some(RunOutcome::Failed(said.reason, said.text, WakeTrigger::default()))
         }
-        (_, Some(said)) => Some(Outcome::Running(said.reason, said.text, Wake::default())),
-        (Some(Progress { text, .. }), None) => running(text),
+        (_, Some(said)) => {
+            Some(RunOutcome::Running(said.reason, said.text, WakeTrigger::default()))
+        }
+        (Some(ReleaseProgress { text, .. }), None) => running(text),
         (None, None) => None,
     };
     let conditions = match outcome {
@@ -93,19 +96,19 @@ pub(crate) fn progress(
     Ok(after)
 }
 
-fn running(text: &str) -> Option<Outcome> {
-    Some(Outcome::Running(reason::PROGRESSING, text.to_owned(), Wake::default()))
+fn running(text: &str) -> Option<RunOutcome> {
+    Some(RunOutcome::Running(reason::PROGRESSING, text.to_owned(), WakeTrigger::default()))
 }
 
 /// How a run of a release ended.
 pub(crate) struct ReleaseRun<'a> {
-    pub(crate) outcome: &'a Outcome,
+    pub(crate) outcome: &'a RunOutcome,
     /// The desired state, if the run came that far.
     pub(crate) desired: Option<&'a ReleaseDesiredState>,
     /// The generation of the owner.
     pub(crate) generation: i64,
     /// What a user asked for beside the spec, where the release has conditions of that.
-    pub(crate) marks: &'a [Mark],
+    pub(crate) marks: &'a [RequestedCondition],
     /// What the operation does that is under way, as its journal says.
     pub(crate) running: Option<&'a str>,
     pub(crate) now: Time,
@@ -118,25 +121,25 @@ pub(crate) fn ended(before: &HelmReleaseStatus, run: &ReleaseRun<'_>) -> HelmRel
     let summary = run.desired.and_then(|desired| known.summary(desired));
     // Parity(flux): `Ready` keeps the failure, and `Stalled` says that no further attempt is made.
     let failure = summary.as_ref().filter(|said| said.status != Truth::True);
-    let under_way = matches!(run.outcome, Outcome::Running(..));
+    let under_way = matches!(run.outcome, RunOutcome::Running(..));
     let conditions = status::conditions(&known, &had, run.generation, run.now)
         .marked(run.marks)
         .failing(failure.map(|said| (said.reason, said.text.as_str())))
         .progressing(run.running.filter(|_| under_way));
     let mut after = before.clone();
     after.conditions = listed(conditions.finish(run.outcome));
-    if matches!(run.outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
+    if matches!(run.outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
         after.set_observed_generation(run.generation);
     }
     after
 }
 
 /// The status to write, the event to announce and the event to log at the end of a run of a HelmRelease.
-pub(crate) struct Report {
+pub(crate) struct HelmReleaseReport {
     pub(crate) after: HelmReleaseStatus,
-    pub(crate) event: Option<Event>,
+    pub(crate) event: Option<ObjectEvent>,
     /// What is in the log only.
-    pub(crate) logged: Option<Event>,
+    pub(crate) logged: Option<ObjectEvent>,
 }
 
 /// Derives status and event from the outcome of a run; `helm_chart` is `namespace/name` of the HelmChart that was made for
@@ -146,9 +149,9 @@ pub(crate) fn report(
     before: &HelmReleaseStatus,
     helm_chart: Option<&str>,
     run: &ReleaseRun<'_>,
-) -> Report {
+) -> HelmReleaseReport {
     let mut after = ended(before, run);
-    let under_way = matches!(run.outcome, Outcome::Running(..));
+    let under_way = matches!(run.outcome, RunOutcome::Running(..));
     if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
         after.set_last_handled_reconcile_at(requested);
     }
@@ -162,25 +165,31 @@ pub(crate) fn report(
         true => (None, run_event),
         false => (run_event, None),
     };
-    Report { after, event, logged }
+    HelmReleaseReport { after, event, logged }
 }
 
 /// Parity(flux): users mostly create a HelmRelease together with its source, so a source that has no artifact yet is
 /// logged without an event.
-fn is_only_logged(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
+fn is_only_logged(outcome: &RunOutcome) -> bool {
+    matches!(outcome, RunOutcome::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
 }
 
 /// The event for the outcome of a run; none if an action already reported the same text.
-fn run_event(had: &[Condition], run: &ReleaseRun<'_>, of_action: Option<String>) -> Option<Event> {
+fn run_event(
+    had: &[StatusCondition],
+    run: &ReleaseRun<'_>,
+    of_action: Option<String>,
+) -> Option<ObjectEvent> {
     let (severity, why, text) = match run.outcome {
-        Outcome::Settled(..) | Outcome::Running(..) => return None,
-        Outcome::Blocked(why, text, _) => (Severity::Info, why, text),
-        Outcome::Failed(why, text, _) | Outcome::Stalled(why, text) => (Severity::Error, why, text),
+        RunOutcome::Settled(..) | RunOutcome::Running(..) => return None,
+        RunOutcome::Blocked(why, text, _) => (EventSeverity::Info, why, text),
+        RunOutcome::Failed(why, text, _) | RunOutcome::Stalled(why, text) => {
+            (EventSeverity::Error, why, text)
+        }
     };
     let said: BTreeSet<&str> = had.iter().map(|it| it.message.as_str()).collect();
     let is_known = said.contains(text.as_str()) || of_action.as_deref() == Some(text);
-    (!is_known).then(|| Event {
+    (!is_known).then(|| ObjectEvent {
         severity,
         reason: why.as_str().to_owned(),
         message: text.clone(),
@@ -189,13 +198,13 @@ fn run_event(had: &[Condition], run: &ReleaseRun<'_>, of_action: Option<String>)
 }
 
 /// A line in the log.
-pub(crate) fn log(object: &HelmRelease, event: &Event) {
+pub(crate) fn log(object: &HelmRelease, event: &ObjectEvent) {
     let name = object.name_any();
     let namespace = object.namespace().unwrap_or_default();
     let why = &event.reason;
     let text = &event.message;
     match event.severity {
-        Severity::Error => {
+        EventSeverity::Error => {
             tracing::error!(
                 controller_kind = "HelmRelease",
                 name,
@@ -204,7 +213,7 @@ pub(crate) fn log(object: &HelmRelease, event: &Event) {
                 "{text}"
             );
         }
-        Severity::Info => {
+        EventSeverity::Info => {
             tracing::info!(
                 controller_kind = "HelmRelease",
                 name,
@@ -226,7 +235,7 @@ mod tests {
     use super::*;
     use crate::helm_release::validated_spec::read_without_chart;
     use crate::release_runner::validated_spec::ReleaseInputs;
-    use windlass_serve::settings::Settings;
+    use windlass_serve::settings::OperatorSettings;
 
     fn release() -> HelmRelease {
         serde_json::from_value(json!({
@@ -237,7 +246,7 @@ mod tests {
         .unwrap()
     }
 
-    fn event_and_log(outcome: &Outcome) -> [Option<String>; 2] {
+    fn event_and_log(outcome: &RunOutcome) -> [Option<String>; 2] {
         let run = ReleaseRun {
             outcome,
             desired: None,
@@ -253,10 +262,10 @@ mod tests {
     #[test]
     fn a_status_in_the_middle_of_a_run_calls_no_release_ready_that_was_not() {
         let object = release();
-        let settings = Settings::from_flags::<&str>(&[]).unwrap();
+        let settings = OperatorSettings::from_flags::<&str>(&[]).unwrap();
         let spec = read_without_chart(&object, &settings);
         let desired = spec.desired(&object, ReleaseInputs::default(), 0, &settings);
-        let said = |reason: Reason, text: &str| {
+        let said = |reason: ConditionReason, text: &str| {
             let text = text.to_owned();
             Some(ReleaseCondition { status: Truth::True, reason, text, generation: 1 })
         };
@@ -271,7 +280,7 @@ mod tests {
             let after =
                 progress(before, &release_report, None, &desired, Time::UNIX_EPOCH).unwrap();
             let ready =
-                Condition::find(&conditions_of(&after.conditions), reconcile::READY).cloned();
+                StatusCondition::find(&conditions_of(&after.conditions), reconcile::READY).cloned();
             ready.map(|it| (it.status, it.reason, it.message)).unwrap()
         };
         let none = HelmReleaseStatus::default();
@@ -302,13 +311,14 @@ mod tests {
         let text = || "HelmChart/apps/c is not ready: it has no artifact".to_owned();
         for why in [SOURCE_NOT_READY, reason::ARTIFACT_FAILED] {
             assert_eq!(
-                event_and_log(&Outcome::Blocked(why, text(), Wake::default())),
+                event_and_log(&RunOutcome::Blocked(why, text(), WakeTrigger::default())),
                 [None, Some(text())]
             );
         }
-        let waits = Outcome::Blocked(reason::DEPENDENCY_NOT_READY, text(), Wake::default());
+        let waits =
+            RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text(), WakeTrigger::default());
         assert_eq!(event_and_log(&waits), [Some(text()), None]);
-        let failed = Outcome::Failed(reason::ARTIFACT_FAILED, text(), Wake::default());
+        let failed = RunOutcome::Failed(reason::ARTIFACT_FAILED, text(), WakeTrigger::default());
         assert_eq!(event_and_log(&failed), [Some(text()), None]);
     }
 }

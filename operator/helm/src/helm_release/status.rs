@@ -5,14 +5,14 @@
 
 use crds::ReconciledObject as _;
 use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
-use reconcile::{Condition, Outcome, Time, Wake};
-use release::journal::Action;
+use reconcile::{RunOutcome, StatusCondition, Time, WakeTrigger};
+use release::journal::OperationKind;
 use release::status::{
     DRIFTED, RELEASED, REMEDIATED, ReleaseCondition, ReleaseStatus, STATE_ERROR, TEST_SUCCESS,
     reason_of,
 };
 
-use windlass_runtime::record::{conditions_of, status_of, through};
+use windlass_runtime::object_status::{conditions_of, status_of, through};
 
 /// Conditions that this kind sets; others in the status are kept.
 pub(crate) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
@@ -26,8 +26,8 @@ pub fn read(object: &HelmRelease) -> ReleaseStatus {
 pub(crate) fn of(status: HelmReleaseStatus) -> ReleaseStatus {
     let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);
-    let mut history: Vec<release::Snapshot> = through(&status.history).unwrap_or_default();
-    release::snapshot::sort(&mut history);
+    let mut history: Vec<release::ReleaseSnapshot> = through(&status.history).unwrap_or_default();
+    release::release_snapshot::sort(&mut history);
     ReleaseStatus {
         observed_generation: status.observed_generation.unwrap_or(-1),
         storage_namespace: status.storage_namespace.unwrap_or_default(),
@@ -37,8 +37,8 @@ pub(crate) fn of(status: HelmReleaseStatus) -> ReleaseStatus {
         last_attempted_revision_digest: status.last_attempted_revision_digest.unwrap_or_default(),
         last_attempted_config_digest: status.last_attempted_config_digest.unwrap_or_default(),
         last_attempted_action: status.last_attempted_release_action.map(|it| match it {
-            ReleaseAction::Install => Action::Install,
-            ReleaseAction::Upgrade => Action::Upgrade,
+            ReleaseAction::Install => OperationKind::Install,
+            ReleaseAction::Upgrade => OperationKind::Upgrade,
         }),
         last_attempted_duration: status
             .last_attempted_release_action_duration
@@ -58,8 +58,8 @@ pub(crate) fn of(status: HelmReleaseStatus) -> ReleaseStatus {
     }
 }
 
-fn said(conditions: &[Condition], kind: &str) -> Option<ReleaseCondition> {
-    let condition = Condition::find(conditions, kind)?;
+fn said(conditions: &[StatusCondition], kind: &str) -> Option<ReleaseCondition> {
+    let condition = StatusCondition::find(conditions, kind)?;
     Some(ReleaseCondition {
         status: condition.status,
         reason: reason_of(&condition.reason)?,
@@ -72,11 +72,11 @@ fn said(conditions: &[Condition], kind: &str) -> Option<ReleaseCondition> {
 ///
 /// # Errors
 /// When a revision of the history has something that the definition does not allow.
-pub(crate) fn write(status: &ReleaseStatus, of: &mut HelmReleaseStatus) -> Result<(), Outcome> {
+pub(crate) fn write(status: &ReleaseStatus, of: &mut HelmReleaseStatus) -> Result<(), RunOutcome> {
     let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let Some(history) = through(&status.history) else {
         let text = "the history of the release cannot be written to the status";
-        return Err(Outcome::Failed(STATE_ERROR, text.to_owned(), Wake::default()));
+        return Err(RunOutcome::Failed(STATE_ERROR, text.to_owned(), WakeTrigger::default()));
     };
     of.storage_namespace = text(&status.storage_namespace);
     of.history = history;
@@ -85,9 +85,12 @@ pub(crate) fn write(status: &ReleaseStatus, of: &mut HelmReleaseStatus) -> Resul
     of.last_attempted_revision_digest = text(&status.last_attempted_revision_digest);
     of.last_attempted_config_digest = text(&status.last_attempted_config_digest);
     of.last_attempted_release_action = status.last_attempted_action.and_then(|it| match it {
-        Action::Install => Some(ReleaseAction::Install),
-        Action::Upgrade => Some(ReleaseAction::Upgrade),
-        Action::Rollback | Action::Test | Action::Uninstall | Action::UninstallRemediation => None,
+        OperationKind::Install => Some(ReleaseAction::Install),
+        OperationKind::Upgrade => Some(ReleaseAction::Upgrade),
+        OperationKind::Rollback
+        | OperationKind::Test
+        | OperationKind::Uninstall
+        | OperationKind::UninstallRemediation => None,
     });
     let duration = status.last_attempted_duration.map(reconcile::format_duration);
     of.last_attempted_release_action_duration = duration.map(Into::into);
@@ -104,17 +107,17 @@ pub(crate) fn write(status: &ReleaseStatus, of: &mut HelmReleaseStatus) -> Resul
 /// The conditions of our own that a status says, beside those that were there.
 pub(crate) fn conditions<'a>(
     status: &ReleaseStatus,
-    had: &'a [Condition],
+    had: &'a [StatusCondition],
     generation: i64,
     now: Time,
-) -> reconcile::Conditions<'a> {
+) -> reconcile::StatusConditions<'a> {
     let all = [
         (RELEASED, &status.released),
         (TEST_SUCCESS, &status.tested),
         (REMEDIATED, &status.remediated),
         (DRIFTED, &status.drifted),
     ];
-    let start = reconcile::Conditions::since(had, generation, now, &OWNED);
+    let start = reconcile::StatusConditions::since(had, generation, now, &OWNED);
     all.into_iter().fold(start, |conditions, (kind, now_said)| match now_said {
         None => conditions,
         // What was said of an earlier generation is carried along with that.
@@ -134,14 +137,14 @@ pub(crate) fn is_reconciling(object: &HelmRelease) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn check(status: Option<&HelmReleaseStatus>) -> Result<(), Outcome> {
+pub(crate) fn check(status: Option<&HelmReleaseStatus>) -> Result<(), RunOutcome> {
     let Some(status) = status else { return Ok(()) };
     let history = serde_json::to_value(&status.history).unwrap_or_default();
-    serde_json::from_value::<Vec<release::Snapshot>>(history).map(drop).map_err(|error| {
+    serde_json::from_value::<Vec<release::ReleaseSnapshot>>(history).map(drop).map_err(|error| {
         let text = format!(
             "status.history cannot be read: {error}; correct it, or upgrade windlass if another program wrote it"
         );
-        Outcome::Stalled(STATE_ERROR, text)
+        RunOutcome::Stalled(STATE_ERROR, text)
     })
 }
 
@@ -151,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    fn checked(status: Value) -> Result<(), Outcome> {
+    fn checked(status: Value) -> Result<(), RunOutcome> {
         check(Some(&serde_json::from_value(status).unwrap()))
     }
 
@@ -166,7 +169,7 @@ mod tests {
                 "action": action}]})
         };
         assert_eq!(checked(snapshot("install")), Ok(()));
-        let Err(Outcome::Stalled(why, text)) = checked(snapshot("transmute")) else { panic!() };
+        let Err(RunOutcome::Stalled(why, text)) = checked(snapshot("transmute")) else { panic!() };
         assert_eq!(why, STATE_ERROR);
         assert!(text.starts_with("status.history cannot be read: ") && text.contains("transmute"));
     }

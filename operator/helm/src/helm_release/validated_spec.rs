@@ -6,33 +6,34 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use apply::ignore::Rules;
+use apply::ignore::IgnoreRules;
 use crds::GoDuration;
 use crds::helm::{
     ActionStrategy, ChartNameChangeStrategy, DeletionPropagation, DriftDetectionMode, HelmRelease,
     HelmReleaseSpec, PostRenderStrategy, RemediationStrategy, WaitStrategyName,
 };
-use helm::template::Strategy as RenderStrategy;
+use helm::template::PostRendererStrategy as RenderStrategy;
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, ROLLBACK, SHORTEST_INTERVAL};
+use reconcile::{ROLLBACK, RunOutcome, SHORTEST_INTERVAL};
 use release::ReleaseSpec;
-use release::journal::{Propagation, WaitFor};
+use release::journal::{ReleaseWaitPolicy, UninstallPropagation};
+use release::release_snapshot::TestFilter;
+use release::release_target::ReleaseTarget;
 use release::settings::{
-    DriftMode, Install, Remediation, RemediationStrategy as Remedy, Requests, Rollback, Strategy,
-    Test, Uninstall, Upgrade,
+    AnnotationRequests, DriftMode, FailureStrategy, InstallSettings, RemediationSettings,
+    RemediationStrategy as Remedy, RollbackSettings, TestSettings, UninstallSettings,
+    UpgradeSettings,
 };
-use release::snapshot::Filter;
-use release::target::ReleaseTarget;
 
 use super::origin;
 use crate::release_runner::action_options::{ActionOptions, RevisionOptions};
 use crate::release_runner::postrender::{self, PostRenderers};
 use crate::release_runner::target_of;
 use crate::release_runner::validated_spec::ValidatedSpec;
-use windlass_runtime::applier::{AFTER_REFUSAL, Pace};
+use windlass_runtime::applier::{AFTER_REFUSAL, ReconcileIntervals};
+use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::ignore_rules::ignored;
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].
 pub const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
@@ -52,7 +53,7 @@ const MAX_HISTORY: i64 = 5;
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec, with their defaults.
-struct Timeouts {
+struct HelmReleaseTimeouts {
     /// Between two runs.
     interval: Duration,
     /// For what has no time of its own.
@@ -69,7 +70,7 @@ struct Timeouts {
 }
 
 /// For a HelmRelease whose spec says nothing that could be read.
-const UNREADABLE_SPEC: Timeouts = Timeouts {
+const UNREADABLE_SPEC: HelmReleaseTimeouts = HelmReleaseTimeouts {
     interval: AFTER_REFUSAL,
     timeout: DEFAULT_ACTION_TIMEOUT,
     install: DEFAULT_ACTION_TIMEOUT,
@@ -90,8 +91,8 @@ pub(crate) fn validate(
     spec: &HelmReleaseSpec,
     target: ReleaseTarget,
     labels: BTreeMap<String, String>,
-    settings: &Settings,
-) -> Result<ValidatedSpec, Outcome> {
+    settings: &OperatorSettings,
+) -> Result<ValidatedSpec, RunOutcome> {
     let ignore = ignore(spec)?;
     let timeouts = timeouts(spec)?;
     Ok(ValidatedSpec { ignore, ..read(spec, target, labels, &timeouts, settings) })
@@ -99,23 +100,26 @@ pub(crate) fn validate(
 
 /// Reads a spec of which only the existing release counts: without the fields that others may change, and with default
 /// durations where one of those cannot be read, since a spec that cannot be read must not keep its release for ever.
-pub fn read_without_chart(object: &HelmRelease, settings: &Settings) -> ValidatedSpec {
+pub fn read_without_chart(object: &HelmRelease, settings: &OperatorSettings) -> ValidatedSpec {
     let spec = &object.spec;
     let timeouts = ignore(spec).and_then(|_| timeouts(spec)).unwrap_or(UNREADABLE_SPEC);
     read(spec, target_of(object), origin(object), &timeouts, settings)
 }
 
 /// The fields whose differences do not count as drift.
-fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Outcome> {
+fn ignore(spec: &HelmReleaseSpec) -> Result<IgnoreRules, RunOutcome> {
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
     ignored("spec.driftDetection.ignore", rules)
 }
 
-fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Outcome> {
+fn timeouts(spec: &HelmReleaseSpec) -> Result<HelmReleaseTimeouts, RunOutcome> {
     let read = |field: &str, given: Option<&GoDuration>, default: Duration| match given {
         None => Ok(default),
         Some(text) => reconcile::parse_duration(text.as_str()).map_err(|error| {
-            Outcome::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+            RunOutcome::Stalled(
+                sources::source_reasons::INVALID_DURATION,
+                format!("{field}: {error}"),
+            )
         }),
     };
     let interval = read("spec.interval", Some(&spec.interval), MAX_RETRY_DELAY)?;
@@ -128,7 +132,7 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Outcome> {
     let of = |field: &str, given: Option<&GoDuration>| read(field, given, timeout);
     let install_retry = install.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
     let upgrade_retry = upgrade.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
-    Ok(Timeouts {
+    Ok(HelmReleaseTimeouts {
         interval,
         timeout,
         install: of("spec.install.timeout", install.and_then(|it| it.timeout.as_ref()))?,
@@ -152,8 +156,8 @@ fn read(
     spec: &HelmReleaseSpec,
     target: ReleaseTarget,
     labels: BTreeMap<String, String>,
-    timeouts: &Timeouts,
-    settings: &Settings,
+    timeouts: &HelmReleaseTimeouts,
+    settings: &OperatorSettings,
 ) -> ValidatedSpec {
     let options = options(spec, settings);
     let common_metadata = spec.common_metadata.as_ref();
@@ -161,7 +165,7 @@ fn read(
     let interval = timeouts.interval;
     let retry = interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY);
     ValidatedSpec {
-        pace: Pace { interval, retry },
+        pace: ReconcileIntervals { interval, retry },
         release: ReleaseSpec {
             target,
             post_renderers_digest: postrender::digest(&spec.post_renderers),
@@ -176,7 +180,7 @@ fn read(
             uninstall: uninstall(spec, timeouts),
             drift: drift(spec),
         },
-        ignore: Rules::default(),
+        ignore: IgnoreRules::default(),
         options,
         post: PostRenderers::of(&spec.post_renderers, common_metadata, labels, strategy),
         post_render_strategy: spec.post_render_strategy.unwrap_or_default(),
@@ -184,7 +188,7 @@ fn read(
 }
 
 /// How the program does what is decided.
-fn options(spec: &HelmReleaseSpec, settings: &Settings) -> ActionOptions {
+fn options(spec: &HelmReleaseSpec, settings: &OperatorSettings) -> ActionOptions {
     let is_helm3 = settings.has_helm3_defaults();
     let install = spec.install.clone().unwrap_or_default();
     let upgrade = spec.upgrade.clone().unwrap_or_default();
@@ -228,36 +232,44 @@ fn options(spec: &HelmReleaseSpec, settings: &Settings) -> ActionOptions {
 }
 
 /// What annotations ask for; empty ones ask for nothing.
-pub(super) fn requests(object: &HelmRelease) -> Requests {
+pub(super) fn requests(object: &HelmRelease) -> AnnotationRequests {
     let asked = |key: &str| object.annotations().get(key).filter(|at| !at.is_empty()).cloned();
     let rollback = object.annotations().get(ROLLBACK);
-    Requests {
+    AnnotationRequests {
         reconcile: asked(REQUESTED_AT),
         force: asked(FORCE_AT),
         reset: asked(RESET_AT),
-        rollback: rollback.and_then(|text| reconcile::Rollback::of(text, None)),
+        rollback: rollback.and_then(|text| reconcile::ReleaseRollback::of(text, None)),
         unverified_rollback: None,
     }
 }
 
-fn wait(disable_wait: bool, disable_wait_for_jobs: bool) -> WaitFor {
+fn wait(disable_wait: bool, disable_wait_for_jobs: bool) -> ReleaseWaitPolicy {
     match (disable_wait, disable_wait_for_jobs) {
-        (true, _) => WaitFor::Nothing,
-        (false, true) => WaitFor::Objects,
-        (false, false) => WaitFor::ObjectsAndJobs,
+        (true, _) => ReleaseWaitPolicy::Nothing,
+        (false, true) => ReleaseWaitPolicy::Objects,
+        (false, false) => ReleaseWaitPolicy::ObjectsAndJobs,
     }
 }
 
-fn strategy(given: Option<ActionStrategy>, retry: Duration, settings: &Settings) -> Strategy {
+fn strategy(
+    given: Option<ActionStrategy>,
+    retry: Duration,
+    settings: &OperatorSettings,
+) -> FailureStrategy {
     match given {
-        Some(ActionStrategy::RemediateOnFailure) => Strategy::RemediateOnFailure,
-        Some(ActionStrategy::RetryOnFailure) => Strategy::RetryOnFailure(retry),
-        None if settings.retries_on_failure() => Strategy::RetryOnFailure(retry),
-        None => Strategy::RemediateOnFailure,
+        Some(ActionStrategy::RemediateOnFailure) => FailureStrategy::RemediateOnFailure,
+        Some(ActionStrategy::RetryOnFailure) => FailureStrategy::RetryOnFailure(retry),
+        None if settings.retries_on_failure() => FailureStrategy::RetryOnFailure(retry),
+        None => FailureStrategy::RemediateOnFailure,
     }
 }
 
-fn install(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> Install {
+fn install(
+    spec: &HelmReleaseSpec,
+    timeouts: &HelmReleaseTimeouts,
+    settings: &OperatorSettings,
+) -> InstallSettings {
     // Here and below no `..`: a new field must be thought about. What is not used here is in `options`.
     let crds::helm::Install {
         timeout: _,
@@ -278,10 +290,10 @@ fn install(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> 
     } = spec.install.clone().unwrap_or_default();
     let crds::helm::InstallRemediation { retries, ignore_test_failures, remediate_last_failure } =
         remediation.unwrap_or_default();
-    Install {
+    InstallSettings {
         timeout: timeouts.install,
         strategy: strategy(named.map(|it| it.name), timeouts.install_retry, settings),
-        remediation: Remediation {
+        remediation: RemediationSettings {
             retries,
             ignore_test_failures,
             remediate_last_failure,
@@ -293,7 +305,11 @@ fn install(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> 
     }
 }
 
-fn upgrade(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> Upgrade {
+fn upgrade(
+    spec: &HelmReleaseSpec,
+    timeouts: &HelmReleaseTimeouts,
+    settings: &OperatorSettings,
+) -> UpgradeSettings {
     let crds::helm::Upgrade {
         timeout: _,
         strategy: named,
@@ -322,10 +338,10 @@ fn upgrade(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> 
         RemediationStrategy::Uninstall => Remedy::Uninstall,
     };
     let on_change = chart_name_change_strategy.unwrap_or_default();
-    Upgrade {
+    UpgradeSettings {
         timeout: timeouts.upgrade,
         strategy: strategy(named.map(|it| it.name), timeouts.upgrade_retry, settings),
-        remediation: Remediation {
+        remediation: RemediationSettings {
             retries,
             ignore_test_failures,
             remediate_last_failure,
@@ -338,7 +354,7 @@ fn upgrade(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> 
     }
 }
 
-fn rollback(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Rollback {
+fn rollback(spec: &HelmReleaseSpec, timeouts: &HelmReleaseTimeouts) -> RollbackSettings {
     let crds::helm::Rollback {
         timeout: _,
         disable_wait,
@@ -350,7 +366,7 @@ fn rollback(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Rollback {
         cleanup_on_fail,
         server_side_apply: _,
     } = spec.rollback.clone().unwrap_or_default();
-    Rollback {
+    RollbackSettings {
         timeout: timeouts.rollback,
         disable_hooks,
         wait: wait(disable_wait, disable_wait_for_jobs),
@@ -358,11 +374,11 @@ fn rollback(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Rollback {
     }
 }
 
-fn test(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Test {
+fn test(spec: &HelmReleaseSpec, timeouts: &HelmReleaseTimeouts) -> TestSettings {
     let crds::helm::Test { enable, timeout: _, ignore_failures, filters } =
         spec.test.clone().unwrap_or_default();
-    let filter = |crds::helm::Filter { name, exclude }| Filter { name, exclude };
-    Test {
+    let filter = |crds::helm::Filter { name, exclude }| TestFilter { name, exclude };
+    TestSettings {
         enable,
         timeout: timeouts.test,
         ignore_failures,
@@ -370,7 +386,7 @@ fn test(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Test {
     }
 }
 
-fn uninstall(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Uninstall {
+fn uninstall(spec: &HelmReleaseSpec, timeouts: &HelmReleaseTimeouts) -> UninstallSettings {
     let crds::helm::Uninstall {
         timeout: _,
         disable_hooks,
@@ -379,12 +395,12 @@ fn uninstall(spec: &HelmReleaseSpec, timeouts: &Timeouts) -> Uninstall {
         deletion_propagation,
     } = spec.uninstall.clone().unwrap_or_default();
     let propagation = match deletion_propagation.unwrap_or_default() {
-        DeletionPropagation::Background => Propagation::Background,
-        DeletionPropagation::Foreground => Propagation::Foreground,
-        DeletionPropagation::Orphan => Propagation::Orphan,
+        DeletionPropagation::Background => UninstallPropagation::Background,
+        DeletionPropagation::Foreground => UninstallPropagation::Foreground,
+        DeletionPropagation::Orphan => UninstallPropagation::Orphan,
     };
     let timeout = timeouts.uninstall;
-    Uninstall { timeout, disable_hooks, keep_history, disable_wait, propagation }
+    UninstallSettings { timeout, disable_hooks, keep_history, disable_wait, propagation }
 }
 
 fn drift(spec: &HelmReleaseSpec) -> DriftMode {

@@ -7,35 +7,36 @@ use std::collections::BTreeMap;
 use crds::ConfigKind;
 use crds::helm::HelmReleaseSpec;
 use golang::GoRuntimeValue;
-use golang::value::{Map, Type};
+use golang::value::{GoMap, GoType};
 use helm::values::{
-    Reference, ReferenceError, ReferenceProblem, ReferencedData, UnresolvedValuesReference,
-    ValuesReferenceLookup,
+    ReferencedData, UnresolvedValuesReference, ValuesReference, ValuesReferenceError,
+    ValuesReferenceLookup, ValuesReferenceProblem,
 };
-use objects::Masking;
-use reconcile::{Outcome, Reason, Wake};
+use objects::SecretMasking;
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
 
 use windlass_cluster::ClusterError;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::reference::References;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// The values could not be put together.
-pub(crate) const VALUES_ERROR: Reason = Reason::new("ValuesError");
+pub(crate) const VALUES_ERROR: ConditionReason = ConditionReason::new("ValuesError");
 
 /// The values of a release.
-pub struct Values {
+pub struct ReleaseValues {
     /// What the chart's own values are overridden with.
-    pub map: Map,
+    pub map: GoMap,
     /// Of the map, as the history holds it: `sha256:…`.
     pub(crate) digest: String,
     /// Strings of Secrets, which no status, event or log may show.
-    pub secrets: Masking,
+    pub secrets: SecretMasking,
     /// The versions of what `valuesFrom` names, by `Kind/namespace/name`.
     pub(crate) versions: BTreeMap<String, String>,
 }
 
 /// What was found of every object that is named, by kind and name; `None` where there is none.
-pub type Objects = BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>, ClusterError>>;
+pub type ReferencedObjects =
+    BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>, ClusterError>>;
 
 /// Reads what `valuesFrom` names and puts the values together.
 ///
@@ -46,9 +47,9 @@ pub type Objects = BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>,
 pub async fn read(
     namespace: &str,
     spec: &HelmReleaseSpec,
-    references: &mut References,
-) -> Result<Values, Outcome> {
-    let mut objects = Objects::new();
+    references: &mut ReadReferences,
+) -> Result<ReleaseValues, RunOutcome> {
+    let mut objects = ReferencedObjects::new();
     for named in &spec.values_from {
         let place = (named.kind, named.name.clone());
         // Each is read once, so that all entries about it see the same version.
@@ -77,12 +78,13 @@ pub async fn read(
     let spec = spec.clone();
     // Values of a megabyte take their time.
     let compose = move || compose(&namespace, &spec, &objects);
-    let values: Values = blocking(VALUES_ERROR, "putting the values together", compose).await?;
-    Ok(Values { versions, ..values })
+    let values: ReleaseValues =
+        blocking(VALUES_ERROR, "putting the values together", compose).await?;
+    Ok(ReleaseValues { versions, ..values })
 }
 
-fn failed(text: String) -> Outcome {
-    Outcome::Failed(VALUES_ERROR, text, Wake::default())
+fn failed(text: String) -> RunOutcome {
+    RunOutcome::Failed(VALUES_ERROR, text, WakeTrigger::default())
 }
 
 /// Puts the values together from what was found.
@@ -92,12 +94,12 @@ fn failed(text: String) -> Outcome {
 pub fn compose(
     namespace: &str,
     spec: &HelmReleaseSpec,
-    objects: &Objects,
-) -> Result<Values, Outcome> {
-    let references: Vec<Reference> = spec
+    objects: &ReferencedObjects,
+) -> Result<ReleaseValues, RunOutcome> {
+    let references: Vec<ValuesReference> = spec
         .values_from
         .iter()
-        .map(|named| Reference {
+        .map(|named| ValuesReference {
             kind: named.kind.as_str().to_owned(),
             name: named.name.clone(),
             values_key: named.values_key.clone(),
@@ -125,37 +127,37 @@ pub fn compose(
     let map = helm::values::compose(namespace, &inline(spec), &references, &mut lookup)
         .map_err(|error| failed(reference_error(&error)))?;
     let digest = helm::values::digest(&map).map_err(|error| failed(error.to_string()))?;
-    Ok(Values { map, digest, secrets: secrets(objects), versions: BTreeMap::new() })
+    Ok(ReleaseValues { map, digest, secrets: secrets(objects), versions: BTreeMap::new() })
 }
 
 /// What Secrets among the references hold: errors of templates, API servers and hooks may quote it.
-fn secrets(objects: &Objects) -> Masking {
+fn secrets(objects: &ReferencedObjects) -> SecretMasking {
     let of_secrets = objects.iter().filter(|((kind, _), _)| *kind == ConfigKind::Secret);
     let data = of_secrets.filter_map(|(_, found)| found.as_ref().ok()?.as_ref());
-    Masking::new(data.flat_map(BTreeMap::values).cloned())
+    SecretMasking::new(data.flat_map(BTreeMap::values).cloned())
 }
 
 /// Parity(flux): `values` that are not a table are treated as missing.
-fn inline(spec: &HelmReleaseSpec) -> Map {
+fn inline(spec: &HelmReleaseSpec) -> GoMap {
     match spec.values.as_ref().map(GoRuntimeValue::from_json) {
         Some(GoRuntimeValue::Map(table)) => table,
-        Some(_) | None => Map::new(Type::Any, []),
+        Some(_) | None => GoMap::new(GoType::Any, []),
     }
 }
 
 /// What is wrong, in Flux's words and with a word of advice, without anything that a Secret holds.
-fn reference_error(error: &ReferenceError) -> String {
-    let ReferenceError::Unresolved(unresolved) = error else { return error.to_string() };
+fn reference_error(error: &ValuesReferenceError) -> String {
+    let ValuesReferenceError::Unresolved(unresolved) = error else { return error.to_string() };
     let UnresolvedValuesReference { kind, problem, .. } = &**unresolved;
     let text = unresolved.to_string();
     // What a parser stumbled over may be a part of a value.
     let hidden = match problem {
         _ if kind != "Secret" => None,
-        ReferenceProblem::Yaml(error) => {
+        ValuesReferenceProblem::Yaml(error) => {
             let line = error.line().map(|line| format!(" at line {line}")).unwrap_or_default();
             Some(format!("it is not valid YAML{line}"))
         }
-        ReferenceProblem::TargetPath(_) => {
+        ValuesReferenceProblem::TargetPath(_) => {
             let advice = "correct either, or set `literal: true` to use the value as it is";
             Some(format!("its value cannot be set at the target path as with `--set`; {advice}"))
         }
@@ -166,7 +168,7 @@ fn reference_error(error: &ReferenceError) -> String {
         return format!("{}{hidden}", text.strip_suffix(&problem).unwrap_or_default());
     }
     match problem {
-        ReferenceProblem::Absent(_) | ReferenceProblem::NoKey => {
+        ValuesReferenceProblem::Absent(_) | ValuesReferenceProblem::NoKey => {
             format!("{text}; create it, or set `optional: true` in spec.valuesFrom")
         }
         _ => text,

@@ -12,23 +12,24 @@ use anyhow::{Context as _, anyhow, bail};
 use helmfile::ChartVersionRequest;
 use objects::RedactedValue;
 use sources::bucket::BucketIdentity;
-use sources::charts::repository::Reach;
+use sources::charts::repository::RepositoryAccess;
 use sources::charts::{
-    BucketServer, ChartRepository, Credentials, Index, IndexFetchResult, MAX_CHART, MAX_INDEX,
+    BucketServer, ChartIndex, ChartRepository, ChartRepositoryCredentials, IndexFetchResult,
+    MAX_CHART, MAX_INDEX,
 };
-use sources::http::Tls;
-use sources::oci::{self, Auth, Keyring, RegistryLimits, Remote};
+use sources::http::TlsConfig;
+use sources::oci::{self, RegistryAuth, RegistryKeyring, RegistryLimits, RemoteOciRepository};
 
 /// How long a repository may take.
 const REPOSITORY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Repositories during one plan: each index is fetched once.
-pub struct Charts {
-    indexes: BTreeMap<String, Index>,
-    reach: Reach,
+pub struct ChartRepositoryCache {
+    indexes: BTreeMap<String, ChartIndex>,
+    reach: RepositoryAccess,
     known: Arc<oci::RegistryCache>,
     /// The logins of the user who runs the command, for registries whose login the helmfile does not give.
-    logins: Option<fn() -> anyhow::Result<Keyring>>,
+    logins: Option<fn() -> anyhow::Result<RegistryKeyring>>,
     /// Whether buckets are read anonymously instead of with the credentials of the environment.
     is_anonymous: bool,
 }
@@ -36,15 +37,15 @@ pub struct Charts {
 /// How the chart repository or the registry of a chart is spoken to.
 pub(super) enum ChartRemote {
     Index(Box<ChartRepository>),
-    Registry(Box<Remote>, Arc<oci::RegistryCache>),
+    Registry(Box<RemoteOciRepository>, Arc<oci::RegistryCache>),
 }
 
-impl Charts {
+impl ChartRepositoryCache {
     /// Asks as `reach` and `known` allow it.
     pub fn new(
-        reach: Reach,
+        reach: RepositoryAccess,
         known: Arc<oci::RegistryCache>,
-        logins: Option<fn() -> anyhow::Result<Keyring>>,
+        logins: Option<fn() -> anyhow::Result<RegistryKeyring>>,
     ) -> Self {
         Self { indexes: BTreeMap::new(), reach, known, logins, is_anonymous: false }
     }
@@ -86,10 +87,11 @@ impl Charts {
         self.archive_at(&place, chart).await
     }
 
-    /// As [`Charts::archive`], from a repository whose access is configured elsewhere than in the helmfile.
+    /// As [`ChartRepositoryCache::archive`], from a repository whose access is configured elsewhere than in the
+    /// helmfile.
     ///
     /// # Errors
-    /// As [`Charts::archive`].
+    /// As [`ChartRepositoryCache::archive`].
     pub(super) async fn archive_at(
         &mut self,
         place: &ChartRemote,
@@ -116,14 +118,14 @@ impl Charts {
         &mut self,
         repository: &ChartRepository,
         chart: &ChartVersionRequest,
-    ) -> anyhow::Result<&Index> {
+    ) -> anyhow::Result<&ChartIndex> {
         if !self.indexes.contains_key(&chart.url) {
             let IndexFetchResult::Index { file, .. } = repository.index(None).await? else {
                 return Err(anyhow!("the repository answers that its index is unchanged"));
             };
             let mut text = Vec::new();
             file.take(MAX_INDEX).read_to_end(&mut text)?;
-            self.indexes.insert(chart.url.clone(), Index::parse(&text)?);
+            self.indexes.insert(chart.url.clone(), ChartIndex::parse(&text)?);
         }
         self.indexes.get(&chart.url).context("an index that was just read")
     }
@@ -131,7 +133,8 @@ impl Charts {
     fn repository(&self, chart: &ChartVersionRequest) -> anyhow::Result<ChartRepository> {
         let basic =
             chart.login.clone().map(|(user, password)| (user, RedactedValue::new(password)));
-        let mut credentials = Credentials { basic, ..Credentials::default() };
+        let mut credentials =
+            ChartRepositoryCredentials { basic, ..ChartRepositoryCredentials::default() };
         if self.is_anonymous {
             credentials.bucket =
                 BucketServer { identity: BucketIdentity::Anonymous, ..BucketServer::default() };
@@ -141,20 +144,20 @@ impl Charts {
     }
 
     /// The repository of a chart in a registry.
-    fn remote(&self, chart: &ChartVersionRequest) -> anyhow::Result<Remote> {
+    fn remote(&self, chart: &ChartVersionRequest) -> anyhow::Result<RemoteOciRepository> {
         let url = format!("{}/{}", chart.url.trim_end_matches('/'), chart.name);
         let repository = oci::OciRepositoryName::parse(&url)?;
         let auth = match (chart.login.clone(), self.logins) {
             (Some((username, password)), _) => {
-                Auth::Basic { username, password: RedactedValue::new(password) }
+                RegistryAuth::Basic { username, password: RedactedValue::new(password) }
             }
             (None, Some(logins)) => logins()?.auth(&repository),
-            (None, None) => Auth::Anonymous,
+            (None, None) => RegistryAuth::Anonymous,
         };
-        Ok(Remote {
+        Ok(RemoteOciRepository {
             repository,
             auth,
-            tls: Tls::default(),
+            tls: TlsConfig::default(),
             proxy: None,
             insecure: chart.plain_http,
             timeout: REPOSITORY_TIMEOUT,

@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use crds::helmfile::HelmfileSpec;
-use golang::meter::Stop;
-use helmfile::Decrypt;
+use golang::work_meter::StopSignal;
+use helmfile::SopsFileDecryptor;
 use parking_lot::Mutex;
-use reconcile::{Outcome, Wake};
+use reconcile::{RunOutcome, WakeTrigger};
 use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
 
 use super::HELMFILE_ERROR;
-use windlass_runtime::build::decryption::{Decryption, mac_policy, revealed_in_file};
-use windlass_runtime::build::key_services::KeyServices;
-use windlass_runtime::reference::References;
+use windlass_runtime::build::decryption::{BuildDecryptionKeys, mac_policy, revealed_in_file};
+use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::time_limit::TimeLimit;
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// Says why nothing is decrypted.
 const NO_KEYS: &str = "it is encrypted with SOPS: set `spec.decryption` of a Helmfile of helmfile.windlass.dev, and name \
@@ -39,24 +39,25 @@ const DECRYPTION_STACK_BYTES: usize = 16 << 20;
 ///
 /// Parity(helmfile 1.8): unless the annotation says otherwise, the MAC of a file has to be right, as for sops and vals.
 pub(super) async fn read(
-    settings: &Settings,
+    settings: &OperatorSettings,
     spec: &HelmfileSpec,
     namespace: &str,
     annotations: &BTreeMap<String, String>,
-    references: &mut References,
-) -> Result<Option<Arc<Decryption>>, Outcome> {
+    references: &mut ReadReferences,
+) -> Result<Option<Arc<BuildDecryptionKeys>>, RunOutcome> {
     let Some(spec) = &spec.decryption else { return Ok(None) };
     let mac = mac_policy(annotations, MacPolicy::Require)
-        .map_err(|text| Outcome::Stalled(HELMFILE_ERROR, text))?;
-    let read = Decryption::with_keys(settings, spec, namespace, mac, references).await;
-    let keys = read.map_err(|text| Outcome::Failed(HELMFILE_ERROR, text, Wake::default()))?;
+        .map_err(|text| RunOutcome::Stalled(HELMFILE_ERROR, text))?;
+    let read = BuildDecryptionKeys::with_keys(settings, spec, namespace, mac, references).await;
+    let keys =
+        read.map_err(|text| RunOutcome::Failed(HELMFILE_ERROR, text, WakeTrigger::default()))?;
     Ok(Some(Arc::new(keys)))
 }
 
 /// The keys and services that decrypt files for a plan.
-pub(super) struct Decrypting {
-    pub(super) keys: Arc<Decryption>,
-    pub(super) services: KeyServices,
+pub(super) struct PlanDecryption {
+    pub(super) keys: Arc<BuildDecryptionKeys>,
+    pub(super) services: KeyServiceAccess,
 }
 
 /// What a plan came to, and what was hidden in the files that were decrypted for it.
@@ -65,19 +66,19 @@ type DecryptedPlan<T> = (T, Vec<Vec<u8>>);
 type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
 
 /// A file to be decrypted.
-struct Question {
+struct DecryptionRequest {
     data: Vec<u8>,
     format: SopsFormat,
     answer: SyncSender<DataKeyResult>,
 }
 
 /// Has files decrypted by the thread that has the keys.
-struct Asking(Mutex<Sender<Question>>);
+struct RemoteThreadDecryptor(Mutex<Sender<DecryptionRequest>>);
 
-impl Decrypt for Asking {
+impl SopsFileDecryptor for RemoteThreadDecryptor {
     fn decrypt(&self, data: &[u8], format: SopsFormat) -> DataKeyResult {
         let (answer, answered) = sync_channel(1);
-        let question = Question { data: data.to_owned(), format, answer };
+        let question = DecryptionRequest { data: data.to_owned(), format, answer };
         let sent = self.0.lock().send(question);
         let answer = sent.ok().and_then(|()| answered.recv().ok());
         answer.unwrap_or_else(|| Err("decrypting it was interrupted".to_owned()))
@@ -87,7 +88,7 @@ impl Decrypt for Asking {
 /// No keys.
 struct KeylessDecryptor;
 
-impl Decrypt for KeylessDecryptor {
+impl SopsFileDecryptor for KeylessDecryptor {
     fn decrypt(&self, _: &[u8], _: SopsFormat) -> DataKeyResult {
         Err(NO_KEYS.to_owned())
     }
@@ -101,12 +102,12 @@ impl Decrypt for KeylessDecryptor {
 /// # Errors
 /// There is no thread for it, or it panicked.
 pub(super) fn during<T>(
-    decrypting: Option<Decrypting>,
-    stop: &Stop,
+    decrypting: Option<PlanDecryption>,
+    stop: &StopSignal,
     time: &TimeLimit,
-    plan: impl FnOnce(Arc<dyn Decrypt>) -> T,
+    plan: impl FnOnce(Arc<dyn SopsFileDecryptor>) -> T,
 ) -> Result<DecryptedPlan<T>, String> {
-    let Some(Decrypting { keys, services }) = decrypting else {
+    let Some(PlanDecryption { keys, services }) = decrypting else {
         return Ok((plan(Arc::new(KeylessDecryptor)), Vec::new()));
     };
     let (ask, asked) = channel();
@@ -120,7 +121,7 @@ pub(super) fn during<T>(
             thread.spawn_scoped(scope, move || answer_all(keys, services, asked, stop, time));
         let answering = answering.map_err(|error| format!("failed to start a thread: {error}"))?;
         // The thread ends once the plan has dropped its sender.
-        let planned = plan(Arc::new(Asking(Mutex::new(ask))));
+        let planned = plan(Arc::new(RemoteThreadDecryptor(Mutex::new(ask))));
         let hidden = answering.join().map_err(|_| {
             "decrypting panicked; this is a bug in windlass, please report it".to_owned()
         })?;
@@ -130,16 +131,16 @@ pub(super) fn during<T>(
 
 /// Decrypts what is asked for, to the end of the plan; gives what was hidden.
 fn answer_all(
-    keys: &Decryption,
-    services: &KeyServices,
-    asked: Receiver<Question>,
-    stop: &Stop,
+    keys: &BuildDecryptionKeys,
+    services: &KeyServiceAccess,
+    asked: Receiver<DecryptionRequest>,
+    stop: &StopSignal,
     time: &TimeLimit,
 ) -> Vec<Vec<u8>> {
     let services = keys.services(services, time);
     let decryptor = keys.decryptor(&services, stop);
     let mut hidden = BTreeSet::new();
-    for Question { data, format, answer } in asked {
+    for DecryptionRequest { data, format, answer } in asked {
         let plain = decryptor.decrypt(&data, format, format).map_err(|error| match error {
             Error::DataKey(_) => format!("{error}\n\n{ADVICE}"),
             other => other.to_string(),
@@ -165,8 +166,8 @@ mod tests {
     use windlass_runtime::time_limit::TIME_LIMIT;
 
     /// What a plan gets for a file.
-    fn answer(decrypting: Option<Decrypting>, data: &[u8]) -> DataKeyResult {
-        let stop = Stop::default();
+    fn answer(decrypting: Option<PlanDecryption>, data: &[u8]) -> DataKeyResult {
+        let stop = StopSignal::default();
         let time = TimeLimit::start(TIME_LIMIT, &stop);
         let planned = during(decrypting, &stop, &time, |it| it.decrypt(data, SopsFormat::Yaml));
         let (answer, hidden) = planned.unwrap();
@@ -182,20 +183,20 @@ mod tests {
 
     #[test]
     fn a_file_is_decrypted_beside_the_plan_which_gets_the_reason_if_it_is_not() {
-        let services = KeyServices::Refused("there are none");
-        let keys = Arc::new(Decryption::without_keys(MacPolicy::Require));
-        let why = answer(Some(Decrypting { keys, services }), b"a: 1\n").unwrap_err();
+        let services = KeyServiceAccess::Refused("there are none");
+        let keys = Arc::new(BuildDecryptionKeys::without_keys(MacPolicy::Require));
+        let why = answer(Some(PlanDecryption { keys, services }), b"a: 1\n").unwrap_err();
         assert_eq!(why, "failed to load encrypted YAML data: sops metadata not found");
     }
 
     #[test]
     fn a_plan_that_panics_does_not_leave_the_thread_waiting() {
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let time = TimeLimit::start(TIME_LIMIT, &stop);
-        let keys = Arc::new(Decryption::without_keys(MacPolicy::Require));
-        let services = KeyServices::Refused("there are none");
+        let keys = Arc::new(BuildDecryptionKeys::without_keys(MacPolicy::Require));
+        let services = KeyServiceAccess::Refused("there are none");
         let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            during(Some(Decrypting { keys, services }), &stop, &time, |_| panic!("on purpose"))
+            during(Some(PlanDecryption { keys, services }), &stop, &time, |_| panic!("on purpose"))
         }));
         assert!(planned.is_err());
     }

@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::helmfile::ReleaseState;
-use objects::Masking;
+use objects::SecretMasking;
 use reconcile::RemovalCause;
 
-use super::clusters::of_rows;
-use super::model::Model;
-use super::plan::Key;
-use super::prune::Why;
+use super::helmfile_kind::HelmfileKind;
+use super::plan::ReleaseKey;
+use super::prune::PruneReason;
+use super::release_clusters::of_rows;
 use super::release_reconciler::{HelmfileRun, UnreachableClusters};
-use super::release_states::Book;
-use super::suspended_releases::Suspensions;
-use super::validated_spec::{self, Timeouts};
-use super::{HelmfileController, HelmfileRunDetails, HelmfileRunReport, Session, report};
+use super::release_states::ReleaseStatusRows;
+use super::suspended_releases::ReleaseSuspensions;
+use super::validated_spec::{self, HelmfileTimeouts};
+use super::{HelmfileController, HelmfileRunDetails, HelmfileRunReport, HelmfileSession, report};
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::applier::FinalizeOutcome;
-use windlass_runtime::hold;
+use windlass_runtime::object_hold;
 
-impl<K: Model> Session<'_, K> {
+impl<K: HelmfileKind> HelmfileSession<'_, K> {
     /// The object goes: so do its releases, by policy.
     pub(super) async fn finalize(
         &self,
@@ -29,22 +29,25 @@ impl<K: Model> Session<'_, K> {
     ) -> Result<FinalizeOutcome<HelmfileController<K>>, ClusterError> {
         let spec = object.asked();
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
-        let stays = !validated_spec::uninstalls(&spec) || hold::is_suspended(&**object, self.began);
+        let stays =
+            !validated_spec::uninstalls(&spec) || object_hold::is_suspended(&**object, self.began);
         if stays || rows.is_empty() {
             return Ok(FinalizeOutcome::Done(object.clone()));
         }
-        let timeouts = validated_spec::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let timeouts =
+            validated_spec::check(&spec).unwrap_or_else(|_| HelmfileTimeouts::for_finalize());
         let in_use = of_rows(rows);
         let (places, gone) = self.finalize_places(object, &spec, &in_use).await?;
-        let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
+        let book =
+            ReleaseStatusRows::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
-        let secrets = Masking::default();
+        let secrets = SecretMasking::default();
         let run = HelmfileRun {
             object,
             spec: &spec,
             places: &places,
             timeouts: &timeouts,
-            suspensions: Suspensions::new(&spec, self.began),
+            suspensions: ReleaseSuspensions::new(&spec, self.began),
             book: &book,
             secrets: &secrets,
             revision: "",
@@ -54,13 +57,13 @@ impl<K: Model> Session<'_, K> {
         };
         let mut leaving = Vec::new();
         for row in rows {
-            let key = Key::of(row);
+            let key = ReleaseKey::of(row);
             let permitted = self.permit_removal(&run, row, RemovalCause::OwnerDeleted);
             // The write that removes the row announces the event, so that it is announced once.
             let event = match (gone.get(&key.context), permitted) {
                 _ if row.state == ReleaseState::LeftOut => None,
                 (Some(missing), _) => Some(left(&key, missing)),
-                (None, Err(_)) => Some(given_up(&key, &Why::Suspended)),
+                (None, Err(_)) => Some(given_up(&key, &PruneReason::Suspended)),
                 (None, Ok(removal)) => {
                     leaving.push(removal);
                     continue;
@@ -88,9 +91,9 @@ impl<K: Model> Session<'_, K> {
 }
 
 /// The event for a deleted Helmfile whose releases cannot be removed, because `subject` is gone.
-pub(super) fn left_behind(subject: &str) -> Event {
-    Event {
-        severity: Severity::Error,
+pub(super) fn left_behind(subject: &str) -> ObjectEvent {
+    ObjectEvent {
+        severity: EventSeverity::Error,
         reason: release::status::UNINSTALL_FAILED.as_str().to_owned(),
         message: format!(
             "unable to uninstall the releases: {subject} not found; they are left in the cluster"
@@ -100,17 +103,17 @@ pub(super) fn left_behind(subject: &str) -> Event {
 }
 
 /// The event of a release that cannot be uninstalled, because `missing` is gone.
-fn left(key: &Key, missing: &str) -> Event {
+fn left(key: &ReleaseKey, missing: &str) -> ObjectEvent {
     let message = format!(
         "unable to uninstall release {key}: {missing} not found; it is left in the cluster"
     );
-    Event { message, ..left_behind(missing) }
+    ObjectEvent { message, ..left_behind(missing) }
 }
 
 /// The event of a release that is not uninstalled and stays in the cluster.
-pub(super) fn given_up(key: &Key, why: &Why) -> Event {
-    Event {
-        severity: Severity::Info,
+pub(super) fn given_up(key: &ReleaseKey, why: &PruneReason) -> ObjectEvent {
+    ObjectEvent {
+        severity: EventSeverity::Info,
         reason: "ReleaseLeft".to_owned(),
         message: format!("release {key} is left as it is: {why}"),
         metadata: BTreeMap::new(),

@@ -1,32 +1,32 @@
 //! Where a helmfile comes from: the artifact of a source, or what an address names, fetched anew at the interval.
 //!
-//! Elsewhere: fetching (`sources::getter`), what addresses say (engine `helmfile`), finding sources (`resolve`).
+//! Elsewhere: fetching (`sources::go_getter`), what addresses say (engine `helmfile`), finding sources (`resolve`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::Artifact;
 use crds::helmfile::HelmfileSpec;
-use helmfile::{Address, RemoteSource};
+use helmfile::{RemoteAddress, RemoteSource};
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, Wake, reason};
-use sources::getter::{Getter, GetterLimits, GetterRequest};
+use reconcile::{ObjectKey, RunOutcome, WakeTrigger, reason};
 use sources::git;
-use sources::reason::URL_INVALID;
+use sources::go_getter::{GetterLimits, GetterRequest, HelmfileGetter};
+use sources::source_reasons::URL_INVALID;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
 
-use super::Session;
-use super::model::Model;
-use windlass_runtime::catalog::SOURCE_NOT_VERIFIED;
-use windlass_runtime::context::Context;
-use windlass_runtime::target::ClusterTarget;
-use windlass_runtime::{artifact, hold_conditions, source_reference};
+use super::HelmfileSession;
+use super::helmfile_kind::HelmfileKind;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SOURCE_NOT_VERIFIED;
+use windlass_runtime::{artifact_files, hold_conditions, source_reference};
 
 /// The origin of a helmfile: the artifact of a source, or an address that is fetched anew at each interval.
 #[derive(Clone)]
-pub(super) enum Origin {
+pub(super) enum HelmfileOrigin {
     /// The artifact of a source.
     Artifact {
         source: ObjectKey,
@@ -48,7 +48,7 @@ pub(crate) struct RemoteSourceRevision {
 /// Why there are no files, though the server reported no error.
 pub(super) const NO_CONTENT: &str = "the server returned no content";
 
-impl Origin {
+impl HelmfileOrigin {
     pub(super) fn revision(&self) -> &str {
         match self {
             Self::Artifact { artifact, .. } => &artifact.revision,
@@ -66,14 +66,14 @@ impl Origin {
 }
 
 /// The node of the source that a spec names.
-pub(super) fn source<K: Model>(object: &K) -> Option<ObjectKey> {
+pub(super) fn source<K: HelmfileKind>(object: &K) -> Option<ObjectKey> {
     let own = object.namespace().unwrap_or_default();
     object.asked().source_ref.as_ref().map(|source| source_reference::source_node(&own, source))
 }
 
 /// What of `source` and `sourceRef` cannot be used.
-pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Outcome> {
-    let stalled = |text: String| Err(Outcome::Stalled(URL_INVALID, text));
+pub(super) fn check(spec: &HelmfileSpec) -> Result<(), RunOutcome> {
+    let stalled = |text: String| Err(RunOutcome::Stalled(URL_INVALID, text));
     let address = match (&spec.source, &spec.source_ref) {
         (Some(address), None) => address,
         (None, Some(_)) => return Ok(()),
@@ -81,7 +81,7 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Outcome> {
             return stalled("exactly one of spec.source and spec.sourceRef is needed".to_owned());
         }
     };
-    match Address::parse(address).map(|it| (it.to_string(), wanted(&it))) {
+    match RemoteAddress::parse(address).map(|it| (it.to_string(), wanted(&it))) {
         None => stalled(
             "spec.source is not an address, such as git::https://HOST/REPOSITORY@PATH?ref=REFERENCE"
                 .to_owned(),
@@ -95,7 +95,7 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Outcome> {
 ///
 /// # Errors
 /// What is not supported, and what to write instead.
-pub(super) fn wanted(address: &Address) -> Result<GetterRequest, String> {
+pub(super) fn wanted(address: &RemoteAddress) -> Result<GetterRequest, String> {
     Ok(match address.source()? {
         RemoteSource::Git { host, path, folder, reference } => {
             GetterRequest::Git { url: format!("{host}{path}"), folder, reference }
@@ -108,12 +108,12 @@ pub(super) fn wanted(address: &Address) -> Result<GetterRequest, String> {
 
 /// What fetches for a Helmfile, from servers that may be asked.
 pub(super) fn getter(
-    context: &Context,
+    context: &RunContext,
     known: &Arc<git::GitServerCache>,
     cancel: CancellationToken,
     time: Duration,
-) -> Getter {
-    let git = git::Context {
+) -> HelmfileGetter {
+    let git = git::GitOperationContext {
         runtime: Handle::current(),
         cancel,
         scratch: context.artifacts.scratch(),
@@ -121,17 +121,17 @@ pub(super) fn getter(
     };
     let limits = GetterLimits::default();
     let limits = GetterLimits { time: limits.time.min(time), ..limits };
-    Getter { git, buckets: context.remotes.buckets.clone(), limits }
+    HelmfileGetter { git, buckets: context.remotes.buckets.clone(), limits }
 }
 
 /// What fetches what a helmfile names by addresses, or why nothing does.
 ///
 /// A helmfile names them as a kustomization names its bases, and the same servers may be asked.
 pub(super) fn getter_for(
-    context: &Context,
+    context: &RunContext,
     target: &ClusterTarget,
     cancel: CancellationToken,
-) -> Result<Getter, &'static str> {
+) -> Result<HelmfileGetter, &'static str> {
     let settings = &context.settings;
     if settings.no_remote_bases {
         return Err(
@@ -143,7 +143,7 @@ pub(super) fn getter_for(
     Ok(getter(context, known, cancel, GetterLimits::default().time))
 }
 
-impl<K: Model> Session<'_, K> {
+impl<K: HelmfileKind> HelmfileSession<'_, K> {
     /// The revision that is known without a request; nothing if there is none.
     pub(super) fn known_revision(&self, spec: &HelmfileSpec) -> Option<String> {
         let Some(source) = &spec.source_ref else {
@@ -164,7 +164,7 @@ impl<K: Model> Session<'_, K> {
         spec: &HelmfileSpec,
         interval: Duration,
         time: Duration,
-    ) -> Result<Origin, Outcome> {
+    ) -> Result<HelmfileOrigin, RunOutcome> {
         let Some(source) = &spec.source_ref else {
             if self.is_verified_only() {
                 let text = format!(
@@ -172,7 +172,7 @@ impl<K: Model> Session<'_, K> {
                      spec.sourceRef with a GitRepository that has spec.verify",
                     self.node.namespace
                 );
-                return Err(Outcome::Blocked(SOURCE_NOT_VERIFIED, text, Wake::default()));
+                return Err(RunOutcome::Blocked(SOURCE_NOT_VERIFIED, text, WakeTrigger::default()));
             }
             let address = spec.source.as_deref().unwrap_or_default();
             let known = self.memory().fetched.clone().filter(|it| it.address == address);
@@ -180,7 +180,7 @@ impl<K: Model> Session<'_, K> {
                 it.at.elapsed() < interval && !hold_conditions::is_asked(object)
             };
             if let Some(known) = known.as_ref().filter(is_fresh) {
-                return Ok(Origin::Address(known.clone(), None));
+                return Ok(HelmfileOrigin::Address(known.clone(), None));
             }
             return self.fetched(address, known, time).await;
         };
@@ -189,28 +189,28 @@ impl<K: Model> Session<'_, K> {
         let artifact = source_reference::artifact(&self.context, own, source, retry_at)?;
         let is_elsewhere = source_reference::is_elsewhere(&self.context, own, source);
         let source = source_reference::source_node(own, source);
-        Ok(Origin::Artifact { source, artifact: Box::new(artifact), is_elsewhere })
+        Ok(HelmfileOrigin::Artifact { source, artifact: Box::new(artifact), is_elsewhere })
     }
 
     /// The files of an origin, and the helmfile among them. What an address names is fetched again if this run has not
     /// done that yet; by then it may have another revision, which the origin has from then on.
     pub(super) async fn files(
         &self,
-        origin: &mut Origin,
+        origin: &mut HelmfileOrigin,
         spec: &HelmfileSpec,
         time: Duration,
-    ) -> Result<(Arc<MemoryTree>, String), Outcome> {
-        if let Origin::Address(fetched, None) = origin {
+    ) -> Result<(Arc<MemoryTree>, String), RunOutcome> {
+        if let HelmfileOrigin::Address(fetched, None) = origin {
             *origin = self.fetched(&fetched.address, None, time).await?;
         }
         match origin {
-            Origin::Address(fetched, files) => {
-                let path = Address::parse(&fetched.address).map(|it| it.file);
+            HelmfileOrigin::Address(fetched, files) => {
+                let path = RemoteAddress::parse(&fetched.address).map(|it| it.file);
                 let path = path.filter(|it| it != ".").unwrap_or_default();
                 Ok((files.take().unwrap_or_default(), path))
             }
-            Origin::Artifact { source, artifact, is_elsewhere } => {
-                let files = artifact::files(&self.context, artifact, *is_elsewhere).await;
+            HelmfileOrigin::Artifact { source, artifact, is_elsewhere } => {
+                let files = artifact_files::files(&self.context, artifact, *is_elsewhere).await;
                 let files = files.map_err(|error| {
                     let what = format!("artifact of revision {}", artifact.revision);
                     let again = self.in_future(self.context.settings.requeue_dependency);
@@ -227,13 +227,13 @@ impl<K: Model> Session<'_, K> {
         text: &str,
         known: Option<Arc<RemoteSourceRevision>>,
         time: Duration,
-    ) -> Result<Origin, Outcome> {
-        let address = Address::parse(text).ok_or_else(|| {
-            Outcome::Stalled(URL_INVALID, "spec.source is not an address".to_owned())
+    ) -> Result<HelmfileOrigin, RunOutcome> {
+        let address = RemoteAddress::parse(text).ok_or_else(|| {
+            RunOutcome::Stalled(URL_INVALID, "spec.source is not an address".to_owned())
         })?;
         let failed = |why: String| {
             let text = format!("failed to fetch {address}: {why}");
-            Outcome::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+            RunOutcome::Failed(reason::ARTIFACT_FAILED, text, WakeTrigger::default())
         };
         let wanted = wanted(&address).map_err(failed)?;
         // Mostly waiting for a server, so it needs no build permit.
@@ -257,7 +257,7 @@ impl<K: Model> Session<'_, K> {
             RemoteSourceRevision { address: text.to_owned(), revision, at: Instant::now() };
         let fetched = Arc::new(fetched);
         self.memory().fetched = Some(fetched.clone());
-        Ok(Origin::Address(fetched, files))
+        Ok(HelmfileOrigin::Address(fetched, files))
     }
 }
 

@@ -8,33 +8,33 @@
 
 use std::time::Duration;
 
-use apply::changes::{ObjectChange as Changed, What, fields};
+use apply::object_changes::{ObjectChange as Changed, ObjectChangeKind, fields};
 use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, ReleaseAuditSpec,
 };
-use helmfile::{ManifestHook, When};
-use lifecycle::EventAnswer;
+use helmfile::{ManifestHook, ManifestHookTime};
+use lifecycle::LifecycleEventAnswer;
 use objects::Object;
-use reconcile::{Outcome, Time, Wake, format_duration};
+use reconcile::{RunOutcome, Time, WakeTrigger, format_duration};
 use release::ReleaseDesiredState;
 use release::status::RECONCILE_ERROR;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::model::Model;
+use super::helmfile_kind::HelmfileKind;
 use super::release_states::ReleaseOwner;
 use crate::release_runner::audit::subject;
-use crate::release_runner::definitions::{EstablishError, established};
-use crate::release_runner::{Owner as _, manifest_objects};
+use crate::release_runner::crd_definitions::{EstablishError, established};
+use crate::release_runner::{ReleaseStatusOwner as _, manifest_objects};
 use windlass_cluster::ClusterError;
-use windlass_cluster::objects::Mode;
+use windlass_cluster::objects::DryRunMode;
 use windlass_runtime::audit::{self, cut, text, took, when};
-use windlass_runtime::context::Context;
-use windlass_runtime::crd_guard::error::GuardError;
-use windlass_runtime::crd_guard::{Guard, ManifestPermission, is_definition};
-use windlass_runtime::kind::node_of;
-use windlass_runtime::permit::RunPermit;
-use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::controller_kind::node_of;
+use windlass_runtime::crd_guard::error::CrdGuardError;
+use windlass_runtime::crd_guard::{CrdGuardian, ManifestPermission, is_definition};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_permits::RunPermit;
 
 /// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
 const MANAGER: &str = "helmfile-hooks";
@@ -47,13 +47,13 @@ const API_SERVER_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// What the hooks of a release apply.
 #[derive(Debug, Default)]
-pub(super) struct Hooks {
+pub(super) struct ReleaseHooks {
     pub(super) all: Vec<ManifestHook>,
     /// Of all of them; empty where there are none.
     pub(super) digest: String,
 }
 
-impl Hooks {
+impl ReleaseHooks {
     pub(super) fn new(all: Vec<ManifestHook>) -> Self {
         if all.is_empty() {
             return Self::default();
@@ -62,7 +62,7 @@ impl Hooks {
         for hook in &all {
             for part in [
                 hook.name.as_bytes(),
-                &[u8::from(hook.when == When::After)],
+                &[u8::from(hook.when == ManifestHookTime::After)],
                 hook.manifests.as_bytes(),
             ] {
                 hash.update((part.len() as u64).to_le_bytes());
@@ -77,7 +77,7 @@ impl Hooks {
 /// An application of hooks that ended.
 struct HookApplication<'a> {
     started: Time,
-    ended: &'a Result<HookApplyOutcome, Outcome>,
+    ended: &'a Result<HookApplyOutcome, RunOutcome>,
     changes: Vec<Changed>,
 }
 
@@ -92,25 +92,31 @@ pub(super) enum HookApplyOutcome {
     Overtaken,
 }
 
-impl<K: Model> ReleaseOwner<K> {
+impl<K: HelmfileKind> ReleaseOwner<K> {
     /// Applies what the hooks of some moments name, in order, which lifecycles have let begin with these answers.
     ///
     /// # Errors
     /// The API server could not be asked.
     pub(super) async fn apply_hooks(
         &self,
-        moments: &[When],
+        moments: &[ManifestHookTime],
         target: &ClusterTarget,
         permit: &RunPermit,
         desired: &ReleaseDesiredState,
-        answers: &[EventAnswer],
-    ) -> Result<HookApplyOutcome, Outcome> {
+        answers: &[LifecycleEventAnswer],
+    ) -> Result<HookApplyOutcome, RunOutcome> {
         let is_due = |hook: &ManifestHook| moments.contains(&hook.when);
         if !self.hooks.all.iter().any(is_due) {
             return Ok(HookApplyOutcome::Applied);
         }
-        let mut round =
-            Round { owner: self, target, permit, desired, changes: Vec::new(), left: MOST_OBJECTS };
+        let mut round = HookRound {
+            owner: self,
+            target,
+            permit,
+            desired,
+            changes: Vec::new(),
+            left: MOST_OBJECTS,
+        };
         let started = jiff::Timestamp::now();
         let mut ended = Ok(HookApplyOutcome::Applied);
         for at in (0..self.hooks.all.len()).filter(|at| is_due(&self.hooks.all[*at])) {
@@ -122,7 +128,7 @@ impl<K: Model> ReleaseOwner<K> {
         let changes = round.changes;
         // A process may have applied all of it, and ended before it wrote the audit. What precedes an operation that another
         // process has begun was audited by that one.
-        if self.follows(moments) || moments == [When::Before] || !changes.is_empty() {
+        if self.follows(moments) || moments == [ManifestHookTime::Before] || !changes.is_empty() {
             let application = HookApplication { started, ended: &ended, changes };
             self.audit_hooks(moments, application, answers, desired).await;
         }
@@ -133,27 +139,28 @@ impl<K: Model> ReleaseOwner<K> {
     pub(super) async fn audit_refused(
         &self,
         why: &str,
-        answers: Vec<EventAnswer>,
+        answers: Vec<LifecycleEventAnswer>,
         desired: &ReleaseDesiredState,
     ) {
         let ended = Ok(HookApplyOutcome::Refused(why.to_owned()));
         let started = jiff::Timestamp::now();
         let application = HookApplication { started, ended: &ended, changes: Vec::new() };
-        let moments = [When::Before, When::After];
+        let moments = [ManifestHookTime::Before, ManifestHookTime::After];
         self.audit_hooks(&moments, application, &answers, desired).await;
     }
 
     /// Whether something is due that follows an operation.
-    fn follows(&self, moments: &[When]) -> bool {
-        moments.contains(&When::After) && self.hooks.all.iter().any(|it| it.when == When::After)
+    fn follows(&self, moments: &[ManifestHookTime]) -> bool {
+        moments.contains(&ManifestHookTime::After)
+            && self.hooks.all.iter().any(|it| it.when == ManifestHookTime::After)
     }
 
     /// Writes the audit of what hooks changed.
     async fn audit_hooks(
         &self,
-        moments: &[When],
+        moments: &[ManifestHookTime],
         application: HookApplication<'_>,
-        answers: &[EventAnswer],
+        answers: &[LifecycleEventAnswer],
         desired: &ReleaseDesiredState,
     ) {
         let HookApplication { started, ended, changes } = application;
@@ -165,7 +172,8 @@ impl<K: Model> ReleaseOwner<K> {
             Ok(HookApplyOutcome::Refused(text)) => (AuditOutcome::Failed, Some(text.clone())),
             Err(run_outcome) => (AuditOutcome::Failed, Some(run_outcome.text().to_owned())),
         };
-        let revision = release::snapshot::latest(&self.status().history).map_or(0, |it| it.version);
+        let revision =
+            release::release_snapshot::latest(&self.status().history).map_or(0, |it| it.version);
         // It is one audit before and one after an operation, whichever process applies what and how often; what failed is
         // applied again, and changes other objects.
         let of = if self.follows(moments) { "after" } else { "before" };
@@ -212,7 +220,7 @@ impl<K: Model> ReleaseOwner<K> {
 }
 
 /// One application of hooks.
-struct Round<'r, K: Model> {
+struct HookRound<'r, K: HelmfileKind> {
     owner: &'r ReleaseOwner<K>,
     target: &'r ClusterTarget,
     permit: &'r RunPermit,
@@ -223,10 +231,11 @@ struct Round<'r, K: Model> {
     left: usize,
 }
 
-impl<K: Model> Round<'_, K> {
-    async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, Outcome> {
+impl<K: HelmfileKind> HookRound<'_, K> {
+    async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, RunOutcome> {
         let hooks = self.owner.hooks.clone();
-        let failed = |hooks: &Hooks, text: &str| format!("hook `{}`: {text}", hooks.all[at].name);
+        let failed =
+            |hooks: &ReleaseHooks, text: &str| format!("hook `{}`: {text}", hooks.all[at].name);
         // Parsing many manifests here would block the other tasks of this thread.
         let read = {
             let hooks = hooks.clone();
@@ -254,7 +263,7 @@ impl<K: Model> Round<'_, K> {
                     .saturating_add(API_SERVER_RETRY_DELAY)
                     .unwrap_or(Time::MAX);
                 let text = failed(&hooks, &secrets.mask(&error.to_string()));
-                Err(Outcome::Failed(RECONCILE_ERROR, text, Wake::at(soon)))
+                Err(RunOutcome::Failed(RECONCILE_ERROR, text, WakeTrigger::at(soon)))
             }
             Err(error) => {
                 Ok(HookApplyOutcome::Refused(failed(&hooks, &secrets.mask(&error.to_string()))))
@@ -267,14 +276,14 @@ impl<K: Model> Round<'_, K> {
         match self.applied(objects).await {
             // A migration is interrupted for that.
             Err(_) if self.owner.is_overtaken(self.desired) => Ok(HookApplyOutcome::Overtaken),
-            Err(GuardError::Refused(text)) => Ok(HookApplyOutcome::Refused(text)),
-            Err(GuardError::Cluster(error)) => Err(error),
+            Err(CrdGuardError::Refused(text)) => Ok(HookApplyOutcome::Refused(text)),
+            Err(CrdGuardError::Cluster(error)) => Err(error),
             Ok(outcome) => Ok(outcome),
         }
     }
 
     /// Between two objects others have their turn, and a newer spec is seen.
-    async fn applied(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, GuardError> {
+    async fn applied(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, CrdGuardError> {
         let until = Instant::now() + self.owner.timeout;
         let mut definitions = Vec::new();
         for object in objects {
@@ -298,28 +307,32 @@ impl<K: Model> Round<'_, K> {
     }
 
     /// Waits until the kinds of definitions are served that were written: what comes next may be of them.
-    async fn serve(&self, definitions: &mut Vec<Object>, until: Instant) -> Result<(), GuardError> {
+    async fn serve(
+        &self,
+        definitions: &mut Vec<Object>,
+        until: Instant,
+    ) -> Result<(), CrdGuardError> {
         for definition in std::mem::take(definitions) {
             let wait = established(&self.target.cluster, &definition, until);
             self.permit.aside(wait).await.map_err(|error| match error {
-                EstablishError::TimedOut(text) => GuardError::Refused(text),
-                EstablishError::Cluster(error) => GuardError::Cluster(error),
+                EstablishError::TimedOut(text) => CrdGuardError::Refused(text),
+                EstablishError::Cluster(error) => CrdGuardError::Cluster(error),
             })?;
         }
         Ok(())
     }
 
     /// Applies an object; nothing if its author does not want it to be written.
-    async fn one(&mut self, object: Object) -> Result<Option<Object>, GuardError> {
-        let context: &Context = &self.owner.book.context;
+    async fn one(&mut self, object: Object) -> Result<Option<Object>, CrdGuardError> {
+        let context: &RunContext = &self.owner.book.context;
         let cluster = &self.target.cluster;
         let (resource, object) =
             manifest_objects::placed(cluster, object, &self.owner.key.namespace).await?;
-        let guard = Guard::new(context, self.target, self.permit.namespace());
+        let guard = CrdGuardian::new(context, self.target, self.permit.namespace());
         match self.permit.aside(guard.change(&object, MANAGER)).await? {
             ManifestPermission::Allowed => {}
             ManifestPermission::Skipped => return Ok(None),
-            ManifestPermission::Refused(text) => return Err(GuardError::Refused(text)),
+            ManifestPermission::Refused(text) => return Err(CrdGuardError::Refused(text)),
             ManifestPermission::Migrates => {
                 let is_overtaken = || self.owner.is_overtaken(self.desired);
                 let migration = guard.migrate(&object, MANAGER, &is_overtaken);
@@ -330,7 +343,7 @@ impl<K: Model> Round<'_, K> {
             true => cluster.get(&resource, object.namespace(), object.name()).await,
             false => Ok(None),
         };
-        let written = cluster.apply(&resource, &object, MANAGER, Mode::Write).await?;
+        let written = cluster.apply(&resource, &object, MANAGER, DryRunMode::Write).await?;
         self.changes.extend(changed(before, &written));
         Ok(Some(written))
     }
@@ -340,11 +353,11 @@ impl<K: Model> Round<'_, K> {
 fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Option<Changed> {
     let version = |object: &Object| object.meta("resourceVersion").cloned();
     let (what, fields) = match before {
-        Ok(None) => (What::Added, Vec::new()),
+        Ok(None) => (ObjectChangeKind::Added, Vec::new()),
         Ok(Some(before)) if version(&before) == version(written) => return None,
-        Ok(Some(before)) => (What::Changed, fields(&before, written)),
+        Ok(Some(before)) => (ObjectChangeKind::Changed, fields(&before, written)),
         // A user who may write it need not be allowed to read it.
-        Err(_) => (What::Changed, Vec::new()),
+        Err(_) => (ObjectChangeKind::Changed, Vec::new()),
     };
     Some(Changed { id: written.id(), what, fields })
 }
@@ -365,11 +378,11 @@ mod tests {
     fn what_a_hook_leaves_as_it_is_is_no_change() {
         let what = |before| changed(before, &map("2", "x")).map(|it| (it.what, it.fields));
         assert_eq!(what(Ok(Some(map("2", "x")))), None);
-        assert_eq!(what(Ok(None)), Some((What::Added, Vec::new())));
+        assert_eq!(what(Ok(None)), Some((ObjectChangeKind::Added, Vec::new())));
         let fields = vec!["/data/a".to_owned()];
-        assert_eq!(what(Ok(Some(map("1", "y")))), Some((What::Changed, fields)));
+        assert_eq!(what(Ok(Some(map("1", "y")))), Some((ObjectChangeKind::Changed, fields)));
         let refused = Err(ClusterError::NoAnswer(String::new()));
-        assert_eq!(what(refused), Some((What::Changed, Vec::new())));
+        assert_eq!(what(refused), Some((ObjectChangeKind::Changed, Vec::new())));
     }
 
     #[test]
@@ -377,17 +390,17 @@ mod tests {
         let hook = |name: &str, when, manifests: &str| {
             let name = name.to_owned();
             let manifests = manifests.to_owned();
-            Hooks::new(vec![ManifestHook { name, when, manifests }]).digest
+            ReleaseHooks::new(vec![ManifestHook { name, when, manifests }]).digest
         };
-        let known = hook("a", When::Before, "m");
-        assert_eq!(known, hook("a", When::Before, "m"));
+        let known = hook("a", ManifestHookTime::Before, "m");
+        assert_eq!(known, hook("a", ManifestHookTime::Before, "m"));
         for other in [
-            hook("b", When::Before, "m"),
-            hook("a", When::After, "m"),
-            hook("a", When::Before, "n"),
+            hook("b", ManifestHookTime::Before, "m"),
+            hook("a", ManifestHookTime::After, "m"),
+            hook("a", ManifestHookTime::Before, "n"),
         ] {
             assert_ne!(known, other);
         }
-        assert_eq!(Hooks::new(Vec::new()).digest, "");
+        assert_eq!(ReleaseHooks::new(Vec::new()).digest, "");
     }
 }

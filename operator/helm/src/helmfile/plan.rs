@@ -1,33 +1,34 @@
 //! From the files of a source to releases: charts, values, needs.
 //!
 //! Blocks, on threads with a large stack. Elsewhere: what helmfiles mean (engine `helmfile`), what they name on
-//! other servers (`fetching.rs`), values (`values.rs`).
+//! other servers (`remote_fetch.rs`), values (`values.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use crds::helmfile::{Dialect, ReleaseRow};
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::Map;
-use helm::chart::{File, load};
-use helm::env::Env;
-use helm::render::{Mode, Release};
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
+use golang::work_meter::StopSignal;
+use helm::chart::{ChartFile, load};
+use helm::render::{ReleaseToRender, RenderMode};
+use helm::render_environment::RenderEnvironment;
 use helm::template::{RenderRequest, render, text};
 use helmfile::{
-    Chart, Decrypt, Helm, HelmfileEnvironment, Operation, Options, Plan, Purpose, ReleaseIdentity,
-    Rendering, Settings, Template, UnwantedRelease,
+    ChartRenderRequest, HelmChartRenderer, HelmfileEnvironment, HelmfilePlanSettings,
+    HelmfileProcessingPlan, ReleaseChartLocation, ReleaseIdentity, ReleaseOperationSettings,
+    ReleaseRenderOptions, ReleaseRendering, RenderPurpose, SopsFileDecryptor, UnwantedRelease,
 };
-use objects::Masking;
+use objects::SecretMasking;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::clusters::undeclared;
-use super::decryption::{self, Decrypting};
-use super::fetching::{Fetching, Reaching};
-use super::files::Beside;
-use super::hooks::Hooks;
+use super::decryption::{self, PlanDecryption};
+use super::helmfile_files::HelmfileFiles;
+use super::hooks::ReleaseHooks;
+use super::release_clusters::undeclared;
+use super::remote_fetch::{FetchContext, HelmfileFetcher};
 use super::values;
 use crate::release_runner::chart::LoadedChart;
 use windlass_cluster::capabilities::ServerCapabilities;
@@ -35,14 +36,14 @@ use windlass_runtime::time_limit::TimeLimit;
 
 /// A release: its cluster, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct ReleaseKey {
     /// The `kubeContext` that names its cluster; empty for that of the spec.
     pub(super) context: String,
     pub(super) namespace: String,
     pub(super) name: String,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ReleaseKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { context, namespace, name } = self;
         match context.is_empty() {
@@ -53,7 +54,7 @@ impl fmt::Display for Key {
     }
 }
 
-impl Key {
+impl ReleaseKey {
     /// The release of a row.
     pub(super) fn of(row: &ReleaseRow) -> Self {
         Self {
@@ -76,7 +77,7 @@ impl Key {
 }
 
 /// What a plan is made from.
-pub(super) struct Inputs {
+pub(super) struct HelmfilePlanInputs {
     pub(super) source: Arc<MemoryTree>,
     /// The helmfile in the source, or its directory.
     pub(super) path: String,
@@ -93,7 +94,7 @@ pub(super) struct Inputs {
     /// The contexts that the spec names.
     pub(super) contexts: BTreeSet<String>,
     /// Existing releases: if they are not in the plan, it is asked whether they are in the helmfile at all.
-    pub(super) known: BTreeSet<Key>,
+    pub(super) known: BTreeSet<ReleaseKey>,
     /// What the cluster is, for charts that are made of other charts.
     pub(super) served: Arc<ServerCapabilities>,
 }
@@ -104,9 +105,9 @@ pub(super) struct HelmfilePlan {
     /// Those that are needed first.
     pub(super) releases: Vec<PlannedRelease>,
     /// Releases that must not be there, whether or not others that left are pruned.
-    pub(super) unwanted: BTreeSet<Key>,
+    pub(super) unwanted: BTreeSet<ReleaseKey>,
     /// Existing releases that it does not have.
-    pub(super) others: Others,
+    pub(super) others: UnplannedReleases,
     /// Functions that drew randomness or the time.
     pub(super) drawn: Vec<&'static str>,
     /// What a person has to know of it.
@@ -125,15 +126,15 @@ pub(super) struct PlannedChart {
 
 /// A release as a helmfile asks for it.
 pub(super) struct PlannedRelease {
-    pub(super) key: Key,
-    pub(super) needs: Vec<Key>,
+    pub(super) key: ReleaseKey,
+    pub(super) needs: Vec<ReleaseKey>,
     /// Or why a helmfile may not name where its chart is: then the release fails, and no other.
     pub(super) chart: Result<PlannedChart, String>,
-    pub(super) values: Map,
+    pub(super) values: GoMap,
     pub(super) values_digest: String,
-    pub(super) operation: Operation,
+    pub(super) operation: ReleaseOperationSettings,
     /// What its hooks apply.
-    pub(super) hooks: Arc<Hooks>,
+    pub(super) hooks: Arc<ReleaseHooks>,
     pub(super) skips_schema: bool,
     /// The number of its helmfile: those before it come first, as helmfile does it.
     pub(super) helmfile: usize,
@@ -148,7 +149,10 @@ impl HelmfilePlan {
     }
 
     /// Other releases with the namespace and name of one: each has a context of its own.
-    pub(super) fn namesakes<'p>(&'p self, key: &'p Key) -> impl Iterator<Item = &'p Key> {
+    pub(super) fn namesakes<'p>(
+        &'p self,
+        key: &'p ReleaseKey,
+    ) -> impl Iterator<Item = &'p ReleaseKey> {
         let keys = self.releases.iter().map(|it| &it.key);
         keys.filter(move |it| it.is_namesake(key))
     }
@@ -162,62 +166,62 @@ const MOST_RELEASES: usize = 2_000;
 /// # Errors
 /// What is wrong with the helmfile, a chart or values, for a person.
 pub(super) fn plan(
-    inputs: Inputs,
-    reaching: Reaching,
-    decrypting: Option<Decrypting>,
-    stop: &Stop,
+    inputs: HelmfilePlanInputs,
+    reaching: FetchContext,
+    decrypting: Option<PlanDecryption>,
+    stop: &StopSignal,
     limit: Arc<TimeLimit>,
 ) -> Result<HelmfilePlan, String> {
     let time = limit.clone();
     let (planned, hidden) = decryption::during(decrypting, stop, &time, |decrypt| {
         made(inputs, reaching, decrypt, stop, limit)
     })?;
-    let secrets = Masking::new(hidden.iter().cloned());
+    let secrets = SecretMasking::new(hidden.iter().cloned());
     let planned = planned.map_err(|text| secrets.mask(&text))?;
     let warnings = planned.warnings.iter().map(|text| secrets.mask(text)).collect();
     let unread = planned.others.unread.as_ref().map(|text| secrets.mask(text));
-    let others = Others { unread, ..planned.others };
+    let others = UnplannedReleases { unread, ..planned.others };
     Ok(HelmfilePlan { warnings, others, hidden, ..planned })
 }
 
 fn made(
-    inputs: Inputs,
-    reaching: Reaching,
-    decrypt: Arc<dyn Decrypt>,
-    stop: &Stop,
+    inputs: HelmfilePlanInputs,
+    reaching: FetchContext,
+    decrypt: Arc<dyn SopsFileDecryptor>,
+    stop: &StopSignal,
     limit: Arc<TimeLimit>,
 ) -> Result<HelmfilePlan, String> {
-    let files = Arc::new(Beside::new(inputs.source.clone()));
+    let files = Arc::new(HelmfileFiles::new(inputs.source.clone()));
     let state = files.put("state", [("values.yaml", inputs.values.as_slice())])?;
     let (directory, file) = place(&files, &inputs.path)?;
     let now = jiff::Timestamp::now();
-    let utc = Zone::fixed("UTC", 0);
-    let now = Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
-    let random = Arc::new(windlass_runtime::random::fill);
-    let fetching = Fetching::new(files.clone(), &directory, reaching, limit)?;
+    let utc = GoTimeZone::fixed("UTC", 0);
+    let now = GoTime::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
+    let random = Arc::new(windlass_runtime::random_bytes::fill);
+    let fetching = HelmfileFetcher::new(files.clone(), &directory, reaching, limit)?;
     let helmfile_environment =
         HelmfileEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
             .with_stop(stop.clone())
             .with_fetch(Arc::new(fetching))
             .with_decrypt(decrypt);
     let dialect = match inputs.dialect {
-        Dialect::V0 => helmfile::Dialect::V0,
-        Dialect::V1 => helmfile::Dialect::V1,
+        Dialect::V0 => helmfile::HelmfileDialect::V0,
+        Dialect::V1 => helmfile::HelmfileDialect::V1,
     };
     let mut state_values_files = inputs.values_files;
     state_values_files.push(format!("{state}/values.yaml"));
     let environment = inputs.environment;
     let selectors = inputs.selectors;
-    let settings = Settings {
+    let settings = HelmfilePlanSettings {
         file,
         environment,
         selectors,
         dialect,
         state_values_files,
-        ..Settings::default()
+        ..HelmfilePlanSettings::default()
     };
     let helmfile_environment = Arc::new(helmfile_environment);
-    let plan = Plan::load(&helmfile_environment, &directory, &settings)
+    let plan = HelmfileProcessingPlan::load(&helmfile_environment, &directory, &settings)
         .map_err(|error| error.to_string())?;
     if plan.lacks_environment() {
         let environment = &settings.environment;
@@ -228,10 +232,10 @@ fn made(
     let read = plan.identities();
     let is_partial = plan.is_partial();
     let mut skipped = SkippedHelmfiles::of(&plan, &settings);
-    let options = Options {
-        purpose: Purpose::Apply,
+    let options = ReleaseRenderOptions {
+        purpose: RenderPurpose::Apply,
         skip_needs: !settings.selectors.is_empty(),
-        ..Options::default()
+        ..ReleaseRenderOptions::default()
     };
     let helm = HelmTemplateRenderer { served: inputs.served, now, stop: stop.clone() };
     let all = plan.renderings(&options, &helm).map_err(|error| error.to_string())?;
@@ -242,21 +246,21 @@ fn made(
              spec.selectors"
         ));
     }
-    let within = Within { namespace: &inputs.namespace, contexts: &inputs.contexts };
+    let within = ReleasePlacement { namespace: &inputs.namespace, contexts: &inputs.contexts };
     let releases = releases(&all.releases, &within, &files)?;
     let unwanted = all.unwanted.iter().map(|release| {
         let UnwantedRelease { name, namespace, kube_context, .. } = release;
         within.key(kube_context, namespace, name)
     });
-    let unwanted = unwanted.collect::<Result<BTreeSet<Key>, String>>()?;
+    let unwanted = unwanted.collect::<Result<BTreeSet<ReleaseKey>, String>>()?;
     let drawn = helmfile_environment.drawn();
     let warnings = all.warnings;
     let planned = releases.iter().map(|it| &it.key).chain(&unwanted).collect();
     let read = read.into_iter().map(|it| within.identified(&it)).collect();
-    let mut others = Others::of(&inputs.known, &planned, &read, is_partial, || {
+    let mut others = UnplannedReleases::of(&inputs.known, &planned, &read, is_partial, || {
         // Without selectors all helmfiles are read.
-        let settings = Settings { selectors: Vec::new(), ..settings };
-        let whole = Plan::load(&helmfile_environment, &directory, &settings)
+        let settings = HelmfilePlanSettings { selectors: Vec::new(), ..settings };
+        let whole = HelmfileProcessingPlan::load(&helmfile_environment, &directory, &settings)
             .map_err(|error| error.to_string())?;
         skipped = SkippedHelmfiles::of(&whole, &settings);
         Ok(whole.identities().iter().map(|it| within.identified(it)).collect())
@@ -267,9 +271,9 @@ fn made(
 
 /// Existing releases that are not in a plan.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Others {
+pub(super) struct UnplannedReleases {
     /// Those that are in the helmfile, and that selectors or a condition leave out: they are neither kept nor uninstalled.
-    pub(super) left_out: BTreeSet<Key>,
+    pub(super) left_out: BTreeSet<ReleaseKey>,
     /// Why it is not known of the rest whether they are in the helmfile: then they are not uninstalled either.
     pub(super) unread: Option<String>,
     /// Helmfiles that were skipped: what they have is not known.
@@ -286,7 +290,7 @@ pub(super) struct SkippedHelmfiles {
 }
 
 impl SkippedHelmfiles {
-    fn of(plan: &Plan, settings: &Settings) -> Option<Self> {
+    fn of(plan: &HelmfileProcessingPlan, settings: &HelmfilePlanSettings) -> Option<Self> {
         let file = plan.without_environment()?.trim_start_matches('/');
         let why = format!(
             "`{file}` has no environment `{}`, so it is skipped with all below it: define the environment there if its \
@@ -312,18 +316,19 @@ fn file_id(file: &str) -> String {
     }
 }
 
-impl Others {
+impl UnplannedReleases {
     /// Those of the `known` releases, by what was read of the helmfile. If that is a part, `whole` reads all of it.
     fn of(
-        known: &BTreeSet<Key>,
-        planned: &BTreeSet<&Key>,
-        read: &BTreeSet<Key>,
+        known: &BTreeSet<ReleaseKey>,
+        planned: &BTreeSet<&ReleaseKey>,
+        read: &BTreeSet<ReleaseKey>,
         is_partial: bool,
-        whole: impl FnOnce() -> Result<BTreeSet<Key>, String>,
+        whole: impl FnOnce() -> Result<BTreeSet<ReleaseKey>, String>,
     ) -> Self {
         let others = || known.iter().filter(move |key| !planned.contains(key));
-        let within =
-            |read: &BTreeSet<Key>| others().filter(|key| read.contains(*key)).cloned().collect();
+        let within = |read: &BTreeSet<ReleaseKey>| {
+            others().filter(|key| read.contains(*key)).cloned().collect()
+        };
         let (left_out, unread) = match is_partial && others().any(|key| !read.contains(key)) {
             false => (within(read), None),
             true => match whole() {
@@ -336,7 +341,7 @@ impl Others {
 }
 
 /// The working directory and the helmfile in it; an empty one for the default ones.
-fn place(files: &Beside, path: &str) -> Result<(String, String), String> {
+fn place(files: &HelmfileFiles, path: &str) -> Result<(String, String), String> {
     let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
     match files.entry(&at) {
         Some(FileMetadata::Dir) => Ok((format!("/{}", at.as_str()), String::new())),
@@ -349,45 +354,50 @@ fn place(files: &Beside, path: &str) -> Result<(String, String), String> {
 }
 
 /// What a spec says of where releases are.
-struct Within<'s> {
+struct ReleasePlacement<'s> {
     namespace: &'s str,
     contexts: &'s BTreeSet<String>,
 }
 
-impl Within<'_> {
+impl ReleasePlacement<'_> {
     /// The key of a release.
     ///
     /// # Errors
     /// The spec does not name its context.
-    fn key(&self, context: &str, namespace: &str, name: &str) -> Result<Key, String> {
+    fn key(&self, context: &str, namespace: &str, name: &str) -> Result<ReleaseKey, String> {
         if !context.is_empty() && !self.contexts.contains(context) {
             return Err(format!("release \"{name}\": {}", undeclared(context)));
         }
         Ok(self.named(context, namespace, name))
     }
 
-    fn named(&self, context: &str, namespace: &str, name: &str) -> Key {
+    fn named(&self, context: &str, namespace: &str, name: &str) -> ReleaseKey {
         let namespace = if namespace.is_empty() { self.namespace } else { namespace };
-        Key { context: context.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
+        ReleaseKey {
+            context: context.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
     }
 
     /// The key of a release, whether or not the spec names its context.
-    fn identified(&self, release: &ReleaseIdentity) -> Key {
+    fn identified(&self, release: &ReleaseIdentity) -> ReleaseKey {
         self.named(&release.kube_context, &release.namespace, &release.name)
     }
 }
 
 fn releases(
-    all: &[Rendering],
-    within: &Within<'_>,
-    files: &Beside,
+    all: &[ReleaseRendering],
+    within: &ReleasePlacement<'_>,
+    files: &HelmfileFiles,
 ) -> Result<Vec<PlannedRelease>, String> {
-    let key =
-        |release: &Rendering| within.key(&release.kube_context, &release.namespace, &release.name);
+    let key = |release: &ReleaseRendering| {
+        within.key(&release.kube_context, &release.namespace, &release.name)
+    };
     let ids = all.iter().map(|release| Ok((release.id.as_str(), key(release)?)));
-    let ids = ids.collect::<Result<BTreeMap<&str, Key>, String>>()?;
+    let ids = ids.collect::<Result<BTreeMap<&str, ReleaseKey>, String>>()?;
     let mut charts: BTreeMap<String, Arc<LoadedChart>> = BTreeMap::new();
-    let mut known: BTreeSet<Key> = BTreeSet::new();
+    let mut known: BTreeSet<ReleaseKey> = BTreeSet::new();
     let mut releases = Vec::with_capacity(all.len());
     for release in all {
         let failed = |error: String| format!("release \"{}\": {error}", release.name);
@@ -396,9 +406,11 @@ fn releases(
             return Err(failed(format!("there are two releases {key}: give one another name")));
         }
         let chart = match &release.chart {
-            Chart::Refused { why } => Err(why.clone()),
-            Chart::Path(path) => Ok(chart_at(path, files, &mut charts).map_err(failed)?),
-            Chart::Files { place, files } => {
+            ReleaseChartLocation::Refused { why } => Err(why.clone()),
+            ReleaseChartLocation::Path(path) => {
+                Ok(chart_at(path, files, &mut charts).map_err(failed)?)
+            }
+            ReleaseChartLocation::Files { place, files } => {
                 Ok(chart_of(place, files.clone(), None, &mut charts).map_err(failed)?)
             }
         };
@@ -415,7 +427,7 @@ fn releases(
             values,
             values_digest,
             operation: release.operation.clone(),
-            hooks: Arc::new(Hooks::new(release.hooks.clone())),
+            hooks: Arc::new(ReleaseHooks::new(release.hooks.clone())),
             skips_schema: more.skips_schema,
             helmfile: release.helmfile,
             file: file_id(&release.file),
@@ -427,7 +439,7 @@ fn releases(
 /// The chart in a directory or an archive.
 fn chart_at(
     path: &str,
-    files: &Beside,
+    files: &HelmfileFiles,
     known: &mut BTreeMap<String, Arc<LoadedChart>>,
 ) -> Result<PlannedChart, String> {
     let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
@@ -444,7 +456,7 @@ fn chart_at(
 /// The chart of these files or of an archive, read once for all that have it.
 fn chart_of(
     place: &str,
-    parts: Vec<File>,
+    parts: Vec<ChartFile>,
     archive: Option<&[u8]>,
     known: &mut BTreeMap<String, Arc<LoadedChart>>,
 ) -> Result<PlannedChart, String> {
@@ -476,13 +488,13 @@ fn chart_of(
 /// Renders charts of which other charts are made.
 struct HelmTemplateRenderer {
     served: Arc<ServerCapabilities>,
-    now: Time,
-    stop: Stop,
+    now: GoTime,
+    stop: StopSignal,
 }
 
-impl Helm for HelmTemplateRenderer {
-    fn template(&self, request: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
-        let nothing = Beside::new(Arc::default());
+impl HelmChartRenderer for HelmTemplateRenderer {
+    fn template(&self, request: &ChartRenderRequest<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let nothing = HelmfileFiles::new(Arc::default());
         let includes = request.flags.iter().any(|flag| flag == "--include-crds");
         let flags: Vec<String> =
             request.flags.iter().filter(|flag| *flag != "--include-crds").cloned().collect();
@@ -490,12 +502,12 @@ impl Helm for HelmTemplateRenderer {
         let loaded = load::folder(request.place, request.files.to_vec());
         let namespace = flags.iter().position(|flag| flag == "--namespace");
         let namespace = namespace.and_then(|at| flags.get(at + 1)).cloned().unwrap_or_default();
-        let local = Zone::fixed("UTC", 0);
+        let local = GoTimeZone::fixed("UTC", 0);
         let capabilities = self.served.to_helm();
-        let env = Env {
+        let env = RenderEnvironment {
             now: self.now.clone(),
             local,
-            random: Arc::new(windlass_runtime::random::fill),
+            random: Arc::new(windlass_runtime::random_bytes::fill),
             capabilities: Arc::new(capabilities),
             cluster: None,
             stop: self.stop.clone(),
@@ -504,13 +516,13 @@ impl Helm for HelmTemplateRenderer {
         let request = RenderRequest {
             chart: loaded.map_err(|error| error.to_string())?.chart,
             values: &values,
-            release: Release {
+            release: ReleaseToRender {
                 name: request.name.to_owned(),
                 namespace,
                 revision: 1,
                 is_upgrade: false,
             },
-            mode: Mode::default(),
+            mode: RenderMode::default(),
             skip_schema: more.skips_schema,
             sub_notes: false,
             templates: None,
@@ -539,18 +551,29 @@ mod tests {
 
     #[test]
     fn a_release_counts_as_removed_only_if_all_of_the_helmfile_was_read() {
-        let keys = |names: &[&str]| names.iter().map(|name| key(name)).collect::<BTreeSet<Key>>();
+        let keys =
+            |names: &[&str]| names.iter().map(|name| key(name)).collect::<BTreeSet<ReleaseKey>>();
         let known = keys(&["a", "b", "c"]);
         let a = key("a");
-        let others = |is_partial: bool, whole: Result<BTreeSet<Key>, String>| {
-            Others::of(&known, &BTreeSet::from([&a]), &keys(&["a", "b"]), is_partial, || whole)
+        let others = |is_partial: bool, whole: Result<BTreeSet<ReleaseKey>, String>| {
+            UnplannedReleases::of(
+                &known,
+                &BTreeSet::from([&a]),
+                &keys(&["a", "b"]),
+                is_partial,
+                || whole,
+            )
         };
-        let left_out = |names: &[&str]| Others { left_out: keys(names), ..Others::default() };
+        let left_out = |names: &[&str]| UnplannedReleases {
+            left_out: keys(names),
+            ..UnplannedReleases::default()
+        };
         assert_eq!(others(false, Err("unasked".to_owned())), left_out(&["b"]));
         assert_eq!(others(true, Ok(keys(&["a", "b", "c"]))), left_out(&["b", "c"]));
         assert_eq!(others(true, Ok(keys(&["a", "b"]))), left_out(&["b"]));
         let unread = Some("no values".to_owned());
-        let unknown = Others { left_out: keys(&["b"]), unread, ..Others::default() };
+        let unknown =
+            UnplannedReleases { left_out: keys(&["b"]), unread, ..UnplannedReleases::default() };
         assert_eq!(others(true, Err("no values".to_owned())), unknown);
     }
 }

@@ -11,23 +11,23 @@ use crds::helmfile::{ReleaseRow, ReleaseState};
 use kube_core::ResourceExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
-use reconcile::{Outcome, RemovalCause, RemovalRefused, Wake, reason};
+use reconcile::{RemovalCause, RemovalRefused, RunOutcome, WakeTrigger, reason};
 use release::storage::secret_name;
 
-use super::clusters::Id;
-use super::model::Model;
-use super::order::{Order, TurnOutcome, Turns, in_turn};
-use super::plan::{HelmfilePlan, Key, Others};
-use super::release_reconciler::{HelmfileRun, Outcomes, ReleaseGoal, ReleaseProgress};
-use super::suspended_releases::Removal;
-use super::{HELMFILE_ERROR, Session, finalize, report, request};
+use super::helmfile_kind::HelmfileKind;
+use super::plan::{HelmfilePlan, ReleaseKey, UnplannedReleases};
+use super::release_clusters::ReleaseClusterId;
+use super::release_order::{ReleaseOrder, ReleaseTurnOutcome, ReleaseTurns, in_turn};
+use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseOutcomes, ReleaseProgress};
+use super::suspended_releases::ReleaseRemoval;
+use super::{HELMFILE_ERROR, HelmfileSession, finalize, release_request, report};
 use windlass_cluster::ClusterError;
+use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::lifecycle;
-use windlass_runtime::target::ClusterTarget;
 
 /// What becomes of a release that is not in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate<'p> {
+enum UnplannedReleaseAction<'p> {
     /// It is uninstalled.
     Goes,
     /// It is no longer in the helmfile, and is given up.
@@ -38,10 +38,10 @@ enum Fate<'p> {
     Unknown(&'p str),
 }
 
-impl<'p> Fate<'p> {
+impl<'p> UnplannedReleaseAction<'p> {
     fn of(row: &ReleaseRow, planned: &'p HelmfilePlan, prunes: bool) -> Self {
-        let key = &Key::of(row);
-        let Others { left_out, unread, skipped } = &planned.others;
+        let key = &ReleaseKey::of(row);
+        let UnplannedReleases { left_out, unread, skipped } = &planned.others;
         let hidden = || skipped.as_ref().and_then(|it| it.hides(row.helmfile.as_deref()));
         match unread.as_deref().or_else(hidden) {
             _ if planned.unwanted.contains(key) => Self::Goes,
@@ -56,39 +56,39 @@ impl<'p> Fate<'p> {
 /// How far a release came that is not in a plan.
 enum PruneProgress {
     /// It may be uninstalled.
-    Permitted(Removal),
+    Permitted(ReleaseRemoval),
     /// It has an outcome.
     Unfinished(ReleaseProgress),
     /// Nothing is to be done for it, or not yet.
     Nothing,
 }
 
-impl<K: Model> Session<'_, K> {
+impl<K: HelmfileKind> HelmfileSession<'_, K> {
     /// Uninstalls releases that are no longer in the helmfile, or gives them up. Those of a cluster wait until `kept`
     /// says that all other releases there are as the helmfile says. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn prune(
         &self,
         planned: &HelmfilePlan,
-        kept: &Outcomes,
+        kept: &ReleaseOutcomes,
         run: &HelmfileRun<'_, K>,
-    ) -> Option<Outcomes> {
-        let is_planned: BTreeSet<&Key> = planned.releases.iter().map(|it| &it.key).collect();
+    ) -> Option<ReleaseOutcomes> {
+        let is_planned: BTreeSet<&ReleaseKey> = planned.releases.iter().map(|it| &it.key).collect();
         let rows = run.book.rows();
-        let left = rows.iter().filter(|row| !is_planned.contains(&Key::of(row)));
-        let unsettled: BTreeSet<Id<'_>> = kept
+        let left = rows.iter().filter(|row| !is_planned.contains(&ReleaseKey::of(row)));
+        let unsettled: BTreeSet<ReleaseClusterId<'_>> = kept
             .iter()
             .filter(|(_, it)| !it.is_kept())
             .map(|(key, _)| run.places.id(key))
             .collect();
         let mut leaving = Vec::new();
-        let mut outcomes = Outcomes::new();
+        let mut outcomes = ReleaseOutcomes::new();
         for row in left {
             // Others on this thread have their turn, however many releases there are.
             tokio::task::yield_now().await;
             match self.leave(row, planned, &unsettled, run).await? {
                 PruneProgress::Permitted(removal) => leaving.push(removal),
                 PruneProgress::Unfinished(progress) => {
-                    drop(outcomes.insert(Key::of(row), progress));
+                    drop(outcomes.insert(ReleaseKey::of(row), progress));
                 }
                 PruneProgress::Nothing => {}
             }
@@ -104,16 +104,16 @@ impl<K: Model> Session<'_, K> {
         &self,
         row: &ReleaseRow,
         planned: &HelmfilePlan,
-        unsettled: &BTreeSet<Id<'_>>,
+        unsettled: &BTreeSet<ReleaseClusterId<'_>>,
         run: &HelmfileRun<'_, K>,
     ) -> Option<PruneProgress> {
-        let key = Key::of(row);
+        let key = ReleaseKey::of(row);
         let unfinished =
             |outcome| Some(PruneProgress::Unfinished(self.unfinished(run, &key, outcome)));
-        let fate = Fate::of(row, planned, run.spec.prune);
+        let fate = UnplannedReleaseAction::of(row, planned, run.spec.prune);
         if row.state == ReleaseState::LeftOut {
             // It was given up before.
-            if matches!(fate, Fate::Goes | Fate::GivenUp) {
+            if matches!(fate, UnplannedReleaseAction::Goes | UnplannedReleaseAction::GivenUp) {
                 run.book.remove(&key);
             }
             return Some(PruneProgress::Nothing);
@@ -128,20 +128,24 @@ impl<K: Model> Session<'_, K> {
             None => !unsettled.is_empty(),
         };
         match (fate, target) {
-            (Fate::Unknown(why), _) => {
+            (UnplannedReleaseAction::Unknown(why), _) => {
                 let text = format!(
                     "it is not uninstalled, because it is not known whether the helmfile still has it: {why}"
                 );
-                unfinished(Outcome::Failed(HELMFILE_ERROR, text, Wake::default()))
+                unfinished(RunOutcome::Failed(HELMFILE_ERROR, text, WakeTrigger::default()))
             }
-            (Fate::LeftOut, target) => self.give_up(row, target, &Why::LeftOut, run).await,
-            (Fate::Goes, Some(target)) => self.remove(row, target, planned, waits, run).await,
+            (UnplannedReleaseAction::LeftOut, target) => {
+                self.give_up(row, target, &PruneReason::LeftOut, run).await
+            }
+            (UnplannedReleaseAction::Goes, Some(target)) => {
+                self.remove(row, target, planned, waits, run).await
+            }
             _ if waits => Some(PruneProgress::Nothing),
-            (Fate::GivenUp, Some(target)) => {
-                self.give_up(row, Some(target), &Why::NotPruned, run).await
+            (UnplannedReleaseAction::GivenUp, Some(target)) => {
+                self.give_up(row, Some(target), &PruneReason::NotPruned, run).await
             }
-            (Fate::Goes | Fate::GivenUp, None) => {
-                self.give_up(row, None, &Why::OutOfReach, run).await
+            (UnplannedReleaseAction::Goes | UnplannedReleaseAction::GivenUp, None) => {
+                self.give_up(row, None, &PruneReason::OutOfReach, run).await
             }
         }
     }
@@ -155,11 +159,11 @@ impl<K: Model> Session<'_, K> {
         waits: bool,
         run: &HelmfileRun<'_, K>,
     ) -> Option<PruneProgress> {
-        let key = Key::of(row);
+        let key = ReleaseKey::of(row);
         let unfinished =
             |outcome| Some(PruneProgress::Unfinished(self.unfinished(run, &key, outcome)));
         if let Some(entry) = run.suspensions.of(&key) {
-            let operation = &request::unplanned();
+            let operation = &release_request::unplanned();
             let remembered = self.remembered(&key, target);
             let progress = self.suspend_one(&key, operation, entry, &remembered, run).await?;
             return Some(PruneProgress::Unfinished(progress));
@@ -170,21 +174,21 @@ impl<K: Model> Session<'_, K> {
         match self.kept_elsewhere(&key, target, planned, run).await {
             Err(outcome) => return unfinished(outcome),
             Ok(Some(other)) => {
-                return self.give_up(row, Some(target), &Why::Is(other), run).await;
+                return self.give_up(row, Some(target), &PruneReason::Is(other), run).await;
             }
             Ok(None) => {}
         }
         match self.permit_removal(run, row, RemovalCause::Pruned) {
             Ok(removal) => Some(PruneProgress::Permitted(removal)),
             Err(RemovalRefused::WindowClosed) => {
-                let again = Wake::at(self.in_future(run.timeouts.interval));
+                let again = WakeTrigger::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits until a window opens".to_owned();
-                unfinished(Outcome::Blocked(reason::WINDOW_CLOSED, text, again))
+                unfinished(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, again))
             }
             Err(RemovalRefused::Suspended) => {
-                let again = Wake::at(self.in_future(run.timeouts.interval));
+                let again = WakeTrigger::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits for the end of a suspension".to_owned();
-                unfinished(Outcome::Blocked(reason::SUSPENDED, text, again))
+                unfinished(RunOutcome::Blocked(reason::SUSPENDED, text, again))
             }
         }
     }
@@ -194,10 +198,10 @@ impl<K: Model> Session<'_, K> {
         &self,
         row: &ReleaseRow,
         target: Option<&Arc<ClusterTarget>>,
-        why: &Why,
+        why: &PruneReason,
         run: &HelmfileRun<'_, K>,
     ) -> Option<PruneProgress> {
-        let key = Key::of(row);
+        let key = ReleaseKey::of(row);
         if let Some(target) = target
             && let Some(outcome) = self.stop_unplanned(row, target, run).await?
         {
@@ -205,13 +209,13 @@ impl<K: Model> Session<'_, K> {
         }
         match why {
             // Without its history in the row, a new owner that selects the release takes it over.
-            Why::LeftOut => run.book.update(&key, |row| {
+            PruneReason::LeftOut => run.book.update(&key, |row| {
                 *row = ReleaseRow {
                     kube_context: key.context.clone(),
                     name: key.name.clone(),
                     namespace: key.namespace.clone(),
                     state: ReleaseState::LeftOut,
-                    message: Some(Why::LeftOut.to_string()),
+                    message: Some(PruneReason::LeftOut.to_string()),
                     ..ReleaseRow::default()
                 };
             }),
@@ -224,7 +228,7 @@ impl<K: Model> Session<'_, K> {
     }
 
     /// Nothing waits for lifecycles of a release any more.
-    async fn dismiss_all(&self, key: &Key, run: &HelmfileRun<'_, K>) {
+    async fn dismiss_all(&self, key: &ReleaseKey, run: &HelmfileRun<'_, K>) {
         let uid = run.object.uid().unwrap_or_default();
         let release = (&*key.name, &*key.namespace, &*key.context);
         lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release).await;
@@ -236,11 +240,11 @@ impl<K: Model> Session<'_, K> {
     /// A cluster could not be asked.
     async fn kept_elsewhere(
         &self,
-        key: &Key,
+        key: &ReleaseKey,
         target: &ClusterTarget,
         planned: &HelmfilePlan,
         run: &HelmfileRun<'_, K>,
-    ) -> Result<Option<Key>, Outcome> {
+    ) -> Result<Option<ReleaseKey>, RunOutcome> {
         for other in planned.namesakes(key) {
             // One that cannot be used may be this very cluster, so it is waited for.
             let place = run.places.of(other)?;
@@ -252,8 +256,8 @@ impl<K: Model> Session<'_, K> {
                 let record = secret_name(&other.name, revision);
                 let failed = |error: ClusterError| {
                     let text = format!("release {key}: unable to compare it with {other}: {error}");
-                    let again = Wake::at(self.in_future(run.timeouts.retry));
-                    Outcome::Failed(report::RELEASE_FAILED, run.secrets.mask(&text), again)
+                    let again = WakeTrigger::at(self.in_future(run.timeouts.retry));
+                    RunOutcome::Failed(report::RELEASE_FAILED, run.secrets.mask(&text), again)
                 };
                 let here = uid_of(place, &other.namespace, &record).await;
                 let there = uid_of(target, &other.namespace, &record).await;
@@ -269,11 +273,11 @@ impl<K: Model> Session<'_, K> {
 
     /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
     /// in the answer.
-    pub(super) async fn stop_all(&self, run: &HelmfileRun<'_, K>) -> Option<Outcomes> {
-        let mut outcomes = Outcomes::new();
+    pub(super) async fn stop_all(&self, run: &HelmfileRun<'_, K>) -> Option<ReleaseOutcomes> {
+        let mut outcomes = ReleaseOutcomes::new();
         for row in run.book.rows() {
             tokio::task::yield_now().await;
-            let key = Key::of(&row);
+            let key = ReleaseKey::of(&row);
             // An unreachable cluster has no operation that could go on.
             let Ok(target) = run.places.of(&key) else { continue };
             if let Some(outcome) = self.stop_unplanned(&row, target, run).await? {
@@ -287,18 +291,19 @@ impl<K: Model> Session<'_, K> {
     /// gone yet is in the answer.
     pub(super) async fn uninstall(
         &self,
-        leaving: &[Removal],
+        leaving: &[ReleaseRemoval],
         run: &HelmfileRun<'_, K>,
-    ) -> Option<Outcomes> {
-        for Removal { key, .. } in leaving {
+    ) -> Option<ReleaseOutcomes> {
+        for ReleaseRemoval { key, .. } in leaving {
             // What it was kept as does not hold any more, also if the helmfile has it again.
             run.book.update(key, |row| {
                 (row.state, row.digest) = (ReleaseState::Uninstalling, None);
             });
         }
-        let keys: Vec<Key> = leaving.iter().map(|it| it.key.clone()).collect();
-        let uninstalling = Uninstalling { session: self, leaving, run, outcomes: Mutex::default() };
-        let order = Order::of_removal(&keys, &run.book.rows());
+        let keys: Vec<ReleaseKey> = leaving.iter().map(|it| it.key.clone()).collect();
+        let uninstalling =
+            UninstallingReleases { session: self, leaving, run, outcomes: Mutex::default() };
+        let order = ReleaseOrder::of_removal(&keys, &run.book.rows());
         let left = in_turn(order, &uninstalling).await?;
         let outcomes = uninstalling.outcomes.into_inner();
         let mut outcomes = outcomes;
@@ -306,8 +311,12 @@ impl<K: Model> Session<'_, K> {
         Some(outcomes)
     }
 
-    async fn uninstall_one(&self, removal: &Removal, run: &HelmfileRun<'_, K>) -> Option<Outcome> {
-        let Removal { key, permit } = removal;
+    async fn uninstall_one(
+        &self,
+        removal: &ReleaseRemoval,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<RunOutcome> {
+        let ReleaseRemoval { key, permit } = removal;
         let found = run.places.of(key);
         let unreachable =
             found.as_ref().ok().and_then(|target| run.unreachable_clusters.at(target));
@@ -318,7 +327,7 @@ impl<K: Model> Session<'_, K> {
                 return Some(outcome);
             }
         };
-        let operation = &request::unplanned();
+        let operation = &release_request::unplanned();
         let row = run.book.row(key);
         let goal = ReleaseGoal::Removed(*permit);
         let desired_release = match self.desired_release(run, key, operation, goal, row.as_ref()) {
@@ -336,15 +345,15 @@ impl<K: Model> Session<'_, K> {
 }
 
 /// Releases that are uninstalled while they have their turns.
-struct Uninstalling<'k, K: Model> {
-    session: &'k Session<'k, K>,
-    leaving: &'k [Removal],
+struct UninstallingReleases<'k, K: HelmfileKind> {
+    session: &'k HelmfileSession<'k, K>,
+    leaving: &'k [ReleaseRemoval],
     run: &'k HelmfileRun<'k, K>,
-    outcomes: Mutex<Outcomes>,
+    outcomes: Mutex<ReleaseOutcomes>,
 }
 
-impl<K: Model> Turns for Uninstalling<'_, K> {
-    fn place(&self, release: usize) -> Id<'_> {
+impl<K: HelmfileKind> ReleaseTurns for UninstallingReleases<'_, K> {
+    fn place(&self, release: usize) -> ReleaseClusterId<'_> {
         self.run.places.id(&self.leaving[release].key)
     }
 
@@ -352,26 +361,26 @@ impl<K: Model> Turns for Uninstalling<'_, K> {
         true
     }
 
-    async fn turn(&self, release: usize) -> TurnOutcome {
+    async fn turn(&self, release: usize) -> ReleaseTurnOutcome {
         let removal = &self.leaving[release];
         let Some(outcome) = self.session.uninstall_one(removal, self.run).await else {
-            return TurnOutcome::Overtaken;
+            return ReleaseTurnOutcome::Overtaken;
         };
         if outcome.is_settled() {
             self.run.book.remove(&removal.key);
             self.session.forget(&removal.key);
             self.session.dismiss_all(&removal.key, self.run).await;
-            return TurnOutcome::On;
+            return ReleaseTurnOutcome::On;
         }
         let mut outcomes = self.outcomes.lock();
         outcomes.insert(removal.key.clone(), ReleaseProgress::Unfinished(outcome));
-        TurnOutcome::Stays
+        ReleaseTurnOutcome::Stays
     }
 }
 
 /// Why a release is given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum PruneReason {
     /// `prune` is not set.
     NotPruned,
     /// Its cluster is not named any more.
@@ -381,10 +390,10 @@ pub(super) enum Why {
     /// It is suspended, and the Helmfile is deleted.
     Suspended,
     /// It is this release of the plan in another name.
-    Is(Key),
+    Is(ReleaseKey),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for PruneReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPruned => f.write_str(
@@ -428,7 +437,7 @@ mod tests {
     use super::*;
 
     fn row(name: &str, helmfile: Option<&str>) -> ReleaseRow {
-        let Key { namespace, name, .. } = key(name);
+        let ReleaseKey { namespace, name, .. } = key(name);
         let helmfile = helmfile.map(str::to_owned);
         ReleaseRow { name, namespace, helmfile, ..ReleaseRow::default() }
     }
@@ -437,15 +446,19 @@ mod tests {
     fn what_a_skipped_helmfile_may_have_is_not_uninstalled() {
         let read = BTreeSet::from(["a.yaml".to_owned()]);
         let skipped = Some(SkippedHelmfiles { why: "b.yaml".to_owned(), read });
-        let others = Others { skipped, ..Others::default() };
+        let others = UnplannedReleases { skipped, ..UnplannedReleases::default() };
         let planned = HelmfilePlan { others, ..HelmfilePlan::default() };
         for (helmfile, expected) in [
-            (Some("a.yaml"), Fate::Goes),
-            (Some("b.yaml"), Fate::Unknown("b.yaml")),
-            (Some("below/c.yaml"), Fate::Unknown("b.yaml")),
-            (None, Fate::Unknown("b.yaml")),
+            (Some("a.yaml"), UnplannedReleaseAction::Goes),
+            (Some("b.yaml"), UnplannedReleaseAction::Unknown("b.yaml")),
+            (Some("below/c.yaml"), UnplannedReleaseAction::Unknown("b.yaml")),
+            (None, UnplannedReleaseAction::Unknown("b.yaml")),
         ] {
-            assert_eq!(Fate::of(&row("web", helmfile), &planned, true), expected, "{helmfile:?}");
+            assert_eq!(
+                UnplannedReleaseAction::of(&row("web", helmfile), &planned, true),
+                expected,
+                "{helmfile:?}"
+            );
         }
     }
 
@@ -454,19 +467,51 @@ mod tests {
         let planned = |unread: Option<&str>| {
             let left_out = [key("narrowed")].into();
             let unread = unread.map(str::to_owned);
-            let others = Others { left_out, unread, skipped: None };
+            let others = UnplannedReleases { left_out, unread, skipped: None };
             HelmfilePlan { unwanted: [key("off")].into(), others, ..HelmfilePlan::default() }
         };
         let read = planned(None);
         let unread = planned(Some("no values"));
         for (planned, prunes, expected) in [
-            (&read, true, [Fate::Goes, Fate::LeftOut, Fate::Goes]),
-            (&read, false, [Fate::Goes, Fate::LeftOut, Fate::GivenUp]),
-            (&unread, true, [Fate::Goes, Fate::LeftOut, Fate::Unknown("no values")]),
-            (&unread, false, [Fate::Goes, Fate::LeftOut, Fate::GivenUp]),
+            (
+                &read,
+                true,
+                [
+                    UnplannedReleaseAction::Goes,
+                    UnplannedReleaseAction::LeftOut,
+                    UnplannedReleaseAction::Goes,
+                ],
+            ),
+            (
+                &read,
+                false,
+                [
+                    UnplannedReleaseAction::Goes,
+                    UnplannedReleaseAction::LeftOut,
+                    UnplannedReleaseAction::GivenUp,
+                ],
+            ),
+            (
+                &unread,
+                true,
+                [
+                    UnplannedReleaseAction::Goes,
+                    UnplannedReleaseAction::LeftOut,
+                    UnplannedReleaseAction::Unknown("no values"),
+                ],
+            ),
+            (
+                &unread,
+                false,
+                [
+                    UnplannedReleaseAction::Goes,
+                    UnplannedReleaseAction::LeftOut,
+                    UnplannedReleaseAction::GivenUp,
+                ],
+            ),
         ] {
-            let fates =
-                ["off", "narrowed", "gone"].map(|name| Fate::of(&row(name, None), planned, prunes));
+            let fates = ["off", "narrowed", "gone"]
+                .map(|name| UnplannedReleaseAction::of(&row(name, None), planned, prunes));
             assert_eq!(fates, expected, "{prunes}");
         }
     }

@@ -1,8 +1,8 @@
 //! Keeping the releases of a plan, many at a time.
 //!
-//! Elsewhere: their order (`order.rs`), those that left (`prune.rs`) or are suspended (`suspended_releases.rs`), one
-//! release (`release_runner`), what is asked of it (`request.rs`), its hooks (`reapply.rs`, `hooks.rs`), what is said
-//! of it (`release_states.rs`).
+//! Elsewhere: their order (`release_order.rs`), those that left (`prune.rs`) or are suspended
+//! (`suspended_releases.rs`), one release (`release_runner`), what is asked of it (`release_request.rs`), its hooks
+//! (`hook_reapply.rs`, `hooks.rs`), what is said of it (`release_states.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
-use helmfile::Operation;
+use helmfile::ReleaseOperationSettings;
 use kube_core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, Outcome, RemovalPermit, Time, Wake, reason};
-use release::phase::Gates;
-use release::{Origin, ReleaseDesiredState};
+use reconcile::{ObjectKey, RemovalPermit, RunOutcome, Time, WakeTrigger, reason};
+use release::operation_phase::OperationPhaseGates;
+use release::{OperationOrigin, ReleaseDesiredState};
 
-use super::clusters::{Id, Places};
-use super::model::Model;
-use super::order::{Order, TurnOutcome, Turns, in_turn};
-use super::plan::{HelmfilePlan, Key, PlannedChart, PlannedRelease};
-use super::reapply::HookDigests;
-use super::release_states::{Book, ReleaseOwner};
-use super::report::{Several, is_under_way};
-use super::suspended_releases::Suspensions;
-use super::validated_spec::Timeouts;
-use super::{Session, helmfile_source, request};
+use super::helmfile_kind::HelmfileKind;
+use super::hook_reapply::HookDigests;
+use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};
+use super::release_clusters::{ReleaseClusterId, ReleaseClusters};
+use super::release_order::{ReleaseOrder, ReleaseTurnOutcome, ReleaseTurns, in_turn};
+use super::release_states::{ReleaseOwner, ReleaseStatusRows};
+use super::report::{ReleaseNameList, is_under_way};
+use super::suspended_releases::ReleaseSuspensions;
+use super::validated_spec::HelmfileTimeouts;
+use super::{HelmfileSession, helmfile_source, release_request};
 use crate::helm_release::{self, report};
 use crate::release_runner::validated_spec::ValidatedSpec;
-use crate::release_runner::{DesiredRelease, Owner as _, drive};
-use objects::Masking;
-use windlass_runtime::target::ClusterTarget;
-use windlass_runtime::{hold_conditions, lifecycle, window};
+use crate::release_runner::{DesiredRelease, ReleaseStatusOwner as _, release_run};
+use objects::SecretMasking;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::{change_window, hold_conditions, lifecycle};
 
 /// What is remembered of a release between runs. Its objects are watched as long.
 pub(super) struct ReleaseRunState {
-    pub(super) drive: drive::ReleaseRunnerState,
-    last: Mutex<Option<Last>>,
+    pub(super) drive: release_run::ReleaseRunnerState,
+    last: Mutex<Option<LastReleaseRun>>,
     /// Whether hooks before an operation were applied since the release was last as the helmfile says.
     pub(super) has_begun: AtomicBool,
     /// The attempt in which hooks were applied on which no operation began.
@@ -54,19 +54,19 @@ impl Drop for ReleaseRunState {
 
 /// How a release was left.
 #[derive(Clone)]
-struct Last {
-    /// [`request::digest`] of what it was kept as.
+struct LastReleaseRun {
+    /// [`release_request::digest`] of what it was kept as.
     digest: String,
     generation: Option<i64>,
-    outcome: Outcome,
+    outcome: RunOutcome,
 }
 
 impl ReleaseRunState {
-    fn last(&self) -> Option<Last> {
+    fn last(&self) -> Option<LastReleaseRun> {
         self.last.lock().clone()
     }
 
-    fn set_last(&self, last: Option<Last>) {
+    fn set_last(&self, last: Option<LastReleaseRun>) {
         *self.last.lock() = last;
     }
 
@@ -103,7 +103,7 @@ pub(super) enum ReleaseProgress {
     /// It is as the helmfile says.
     Kept,
     /// It has an outcome, and is not yet so.
-    Unfinished(Outcome),
+    Unfinished(RunOutcome),
     /// What it needs is not there.
     Waits,
     /// Its own entry in `spec.suspendedReleases` suspends it; it may never have been installed.
@@ -137,20 +137,20 @@ pub(super) enum ReleaseGoal<'p> {
 }
 
 /// What keeping all of them came to; nothing where the Helmfile changed meanwhile.
-pub(super) type Outcomes = BTreeMap<Key, ReleaseProgress>;
+pub(super) type ReleaseOutcomes = BTreeMap<ReleaseKey, ReleaseProgress>;
 
 /// What all releases of a run have in common.
-pub(super) struct HelmfileRun<'r, K: Model> {
+pub(super) struct HelmfileRun<'r, K: HelmfileKind> {
     pub(super) object: &'r Arc<K>,
     /// What it asks for.
     pub(super) spec: &'r HelmfileSpec,
     /// The clusters of releases.
-    pub(super) places: &'r Places,
-    pub(super) timeouts: &'r Timeouts,
+    pub(super) places: &'r ReleaseClusters,
+    pub(super) timeouts: &'r HelmfileTimeouts,
     /// Its releases that `spec.suspendedReleases` suspends.
-    pub(super) suspensions: Suspensions<'r>,
-    pub(super) book: &'r Arc<Book<K>>,
-    pub(super) secrets: &'r Masking,
+    pub(super) suspensions: ReleaseSuspensions<'r>,
+    pub(super) book: &'r Arc<ReleaseStatusRows<K>>,
+    pub(super) secrets: &'r SecretMasking,
     /// The revision of the source; empty where nothing of it is desired.
     pub(super) revision: &'r str,
     /// Parts that were woken since the last run.
@@ -162,30 +162,30 @@ pub(super) struct HelmfileRun<'r, K: Model> {
 /// Clusters that did not answer in a run, by [`ClusterTarget::place`], with the outcome of the release that found it:
 /// others of the same cluster are not tried in this run.
 #[derive(Default)]
-pub(super) struct UnreachableClusters(Mutex<BTreeMap<String, Outcome>>);
+pub(super) struct UnreachableClusters(Mutex<BTreeMap<String, RunOutcome>>);
 
 impl UnreachableClusters {
-    fn note(&self, target: &ClusterTarget, outcome: &Outcome) {
+    fn note(&self, target: &ClusterTarget, outcome: &RunOutcome) {
         let mut all = self.0.lock();
         all.insert(target.place().to_owned(), outcome.clone());
     }
 
     /// The outcome of a release at a target that is not tried.
-    pub(super) fn at(&self, target: &ClusterTarget) -> Option<Outcome> {
+    pub(super) fn at(&self, target: &ClusterTarget) -> Option<RunOutcome> {
         self.0.lock().get(target.place()).cloned()
     }
 }
 
-impl<K: Model> Session<'_, K> {
+impl<K: HelmfileKind> HelmfileSession<'_, K> {
     /// The node of a release, under which its objects are watched.
-    pub(super) fn part(&self, key: &Key) -> ObjectKey {
+    pub(super) fn part(&self, key: &ReleaseKey) -> ObjectKey {
         self.node.part(&key.to_string())
     }
 
     /// What is remembered of a release at a target; elsewhere nothing of it holds.
     pub(super) fn remembered(
         &self,
-        key: &Key,
+        key: &ReleaseKey,
         target: &Arc<ClusterTarget>,
     ) -> Arc<ReleaseRunState> {
         let mut memory = self.memory();
@@ -196,7 +196,7 @@ impl<K: Model> Session<'_, K> {
         // What was watched before is forgotten first, since it may be the same cluster in another name.
         drop(memory.releases.remove(key));
         let new = Arc::new(ReleaseRunState {
-            drive: drive::ReleaseRunnerState::default(),
+            drive: release_run::ReleaseRunnerState::default(),
             last: Mutex::default(),
             has_begun: AtomicBool::new(false),
             applied: Mutex::default(),
@@ -208,21 +208,21 @@ impl<K: Model> Session<'_, K> {
     }
 
     /// Whether an operation on a release is under way, as far as this process knows.
-    fn is_known_under_way(&self, key: &Key) -> bool {
+    fn is_known_under_way(&self, key: &ReleaseKey) -> bool {
         let memory = self.memory();
         memory.releases.get(key).and_then(|it| it.drive.under_way()) == Some(true)
     }
 
     /// Nothing is remembered or watched of a release any more.
-    pub(super) fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &ReleaseKey) {
         self.memory().releases.remove(key);
     }
 
     /// Puts the releases of a plan into the status before anything is done for them; those that left come last.
-    pub(super) fn enter(&self, planned: &HelmfilePlan, book: &Book<K>) {
+    pub(super) fn enter(&self, planned: &HelmfilePlan, book: &ReleaseStatusRows<K>) {
         let known = book.rows();
-        let mut places: BTreeMap<Key, usize> =
-            known.iter().enumerate().map(|(at, row)| (Key::of(row), at)).collect();
+        let mut places: BTreeMap<ReleaseKey, usize> =
+            known.iter().enumerate().map(|(at, row)| (ReleaseKey::of(row), at)).collect();
         let mut known: Vec<Option<ReleaseRow>> = known.into_iter().map(Some).collect();
         let mut rows = Vec::with_capacity(planned.releases.len());
         for release in &planned.releases {
@@ -238,9 +238,10 @@ impl<K: Model> Session<'_, K> {
         &self,
         planned: &HelmfilePlan,
         run: &HelmfileRun<'_, K>,
-    ) -> Option<Outcomes> {
-        let keeping = Keeping { session: self, planned, run, noted: Mutex::default() };
-        let left = in_turn(Order::of_plan(planned), &keeping).await?;
+    ) -> Option<ReleaseOutcomes> {
+        let keeping =
+            ReleaseReconciliation { session: self, planned, run, noted: Mutex::default() };
+        let left = in_turn(ReleaseOrder::of_plan(planned), &keeping).await?;
         // The plan rejected cycles, so nothing is left.
         left.into_iter().for_each(|release| keeping.note(release, ReleaseProgress::Waits));
         let noted = keeping.noted.into_inner();
@@ -251,15 +252,15 @@ impl<K: Model> Session<'_, K> {
     pub(super) fn unfinished(
         &self,
         run: &HelmfileRun<'_, K>,
-        key: &Key,
-        outcome: Outcome,
+        key: &ReleaseKey,
+        outcome: RunOutcome,
     ) -> ReleaseProgress {
         run.book.update(key, |row| {
             row.message = Some(run.secrets.mask(outcome.text()));
             if !is_under_way(row) {
                 row.state = match outcome {
-                    Outcome::Blocked(..) => ReleaseState::Waiting,
-                    Outcome::Running(..) => ReleaseState::Progressing,
+                    RunOutcome::Blocked(..) => ReleaseState::Waiting,
+                    RunOutcome::Running(..) => ReleaseState::Progressing,
                     _ => ReleaseState::Failed,
                 };
             }
@@ -288,7 +289,8 @@ impl<K: Model> Session<'_, K> {
             }
             (Err(why), None) => return Some(self.unfinished(run, key, refused_chart(why))),
         };
-        let digest = request::digest(planned, chart, run.spec, run.timeouts, target.place());
+        let digest =
+            release_request::digest(planned, chart, run.spec, run.timeouts, target.place());
         let row = run.book.row(key);
         let as_before = remembered.last().filter(|last| {
             last.digest == digest
@@ -350,28 +352,31 @@ impl<K: Model> Session<'_, K> {
             return Some(self.unfinished(run, key, outcome));
         }
         let generation = run.object.meta().generation;
-        remembered.set_last(Some(Last { digest, generation, outcome: outcome.clone() }));
+        remembered.set_last(Some(LastReleaseRun { digest, generation, outcome: outcome.clone() }));
         Some(if settled { ReleaseProgress::Kept } else { ReleaseProgress::Unfinished(outcome) })
     }
 
     /// How a release was left, if nothing can have changed since.
     fn unchanged(
         &self,
-        last: &Last,
+        last: &LastReleaseRun,
         target: &ClusterTarget,
         node: &ObjectKey,
         run: &HelmfileRun<'_, K>,
     ) -> Option<ReleaseProgress> {
         match &last.outcome {
-            Outcome::Settled(..) => target.watcher().is_calm(node).then_some(ReleaseProgress::Kept),
-            Outcome::Stalled(..) => Some(ReleaseProgress::Unfinished(last.outcome.clone())),
+            RunOutcome::Settled(..) => {
+                target.watcher().is_calm(node).then_some(ReleaseProgress::Kept)
+            }
+            RunOutcome::Stalled(..) => Some(ReleaseProgress::Unfinished(last.outcome.clone())),
             // Windows open without a change of the desired state.
-            Outcome::Blocked(why, ..) if *why == reconcile::reason::WINDOW_CLOSED => {
+            RunOutcome::Blocked(why, ..) if *why == reconcile::reason::WINDOW_CLOSED => {
                 let is_closed = self.is_closed(run.object);
                 is_closed.then(|| ReleaseProgress::Unfinished(last.outcome.clone()))
             }
             outcome => {
-                let due = outcome.wake().and_then(Wake::earliest).is_none_or(|at| at <= run.now);
+                let due =
+                    outcome.wake().and_then(WakeTrigger::earliest).is_none_or(|at| at <= run.now);
                 (!due).then(|| ReleaseProgress::Unfinished(outcome.clone()))
             }
         }
@@ -381,11 +386,11 @@ impl<K: Model> Session<'_, K> {
     pub(super) fn desired_release(
         &self,
         run: &HelmfileRun<'_, K>,
-        key: &Key,
-        operation: &Operation,
+        key: &ReleaseKey,
+        operation: &ReleaseOperationSettings,
         asked: ReleaseGoal<'_>,
         row: Option<&ReleaseRow>,
-    ) -> Result<Arc<DesiredRelease>, Outcome> {
+    ) -> Result<Arc<DesiredRelease>, RunOutcome> {
         let (planned, permit) = match asked {
             ReleaseGoal::Kept { planned, chart } => (Some((planned, chart)), None),
             ReleaseGoal::Stopped => (None, None),
@@ -394,17 +399,17 @@ impl<K: Model> Session<'_, K> {
         let is_suspended = matches!(asked, ReleaseGoal::Stopped);
         let helmfile = &**run.object;
         let settings = &self.context.settings;
-        request::check(key, row)?;
-        let spec = request::release_spec(run.spec, key, operation, run.timeouts, settings)?;
+        release_request::check(key, row)?;
+        let spec = release_request::release_spec(run.spec, key, operation, run.timeouts, settings)?;
         let skips_schema = planned.is_some_and(|(planned, _)| planned.skips_schema);
         let spec = ValidatedSpec { options: spec.options.skipping_schema(skips_schema), ..spec };
         let status = row.map(|row| row.status.clone()).unwrap_or_default();
-        let known = request::known(helmfile, status);
+        let known = release_request::known(helmfile, status);
         let inputs = match planned {
-            Some((planned, chart)) => request::inputs(planned, chart),
+            Some((planned, chart)) => release_request::inputs(planned, chart),
             None => helm_release::released_parts(&known, is_suspended),
         };
-        let mut requests = request::requests(helmfile, key, &known);
+        let mut requests = release_request::requests(helmfile, key, &known);
         if self.is_verified_only() {
             requests.keep_known(&known);
         }
@@ -413,16 +418,16 @@ impl<K: Model> Session<'_, K> {
             kube_context: key.context.clone(),
             deleted: permit.is_some(),
             suspended: is_suspended,
-            gates: Gates {
+            gates: OperationPhaseGates {
                 removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
                 ..self.gates(helmfile)
             },
             lifecycles: lifecycle::holding(&self.context, helmfile),
             requests,
-            origin: Origin {
+            origin: OperationOrigin {
                 source: source.unwrap_or_default(),
                 revision: run.revision.to_owned(),
-                ..request::origin(helmfile, key)
+                ..release_request::origin(helmfile, key)
             },
             ..spec.desired(helmfile, inputs, known.failures, settings)
         };
@@ -437,7 +442,7 @@ impl<K: Model> Session<'_, K> {
     }
 
     /// A Helmfile as the owner of a release without hooks.
-    pub(super) fn owner(&self, run: &HelmfileRun<'_, K>, key: &Key) -> ReleaseOwner<K> {
+    pub(super) fn owner(&self, run: &HelmfileRun<'_, K>, key: &ReleaseKey) -> ReleaseOwner<K> {
         ReleaseOwner {
             book: run.book.clone(),
             key: key.clone(),
@@ -457,11 +462,11 @@ impl<K: Model> Session<'_, K> {
         owner: &Arc<ReleaseOwner<K>>,
         desired_release: &Arc<DesiredRelease>,
         remembered: &ReleaseRunState,
-    ) -> Option<Outcome> {
+    ) -> Option<RunOutcome> {
         let key = &owner.key;
         let ReleaseRunState { target, node, drive: memory, .. } = remembered;
         let driven =
-            drive::drive(&self.context, target, node, owner, desired_release, memory).await;
+            release_run::drive(&self.context, target, node, owner, desired_release, memory).await;
         remembered.has_begun.fetch_or(owner.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
         let driven = driven?;
         if driven.is_unanswered {
@@ -475,17 +480,17 @@ impl<K: Model> Session<'_, K> {
             running: driven.running.as_deref(),
             now: jiff::Timestamp::now(),
         };
-        let revision = request::latest_version(&owner.status());
+        let revision = release_request::latest_version(&owner.status());
         run.book.update(key, |row| {
             row.status = report::ended(&row.status, &release_run);
             row.revision = revision;
             let text = Some(desired_release.masked(&outcome_text(&driven.outcome)));
             (row.state, row.message) = match &driven.outcome {
-                Outcome::Blocked(..) => (ReleaseState::Waiting, text),
+                RunOutcome::Blocked(..) => (ReleaseState::Waiting, text),
                 _ if desired_release.desired.deleted => (ReleaseState::Uninstalling, text),
-                Outcome::Settled(..) => (ReleaseState::Ready, None),
-                Outcome::Running(..) => (ReleaseState::Progressing, text),
-                Outcome::Failed(..) | Outcome::Stalled(..) => (ReleaseState::Failed, text),
+                RunOutcome::Settled(..) => (ReleaseState::Ready, None),
+                RunOutcome::Running(..) => (ReleaseState::Progressing, text),
+                RunOutcome::Failed(..) | RunOutcome::Stalled(..) => (ReleaseState::Failed, text),
             };
         });
         Some(driven.outcome)
@@ -497,14 +502,17 @@ impl<K: Model> Session<'_, K> {
     }
 
     /// What holds releases at their phases: windows.
-    pub(super) fn gates(&self, object: &K) -> Gates {
-        Gates { closes: window::closes(object, self.began), ..Gates::default() }
+    pub(super) fn gates(&self, object: &K) -> OperationPhaseGates {
+        OperationPhaseGates {
+            closes: change_window::closes(object, self.began),
+            ..OperationPhaseGates::default()
+        }
     }
 }
 
 /// The outcome of a release whose chart the helmfile may not name.
-fn refused_chart(why: &str) -> Outcome {
-    Outcome::Failed(reason::ARTIFACT_FAILED, why.to_owned(), Wake::default())
+fn refused_chart(why: &str) -> RunOutcome {
+    RunOutcome::Failed(reason::ARTIFACT_FAILED, why.to_owned(), WakeTrigger::default())
 }
 
 /// The row of a release that is planned, with what is known of it.
@@ -516,7 +524,7 @@ fn planned_row(release: &PlannedRelease, known: Option<ReleaseRow>) -> ReleaseRo
         ..ReleaseRow::default()
     };
     let mut row = known.unwrap_or_else(new);
-    row.needs = release.needs.iter().map(Key::to_string).collect();
+    row.needs = release.needs.iter().map(ReleaseKey::to_string).collect();
     row.helmfile = Some(release.file.clone()).filter(|it| !it.is_empty());
     // It is in the helmfile again: what was begun comes to its end, and then it is installed.
     row.state = match row.state {
@@ -528,9 +536,9 @@ fn planned_row(release: &PlannedRelease, known: Option<ReleaseRow>) -> ReleaseRo
 }
 
 /// How an outcome is shown in a row.
-fn outcome_text(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &RunOutcome) -> String {
     match outcome {
-        Outcome::Blocked(why, what, _) if *why == reconcile::reason::WINDOW_CLOSED => {
+        RunOutcome::Blocked(why, what, _) if *why == reconcile::reason::WINDOW_CLOSED => {
             format!("{what} waits until a window opens")
         }
         outcome => outcome.text().to_owned(),
@@ -538,22 +546,22 @@ fn outcome_text(outcome: &Outcome) -> String {
 }
 
 /// The releases of a plan while they have their turns.
-struct Keeping<'k, K: Model> {
-    session: &'k Session<'k, K>,
+struct ReleaseReconciliation<'k, K: HelmfileKind> {
+    session: &'k HelmfileSession<'k, K>,
     planned: &'k HelmfilePlan,
     run: &'k HelmfileRun<'k, K>,
-    noted: Mutex<PassNotes>,
+    noted: Mutex<ReleasePassNotes>,
 }
 
 /// How far releases came.
 #[derive(Default)]
-struct PassNotes {
-    outcomes: Outcomes,
+struct ReleasePassNotes {
+    outcomes: ReleaseOutcomes,
     /// Those that are not there, by their helmfile: all releases of later ones wait for them.
-    absent: BTreeMap<usize, Several>,
+    absent: BTreeMap<usize, ReleaseNameList>,
 }
 
-impl PassNotes {
+impl ReleasePassNotes {
     fn note(&mut self, release: &PlannedRelease, progress: ReleaseProgress) {
         if !progress.is_there() {
             self.absent.entry(release.helmfile).or_default().push(&release.key);
@@ -562,9 +570,10 @@ impl PassNotes {
     }
 
     /// What a release waits for that is not there.
-    fn missing(&self, release: &PlannedRelease) -> Several {
-        let mut missing = Several::default();
-        let is_there = |need: &Key| self.outcomes.get(need).is_none_or(ReleaseProgress::is_there);
+    fn missing(&self, release: &PlannedRelease) -> ReleaseNameList {
+        let mut missing = ReleaseNameList::default();
+        let is_there =
+            |need: &ReleaseKey| self.outcomes.get(need).is_none_or(ReleaseProgress::is_there);
         let needs = release.needs.iter().filter(|need| !is_there(need));
         needs.for_each(|need| missing.push(need));
         let before = self.absent.range(..release.helmfile);
@@ -573,8 +582,8 @@ impl PassNotes {
     }
 }
 
-impl<K: Model> Keeping<'_, K> {
-    fn noted(&self) -> MutexGuard<'_, PassNotes> {
+impl<K: HelmfileKind> ReleaseReconciliation<'_, K> {
+    fn noted(&self) -> MutexGuard<'_, ReleasePassNotes> {
         self.noted.lock()
     }
 
@@ -583,8 +592,8 @@ impl<K: Model> Keeping<'_, K> {
     }
 }
 
-impl<K: Model> Turns for Keeping<'_, K> {
-    fn place(&self, release: usize) -> Id<'_> {
+impl<K: HelmfileKind> ReleaseTurns for ReleaseReconciliation<'_, K> {
+    fn place(&self, release: usize) -> ReleaseClusterId<'_> {
         self.run.places.id(&self.planned.releases[release].key)
     }
 
@@ -602,14 +611,14 @@ impl<K: Model> Turns for Keeping<'_, K> {
         false
     }
 
-    async fn turn(&self, release: usize) -> TurnOutcome {
+    async fn turn(&self, release: usize) -> ReleaseTurnOutcome {
         let planned = &self.planned.releases[release];
         match self.session.keep_one(planned, self.planned, self.run).await {
             Some(progress) => {
                 self.note(release, progress);
-                TurnOutcome::On
+                ReleaseTurnOutcome::On
             }
-            None => TurnOutcome::Overtaken,
+            None => ReleaseTurnOutcome::Overtaken,
         }
     }
 }
@@ -621,12 +630,12 @@ mod tests {
 
     #[test]
     fn few_of_many_releases_that_are_not_there_are_named() {
-        let mut noted = PassNotes::default();
+        let mut noted = ReleasePassNotes::default();
         for at in 0..600 {
-            let outcome = Outcome::Failed(
+            let outcome = RunOutcome::Failed(
                 reconcile::reason::RECONCILIATION_FAILED,
                 String::new(),
-                Wake::default(),
+                WakeTrigger::default(),
             );
             noted.note(&release(&format!("a{at}"), 0, &[]), ReleaseProgress::Unfinished(outcome));
         }

@@ -10,51 +10,51 @@ use std::time::{Duration, Instant};
 use crds::ResourceInventory;
 use crds::helm::HelmReleaseStatus;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
-use helmfile::When;
+use helmfile::ManifestHookTime;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
-use objects::Masking;
+use objects::SecretMasking;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, Outcome};
-use release::status::{ReleaseStatus, Report};
-use release::{Journal, Record, ReleaseDesiredState};
+use reconcile::{ObjectKey, RunOutcome};
+use release::status::{ReleaseReport, ReleaseStatus};
+use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
-use super::hooks::{HookApplyOutcome, Hooks};
-use super::model::{self, Model};
-use super::plan::Key;
-use super::request;
+use super::helmfile_kind::{self, HelmfileKind};
+use super::hooks::{HookApplyOutcome, ReleaseHooks};
+use super::plan::ReleaseKey;
+use super::release_request;
 use super::status_limits::fitted;
 use crate::helm_release::report;
-use crate::release_runner::{self, Owner};
-use windlass_cluster::events::Event;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::{REQUESTED_AT, node_of};
-use windlass_runtime::object_watcher::Ownership;
-use windlass_runtime::permit::RunPermit;
-use windlass_runtime::record::{Latest, status_of};
-use windlass_runtime::target::ClusterTarget;
-use windlass_runtime::{hold, hold_conditions};
+use crate::release_runner::{self, ReleaseStatusOwner};
+use windlass_cluster::events::ObjectEvent;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::controller_kind::{REQUESTED_AT, node_of};
+use windlass_runtime::object_status::{LatestWrittenObject, status_of};
+use windlass_runtime::object_watcher::OwnershipMarks;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_permits::RunPermit;
+use windlass_runtime::{hold_conditions, object_hold};
 
 /// How often progress is written in one run: the write takes the rows of all releases, however many there are.
 const PROGRESS_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The status rows of a Helmfile during a run, which combines the changes of many releases in one status write.
-pub(super) struct Book<K: Model> {
-    pub(super) context: Arc<Context>,
-    latest: Arc<Latest<K>>,
+pub(super) struct ReleaseStatusRows<K: HelmfileKind> {
+    pub(super) context: Arc<RunContext>,
+    latest: Arc<LatestWrittenObject<K>>,
     /// The request that the run has seen.
     pub(super) requested: Option<String>,
-    pages: Mutex<Pages<K>>,
+    pages: Mutex<ReleaseStatusContents<K>>,
     /// One write at a time; a caller that waited for it finds its own change written, too.
     writing: tokio::sync::Mutex<()>,
 }
 
-struct Pages<K> {
+struct ReleaseStatusContents<K> {
     /// The Helmfile as our last write left it.
     object: Arc<K>,
     rows: Vec<ReleaseRow>,
     /// The events to announce once the rows are written.
-    events: Vec<Event>,
+    events: Vec<ObjectEvent>,
     /// Counts changes, and which of them are written.
     changed: u64,
     written: u64,
@@ -62,18 +62,28 @@ struct Pages<K> {
     written_at: Option<Instant>,
 }
 
-impl<K: Model> Book<K> {
-    pub(super) fn new(context: Arc<Context>, latest: Arc<Latest<K>>, object: Arc<K>) -> Self {
+impl<K: HelmfileKind> ReleaseStatusRows<K> {
+    pub(super) fn new(
+        context: Arc<RunContext>,
+        latest: Arc<LatestWrittenObject<K>>,
+        object: Arc<K>,
+    ) -> Self {
         let rows = status_of(&*object).releases;
         let requested = object.annotations().get(REQUESTED_AT).cloned();
-        let pages =
-            Pages { object, rows, events: Vec::new(), changed: 0, written: 0, written_at: None };
+        let pages = ReleaseStatusContents {
+            object,
+            rows,
+            events: Vec::new(),
+            changed: 0,
+            written: 0,
+            written_at: None,
+        };
         let pages = Mutex::new(pages);
         let writing = tokio::sync::Mutex::default();
         Self { context, latest, requested, pages, writing }
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages<K>> {
+    fn pages(&self) -> MutexGuard<'_, ReleaseStatusContents<K>> {
         self.pages.lock()
     }
 
@@ -88,11 +98,11 @@ impl<K: Model> Book<K> {
     }
 
     /// The events to announce at the end of the run.
-    pub(super) fn take_events(&self) -> Vec<Event> {
+    pub(super) fn take_events(&self) -> Vec<ObjectEvent> {
         std::mem::take(&mut self.pages().events)
     }
 
-    pub(super) fn row(&self, key: &Key) -> Option<ReleaseRow> {
+    pub(super) fn row(&self, key: &ReleaseKey) -> Option<ReleaseRow> {
         self.pages().rows.iter().find(|row| key.is_of(row)).cloned()
     }
 
@@ -106,7 +116,7 @@ impl<K: Model> Book<K> {
     }
 
     /// Changes a row that is there.
-    pub(super) fn update(&self, key: &Key, change: impl FnOnce(&mut ReleaseRow)) {
+    pub(super) fn update(&self, key: &ReleaseKey, change: impl FnOnce(&mut ReleaseRow)) {
         let mut pages = self.pages();
         let Some(row) = pages.rows.iter_mut().find(|row| key.is_of(row)) else { return };
         let before = row.clone();
@@ -116,20 +126,20 @@ impl<K: Model> Book<K> {
         }
     }
 
-    pub(super) fn remove(&self, key: &Key) {
+    pub(super) fn remove(&self, key: &ReleaseKey) {
         let mut pages = self.pages();
         pages.rows.retain(|row| !key.is_of(row));
         pages.changed += 1;
     }
 
     /// Queues an event for the next write.
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn tell(&self, event: ObjectEvent) {
         self.pages().events.push(event);
     }
 
     /// Writes how releases progress, unless a write was made a moment ago: then with what follows, or at the end of the
     /// run at the latest.
-    async fn flush_progress(&self) -> Result<(), Outcome> {
+    async fn flush_progress(&self) -> Result<(), RunOutcome> {
         let is_recent =
             self.pages().written_at.is_some_and(|at| at.elapsed() < PROGRESS_WRITE_INTERVAL);
         if is_recent { Ok(()) } else { self.flush().await }
@@ -139,7 +149,7 @@ impl<K: Model> Book<K> {
     ///
     /// # Errors
     /// The API server's refusal, and that the Helmfile is gone.
-    pub(super) async fn flush(&self) -> Result<(), Outcome> {
+    pub(super) async fn flush(&self) -> Result<(), RunOutcome> {
         let wanted = self.pages().changed;
         let _writing = self.writing.lock().await;
         let (object, rows, events, changed) = {
@@ -168,7 +178,7 @@ impl<K: Model> Book<K> {
     }
 
     /// Logs and announces an event at once.
-    pub(super) fn announce(&self, event: Event) {
+    pub(super) fn announce(&self, event: ObjectEvent) {
         let object = self.object();
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
@@ -185,31 +195,33 @@ impl<K: Model> Book<K> {
 }
 
 /// An event of a release with its `kubeContext`, which its name lacks.
-fn placed<K: Model>(mut event: Event, context: &str) -> Event {
+fn placed<K: HelmfileKind>(mut event: ObjectEvent, context: &str) -> ObjectEvent {
     if !context.is_empty() {
         event.message = format!("kubeContext {context}: {}", event.message);
-        event.metadata.insert(format!("{}/kubeContext", model::group::<K>()), context.to_owned());
+        event
+            .metadata
+            .insert(format!("{}/kubeContext", helmfile_kind::group::<K>()), context.to_owned());
     }
     event
 }
 
 /// A Helmfile as the owner of one of its releases.
-pub(super) struct ReleaseOwner<K: Model> {
-    pub(super) book: Arc<Book<K>>,
-    pub(super) key: Key,
+pub(super) struct ReleaseOwner<K: HelmfileKind> {
+    pub(super) book: Arc<ReleaseStatusRows<K>>,
+    pub(super) key: ReleaseKey,
     /// Other releases of the plan with its namespace and name.
-    pub(super) namesakes: Vec<Key>,
+    pub(super) namesakes: Vec<ReleaseKey>,
     /// What its hooks apply.
-    pub(super) hooks: Arc<Hooks>,
+    pub(super) hooks: Arc<ReleaseHooks>,
     /// How long the manifests of a hook may take.
     pub(super) timeout: Duration,
     /// What came from Secrets, which no status, event or log may show.
-    pub(super) secrets: Masking,
+    pub(super) secrets: SecretMasking,
     /// Whether the hooks before an operation were applied.
     pub(super) has_begun: AtomicBool,
 }
 
-impl<K: Model> ReleaseOwner<K> {
+impl<K: HelmfileKind> ReleaseOwner<K> {
     /// The status in the row of the release.
     fn row_status(&self) -> HelmReleaseStatus {
         self.book.row(&self.key).map(|row| row.status).unwrap_or_default()
@@ -217,10 +229,14 @@ impl<K: Model> ReleaseOwner<K> {
 
     /// Which other release of the plan has the release of a record, by the journal beside it or by its history: contexts of
     /// several names may be one cluster.
-    fn namesake_of(&self, journal: Option<&Journal>, last: &Record) -> Option<&Key> {
+    fn namesake_of(
+        &self,
+        journal: Option<&OperationJournal>,
+        last: &ReleaseRecord,
+    ) -> Option<&ReleaseKey> {
         let by_journal =
-            |it: &&Key| journal.is_some_and(|journal| journal.kube_context == it.context);
-        let by_history = |it: &&Key| {
+            |it: &&ReleaseKey| journal.is_some_and(|journal| journal.kube_context == it.context);
+        let by_history = |it: &&ReleaseKey| {
             let row = self.book.row(it);
             row.is_some_and(|row| {
                 release_runner::release_conflict::has(&row.status.history, false, last)
@@ -231,9 +247,9 @@ impl<K: Model> ReleaseOwner<K> {
     }
 }
 
-impl<K: Model> Owner for ReleaseOwner<K> {
+impl<K: HelmfileKind> ReleaseStatusOwner for ReleaseOwner<K> {
     const KIND: &'static str = "Helmfile";
-    const OWNERSHIP: Ownership = K::OWNERSHIP;
+    const OWNERSHIP: OwnershipMarks = K::OWNERSHIP;
 
     fn labels(&self) -> Vec<(&'static str, String)> {
         let object = self.book.object();
@@ -244,15 +260,15 @@ impl<K: Model> Owner for ReleaseOwner<K> {
     }
 
     fn status(&self) -> ReleaseStatus {
-        request::known(&*self.book.object(), self.row_status())
+        release_request::known(&*self.book.object(), self.row_status())
     }
 
     async fn tell(
         &self,
-        release_report: &Report,
+        release_report: &ReleaseReport,
         inventory: Option<ResourceInventory>,
         desired: &ReleaseDesiredState,
-    ) -> Result<(), Outcome> {
+    ) -> Result<(), RunOutcome> {
         let now = jiff::Timestamp::now();
         let before = self.row_status();
         let after = report::progress(&before, release_report, inventory, desired, now)?;
@@ -275,7 +291,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         if release_report.ended.is_some() { Ok(()) } else { self.book.flush_progress().await }
     }
 
-    async fn settle(&self) -> Result<(), Outcome> {
+    async fn settle(&self) -> Result<(), RunOutcome> {
         self.book.flush_progress().await
     }
 
@@ -287,7 +303,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
             return false;
         };
         let is_deleted = now.meta().deletion_timestamp.is_some();
-        let is_suspended = hold::is_suspended(&*now, jiff::Timestamp::now());
+        let is_suspended = object_hold::is_suspended(&*now, jiff::Timestamp::now());
         let is_newer = now.meta().generation.unwrap_or_default() > desired.generation;
         now.uid().unwrap_or_default() == desired.owner
             && (is_newer
@@ -301,8 +317,8 @@ impl<K: Model> Owner for ReleaseOwner<K> {
 
     fn rival(
         &self,
-        journal: Option<&Journal>,
-        last: &Record,
+        journal: Option<&OperationJournal>,
+        last: &ReleaseRecord,
     ) -> Option<(Option<ObjectKey>, String)> {
         let object = self.book.object();
         let uid = journal.map(|journal| journal.owner.as_str());
@@ -341,23 +357,28 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         target: &ClusterTarget,
         permit: &RunPermit,
         desired: &ReleaseDesiredState,
-    ) -> Result<Option<String>, Outcome> {
-        Ok(match self.apply_hooks(&[When::Before], target, permit, desired, &[]).await? {
-            HookApplyOutcome::Refused(text) => Some(text),
-            // The executor checks itself whether the run was overtaken.
-            HookApplyOutcome::Overtaken => None,
-            HookApplyOutcome::Applied => {
-                self.has_begun.store(true, Ordering::Relaxed);
-                None
-            }
-        })
+    ) -> Result<Option<String>, RunOutcome> {
+        Ok(
+            match self
+                .apply_hooks(&[ManifestHookTime::Before], target, permit, desired, &[])
+                .await?
+            {
+                HookApplyOutcome::Refused(text) => Some(text),
+                // The executor checks itself whether the run was overtaken.
+                HookApplyOutcome::Overtaken => None,
+                HookApplyOutcome::Applied => {
+                    self.has_begun.store(true, Ordering::Relaxed);
+                    None
+                }
+            },
+        )
     }
 
     fn reference(&self) -> Option<OwnerReference> {
         self.book.object().owner_ref(&())
     }
 
-    fn announce(&self, event: Event) {
+    fn announce(&self, event: ObjectEvent) {
         self.book.announce(placed::<K>(event, &self.key.context));
     }
 }

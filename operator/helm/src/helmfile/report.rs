@@ -8,16 +8,18 @@ use std::fmt;
 use crds::ObjectStatus as _;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use reconcile::depends_on;
-use reconcile::{ConditionStatus, Conditions, Outcome, Reason, Time, Wake, reason};
+use reconcile::{
+    ConditionReason, ConditionStatus, RunOutcome, StatusConditions, Time, WakeTrigger, reason,
+};
 
-use super::model::{self, Model};
-use super::plan::Key;
-use super::release_reconciler::{Outcomes, ReleaseProgress};
-use windlass_cluster::events::{Event, Severity};
+use super::helmfile_kind::{self, HelmfileKind};
+use super::plan::ReleaseKey;
+use super::release_reconciler::{ReleaseOutcomes, ReleaseProgress};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::applier;
-use windlass_runtime::dependencies::shortened;
+use windlass_runtime::depends_on::shortened;
 use windlass_runtime::hold_conditions;
-use windlass_runtime::record::{conditions_of, listed, status_of};
+use windlass_runtime::object_status::{conditions_of, listed, status_of};
 
 /// Whether the same helmfile and values can give something else: it draws randomness or the time.
 pub(super) const NON_DETERMINISTIC: &str = "NonDeterministic";
@@ -29,25 +31,25 @@ pub(super) const WITHOUT_EFFECT: &str = "LegacyFieldsIgnored";
 pub(super) const OWNED: [&str; 2] = [NON_DETERMINISTIC, WITHOUT_EFFECT];
 
 /// The helmfile calls functions that draw randomness or the time.
-const DRAWS: Reason = Reason::new("DrawsValues");
+const DRAWS: ConditionReason = ConditionReason::new("DrawsValues");
 
 /// The spec has fields that only a Pod could follow.
-const NOT_USED: Reason = Reason::new("NoEffect");
+const NOT_USED: ConditionReason = ConditionReason::new("NoEffect");
 
 /// A release failed.
-pub(super) const RELEASE_FAILED: Reason = Reason::new("ReleaseFailed");
+pub(super) const RELEASE_FAILED: ConditionReason = ConditionReason::new("ReleaseFailed");
 
 /// How many releases are named where many are meant.
 const MAX_NAMED_RELEASES: usize = 3;
 
 /// Releases of which the first few are named, however many there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Several {
+pub(super) struct ReleaseNameList {
     number: usize,
     first: Vec<String>,
 }
 
-impl Several {
+impl ReleaseNameList {
     pub(super) fn is_empty(&self) -> bool {
         self.number == 0
     }
@@ -67,7 +69,7 @@ impl Several {
     }
 }
 
-impl fmt::Display for Several {
+impl fmt::Display for ReleaseNameList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let few = self.first.join(", ");
         match self.number.saturating_sub(self.first.len()) {
@@ -78,12 +80,16 @@ impl fmt::Display for Several {
 }
 
 /// The outcome of the whole, by the outcomes of its releases.
-pub(super) fn outcome(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> Outcome {
-    let of = |key: &str| rows.iter().find(|row| Key::of(row).to_string() == key);
-    let mut wake = Wake::default();
+pub(super) fn outcome(
+    revision: &str,
+    rows: &[ReleaseRow],
+    outcomes: &ReleaseOutcomes,
+) -> RunOutcome {
+    let of = |key: &str| rows.iter().find(|row| ReleaseKey::of(row).to_string() == key);
+    let mut wake = WakeTrigger::default();
     for progress in outcomes.values() {
         if let ReleaseProgress::Unfinished(outcome) = progress
-            && let Some(at) = outcome.wake().and_then(Wake::earliest)
+            && let Some(at) = outcome.wake().and_then(WakeTrigger::earliest)
         {
             wake = wake.and_at(at);
         }
@@ -93,15 +99,15 @@ pub(super) fn outcome(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) 
     let mut waiting = Vec::new();
     for (key, progress) in outcomes {
         match progress {
-            ReleaseProgress::Unfinished(Outcome::Failed(..) | Outcome::Stalled(..)) => {
+            ReleaseProgress::Unfinished(RunOutcome::Failed(..) | RunOutcome::Stalled(..)) => {
                 failed.push(key.to_string());
             }
-            ReleaseProgress::Unfinished(Outcome::Running(..)) => running.push(key.to_string()),
-            ReleaseProgress::Unfinished(Outcome::Blocked(..)) | ReleaseProgress::Waits => {
+            ReleaseProgress::Unfinished(RunOutcome::Running(..)) => running.push(key.to_string()),
+            ReleaseProgress::Unfinished(RunOutcome::Blocked(..)) | ReleaseProgress::Waits => {
                 waiting.push(key.to_string());
             }
             ReleaseProgress::Suspended { is_there: false } => waiting.push(key.to_string()),
-            ReleaseProgress::Unfinished(Outcome::Settled(..))
+            ReleaseProgress::Unfinished(RunOutcome::Settled(..))
             | ReleaseProgress::Kept
             | ReleaseProgress::Suspended { .. } => {}
         }
@@ -119,7 +125,7 @@ pub(super) fn outcome(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) 
                 format!("; {} other releases failed, too: {}", number - 1, named(&failed[1..]))
             }
         };
-        return Outcome::Failed(
+        return RunOutcome::Failed(
             RELEASE_FAILED,
             format!("release {first}: {why}{others}{waits}"),
             wake,
@@ -130,28 +136,28 @@ pub(super) fn outcome(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) 
             1 => format!("release {} is in progress{waits}", running[0]),
             number => format!("{number} releases are in progress: {}{waits}", named(&running)),
         };
-        return Outcome::Running(reason::PROGRESSING, text, wake);
+        return RunOutcome::Running(reason::PROGRESSING, text, wake);
     }
     if let Some(first) = waiting.first() {
         let why = of(first).and_then(|row| row.message.as_deref()).unwrap_or("waits");
-        return Outcome::Blocked(
+        return RunOutcome::Blocked(
             reason::DEPENDENCY_NOT_READY,
             format!("release {first}: {why}"),
             wake,
         );
     }
-    Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, format!("Applied revision: {revision}"))
+    RunOutcome::Settled(reason::RECONCILIATION_SUCCEEDED, format!("Applied revision: {revision}"))
 }
 
 fn named(keys: &[String]) -> String {
-    let mut several = Several::default();
+    let mut several = ReleaseNameList::default();
     keys.iter().for_each(|key| several.push(key));
     several.to_string()
 }
 
 /// How a run ended.
 pub(super) struct HelmfileRunSummary<'r> {
-    pub(super) outcome: &'r Outcome,
+    pub(super) outcome: &'r RunOutcome,
     /// The request that the run has seen.
     pub(super) requested: Option<&'r str>,
     /// The revision of the source; empty if the run did not get that far.
@@ -164,15 +170,15 @@ pub(super) struct HelmfileRunSummary<'r> {
 }
 
 /// The status before and after the run, and the events to announce.
-pub(super) fn report<K: Model>(
+pub(super) fn report<K: HelmfileKind>(
     object: &K,
     run: HelmfileRunSummary<'_>,
-) -> (HelmfileStatus, HelmfileStatus, Option<Event>) {
+) -> (HelmfileStatus, HelmfileStatus, Option<ObjectEvent>) {
     let before = status_of(object);
     let mut after = before.clone();
     let had = conditions_of(&before.conditions);
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = Conditions::since(&had, generation, run.now, &OWNED)
+    let conditions = StatusConditions::since(&had, generation, run.now, &OWNED)
         .marked(&hold_conditions::of(object, run.now));
     let conditions = match run.drawn {
         None => conditions.keep(NON_DETERMINISTIC),
@@ -193,7 +199,7 @@ pub(super) fn report<K: Model>(
     if let Some(rows) = run.rows {
         after.releases = rows;
     }
-    let under_way = matches!(run.outcome, Outcome::Running(..));
+    let under_way = matches!(run.outcome, RunOutcome::Running(..));
     if let Some(requested) = run.requested.filter(|_| !under_way) {
         after.set_last_handled_reconcile_at(requested);
     }
@@ -203,7 +209,7 @@ pub(super) fn report<K: Model>(
     if run.outcome.is_settled() {
         after.last_applied_revision = Some(run.revision.to_owned()).filter(|it| !it.is_empty());
     }
-    if matches!(run.outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
+    if matches!(run.outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
     let event = event::<K>(&before, &after, &run.outcome.clone(), run.revision);
@@ -211,33 +217,34 @@ pub(super) fn report<K: Model>(
 }
 
 /// The event about the Helmfile as a whole, if its result is new; each release has events of its own.
-fn event<K: Model>(
+fn event<K: HelmfileKind>(
     before: &HelmfileStatus,
     after: &HelmfileStatus,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     revision: &str,
-) -> Option<Event> {
+) -> Option<ObjectEvent> {
     let was = before.conditions.iter().find(|it| it.type_ == reconcile::READY);
     let is_said = was.is_some_and(|it| it.message == outcome.text());
     let (severity, is_worth_event) = match outcome {
-        Outcome::Running(..) => return None,
-        Outcome::Settled(..) => {
+        RunOutcome::Running(..) => return None,
+        RunOutcome::Settled(..) => {
             let is_new = before.last_applied_revision != after.last_applied_revision;
             let is_well_again = was.is_some_and(|it| it.status == "False");
-            (Severity::Info, is_new || is_well_again)
+            (EventSeverity::Info, is_new || is_well_again)
         }
         // As for a Kustomization: that a source has nothing yet is in the log only.
-        Outcome::Blocked(reason::ARTIFACT_FAILED, ..) => return None,
-        Outcome::Blocked(..) => (Severity::Info, !is_said),
-        Outcome::Failed(..) | Outcome::Stalled(..) => (Severity::Error, !is_said),
+        RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..) => return None,
+        RunOutcome::Blocked(..) => (EventSeverity::Info, !is_said),
+        RunOutcome::Failed(..) | RunOutcome::Stalled(..) => (EventSeverity::Error, !is_said),
     };
     let metadata = match revision.is_empty() {
         true => BTreeMap::new(),
-        false => {
-            BTreeMap::from([(format!("{}/revision", model::group::<K>()), revision.to_owned())])
-        }
+        false => BTreeMap::from([(
+            format!("{}/revision", helmfile_kind::group::<K>()),
+            revision.to_owned(),
+        )]),
     };
-    is_worth_event.then(|| Event {
+    is_worth_event.then(|| ObjectEvent {
         severity,
         reason: outcome.reason().as_str().to_owned(),
         message: outcome.text().to_owned(),
@@ -246,7 +253,7 @@ fn event<K: Model>(
 }
 
 /// What is said of fields that have no effect.
-fn without_effect<K: Model>(object: &K) -> Option<String> {
+fn without_effect<K: HelmfileKind>(object: &K) -> Option<String> {
     let fields = object.without_effect();
     let parts: Vec<String> =
         fields.iter().map(|(field, why)| format!("{field} has no effect: {why}")).collect();
@@ -254,24 +261,24 @@ fn without_effect<K: Model>(object: &K) -> Option<String> {
 }
 
 /// What others depend on: the whole, and each release of it.
-pub(super) fn announcement<K: Model>(object: &K) -> String {
+pub(super) fn announcement<K: HelmfileKind>(object: &K) -> String {
     let status = object.status();
     let revision = status.and_then(|it| it.last_applied_revision.as_deref());
     let mut text = applier::announcement(object, revision);
     for row in status.into_iter().flat_map(|it| &it.releases) {
         let revision = row.revision.unwrap_or_default();
-        text.push_str(&format!(" {} {} {revision}", Key::of(row), row.state));
+        text.push_str(&format!(" {} {} {revision}", ReleaseKey::of(row), row.state));
     }
     text
 }
 
 /// Whether a revision of its source was applied.
-pub(super) fn is_at<K: Model>(object: &K, revision: &str) -> bool {
+pub(super) fn is_at<K: HelmfileKind>(object: &K, revision: &str) -> bool {
     object.status().and_then(|it| it.last_applied_revision.as_deref()) == Some(revision)
 }
 
 /// Why a release is not there as the helmfile says, for who depends on it; `None` if it is.
-pub(super) fn release_not_ready<K: Model>(object: &K, release: &str) -> Option<String> {
+pub(super) fn release_not_ready<K: HelmfileKind>(object: &K, release: &str) -> Option<String> {
     let ready = object.condition("Ready");
     if ready.and_then(|it| it.observed_generation) != object.meta().generation {
         return Some("the latest generation of its Helmfile has not been reconciled".to_owned());

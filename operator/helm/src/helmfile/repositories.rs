@@ -9,20 +9,20 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 
 use crds::source::HelmRepository;
-use helmfile::{ChartError, ChartVersionRequest};
+use helmfile::{ChartFetchError, ChartVersionRequest};
 use kube_core::ResourceExt as _;
-use reconcile::Outcome;
+use reconcile::RunOutcome;
 use sources::http::refusal;
 
-use super::charts::{ChartRemote, Charts};
+use super::charts::{ChartRemote, ChartRepositoryCache};
 use source_controller::helm_repository::{self, is_registry, with_address};
-use windlass_runtime::context::Context;
-use windlass_runtime::reference::References;
-use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// What a file may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RemoteBases {
+enum RemoteChartPolicy {
     /// What a spec may name.
     Free,
     /// Servers with public addresses, and those that a HelmRepository of the namespace names.
@@ -31,7 +31,7 @@ enum RemoteBases {
     Listed,
 }
 
-impl RemoteBases {
+impl RemoteChartPolicy {
     /// As for the bases of a Kustomization (`windlass_runtime::build::bases`).
     fn new(no_remote_bases: bool, insecure_remote_bases: bool, is_home: bool) -> Self {
         if no_remote_bases {
@@ -46,7 +46,7 @@ impl RemoteBases {
 
 /// How a chart of a repository that a file names may be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ChartFetchRoute {
     /// As the file says, from the servers of the scope.
     OfFile,
     /// As the HelmRepository says that has the address.
@@ -55,40 +55,47 @@ enum Way {
     Refused,
 }
 
-impl RemoteBases {
+impl RemoteChartPolicy {
     /// The way to a repository, of which the namespace has a HelmRepository or not.
-    fn way(self, is_listed: bool) -> Way {
+    fn way(self, is_listed: bool) -> ChartFetchRoute {
         match (self, is_listed) {
-            (Self::Free, _) | (Self::Public, false) => Way::OfFile,
-            (Self::Public | Self::Listed, true) => Way::OfHelmRepository,
-            (Self::Listed, false) => Way::Refused,
+            (Self::Free, _) | (Self::Public, false) => ChartFetchRoute::OfFile,
+            (Self::Public | Self::Listed, true) => ChartFetchRoute::OfHelmRepository,
+            (Self::Listed, false) => ChartFetchRoute::Refused,
         }
     }
 }
 
 /// Fetches charts of the repositories and registries that a file may name.
-pub(super) struct Repositories {
-    charts: Charts,
-    scope: RemoteBases,
-    context: Arc<Context>,
+pub(super) struct HelmfileRepositories {
+    charts: ChartRepositoryCache,
+    scope: RemoteChartPolicy,
+    context: Arc<RunContext>,
     namespace: String,
 }
 
-impl Repositories {
+impl HelmfileRepositories {
     /// For a Helmfile of a namespace, which is applied at a target.
-    pub(super) fn new(context: &Arc<Context>, namespace: &str, target: &ClusterTarget) -> Self {
+    pub(super) fn new(context: &Arc<RunContext>, namespace: &str, target: &ClusterTarget) -> Self {
         let settings = &context.settings;
         let is_home = target.is_home();
-        let scope =
-            RemoteBases::new(settings.no_remote_bases, settings.insecure_remote_bases, is_home);
+        let scope = RemoteChartPolicy::new(
+            settings.no_remote_bases,
+            settings.insecure_remote_bases,
+            is_home,
+        );
         let remotes = &context.remotes;
         let charts = match scope {
-            RemoteBases::Free | RemoteBases::Listed => {
-                Charts::new(helm_repository::reach(context), remotes.oci.clone(), None)
-            }
-            RemoteBases::Public => {
-                Charts::new(remotes.public_charts.clone(), remotes.public_oci.clone(), None)
-            }
+            RemoteChartPolicy::Free | RemoteChartPolicy::Listed => ChartRepositoryCache::new(
+                helm_repository::reach(context),
+                remotes.oci.clone(),
+                None,
+            ),
+            RemoteChartPolicy::Public => ChartRepositoryCache::new(
+                remotes.public_charts.clone(),
+                remotes.public_oci.clone(),
+                None,
+            ),
         };
         // A Helmfile without windlass's own rights must not read buckets as windlass.
         let charts = if is_home { charts } else { charts.anonymous() };
@@ -103,32 +110,35 @@ impl Repositories {
     pub(super) async fn archive(
         &mut self,
         chart: &ChartVersionRequest,
-    ) -> Result<Vec<u8>, ChartError> {
-        let failed = |error: anyhow::Error| ChartError::Failed(format!("{error:#}"));
-        let listed = (self.scope != RemoteBases::Free)
+    ) -> Result<Vec<u8>, ChartFetchError> {
+        let failed = |error: anyhow::Error| ChartFetchError::Failed(format!("{error:#}"));
+        let listed = (self.scope != RemoteChartPolicy::Free)
             .then(|| with_address(&self.context, &self.namespace, &chart.url))
             .flatten();
         let way = self.scope.way(listed.is_some());
-        if let Some(object) = listed.filter(|_| way == Way::OfHelmRepository) {
+        if let Some(object) = listed.filter(|_| way == ChartFetchRoute::OfHelmRepository) {
             let place = self.place(&object, chart).await.map_err(|outcome| {
                 let namespace = &self.namespace;
                 let name = object.name_any();
-                ChartError::Failed(format!("HelmRepository {namespace}/{name}: {}", outcome.text()))
+                ChartFetchError::Failed(format!(
+                    "HelmRepository {namespace}/{name}: {}",
+                    outcome.text()
+                ))
             })?;
             return self.charts.archive_at(&place, chart).await.map_err(failed);
         }
         let url = &chart.url;
         let namespace = &self.namespace;
         let remedy = format!("create a HelmRepository with this URL in namespace {namespace}");
-        if way == Way::Refused {
-            return Err(ChartError::Refused(format!(
+        if way == ChartFetchRoute::Refused {
+            return Err(ChartFetchError::Refused(format!(
                 "--no-remote-bases allows a file to name chart repositories of HelmRepositories only, and none has {url}: \
                  {remedy}"
             )));
         }
         self.charts.archive(chart).await.map_err(|error| {
             match refusal(AsRef::<dyn StdError + Send + Sync>::as_ref(&error)) {
-                Some(_) => ChartError::Refused(format!("{error:#}; {remedy}")),
+                Some(_) => ChartFetchError::Refused(format!("{error:#}; {remedy}")),
                 None => failed(error),
             }
         })
@@ -139,10 +149,10 @@ impl Repositories {
         &self,
         object: &HelmRepository,
         chart: &ChartVersionRequest,
-    ) -> Result<ChartRemote, Outcome> {
+    ) -> Result<ChartRemote, RunOutcome> {
         let context = &self.context;
         // Not watched: a failed plan is repeated, and one that is kept is made anew at the interval.
-        let mut references = References::new(&context.watcher);
+        let mut references = ReadReferences::new(&context.watcher);
         let secrets = helm_repository::secrets(object, &mut references).await?;
         if is_registry(object) {
             let remote = helm_repository::registry(context, object, &secrets, &chart.name).await?;
@@ -160,25 +170,28 @@ mod tests {
     #[test]
     fn a_file_may_name_what_a_spec_may_only_without_lockdown() {
         for (no_remote_bases, insecure_remote_bases, is_home, scope) in [
-            (false, false, true, RemoteBases::Free),
-            (false, true, false, RemoteBases::Free),
-            (false, false, false, RemoteBases::Public),
-            (true, false, true, RemoteBases::Listed),
-            (true, true, false, RemoteBases::Listed),
+            (false, false, true, RemoteChartPolicy::Free),
+            (false, true, false, RemoteChartPolicy::Free),
+            (false, false, false, RemoteChartPolicy::Public),
+            (true, false, true, RemoteChartPolicy::Listed),
+            (true, true, false, RemoteChartPolicy::Listed),
         ] {
-            assert_eq!(RemoteBases::new(no_remote_bases, insecure_remote_bases, is_home), scope);
+            assert_eq!(
+                RemoteChartPolicy::new(no_remote_bases, insecure_remote_bases, is_home),
+                scope
+            );
         }
     }
 
     #[test]
     fn a_helm_repository_opens_what_lockdown_closes_and_changes_nothing_else() {
         for (scope, is_listed, way) in [
-            (RemoteBases::Free, false, Way::OfFile),
-            (RemoteBases::Free, true, Way::OfFile),
-            (RemoteBases::Public, false, Way::OfFile),
-            (RemoteBases::Public, true, Way::OfHelmRepository),
-            (RemoteBases::Listed, false, Way::Refused),
-            (RemoteBases::Listed, true, Way::OfHelmRepository),
+            (RemoteChartPolicy::Free, false, ChartFetchRoute::OfFile),
+            (RemoteChartPolicy::Free, true, ChartFetchRoute::OfFile),
+            (RemoteChartPolicy::Public, false, ChartFetchRoute::OfFile),
+            (RemoteChartPolicy::Public, true, ChartFetchRoute::OfHelmRepository),
+            (RemoteChartPolicy::Listed, false, ChartFetchRoute::Refused),
+            (RemoteChartPolicy::Listed, true, ChartFetchRoute::OfHelmRepository),
         ] {
             assert_eq!(scope.way(is_listed), way, "{scope:?} {is_listed}");
         }

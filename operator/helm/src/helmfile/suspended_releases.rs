@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
-use helmfile::Operation;
+use helmfile::ReleaseOperationSettings;
 use reconcile::{
-    Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason::SUSPENDED,
+    RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, RunOutcome, Time, reason::SUSPENDED,
 };
 
-use super::Session;
-use super::model::Model;
-use super::plan::Key;
+use super::HelmfileSession;
+use super::helmfile_kind::HelmfileKind;
+use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
-use super::{report, request};
-use windlass_runtime::hold;
-use windlass_runtime::target::ClusterTarget;
+use super::{release_request, report};
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::object_hold;
 
 /// The suspensions of releases that are in force, by the names of releases.
-pub(super) struct Suspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRelease>>);
+pub(super) struct ReleaseSuspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRelease>>);
 
-impl<'s> Suspensions<'s> {
+impl<'s> ReleaseSuspensions<'s> {
     pub(super) fn new(spec: &'s HelmfileSpec, now: Time) -> Self {
         let mut all = BTreeMap::<&str, Vec<&SuspendedRelease>>::new();
         let is_in_force = |it: &&SuspendedRelease| it.until.as_ref().is_none_or(|it| it.0 > now);
@@ -34,7 +34,7 @@ impl<'s> Suspensions<'s> {
     }
 
     /// The entry that suspends a release; nothing if none does.
-    pub(super) fn of(&self, key: &Key) -> Option<&'s SuspendedRelease> {
+    pub(super) fn of(&self, key: &ReleaseKey) -> Option<&'s SuspendedRelease> {
         let is_of = |entry: &&&SuspendedRelease| {
             entry.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
                 && entry.kube_context.as_ref().is_none_or(|context| *context == key.context)
@@ -50,13 +50,13 @@ pub(super) fn next_end(spec: &HelmfileSpec, now: Time) -> Option<Time> {
 }
 
 /// A release that may be uninstalled.
-pub(super) struct Removal {
-    pub(super) key: Key,
+pub(super) struct ReleaseRemoval {
+    pub(super) key: ReleaseKey,
     /// What the gate gave for it.
     pub(super) permit: RemovalPermit,
 }
 
-impl<K: Model> Session<'_, K> {
+impl<K: HelmfileKind> HelmfileSession<'_, K> {
     /// Whether the uninstallation of a release may begin, or go on if it has begun.
     ///
     /// # Errors
@@ -66,22 +66,22 @@ impl<K: Model> Session<'_, K> {
         run: &HelmfileRun<'_, K>,
         row: &ReleaseRow,
         cause: RemovalCause,
-    ) -> Result<Removal, RemovalRefused> {
-        let key = Key::of(row);
+    ) -> Result<ReleaseRemoval, RemovalRefused> {
+        let key = ReleaseKey::of(row);
         let now = jiff::Timestamp::now();
         let gate = RemovalGate {
             cause,
-            is_owner_suspended: hold::is_suspended(&**run.object, now),
+            is_owner_suspended: object_hold::is_suspended(&**run.object, now),
             is_suspended: run.suspensions.of(&key).is_some(),
             closes: self.gates(run.object).closes.filter(|_| !self.may_be_under_way(row)),
         };
-        gate.permit(now).map(|permit| Removal { key, permit })
+        gate.permit(now).map(|permit| ReleaseRemoval { key, permit })
     }
 
     /// Whether an operation on the release of a row may be under way: what this process does not know, the row says.
     pub(super) fn may_be_under_way(&self, row: &ReleaseRow) -> bool {
         let memory = self.memory();
-        let known = memory.releases.get(&Key::of(row)).and_then(|it| it.drive.under_way());
+        let known = memory.releases.get(&ReleaseKey::of(row)).and_then(|it| it.drive.under_way());
         known.unwrap_or_else(|| report::is_under_way(row))
     }
 
@@ -89,15 +89,15 @@ impl<K: Model> Session<'_, K> {
     /// the Helmfile changed meanwhile.
     pub(super) async fn suspend_one(
         &self,
-        key: &Key,
-        operation: &Operation,
+        key: &ReleaseKey,
+        operation: &ReleaseOperationSettings,
         entry: &SuspendedRelease,
         remembered: &ReleaseRunState,
         run: &HelmfileRun<'_, K>,
     ) -> Option<ReleaseProgress> {
         let row = run.book.row(key);
         let is_under_way = row.as_ref().is_some_and(|row| self.may_be_under_way(row));
-        if (is_under_way || request::rolls_back(&**run.object, key, row.as_ref()))
+        if (is_under_way || release_request::rolls_back(&**run.object, key, row.as_ref()))
             && let Some(outcome) = self.stop_one(key, operation, remembered, run).await?
         {
             return Some(ReleaseProgress::Unfinished(outcome));
@@ -116,11 +116,11 @@ impl<K: Model> Session<'_, K> {
     /// outcome if it is not there yet. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn stop_one(
         &self,
-        key: &Key,
-        operation: &Operation,
+        key: &ReleaseKey,
+        operation: &ReleaseOperationSettings,
         remembered: &ReleaseRunState,
         run: &HelmfileRun<'_, K>,
-    ) -> Option<Option<Outcome>> {
+    ) -> Option<Option<RunOutcome>> {
         let row = run.book.row(key);
         let made = self.desired_release(run, key, operation, ReleaseGoal::Stopped, row.as_ref());
         let desired_release = match made {
@@ -132,7 +132,7 @@ impl<K: Model> Session<'_, K> {
         };
         let owner = Arc::new(self.owner(run, key));
         let outcome = self.drive(run, &owner, &desired_release, remembered).await?;
-        let is_stopped = matches!(&outcome, Outcome::Blocked(why, ..) if *why == SUSPENDED);
+        let is_stopped = matches!(&outcome, RunOutcome::Blocked(why, ..) if *why == SUSPENDED);
         Some((!is_stopped).then_some(outcome))
     }
 
@@ -142,13 +142,13 @@ impl<K: Model> Session<'_, K> {
         row: &ReleaseRow,
         target: &Arc<ClusterTarget>,
         run: &HelmfileRun<'_, K>,
-    ) -> Option<Option<Outcome>> {
+    ) -> Option<Option<RunOutcome>> {
         if !self.may_be_under_way(row) {
             return Some(None);
         }
-        let key = Key::of(row);
+        let key = ReleaseKey::of(row);
         let remembered = self.remembered(&key, target);
-        self.stop_one(&key, &request::unplanned(), &remembered, run).await
+        self.stop_one(&key, &release_request::unplanned(), &remembered, run).await
     }
 }
 
@@ -175,14 +175,14 @@ mod tests {
 
     #[test]
     fn a_suspension_is_of_a_name_a_namespace_and_a_context() {
-        let key = |context: &str| Key {
+        let key = |context: &str| ReleaseKey {
             context: context.to_owned(),
             namespace: "n".to_owned(),
             name: "db".to_owned(),
         };
         let suspended = |entry: serde_json::Value| {
             let spec = spec(serde_json::json!([{"name": "other"}, entry]));
-            let suspensions = Suspensions::new(&spec, Time::UNIX_EPOCH);
+            let suspensions = ReleaseSuspensions::new(&spec, Time::UNIX_EPOCH);
             ["", "east"].map(|context| suspensions.of(&key(context)).is_some())
         };
         assert_eq!(suspended(serde_json::json!({"name": "db"})), [true, true]);
@@ -202,7 +202,7 @@ mod tests {
         let key = super::super::testing::key("db");
         let is_suspended = |second| {
             let now = Time::from_second(second).unwrap();
-            Suspensions::new(&spec, now).of(&key).is_some()
+            ReleaseSuspensions::new(&spec, now).of(&key).is_some()
         };
         assert_eq!([0, 1].map(is_suspended), [true, false]);
         assert_eq!(next_end(&spec, Time::UNIX_EPOCH), Time::from_second(1).ok());

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use golang::value::{Map, Type};
+use golang::value::{GoMap, GoType};
 use helm::chart::Chart;
 
-use super::plan::{HelmfilePlan, Key, PlannedChart, PlannedRelease};
+use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};
 use crate::release_runner::chart::LoadedChart;
 
 /// The key of a release in the cluster of the spec.
-pub(super) fn key(name: &str) -> Key {
-    Key { context: String::new(), namespace: "n".to_owned(), name: name.to_owned() }
+pub(super) fn key(name: &str) -> ReleaseKey {
+    ReleaseKey { context: String::new(), namespace: "n".to_owned(), name: name.to_owned() }
 }
 
 /// A release of a helmfile with a number.
@@ -22,9 +22,9 @@ pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRel
             loaded: Arc::new(LoadedChart::of(Chart::default())),
             digest: String::new(),
         }),
-        values: Map::new(Type::Any, []),
+        values: GoMap::new(GoType::Any, []),
         values_digest: String::new(),
-        operation: helmfile::Operation::default(),
+        operation: helmfile::ReleaseOperationSettings::default(),
         hooks: Arc::default(),
         skips_schema: false,
         helmfile,

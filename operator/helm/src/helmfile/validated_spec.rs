@@ -9,23 +9,23 @@ use crds::helm::HelmReleaseSpec;
 use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
 use kube_core::ResourceExt as _;
-use objects::Masking;
-use reconcile::{Outcome, Reason, SHORTEST_INTERVAL, Wake, reason};
+use objects::SecretMasking;
+use reconcile::{ConditionReason, RunOutcome, SHORTEST_INTERVAL, WakeTrigger, reason};
 
-use super::clusters::Contexts;
-use super::model::Model;
+use super::helmfile_kind::HelmfileKind;
 use super::plan::HelmfilePlan;
-use super::{clusters, decryption, helmfile_source};
-use crate::helm_release::values::{self, Values};
-use windlass_runtime::build::decryption::Decryption;
-use windlass_runtime::context::Context;
+use super::release_clusters::ContextTargets;
+use super::{decryption, helmfile_source, release_clusters};
+use crate::helm_release::values::{self, ReleaseValues};
+use windlass_runtime::build::decryption::BuildDecryptionKeys;
+use windlass_runtime::cluster_target::TargetSpec;
 use windlass_runtime::ignore_rules::ignored;
-use windlass_runtime::reference::References;
-use windlass_runtime::target::TargetSpec;
-use windlass_runtime::unsupported::unsupported_text;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::spec_references::ReadReferences;
+use windlass_runtime::unsupported_fields::unsupported_text;
 
 /// What `envFrom` names cannot be read.
-const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
+const ENVIRONMENT_ERROR: ConditionReason = ConditionReason::new("EnvironmentError");
 
 /// How long an operation may take if no field gives its timeout.
 const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);
@@ -35,7 +35,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct HelmfileTimeouts {
     pub(super) interval: Duration,
     pub(super) retry: Duration,
     pub(super) timeout: Duration,
@@ -48,24 +48,27 @@ pub(super) fn unsupported(spec: &HelmfileSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without the cluster.
-pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Outcome> {
+pub(super) fn check(spec: &HelmfileSpec) -> Result<HelmfileTimeouts, RunOutcome> {
     let read = |field: &str, given: Option<&crds::GoDuration>, default: Duration| {
         let Some(text) = given else { return Ok(default) };
         reconcile::parse_duration(text.as_str()).map_err(|error| {
-            Outcome::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+            RunOutcome::Stalled(
+                sources::source_reasons::INVALID_DURATION,
+                format!("{field}: {error}"),
+            )
         })
     };
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
     helmfile_source::check(spec)?;
-    clusters::check(spec)?;
+    release_clusters::check(spec)?;
     let interval = read("spec.interval", Some(&spec.interval), MAX_RETRY_DELAY)?;
     let retry = interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY);
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
     ignored("spec.driftDetection.ignore", rules)?;
-    Ok(Timeouts {
+    Ok(HelmfileTimeouts {
         interval,
         retry: read("spec.retryInterval", spec.retry_interval.as_ref(), retry)?
             .max(SHORTEST_INTERVAL),
@@ -73,7 +76,7 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Outcome> {
     })
 }
 
-impl Timeouts {
+impl HelmfileTimeouts {
     /// For a Helmfile that goes and whose spec cannot be read.
     pub(super) fn for_finalize() -> Self {
         Self {
@@ -100,11 +103,11 @@ pub struct HelmfileInputs {
     /// Environment variables.
     pub(super) variables: BTreeMap<String, String>,
     /// Strings of Secrets, which no status, event or log may show.
-    pub(super) secrets: Masking,
+    pub(super) secrets: SecretMasking,
     /// The clusters of those of `kubeContexts` that are in use.
-    pub(super) contexts: Contexts,
+    pub(super) contexts: ContextTargets,
     /// What decrypts, if the spec says so.
-    pub(super) decryption: Option<Arc<Decryption>>,
+    pub(super) decryption: Option<Arc<BuildDecryptionKeys>>,
 }
 
 impl HelmfileInputs {
@@ -116,18 +119,18 @@ impl HelmfileInputs {
 }
 
 /// Reads what `valuesFrom`, `envFrom`, `decryption` and those of `kubeContexts` name that are in use.
-pub(super) async fn read<K: Model>(
-    context: &Context,
+pub(super) async fn read<K: HelmfileKind>(
+    context: &RunContext,
     object: &K,
     in_use: &BTreeSet<String>,
-    references: &mut References,
-) -> Result<HelmfileInputs, Outcome> {
+    references: &mut ReadReferences,
+) -> Result<HelmfileInputs, RunOutcome> {
     let spec: &HelmfileSpec = &object.asked();
     let namespace: &str = &object.namespace().unwrap_or_default();
     let kube_config = spec.kube_config.as_ref();
     let account = spec.service_account_name.as_deref();
     let wanted = TargetSpec::new(&context.settings, namespace, kube_config, account);
-    let contexts = clusters::contexts(context, spec, &wanted, in_use, references).await;
+    let contexts = release_clusters::contexts(context, spec, &wanted, in_use, references).await;
     let variables = variables(spec, references, namespace).await;
     let settings = &context.settings;
     let annotations = object.annotations();
@@ -138,9 +141,9 @@ pub(super) async fn read<K: Model>(
         values_from: spec.values_from.clone(),
         ..HelmReleaseSpec::default()
     };
-    let Values { map, secrets, .. } = values::read(namespace, &like, references).await?;
+    let ReleaseValues { map, secrets, .. } = values::read(namespace, &like, references).await?;
     let text = helm::values::yaml(&map).map_err(|error| {
-        Outcome::Failed(values::VALUES_ERROR, error.to_string(), Wake::default())
+        RunOutcome::Failed(values::VALUES_ERROR, error.to_string(), WakeTrigger::default())
     })?;
     let (variables, hidden) = variables?;
     let values = text.into();
@@ -151,9 +154,9 @@ pub(super) async fn read<K: Model>(
 /// The environment variables, and those of them that came from Secrets.
 async fn variables(
     spec: &HelmfileSpec,
-    references: &mut References,
+    references: &mut ReadReferences,
     namespace: &str,
-) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), Outcome> {
+) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), RunOutcome> {
     let mut all = BTreeMap::new();
     let mut hidden = Vec::new();
     let mut problem = None;
@@ -191,7 +194,7 @@ async fn variables(
         }
     }
     if let Some(text) = problem {
-        return Err(Outcome::Failed(ENVIRONMENT_ERROR, text, Wake::default()));
+        return Err(RunOutcome::Failed(ENVIRONMENT_ERROR, text, WakeTrigger::default()));
     }
     all.extend(spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
     Ok((all, hidden))

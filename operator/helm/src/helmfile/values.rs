@@ -2,15 +2,15 @@
 //!
 //! Elsewhere: which these are (engine `helmfile`), what each flag means (`helm::strvals`).
 
-use golang::value::{Map, Str};
+use golang::value::{GoMap, GoString};
 use helm::chart::read_values;
-use helm::strvals::{Mode, set};
+use helm::strvals::{SetValueMode, set};
 use helm::values::over;
 use tree::{FileTree, RelPath};
 
 /// The flags of a release that are about more than values.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct More {
+pub(super) struct ExtraReleaseFlags {
     /// Whether values are not validated against the schema of the chart.
     pub(super) skips_schema: bool,
 }
@@ -23,13 +23,13 @@ pub(super) fn merged(
     values_files: &[Vec<u8>],
     flags: &[String],
     files: &dyn FileTree,
-) -> Result<(Map, More), String> {
-    let mut all = Map::default();
+) -> Result<(GoMap, ExtraReleaseFlags), String> {
+    let mut all = GoMap::default();
     for text in values_files {
         let read = read_values(text).map_err(|error| format!("failed to parse values: {error}"))?;
         all = over(&all, &read);
     }
-    let mut more = More::default();
+    let mut more = ExtraReleaseFlags::default();
     let mut sets: [Vec<&str>; 3] = Default::default();
     let mut rest = flags.iter();
     while let Some(flag) = rest.next() {
@@ -53,16 +53,16 @@ pub(super) fn merged(
     }
     let [typed, strings, of_files] = sets;
     for text in typed {
-        let done = set(&all, text, Mode::Typed);
+        let done = set(&all, text, SetValueMode::Typed);
         done.map_err(|error| format!("failed parsing --set data: {error}"))?;
     }
     for text in strings {
-        let done = set(&all, text, Mode::Strings);
+        let done = set(&all, text, SetValueMode::Strings);
         done.map_err(|error| format!("failed parsing --set-string data: {error}"))?;
     }
     for text in of_files {
-        let mut from = |path: &str| read(files, path).map(Str::from);
-        let done = set(&all, text, Mode::File(&mut from));
+        let mut from = |path: &str| read(files, path).map(GoString::from);
+        let done = set(&all, text, SetValueMode::File(&mut from));
         done.map_err(|error| format!("failed parsing --set-file data: {error}"))?;
     }
     Ok((all, more))

@@ -4,8 +4,8 @@
 //! (`helm_release/validated_spec.rs`).
 
 use crds::helm::{CrdsPolicy, ServerSideApplyMode};
-use helm::template::Strategy;
-use release::{Action, Record};
+use helm::template::PostRendererStrategy;
+use release::{OperationKind, ReleaseRecord};
 
 /// How a revision is made of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct ActionOptions {
     /// Whether objects are ready by Helm 3's list of kinds, instead of by the conventions for all.
     pub(crate) legacy_wait: bool,
     /// Which documents post-renderers see.
-    pub(crate) post_render: Strategy,
+    pub(crate) post_render: PostRendererStrategy,
 }
 
 impl ActionOptions {
@@ -58,29 +58,29 @@ impl ActionOptions {
     }
 
     /// How a revision is made by an action.
-    pub fn of_action(&self, action: Action) -> &RevisionOptions {
-        if action == Action::Install { &self.install } else { &self.upgrade }
+    pub fn of_action(&self, action: OperationKind) -> &RevisionOptions {
+        if action == OperationKind::Install { &self.install } else { &self.upgrade }
     }
 
     /// Whether the server merges the objects of an action; `like` is the revision that `auto` goes by.
-    pub fn is_server_side(&self, action: Action, like: Option<&Record>) -> bool {
+    pub fn is_server_side(&self, action: OperationKind, like: Option<&ReleaseRecord>) -> bool {
         let mode = match action {
-            Action::Install => return self.install_ssa,
-            Action::Rollback => self.rollback_ssa,
+            OperationKind::Install => return self.install_ssa,
+            OperationKind::Rollback => self.rollback_ssa,
             _ => self.upgrade_ssa,
         };
         match mode {
             ServerSideApplyMode::Enabled => true,
             ServerSideApplyMode::Disabled => false,
-            ServerSideApplyMode::Auto => like.is_none_or(Record::is_server_side),
+            ServerSideApplyMode::Auto => like.is_none_or(ReleaseRecord::is_server_side),
         }
     }
 
     /// Whether objects are replaced by an action.
-    pub fn forces(&self, action: Action) -> bool {
+    pub fn forces(&self, action: OperationKind) -> bool {
         match action {
-            Action::Upgrade => self.upgrade_force,
-            Action::Rollback => self.rollback_force,
+            OperationKind::Upgrade => self.upgrade_force,
+            OperationKind::Rollback => self.rollback_force,
             _ => false,
         }
     }

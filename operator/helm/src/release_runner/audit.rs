@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use apply::changes::{ObjectChange, What, between};
+use apply::object_changes::{ObjectChange, ObjectChangeKind, between};
 use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRelease, AuditState, AuditStep,
     AuditSubject, ReleaseAuditSpec,
@@ -12,47 +12,49 @@ use crds::release::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectId};
 use reconcile::{ObjectKey, ROLLBACK, Time};
-use release::audit::{self as release_audit, AuditedRevision, Cause, OperationOutcome, Span};
+use release::audit::{
+    self as release_audit, AuditedRevision, OperationCause, OperationOutcome, RevisionSpan,
+};
 use release::status::RefusedOperation;
-use release::{Action, Origin, Record, ReleaseDesiredState};
+use release::{OperationKind, OperationOrigin, ReleaseDesiredState, ReleaseRecord};
 
-use super::Owner;
+use super::ReleaseStatusOwner;
 use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, POLICY};
 use windlass_runtime::audit::{self, answer, count, cut, manager_of_spec, text, took, when};
-use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::controller_kind::REQUESTED_AT;
 
-fn operation(action: Action) -> AuditOperation {
+fn operation(action: OperationKind) -> AuditOperation {
     match action {
-        Action::Install => AuditOperation::Install,
-        Action::Upgrade => AuditOperation::Upgrade,
-        Action::Rollback => AuditOperation::Rollback,
-        Action::Test => AuditOperation::Test,
-        Action::Uninstall | Action::UninstallRemediation => AuditOperation::Uninstall,
+        OperationKind::Install => AuditOperation::Install,
+        OperationKind::Upgrade => AuditOperation::Upgrade,
+        OperationKind::Rollback => AuditOperation::Rollback,
+        OperationKind::Test => AuditOperation::Test,
+        OperationKind::Uninstall | OperationKind::UninstallRemediation => AuditOperation::Uninstall,
     }
 }
 
-fn cause(of: Cause) -> AuditCause {
+fn cause(of: OperationCause) -> AuditCause {
     let plain = |type_| AuditCause { type_, ..AuditCause::default() };
     match of {
-        Cause::Spec { generation, manager } => AuditCause {
+        OperationCause::Spec { generation, manager } => AuditCause {
             version: (generation != 0).then(|| generation.to_string()),
             manager: text(manager),
             ..plain(AuditCauseKind::Spec)
         },
-        Cause::Source { object, revision } => AuditCause {
+        OperationCause::Source { object, revision } => AuditCause {
             object: text(object),
             version: text(revision),
             ..plain(AuditCauseKind::Source)
         },
-        Cause::Values { object, version } => AuditCause {
+        OperationCause::Values { object, version } => AuditCause {
             object: text(object),
             version: text(version),
             ..plain(AuditCauseKind::Values)
         },
-        Cause::Request(request) => audit::requested(request),
-        Cause::Failure => plain(AuditCauseKind::Failure),
-        Cause::Deletion => plain(AuditCauseKind::Deletion),
+        OperationCause::Request(request) => audit::requested(request),
+        OperationCause::Failure => plain(AuditCauseKind::Failure),
+        OperationCause::Deletion => plain(AuditCauseKind::Deletion),
     }
 }
 
@@ -78,7 +80,7 @@ fn step(of: release_audit::AuditedStep) -> AuditStep {
 }
 
 /// A revision, as events of lifecycles name it.
-fn named(of: &lifecycle::Revision) -> AuditState {
+fn named(of: &lifecycle::EventRevision) -> AuditState {
     AuditState {
         revision: text(&*of.revision),
         chart: text(&*of.chart_name),
@@ -88,14 +90,14 @@ fn named(of: &lifecycle::Revision) -> AuditState {
 }
 
 /// What an operation begins with, as far as its owner's metadata tell.
-pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
+pub(crate) fn origin(meta: &ObjectMeta) -> OperationOrigin {
     let generation = meta.generation.unwrap_or_default();
-    Origin {
+    OperationOrigin {
         generation,
         manager: manager_of_spec(meta),
         request: audit::request(meta, REQUESTED_AT),
         rollback: audit::request(meta, ROLLBACK),
-        ..Origin::default()
+        ..OperationOrigin::default()
     }
 }
 
@@ -120,7 +122,7 @@ pub(crate) fn subject(
     }
 }
 
-impl<O: Owner> ReleaseExecutor<O> {
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Writes the audit of the operation that ended, before the status reports its end.
     pub(super) async fn audit(&self) {
         if !self.context.settings.release_audits {
@@ -186,7 +188,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// Writes the audit of a correction of drift: of those objects that none of the last minutes is about.
     pub(super) async fn audit_correction(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         changes: Vec<ObjectChange>,
         faults: &[String],
         started: Time,
@@ -227,23 +229,23 @@ impl<O: Owner> ReleaseExecutor<O> {
         }
     }
 
-    fn subject(&self, record: &Record) -> AuditSubject {
+    fn subject(&self, record: &ReleaseRecord) -> AuditSubject {
         subject(&self.node.whole(), self.desired(), &record.name, &record.namespace)
     }
 
     /// What an operation changed, by what its revisions say.
-    async fn changes(&self, span: &Span) -> Vec<ObjectChange> {
+    async fn changes(&self, span: &RevisionSpan) -> Vec<ObjectChange> {
         let before = self.objects_of(span.before.as_deref()).await;
         let after = self.objects_of(span.after.as_deref()).await;
         let kept = before.iter().filter(|it| it.annotation(POLICY).is_some());
         let kept: BTreeSet<ObjectId> = kept.map(Object::id).collect();
         let mut changes = between(&before, &after);
-        changes.retain(|it| it.what != What::Removed || !kept.contains(&it.id));
+        changes.retain(|it| it.what != ObjectChangeKind::Removed || !kept.contains(&it.id));
         changes
     }
 
     /// The objects of a revision as they are applied, or as its manifest has them where the cluster no longer serves a kind.
-    async fn objects_of(&self, record: Option<&Record>) -> Vec<Object> {
+    async fn objects_of(&self, record: Option<&ReleaseRecord>) -> Vec<Object> {
         let Some(record) = record else { return Vec::new() };
         match self.members(record).await {
             Ok(members) => members.iter().map(|member| member.object.clone()).collect(),

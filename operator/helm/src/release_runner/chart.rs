@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crds::Artifact;
-use golang::semver::Version;
+use golang::semver::SemverVersion;
 use helm::chart::{Chart, load};
-use helm::render::Templates;
+use helm::render::ChartTemplates;
 use parking_lot::Mutex;
-use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
+use reconcile::{ObjectKey, RunOutcome, Time, WakeTrigger, reason};
 
-use windlass_runtime::artifact;
-use windlass_runtime::context::Context;
+use windlass_runtime::artifact_files;
+use windlass_runtime::run_context::RunContext;
 
 /// Longest archive of a chart.
 const MAX_CHART_ARCHIVE_BYTES: u64 = 64 << 20;
@@ -29,7 +29,7 @@ pub(crate) struct LoadedChart {
     /// The digest of the registry's artifact, where the version contains it.
     pub(crate) oci_digest: String,
     /// Its templates, once a render has parsed them.
-    pub(super) templates: Mutex<Option<Templates>>,
+    pub(super) templates: Mutex<Option<ChartTemplates>>,
 }
 
 impl LoadedChart {
@@ -41,7 +41,7 @@ impl LoadedChart {
 
 /// Charts that were read, those that were used last.
 #[derive(Default)]
-pub(crate) struct Charts(Mutex<VecDeque<CachedChart>>);
+pub(crate) struct ChartCache(Mutex<VecDeque<CachedChart>>);
 
 struct CachedChart {
     key: String,
@@ -49,7 +49,7 @@ struct CachedChart {
     bytes: usize,
 }
 
-impl Charts {
+impl ChartCache {
     fn find(&self, key: &str) -> Option<Arc<LoadedChart>> {
         let mut kept = self.0.lock();
         let at = kept.iter().position(|kept| kept.key == key)?;
@@ -97,24 +97,33 @@ impl ChartSource {
 }
 
 /// The version of the chart does not fit its artifact.
-const CHART_MUTATE_ERROR: reconcile::Reason = reconcile::Reason::new("ChartMutateError");
+const CHART_MUTATE_ERROR: reconcile::ConditionReason =
+    reconcile::ConditionReason::new("ChartMutateError");
 
 /// Reads the chart of an artifact.
 pub(crate) async fn load(
-    context: &Context,
+    context: &RunContext,
     source: &ChartSource,
-) -> Result<Arc<LoadedChart>, Outcome> {
+) -> Result<Arc<LoadedChart>, RunOutcome> {
     let key = source.key();
-    if let Some(known) = context.shared::<Charts>().find(&key) {
+    if let Some(known) = context.shared::<ChartCache>().find(&key) {
         return Ok(known);
     }
     let what = format!("could not load chart of {}", source.node);
     let failed = |text: String| {
-        Outcome::Failed(reason::ARTIFACT_FAILED, format!("{what}: {text}"), Wake::default())
+        RunOutcome::Failed(
+            reason::ARTIFACT_FAILED,
+            format!("{what}: {text}"),
+            WakeTrigger::default(),
+        )
     };
-    let bytes =
-        artifact::bytes(context, &source.artifact, source.is_elsewhere, MAX_CHART_ARCHIVE_BYTES)
-            .await;
+    let bytes = artifact_files::bytes(
+        context,
+        &source.artifact,
+        source.is_elsewhere,
+        MAX_CHART_ARCHIVE_BYTES,
+    )
+    .await;
     let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
     let again = again.unwrap_or(Time::MAX);
     let bytes = bytes.map_err(|error| error.ends(&source.node, &what, again))?;
@@ -124,21 +133,23 @@ pub(crate) async fn load(
     let read = tokio::task::spawn_blocking(move || of_archive(&bytes, &kind, &revision, tracks));
     let read = read.await.map_err(|_| failed("reading it was interrupted".to_owned()))?;
     let (chart, oci_digest) = read.map_err(|why| match why {
-        Unusable::Archive(error) => failed(error.to_string()),
-        Unusable::Version(text) => Outcome::Failed(CHART_MUTATE_ERROR, text, Wake::default()),
+        UnusableChartError::Archive(error) => failed(error.to_string()),
+        UnusableChartError::Version(text) => {
+            RunOutcome::Failed(CHART_MUTATE_ERROR, text, WakeTrigger::default())
+        }
     })?;
     let bytes = chart.size();
     let loaded = Arc::new(LoadedChart { chart, oci_digest, templates: Mutex::default() });
-    context.shared::<Charts>().keep(key, &loaded, bytes);
+    context.shared::<ChartCache>().keep(key, &loaded, bytes);
     Ok(loaded)
 }
 
 /// Why there is no chart in an artifact.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum UnusableChartError {
     /// The archive has none.
     #[error(transparent)]
-    Archive(helm::chart::LoadError),
+    Archive(helm::chart::ChartLoadError),
     /// Its version does not fit the artifact.
     #[error("{0}")]
     Version(String),
@@ -154,11 +165,11 @@ pub fn of_archive(
     kind: &str,
     revision: &str,
     tracks_digests: bool,
-) -> Result<(Chart, String), Unusable> {
-    let mut chart = load::archive(bytes).map_err(Unusable::Archive)?.chart;
+) -> Result<(Chart, String), UnusableChartError> {
+    let mut chart = load::archive(bytes).map_err(UnusableChartError::Archive)?.chart;
     let own_version = chart.metadata.version.clone();
     let oci_digest = match has_digest(kind, revision) {
-        true => marked(&mut chart, kind, revision).map_err(Unusable::Version)?,
+        true => marked(&mut chart, kind, revision).map_err(UnusableChartError::Version)?,
         false => String::new(),
     };
     if !tracks_digests {
@@ -182,12 +193,12 @@ fn has_digest(kind: &str, revision: &str) -> bool {
 /// Parity(flux): helm-controller 1.6 `mutateChartWithSourceRevision`.
 fn marked(chart: &mut Chart, kind: &str, revision: &str) -> Result<String, String> {
     let version = &chart.metadata.version;
-    let own = Version::parse(version)
+    let own = SemverVersion::parse(version)
         .map_err(|error| format!("chart version {version} cannot be parsed: {error}"))?;
     let digest = match revision.split_once('@') {
         None => revision,
         Some((tag, digest)) => {
-            let tagged = Version::parse(&tag.replace('_', "+")).ok();
+            let tagged = SemverVersion::parse(&tag.replace('_', "+")).ok();
             let is_same = tagged.is_some_and(|tagged| plain(&tagged) == plain(&own));
             if !is_same && kind == "OCIRepository" {
                 return Err(format!(
@@ -204,7 +215,7 @@ fn marked(chart: &mut Chart, kind: &str, revision: &str) -> Result<String, Strin
 }
 
 /// A version without what is behind `+`.
-fn plain(version: &Version) -> String {
+fn plain(version: &SemverVersion) -> String {
     let numbers = format!("{}.{}.{}", version.major(), version.minor(), version.patch());
     match version.prerelease() {
         "" => numbers,
@@ -225,7 +236,7 @@ mod tests {
 
     #[test]
     fn charts_are_kept_as_long_as_there_is_room_for_their_bytes() {
-        let charts = Charts::default();
+        let charts = ChartCache::default();
         let keep = |key: &str, bytes| {
             let chart = Chart::default();
             let loaded =

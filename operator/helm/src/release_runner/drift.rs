@@ -1,31 +1,31 @@
 //! Whether the cluster is what the deployed revision says.
 //!
 //! Source of the semantics: helm-controller 1.6 `internal/action/diff.go`, fluxcd/pkg/ssa `jsondiff`.
-//! Elsewhere: what follows (engine `release`), correcting it (`write`).
+//! Elsewhere: what follows (engine `release`), correcting it (`object_writes`).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use apply::changes::masked;
 use apply::field_conflict::contested_text;
-use apply::meta::has;
+use apply::managed_metadata::has;
+use apply::object_changes::masked;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Outcome, Time};
-use release::Record;
-use release::decide::Drift;
-use release::journal::Action;
+use reconcile::{RunOutcome, Time};
+use release::ReleaseRecord;
+use release::journal::OperationKind;
+use release::release_decision::ReleaseDrift;
 use release::settings::DriftMode;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::executor::{DriftedObject, ReleaseExecutor};
-use super::manifest_objects::Member;
-use super::{MANAGER, Owner};
+use super::manifest_objects::ManifestObject;
+use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::ClusterError;
-use windlass_cluster::objects::Mode;
-use windlass_runtime::object_watcher::Knowledge;
+use windlass_cluster::objects::DryRunMode;
+use windlass_runtime::object_watcher::LiveObjectKnowledge;
 
 /// Label or annotation `disabled`: the object may be what it likes.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
@@ -43,18 +43,20 @@ enum DriftComparison {
 /// The field that lists what others may set.
 const IGNORE: &str = "spec.driftDetection.ignore";
 
-impl<O: Owner> ReleaseExecutor<O> {
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
-    pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Outcome> {
+    pub(super) async fn drift(&self, record: &ReleaseRecord) -> Result<ReleaseDrift, RunOutcome> {
         let members = match self.members(record).await {
             Ok(members) => members,
-            Err(error) => return Ok(Drift::Error(self.desired_release.masked(&error.text()?))),
+            Err(error) => {
+                return Ok(ReleaseDrift::Error(self.desired_release.masked(&error.text()?)));
+            }
         };
         let ids: BTreeSet<&ObjectId> = members.iter().map(|member| &member.id).collect();
         self.contests().retain(|id| ids.contains(id));
         self.unanswered().retain(|id| ids.contains(id));
         let action = self.journal(record.version).map(|it| it.action);
-        let is_rollback = action == Some(Action::Rollback);
+        let is_rollback = action == Some(OperationKind::Rollback);
         let observations: Vec<_> =
             members.iter().map(|member| self.compared(member, is_rollback)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
@@ -100,8 +102,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         }
         if drifted.is_empty() {
             return Ok(match faults.is_empty() {
-                true => Drift::None,
-                false => Drift::Error(self.desired_release.masked(&faults.join("; "))),
+                true => ReleaseDrift::None,
+                false => ReleaseDrift::Error(self.desired_release.masked(&faults.join("; "))),
             });
         }
         // Differs(flux): an object that cannot be compared does not keep others from being corrected; the run after
@@ -111,11 +113,11 @@ impl<O: Owner> ReleaseExecutor<O> {
         }
         self.known().drifted = drifted;
         let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
-        Ok(Drift::Found { digest, text })
+        Ok(ReleaseDrift::Found { digest, text })
     }
 
     /// Whether drift of an object is corrected now: not without end where another manager undoes it each time.
-    fn is_within_measure(&self, member: &Member) -> bool {
+    fn is_within_measure(&self, member: &ManifestObject) -> bool {
         let id = &member.id;
         let watcher = self.target.watcher();
         let digest = self.manifest_digest(&member.object);
@@ -144,7 +146,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// The digest by which an object counts as applied: another one where other fields of it are ignored.
     pub(super) fn manifest_digest(&self, object: &Object) -> String {
-        self.desired_release.spec.ignore.digest(object, &apply::compare::digest(object))
+        self.desired_release.spec.ignore.digest(object, &apply::drift_comparison::digest(object))
     }
 
     /// How long a contested object is not corrected: until the release is observed again, to the second.
@@ -167,7 +169,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// Compares an object with the cluster. One that a rival changed and that has not drifted is no longer contested.
     async fn compared(
         &self,
-        member: &Member,
+        member: &ManifestObject,
         is_rollback: bool,
     ) -> Result<DriftComparison, ClusterError> {
         let has_moved = self.target.watcher().has_moved(&self.node, &member.id);
@@ -180,10 +182,10 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     async fn compared_with_live(
         &self,
-        member: &Member,
+        member: &ManifestObject,
         is_rollback: bool,
     ) -> Result<DriftComparison, ClusterError> {
-        let Member { id, object, resource } = member;
+        let ManifestObject { id, object, resource } = member;
         if has(object, SWITCH, "disabled") || self.guard().skips(object) {
             return Ok(DriftComparison::Same);
         }
@@ -191,7 +193,9 @@ impl<O: Owner> ReleaseExecutor<O> {
         let digest = self.manifest_digest(object);
         let knowledge = watcher.knowledge(&self.node, id, &digest);
         let is_asked = self.owner.is_asked();
-        if !is_asked && matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved) {
+        if !is_asked
+            && matches!(knowledge, LiveObjectKnowledge::Applied | LiveObjectKnowledge::Unmoved)
+        {
             return Ok(DriftComparison::Same);
         }
         let since = watcher.now();
@@ -209,7 +213,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             true => object.clone(),
             false => rules.payload(object, &live, MANAGER),
         };
-        let dry = cluster.apply(resource, &payload, MANAGER, Mode::DryRun).await?;
+        let dry = cluster.apply(resource, &payload, MANAGER, DryRunMode::DryRun).await?;
         if !rules.have_drifted(&live, &dry) {
             let write = self.unanswered().take_applied(id, &digest);
             self.known().answered_late.extend(write.map(|write| (id.clone(), write)));
@@ -223,7 +227,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let pause = self.contested_pause();
         let text = contested_text(id, Some((&live, &dry)), MANAGER, IGNORE, pause);
         self.known().rivals.insert(id.clone(), text);
-        let paths = apply::compare::diff_paths(&live, &dry, usize::MAX);
+        let paths = apply::drift_comparison::diff_paths(&live, &dry, usize::MAX);
         let mut counts = [0; 3];
         for path in &paths {
             let side = |object: &Object| pointed(object, path).is_some_and(|it| !it.is_null());

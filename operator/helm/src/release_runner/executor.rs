@@ -1,48 +1,50 @@
 //! Observes and executes for a release: its records, the objects of a cluster, and the status that its owner keeps.
 //!
-//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`render`, `hooks`, `write`),
-//! observing objects (`observe`, `drift`), what to do (engine `release`).
+//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`render`, `hooks`,
+//! `object_writes`), observing objects (`observe`, `drift`), what to do (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::changes::{ObjectChange, What};
+use apply::object_changes::{ObjectChange, ObjectChangeKind};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
-use release::hold::LIFECYCLES_UNKNOWN;
-use release::operation::{Live, Opening, StepOutcome, opened, rolled_back};
+use reconcile::{ObjectKey, RunOutcome, Time, WakeTrigger, reason};
+use release::lifecycle_hold::LIFECYCLES_UNKNOWN;
+use release::operation::{
+    NewRevisionInputs, ObservedLiveObjects, StepOutcome, opened, rolled_back,
+};
 use release::operation_status::running_text;
-use release::plan::{Need, ReleaseObservedState, RunProgress, is_under_way};
-use release::snapshot;
-use release::status::{self as words, ReleaseStatus, Report};
+use release::plan::{ObservationNeed, ReleaseObservedState, RunProgress, is_under_way};
+use release::release_snapshot;
+use release::status::{self as words, ReleaseReport, ReleaseStatus};
 use release::{
-    Action, Journal, Record, Release, ReleaseDesiredState, ReleaseSpec, ReleaseStep, Revisions,
-    need, released,
+    HelmReleasePlan, OperationJournal, OperationKind, ReleaseDesiredState, ReleaseRecord,
+    ReleaseRevisions, ReleaseSpec, ReleaseStep, need, released,
 };
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::action_options::ActionOptions;
 use super::hook_watch::HookWatch;
-use super::manifest_objects::{self, Member, MemberError};
+use super::manifest_objects::{self, ManifestObject, ManifestObjectError};
+use super::object_writes::CorrectionReport;
 use super::render::PreparedRevision;
 use super::step_error::StepError;
-use super::storage::{Storage, StorageError};
-use super::write::CorrectionReport;
-use super::{DesiredRelease, Owner, inventory};
+use super::storage::{ReleaseStorage, StorageError};
+use super::{DesiredRelease, ReleaseStatusOwner, inventory};
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::{Event, Severity};
-use windlass_runtime::context::Context;
-use windlass_runtime::field_conflict::Contests;
-use windlass_runtime::lifecycle::attempt::is_beside_release;
-use windlass_runtime::lifecycle::{self, Asking};
-use windlass_runtime::object_watcher::{AwaitedObject, Moment};
-use windlass_runtime::permit::RunPermit;
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::field_conflict::FieldContests;
+use windlass_runtime::lifecycle::lifecycle_attempt::is_beside_release;
+use windlass_runtime::lifecycle::{self, LifecycleSubject};
+use windlass_runtime::object_watcher::{AwaitedObject, WatchMoment};
 use windlass_runtime::rights_watch::rights;
-use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_permits::RunPermit;
 use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 
 /// When something is tried again that failed through no fault of the spec.
@@ -51,17 +53,17 @@ const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// What a run has learned and done so far.
 #[derive(Default)]
 pub(super) struct ObservedReleaseState {
-    storage: Option<Arc<Storage>>,
-    revisions: Revisions,
+    storage: Option<Arc<ReleaseStorage>>,
+    revisions: ReleaseRevisions,
     prepared: Option<PreparedRevision>,
     outcome: Option<StepOutcome>,
     pub(super) ran: RunProgress,
     /// The objects of revisions, by what they are read from: another release may have the same number.
-    members: BTreeMap<ManifestDigest, Arc<Vec<Member>>>,
+    members: BTreeMap<ManifestDigest, Arc<Vec<ManifestObject>>>,
     /// Objects that were ready at an earlier run, and the resourceVersions in which they were.
     pub(super) healthy: BTreeMap<ObjectId, u64>,
     /// Objects as the API server answered when they were written, with the moment before that, until they are observed.
-    pub(super) written: BTreeMap<ObjectId, (Object, Moment)>,
+    pub(super) written: BTreeMap<ObjectId, (Object, WatchMoment)>,
     /// Where objects were seen, for a wait that may follow.
     pub(super) awaited: BTreeMap<ObjectKey, AwaitedObject>,
     /// Whether an operation is under way; none where that was not observed.
@@ -86,7 +88,7 @@ pub(super) struct ObservedReleaseState {
 
 /// An object that drifted.
 pub(super) struct DriftedObject {
-    pub(super) member: Member,
+    pub(super) member: ManifestObject,
     /// As it is applied.
     pub(super) payload: Object,
     /// What changed; `None` if the object is missing.
@@ -97,14 +99,14 @@ pub(super) struct DriftedObject {
 type ManifestDigest = [u8; 32];
 
 /// What the objects of a revision are read from.
-fn text_of(record: &Record) -> ManifestDigest {
+fn text_of(record: &ReleaseRecord) -> ManifestDigest {
     let head = format!("{}/{}\n", record.namespace, record.name);
     Sha256::new().chain_update(head).chain_update(&record.manifest).finalize().into()
 }
 
 /// The state of a release's run: its records, the objects of the target cluster, and its owner's status.
 pub(super) struct ReleaseExecutor<O> {
-    pub(super) context: Arc<Context>,
+    pub(super) context: Arc<RunContext>,
     pub(super) target: Arc<ClusterTarget>,
     /// Its permit to apply in the cluster.
     pub(super) permit: RunPermit,
@@ -112,23 +114,27 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) owner: Arc<O>,
     pub(super) desired_release: Arc<DesiredRelease>,
     /// Objects that another manager changes again and again.
-    pub(super) contests: Arc<Mutex<Contests>>,
+    pub(super) contests: Arc<Mutex<FieldContests>>,
     /// Corrections of drift that the API server did not answer.
     pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
     pub(super) known: Mutex<ObservedReleaseState>,
 }
 
 /// The event about objects whose drift was corrected; none if no object was. The end of the run reports why others were not.
-fn corrected(known: &ReleaseStatus, record: &Record, changed: &[ObjectChange]) -> Option<Event> {
-    let release = snapshot::latest(&known.history)
-        .map_or_else(|| record.full_name(), release::Snapshot::full_name);
+fn corrected(
+    known: &ReleaseStatus,
+    record: &ReleaseRecord,
+    changed: &[ObjectChange],
+) -> Option<ObjectEvent> {
+    let release = release_snapshot::latest(&known.history)
+        .map_or_else(|| record.full_name(), release::ReleaseSnapshot::full_name);
     let line = |change: &ObjectChange| {
-        let what = if change.what == What::Added { "created" } else { "configured" };
+        let what = if change.what == ObjectChangeKind::Added { "created" } else { "configured" };
         format!("{} {what}", change.id.subject())
     };
     let lines: Vec<String> = changed.iter().map(line).collect();
-    (!lines.is_empty()).then(|| Event {
-        severity: Severity::Info,
+    (!lines.is_empty()).then(|| ObjectEvent {
+        severity: EventSeverity::Info,
         reason: words::DRIFT_CORRECTED.as_str().to_owned(),
         message: format!(
             "Cluster state of release {release} has been corrected:\n{}",
@@ -138,7 +144,7 @@ fn corrected(known: &ReleaseStatus, record: &Record, changed: &[ObjectChange]) -
     })
 }
 
-impl<O: Owner> ReleaseExecutor<O> {
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     pub(super) fn known(&self) -> MutexGuard<'_, ObservedReleaseState> {
         self.known.lock()
     }
@@ -163,29 +169,33 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Where to watch what an outcome waits for.
-    pub(super) fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
+    pub(super) fn awaited(&self, wake: &WakeTrigger) -> Vec<AwaitedObject> {
         let mut known = self.known();
         wake.on.iter().filter_map(|node| known.awaited.remove(node)).collect()
     }
 
     /// Goes on with what an earlier run left that waited for the same.
-    pub(super) fn resume(&self, healthy: BTreeMap<ObjectId, u64>, records: Option<Arc<Storage>>) {
+    pub(super) fn resume(
+        &self,
+        healthy: BTreeMap<ObjectId, u64>,
+        records: Option<Arc<ReleaseStorage>>,
+    ) {
         let mut known = self.known();
         (known.healthy, known.storage) = (healthy, records);
     }
 
     /// What [`ReleaseExecutor::resume`] of the next run wants: objects that are ready, and the records.
-    pub(super) fn left(&self) -> (BTreeMap<ObjectId, u64>, Option<Arc<Storage>>) {
+    pub(super) fn left(&self) -> (BTreeMap<ObjectId, u64>, Option<Arc<ReleaseStorage>>) {
         let mut known = self.known();
         (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
     }
 
     /// The revisions, as the run knows them.
-    pub(super) fn revisions(&self) -> Revisions {
+    pub(super) fn revisions(&self) -> ReleaseRevisions {
         self.known().revisions.clone()
     }
 
-    pub(super) fn contests(&self) -> MutexGuard<'_, Contests> {
+    pub(super) fn contests(&self) -> MutexGuard<'_, FieldContests> {
         self.contests.lock()
     }
 
@@ -194,14 +204,14 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// The newest revision, as the run knows it.
-    pub(super) fn last(&self) -> Option<Arc<Record>> {
+    pub(super) fn last(&self) -> Option<Arc<ReleaseRecord>> {
         self.known().revisions.last().map(|it| it.record.clone())
     }
 
     /// The outcome of a request without a usable answer: the spec is not at fault, so the request is repeated soon.
-    pub(super) fn no_answer(&self, error: &ClusterError) -> Outcome {
+    pub(super) fn no_answer(&self, error: &ClusterError) -> RunOutcome {
         self.known().is_unanswered |= matches!(error, ClusterError::NoAnswer(_));
-        Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(self.soon()))
+        RunOutcome::Failed(words::RECONCILE_ERROR, error.to_string(), WakeTrigger::at(self.soon()))
     }
 
     /// Notes that a request about an object of the release was refused: what is refused for want of rights is tried again
@@ -224,7 +234,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         jiff::Timestamp::now().saturating_add(TRANSIENT_RETRY_DELAY).unwrap_or(Time::MAX)
     }
 
-    fn not_stored(&self, error: &StorageError) -> Outcome {
+    fn not_stored(&self, error: &StorageError) -> RunOutcome {
         let is_unanswered = matches!(error, StorageError::Cluster(ClusterError::NoAnswer(_), _));
         self.known().is_unanswered |= is_unanswered;
         let at = match error {
@@ -234,11 +244,11 @@ impl<O: Owner> ReleaseExecutor<O> {
             }
             StorageError::Cluster(..) | StorageError::Pack(_) => self.soon(),
         };
-        Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(at))
+        RunOutcome::Failed(words::RECONCILE_ERROR, error.to_string(), WakeTrigger::at(at))
     }
 
     /// The records that a run is about.
-    async fn storage(&self) -> Result<Arc<Storage>, Outcome> {
+    async fn storage(&self) -> Result<Arc<ReleaseStorage>, RunOutcome> {
         let status = self.owner.status();
         let (namespace, name) = released(self.desired(), &status);
         if let Some(storage) = self.known().storage.clone()
@@ -247,7 +257,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             return Ok(storage);
         }
         let owner = &self.desired().owner;
-        let storage = Storage::new(&self.target.cluster, &namespace, &name, owner).await;
+        let storage = ReleaseStorage::new(&self.target.cluster, &namespace, &name, owner).await;
         let storage = Arc::new(storage.map_err(|error| self.not_stored(&error))?);
         self.known().storage = Some(storage.clone());
         Ok(storage)
@@ -257,7 +267,10 @@ impl<O: Owner> ReleaseExecutor<O> {
     ///
     /// # Errors
     /// Why there are none, or that the run has an outcome.
-    pub(super) async fn members(&self, record: &Record) -> Result<Arc<Vec<Member>>, StepError> {
+    pub(super) async fn members(
+        &self,
+        record: &ReleaseRecord,
+    ) -> Result<Arc<Vec<ManifestObject>>, StepError> {
         let text = text_of(record);
         if let Some(known) = self.known().members.get(&text) {
             return Ok(known.clone());
@@ -269,14 +282,14 @@ impl<O: Owner> ReleaseExecutor<O> {
                 self.known().members.insert(text, members.clone());
                 Ok(members)
             }
-            Err(MemberError::Refused(text)) => Err(StepError::Failed(text)),
-            Err(MemberError::Cluster(error)) => Err(self.no_answer(&error).into()),
+            Err(ManifestObjectError::Refused(text)) => Err(StepError::Failed(text)),
+            Err(ManifestObjectError::Cluster(error)) => Err(self.no_answer(&error).into()),
         }
     }
 
     /// Sets on objects the labels of the owner, and owner references where they are asked for. These cross neither
     /// namespaces nor clusters.
-    pub(super) fn label(&self, members: &mut [Member]) {
+    pub(super) fn label(&self, members: &mut [ManifestObject]) {
         for (key, value) in self.owner.labels() {
             members.iter_mut().for_each(|member| member.object.set_label(key, &value));
         }
@@ -292,39 +305,44 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// The journal beside a revision.
-    pub(super) fn journal(&self, version: i64) -> Option<Journal> {
+    pub(super) fn journal(&self, version: i64) -> Option<OperationJournal> {
         self.known().revisions.get(version).and_then(|it| it.journal.clone())
     }
 
     /// A journal of nothing, for writes that belong to no operation.
-    pub(super) fn idle_journal(&self, record: &Record) -> Journal {
+    pub(super) fn idle_journal(&self, record: &ReleaseRecord) -> OperationJournal {
         let desired = self.desired();
         let now = jiff::Timestamp::now();
-        Journal {
+        OperationJournal {
             kube_context: desired.kube_context.clone(),
             inputs: desired.inputs.clone(),
             base: Some(record.version),
             attempt: 0,
             failures: 0,
             accounted: true,
-            ..Journal::begin(String::new(), desired.owner.clone(), Action::Upgrade, now)
+            ..OperationJournal::begin(
+                String::new(),
+                desired.owner.clone(),
+                OperationKind::Upgrade,
+                now,
+            )
         }
     }
 
-    fn record(&self, version: i64) -> Result<Arc<Record>, Outcome> {
+    fn record(&self, version: i64) -> Result<Arc<ReleaseRecord>, RunOutcome> {
         let found = self.known().revisions.get(version).map(|it| it.record.clone());
         found.ok_or_else(|| {
             let text = format!(
                 "revision {version} of the release was deleted by another client, retrying"
             );
-            Outcome::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon()))
+            RunOutcome::Failed(words::RECONCILE_ERROR, text, WakeTrigger::at(self.soon()))
         })
     }
 
     /// Two owners that mean one release would undo each other's work for ever, so the second one does nothing.
     ///
     /// Differs(flux): there each of them upgrades the release in turn.
-    fn unclaimed(&self, revisions: &Revisions) -> Result<(), Outcome> {
+    fn unclaimed(&self, revisions: &ReleaseRevisions) -> Result<(), RunOutcome> {
         let desired = self.desired();
         let Some(last) = revisions.last().filter(|_| !desired.deleted) else { return Ok(()) };
         let journal = last.journal.as_ref();
@@ -332,12 +350,14 @@ impl<O: Owner> ReleaseExecutor<O> {
         // Without a journal of windlass, the status of its owner says whose release it is.
         let is_ours = match journal {
             Some(journal) => desired.owns(journal),
-            None => snapshot::latest(&known.history).is_some_and(|it| it.targets(&last.record)),
+            None => {
+                release_snapshot::latest(&known.history).is_some_and(|it| it.targets(&last.record))
+            }
         };
         let rival = if is_ours { None } else { self.owner.rival(journal, &last.record) };
         let Some((node, text)) = rival else { return Ok(()) };
-        let wake = Wake::on(node).and_at(self.soon_again());
-        Err(Outcome::Blocked(words::STATE_ERROR, text, wake))
+        let wake = WakeTrigger::on(node).and_at(self.soon_again());
+        Err(RunOutcome::Blocked(words::STATE_ERROR, text, wake))
     }
 
     pub(super) fn soon_again(&self) -> Time {
@@ -345,7 +365,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Has the owner keep what was decided, and announce what happened.
-    async fn tell(&self, report: &Report) -> Result<(), Outcome> {
+    async fn tell(&self, report: &ReleaseReport) -> Result<(), RunOutcome> {
         if report.ended.is_some() {
             self.audit().await;
         }
@@ -366,7 +386,10 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// The inventory, where something happened to the release.
-    async fn inventory(&self, report: &Report) -> Result<Option<ResourceInventory>, Outcome> {
+    async fn inventory(
+        &self,
+        report: &ReleaseReport,
+    ) -> Result<Option<ResourceInventory>, RunOutcome> {
         let Some(last) = self.last().filter(|_| !report.events.is_empty()) else { return Ok(None) };
         let is_gone = last.info.status == release::record::RevisionStatus::Uninstalled;
         if report.status.history.is_empty() || is_gone || self.desired().deleted {
@@ -390,7 +413,11 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Stores a new revision: of what was prepared, or of what an earlier one was.
-    async fn open(&self, prune: &[i64], write: &release::operation::Write) -> Result<(), Outcome> {
+    async fn open(
+        &self,
+        prune: &[i64],
+        write: &release::operation::RecordAndJournalWrite,
+    ) -> Result<(), RunOutcome> {
         let storage = self.storage().await?;
         let failed = |error: StorageError| self.not_stored(&error);
         storage.purge(prune).await.map_err(failed)?;
@@ -398,22 +425,23 @@ impl<O: Owner> ReleaseExecutor<O> {
         let journal = &write.journal;
         let base = journal.base.map(|version| self.record(version)).transpose()?;
         let record = match (journal.action, journal.target, base) {
-            (Action::Rollback, Some(target), Some(current)) => {
+            (OperationKind::Rollback, Some(target), Some(current)) => {
                 let target = self.record(target)?;
-                let server_side = self.options().is_server_side(Action::Rollback, Some(&target));
+                let server_side =
+                    self.options().is_server_side(OperationKind::Rollback, Some(&target));
                 rolled_back(&current, &target, server_side, journal.started)
             }
             (_, _, base) => {
                 let Some(prepared) = self.known().prepared.take() else {
                     let text = "the rendered release was lost; rendering it again".to_owned();
-                    return Err(Outcome::Failed(
+                    return Err(RunOutcome::Failed(
                         words::RECONCILE_ERROR,
                         text,
-                        Wake::at(self.soon()),
+                        WakeTrigger::at(self.soon()),
                     ));
                 };
                 let target = &self.desired().spec.target;
-                let opening = Opening {
+                let opening = NewRevisionInputs {
                     name: &target.name,
                     namespace: &target.namespace,
                     config: &prepared.config,
@@ -427,10 +455,11 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Corrects drift; the text is why not all of it was.
-    async fn correct(&self, version: i64) -> Result<Option<String>, Outcome> {
+    async fn correct(&self, version: i64) -> Result<Option<String>, RunOutcome> {
         let record = self.record(version)?;
         let CorrectionReport { changed, faults, stopped } = self.correct_objects(&record).await;
-        let reasons = faults.iter().map(String::as_str).chain(stopped.as_ref().map(Outcome::text));
+        let reasons =
+            faults.iter().map(String::as_str).chain(stopped.as_ref().map(RunOutcome::text));
         let faults: Vec<String> = reasons.map(|it| self.desired_release.masked(it)).collect();
         self.report_correction(&record, changed, &faults, jiff::Timestamp::now()).await;
         if let Some(outcome) = stopped {
@@ -442,7 +471,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// Announces and audits a correction of drift that started at a time.
     async fn report_correction(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         changed: Vec<ObjectChange>,
         faults: &[String],
         started: Time,
@@ -454,12 +483,12 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Announces and audits corrections of earlier runs that had no answer, and that this one found done.
-    pub(super) async fn report_answered_late(&self, record: &Record) {
+    pub(super) async fn report_answered_late(&self, record: &ReleaseRecord) {
         let writes = std::mem::take(&mut self.known().answered_late);
         let Some(started) = writes.iter().map(|(_, write)| write.sent).min() else { return };
         let change = |(id, write): (ObjectId, UnansweredWrite)| {
             let is_new = write.action == apply::Action::Created;
-            let what = if is_new { What::Added } else { What::Changed };
+            let what = if is_new { ObjectChangeKind::Added } else { ObjectChangeKind::Changed };
             ObjectChange { id, what, fields: Vec::new() }
         };
         let changed = writes.into_iter().map(change).collect();
@@ -467,14 +496,14 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Does a step; what came of it is its outcome.
-    async fn done(&self, step: &ReleaseStep) -> Result<StepOutcome, Outcome> {
+    async fn done(&self, step: &ReleaseStep) -> Result<StepOutcome, RunOutcome> {
         let mut outcome = StepOutcome { step: step.clone(), created: Vec::new(), error: None };
         let failed = |error: StorageError| self.not_stored(&error);
         match step {
             ReleaseStep::Tell(report) => self.tell(report).await?,
             ReleaseStep::Prepare { action, version, .. } => {
                 let base = self.known().revisions.current().map(|it| it.record.clone());
-                let base = base.filter(|_| *action == Action::Upgrade);
+                let base = base.filter(|_| *action == OperationKind::Upgrade);
                 let refused = self.owner.before(&self.target, &self.permit, self.desired()).await?;
                 if self.owner.is_overtaken(self.desired()) {
                     return Err(self.overtaken());
@@ -538,10 +567,10 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Asks a lifecycle.
-    async fn ask(&self, ask: &::lifecycle::Ask) -> Result<(), Outcome> {
+    async fn ask(&self, ask: &::lifecycle::LifecycleEventRequest) -> Result<(), RunOutcome> {
         let ReleaseDesiredState { owner, spec: ReleaseSpec { target, .. }, kube_context, .. } =
             self.desired();
-        let asking = Asking {
+        let asking = LifecycleSubject {
             node: &self.node,
             uid: owner,
             release: Some((&target.name, &target.namespace, kube_context)),
@@ -550,12 +579,14 @@ impl<O: Owner> ReleaseExecutor<O> {
         let asked = lifecycle::ask(&self.context, &asking, ask).await;
         match asked.map_err(|error| self.no_answer(&error))? {
             None => Ok(()),
-            Some(text) => Err(Outcome::Failed(LIFECYCLES_UNKNOWN, text, Wake::at(self.soon()))),
+            Some(text) => {
+                Err(RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, WakeTrigger::at(self.soon())))
+            }
         }
     }
 
     /// The events of lifecycles about this release, as far as something may wait for them.
-    fn events(&self) -> Vec<::lifecycle::Event> {
+    fn events(&self) -> Vec<::lifecycle::ObservedLifecycleEvent> {
         let ReleaseDesiredState { owner, spec: ReleaseSpec { target, .. }, kube_context, .. } =
             self.desired();
         let release = (target.name.as_str(), target.namespace.as_str(), kube_context.as_str());
@@ -570,18 +601,18 @@ impl<O: Owner> ReleaseExecutor<O> {
         events
     }
 
-    pub(super) fn overtaken(&self) -> Outcome {
+    pub(super) fn overtaken(&self) -> RunOutcome {
         self.known().outdated = true;
         let text = "the spec was changed during the run".to_owned();
-        Outcome::Running(reason::PROGRESSING, text, Wake::default())
+        RunOutcome::Running(reason::PROGRESSING, text, WakeTrigger::default())
     }
 }
 
-impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
+impl<O: ReleaseStatusOwner> reconcile::Executor<HelmReleasePlan> for ReleaseExecutor<O> {
     async fn observe(
         &self,
         desired: &ReleaseDesiredState,
-    ) -> Result<ReleaseObservedState, Outcome> {
+    ) -> Result<ReleaseObservedState, RunOutcome> {
         if self.owner.is_overtaken(self.desired()) {
             return Err(self.overtaken());
         }
@@ -596,16 +627,16 @@ impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
         self.known().under_way = Some(under_way);
         self.known().revisions = revisions.clone();
         let last = revisions.last();
-        let mut live = Live::default();
+        let mut live = ObservedLiveObjects::default();
         let mut drift = None;
         match (need(desired, &status, &revisions), last) {
-            (Need::Operation(scope), Some(last)) => {
+            (ObservationNeed::Operation(scope), Some(last)) => {
                 let journal = last.journal.as_ref().map_or("", |it| it.id.as_str());
                 live = self
                     .desired_release
                     .masked_live(self.live(&last.record, journal, scope).await?);
             }
-            (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
+            (ObservationNeed::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
             _ => self.known().hook_watch = None,
         }
         (live.events, live.glass) = (self.events(), desired.lifecycles.glass);
@@ -617,7 +648,7 @@ impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
         Ok(ReleaseObservedState { now, status, revisions, live, drift, contested, outcome, ran })
     }
 
-    async fn perform(&self, step: &ReleaseStep) -> Result<(), Outcome> {
+    async fn perform(&self, step: &ReleaseStep) -> Result<(), RunOutcome> {
         if !matches!(step, ReleaseStep::Tell(_)) {
             self.owner.settle().await?;
         }

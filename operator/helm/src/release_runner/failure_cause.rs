@@ -7,15 +7,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use apply::Report;
-use cause::event::last_seen;
-use cause::pod::Trouble;
+use apply::HealthReport;
+use cause::object_event::last_seen;
+use cause::pod::PodTrouble;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
-use sources::bases::without_credentials;
+use sources::remote_bases::without_credentials;
 
-use super::manifest_objects::Member;
-use windlass_cluster::Cluster;
+use super::manifest_objects::ManifestObject;
+use windlass_cluster::ClusterConnection;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_runtime::workload_pods::WorkloadPods;
 
@@ -29,11 +29,15 @@ const MOST_UNREADY: usize = 4;
 const MOST_WARNINGS: usize = 6_400;
 
 /// The deepest cause that is found; none where nothing more is known, or the cluster does not tell.
-pub(super) async fn of(cluster: &Cluster, member: &Member, report: &Report) -> Option<String> {
-    let own = (!report.message.is_empty() && report.status != apply::Health::NotFound)
+pub(super) async fn of(
+    cluster: &ClusterConnection,
+    member: &ManifestObject,
+    report: &HealthReport,
+) -> Option<String> {
+    let own = (!report.message.is_empty() && report.status != apply::HealthStatus::NotFound)
         .then(|| report.words().to_owned());
     // The message names the object itself.
-    let text_of = |trouble: Trouble| match is_pod(member) {
+    let text_of = |trouble: PodTrouble| match is_pod(member) {
         true => trouble.within_pod(),
         false => trouble.to_string(),
     };
@@ -66,19 +70,19 @@ fn shortened(text: &str) -> String {
     }
 }
 
-fn is_pod(member: &Member) -> bool {
+fn is_pod(member: &ManifestObject) -> bool {
     (member.id.group.as_str(), member.id.kind.as_str()) == ("", "Pod")
 }
 
 /// What `check` returns for the first Pod for which it returns anything, of those that an object stands for: itself, or those
 /// that it selects.
 async fn find_pod<T>(
-    cluster: &Cluster,
-    member: &Member,
+    cluster: &ClusterConnection,
+    member: &ManifestObject,
     pods: &mut WorkloadPods<'_>,
     mut check: impl FnMut(&Object) -> Option<T>,
 ) -> Option<T> {
-    let Member { id, resource, .. } = member;
+    let ManifestObject { id, resource, .. } = member;
     match is_pod(member) {
         true => check(&cluster.get(resource, &id.namespace, &id.name).await.ok()??),
         false => pods.find(check).await,
@@ -90,8 +94,8 @@ async fn find_pod<T>(
 /// The beginnings of long lines only. Users and passwords of addresses are hidden, and what `masked` hides; the line may
 /// contain secrets that only the container knows.
 pub(super) async fn last_line(
-    cluster: &Cluster,
-    member: &Member,
+    cluster: &ClusterConnection,
+    member: &ManifestObject,
     masked: impl Fn(&str) -> String,
 ) -> Option<String> {
     let failed = |pod: &Object| {
@@ -108,8 +112,8 @@ pub(super) async fn last_line(
 
 /// The newest warning about an object, its Pods that are not ready, or those of its ReplicaSets that it does not replace.
 async fn last_warning(
-    cluster: &Cluster,
-    member: &Member,
+    cluster: &ClusterConnection,
+    member: &ManifestObject,
     pods: &mut WorkloadPods<'_>,
     unready: &[String],
 ) -> Option<String> {
@@ -178,23 +182,23 @@ mod tests {
     use parking_lot::Mutex;
     use std::sync::Arc;
 
-    use apply::Health;
+    use apply::HealthStatus;
     use axum::body::Body;
     use serde_json::json;
 
     use super::*;
     use fake_cluster::answering;
-    use windlass_cluster::discovery::Resource;
+    use windlass_cluster::discovery::ApiResourceLocation;
 
-    fn member() -> Member {
+    fn member() -> ManifestObject {
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "web", "namespace": "shop"},
             "spec": {"selector": {"matchLabels": {"app": "web"}}}});
         let object = Object::new(object).unwrap();
         let gvk = object.gvk();
         let plural = "deployments".to_owned();
-        let resource = Resource { gvk, plural, namespaced: true, watchable: true };
-        Member { id: object.id(), object, resource }
+        let resource = ApiResourceLocation { gvk, plural, namespaced: true, watchable: true };
+        ManifestObject { id: object.id(), object, resource }
     }
 
     fn event(kind: &str, name: &str, at: &str) -> Value {
@@ -239,8 +243,8 @@ mod tests {
             (200, Body::from(json!({"items": items}).to_string()))
         })
         .await;
-        let report = Report { status: Health::InProgress, ..Report::not_found() };
-        let report = Report { message: String::new(), ..report };
+        let report = HealthReport { status: HealthStatus::InProgress, ..HealthReport::not_found() };
+        let report = HealthReport { message: String::new(), ..report };
         let cause = of(&cluster, &member(), &report).await;
         assert_eq!(cause.as_deref(), Some("Failed: web-1"));
         let asked = asked.lock();
@@ -295,8 +299,8 @@ mod tests {
             (200, Body::from(answer.to_string()))
         })
         .await;
-        let report = Report { status: Health::InProgress, ..Report::not_found() };
-        let report = Report { message: String::new(), ..report };
+        let report = HealthReport { status: HealthStatus::InProgress, ..HealthReport::not_found() };
+        let report = HealthReport { message: String::new(), ..report };
         let cause = of(&cluster, &member(), &report).await;
         assert_eq!(cause.as_deref(), Some("Failed: web-2"));
     }
@@ -319,8 +323,8 @@ mod tests {
             (200, Body::from(page.to_string()))
         })
         .await;
-        let report = Report { status: Health::InProgress, ..Report::not_found() };
-        let report = Report { message: String::new(), ..report };
+        let report = HealthReport { status: HealthStatus::InProgress, ..HealthReport::not_found() };
+        let report = HealthReport { message: String::new(), ..report };
         let cause = of(&cluster, &member(), &report).await.unwrap();
         assert!(cause.contains("Pod web-9 ImagePullBackOff: no such tag"), "{cause}");
     }
@@ -339,10 +343,13 @@ mod tests {
         .await;
         let gvk = object.gvk();
         let plural = "pods".to_owned();
-        let resource = Resource { gvk, plural, namespaced: true, watchable: true };
-        let member = Member { id: object.id(), object, resource };
-        let report =
-            Report { status: Health::Failed, message: String::new(), ..Report::not_found() };
+        let resource = ApiResourceLocation { gvk, plural, namespaced: true, watchable: true };
+        let member = ManifestObject { id: object.id(), object, resource };
+        let report = HealthReport {
+            status: HealthStatus::Failed,
+            message: String::new(),
+            ..HealthReport::not_found()
+        };
         let cause = of(&cluster, &member, &report).await;
         assert_eq!(cause.as_deref(), Some("container 'main' ended with exit code 3 (Error)"));
     }

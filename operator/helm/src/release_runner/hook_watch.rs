@@ -16,11 +16,11 @@ use release::journal::HOOK_ANNOTATION;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::manifest_objects::Member;
-use windlass_cluster::decode::FullObject;
+use super::manifest_objects::ManifestObject;
 use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::object_decode::FullObject;
 use windlass_cluster::watch::WatcherEvent as Event;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::work_queue::WorkQueue;
 
 /// How long the creation of a hook waits for the first list of the watch.
@@ -66,7 +66,7 @@ fn locked(shared: &HookWatchState) -> MutexGuard<'_, HookObservation> {
 }
 
 /// The hook that is due.
-pub(super) struct Hook {
+pub(super) struct DueHook {
     pub(super) operation: String,
     /// Its place in the record.
     pub(super) place: usize,
@@ -79,7 +79,7 @@ pub(super) struct Hook {
 /// A watch of the object of the hook that is due, which records how the hook ended even if its object is
 /// deleted at once. It stops when dropped.
 pub(super) struct HookWatch {
-    hook: Hook,
+    hook: DueHook,
     shared: HookWatchState,
     /// The task of the watch; `None` for a hook that ends with its creation.
     task: Option<AbortHandle>,
@@ -96,11 +96,11 @@ impl Drop for HookWatch {
 impl HookWatch {
     /// Begins to watch the object of a hook, unless the hook ends with its creation or its kind cannot be watched.
     pub(super) fn begin(
-        cluster: &Cluster,
+        cluster: &ClusterConnection,
         work_queue: Arc<WorkQueue>,
         node: &ObjectKey,
-        member: &Member,
-        hook: Hook,
+        member: &ManifestObject,
+        hook: DueHook,
     ) -> Self {
         let shared = HookWatchState::default();
         let task = (hook.follows && member.resource.watchable).then(|| {

@@ -5,27 +5,31 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use apply::Health as State;
-use objects::{Masking, Object};
-use reconcile::{ObjectKey, Outcome};
-use release::Record;
+use apply::HealthStatus as State;
+use objects::{Object, SecretMasking};
+use reconcile::{ObjectKey, RunOutcome};
+use release::ReleaseRecord;
 use release::journal::HOOK_ANNOTATION;
-use release::operation::{Health, HookObject};
+use release::operation::{HookObject, ObservedHealth};
 use serde_json::Value;
 
 use super::executor::ReleaseExecutor;
-use super::hook_watch::{Hook, HookWatch};
-use super::manifest_objects::{self, Member};
+use super::hook_watch::{DueHook, HookWatch};
+use super::manifest_objects::{self, ManifestObject};
 use super::step_error::StepError;
-use super::{MANAGER, Owner, failure_cause};
+use super::{MANAGER, ReleaseStatusOwner, failure_cause};
 use windlass_cluster::ClusterError;
 
 /// The kind whose objects are CRDs.
 const CRD: &str = "CustomResourceDefinition";
 
-impl<O: Owner> ReleaseExecutor<O> {
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// The object of a hook as it is applied.
-    async fn hook_member(&self, record: &Record, place: usize) -> Result<Member, StepError> {
+    async fn hook_member(
+        &self,
+        record: &ReleaseRecord,
+        place: usize,
+    ) -> Result<ManifestObject, StepError> {
         let Some(hook) = record.hooks.get(place) else {
             let text = format!("release {} has no hook {place}", record.full_name());
             return Err(StepError::Failed(text));
@@ -40,14 +44,18 @@ impl<O: Owner> ReleaseExecutor<O> {
             Err(error) => return Err(failed(error)),
         };
         match manifest_objects::placed(&self.target.cluster, object, &record.namespace).await {
-            Ok((resource, object)) => Ok(Member { id: object.id(), object, resource }),
+            Ok((resource, object)) => Ok(ManifestObject { id: object.id(), object, resource }),
             Err(error @ ClusterError::NoSuchKind { .. }) => Err(failed(error.to_string())),
             Err(error) => Err(self.no_answer(&error).into()),
         }
     }
 
     /// The object of a hook that can be built.
-    async fn built_hook(&self, record: &Record, place: usize) -> Result<Option<Member>, Outcome> {
+    async fn built_hook(
+        &self,
+        record: &ReleaseRecord,
+        place: usize,
+    ) -> Result<Option<ManifestObject>, RunOutcome> {
         match self.hook_member(record, place).await {
             Ok(member) => Ok(Some(member)),
             Err(error) => error.text().map(|_| None),
@@ -57,11 +65,11 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// The state of the object of a hook.
     pub(super) async fn hook(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         place: usize,
         operation: &str,
         on: &mut BTreeSet<ObjectKey>,
-    ) -> Result<HookObject, Outcome> {
+    ) -> Result<HookObject, RunOutcome> {
         // What cannot be built is not there; creating it tells why.
         let Some(member) = self.built_hook(record, place).await? else {
             return Ok(HookObject::Missing);
@@ -88,11 +96,11 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// the object since the journal noted the beginning of the hook.
     pub(super) async fn running_hook(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         place: usize,
         operation: &str,
         on: &mut BTreeSet<ObjectKey>,
-    ) -> Result<(HookObject, bool), Outcome> {
+    ) -> Result<(HookObject, bool), RunOutcome> {
         let Some(member) = self.built_hook(record, place).await? else {
             return Ok((HookObject::Missing, false));
         };
@@ -124,7 +132,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// The watch of the hook that is due; a new one has listed what there is.
     async fn hook_watch(
         &self,
-        member: &Member,
+        member: &ManifestObject,
         place: usize,
         operation: &str,
         is_noted: bool,
@@ -139,7 +147,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         ) || self.desired_release.expressions.judges(&member.object);
         let cluster = &self.target.cluster;
         let work_queue = self.context.work_queue.clone();
-        let hook = Hook { operation: operation.to_owned(), place, is_noted, follows };
+        let hook = DueHook { operation: operation.to_owned(), place, is_noted, follows };
         let watch = HookWatch::begin(cluster, work_queue, &self.node, member, hook);
         watch.began().await;
         let watch = Arc::new(watch);
@@ -148,42 +156,55 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// How a hook ended whose object is not there.
-    async fn vanished(&self, record: &Record, member: &Member, watch: &HookWatch) -> HookObject {
+    async fn vanished(
+        &self,
+        record: &ReleaseRecord,
+        member: &ManifestObject,
+        watch: &HookWatch,
+    ) -> HookObject {
         let seen = watch.seen();
         let Some(object) = seen.object else { return HookObject::Missing };
         let uid = object.uid().to_owned();
         let health = match self.hook_health(record, member, &object).await {
-            Health::Pending(_) if seen.is_gone || !watch.wakes() => Health::Failed(format!(
-                "{} was deleted before its result was observed; hooks are not run twice",
-                member.id.subject()
-            )),
+            ObservedHealth::Pending(_) if seen.is_gone || !watch.wakes() => {
+                ObservedHealth::Failed(format!(
+                    "{} was deleted before its result was observed; hooks are not run twice",
+                    member.id.subject()
+                ))
+            }
             health => health,
         };
         HookObject::Ours { uid, health }
     }
 
     /// Parity(helm 4): a hook that is neither a Job nor a Pod is over once it is there.
-    async fn hook_health(&self, record: &Record, member: &Member, live: &Object) -> Health {
+    async fn hook_health(
+        &self,
+        record: &ReleaseRecord,
+        member: &ManifestObject,
+        live: &Object,
+    ) -> ObservedHealth {
         let report = match (live.api_version(), live.kind()) {
             ("batch/v1", "Job") => self.judged(live, true).await,
             ("v1", "Pod") => {
                 let phase =
                     live.get("status").and_then(|it| it.get("phase")).and_then(Value::as_str);
                 match phase {
-                    Some("Succeeded") => return Health::Done,
-                    Some("Failed") => {
-                        apply::Report { status: State::Failed, ..self.judged(live, true).await }
-                    }
-                    _ => return Health::Pending(vec![pending(member)]),
+                    Some("Succeeded") => return ObservedHealth::Done,
+                    Some("Failed") => apply::HealthReport {
+                        status: State::Failed,
+                        ..self.judged(live, true).await
+                    },
+                    _ => return ObservedHealth::Pending(vec![pending(member)]),
                 }
             }
             _ => match self.desired_release.expressions.report(live).await {
                 Some(report) => report,
-                None => return Health::Done,
+                None => return ObservedHealth::Done,
             },
         };
         match report.status {
-            State::Current => Health::Done,
+            State::Current => ObservedHealth::Done,
             State::Failed => {
                 let cause = failure_cause::of(&self.target.cluster, member, &report).await;
                 let cause = cause.map(|it| format!(": {it}")).unwrap_or_default();
@@ -191,12 +212,12 @@ impl<O: Owner> ReleaseExecutor<O> {
                 let masked = |text: &str| secrets.mask(&self.desired_release.masked(text));
                 let line = failure_cause::last_line(&self.target.cluster, member, masked).await;
                 let line = line.map(|it| format!("; last log line: {it}")).unwrap_or_default();
-                Health::Failed(format!(
+                ObservedHealth::Failed(format!(
                     "failed early due to stalled resources: [{} status: 'Failed'{cause}{line}]",
                     member.id.subject()
                 ))
             }
-            _ => Health::Pending(vec![pending(member)]),
+            _ => ObservedHealth::Pending(vec![pending(member)]),
         }
     }
 
@@ -206,10 +227,10 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// would take its end for that of the hook.
     pub(super) async fn create_hook(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         place: usize,
         operation: &str,
-    ) -> Result<Option<String>, Outcome> {
+    ) -> Result<Option<String>, RunOutcome> {
         let mut member = match self.hook_member(record, place).await {
             Ok(member) => member,
             Err(error) => return error.text().map(Some),
@@ -221,7 +242,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         let created = match member.id.kind == CRD {
             true => {
-                let mode = windlass_cluster::objects::Mode::Write;
+                let mode = windlass_cluster::objects::DryRunMode::Write;
                 cluster.apply(&member.resource, &member.object, MANAGER, mode).await
             }
             false => cluster.create_object(&member.resource, &member.object, MANAGER, false).await,
@@ -257,9 +278,9 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// Parity(helm 4): CRDs are never deleted, or all objects of theirs would go, too.
     pub(super) async fn delete_hook(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         place: usize,
-    ) -> Result<Option<String>, Outcome> {
+    ) -> Result<Option<String>, RunOutcome> {
         let Some(member) = self.built_hook(record, place).await? else { return Ok(None) };
         if member.id.kind == CRD {
             return Ok(None);
@@ -282,22 +303,22 @@ fn is_leaving(live: &Object) -> bool {
 }
 
 /// An object that another operation or another client created.
-fn of_others(member: &Member) -> HookObject {
+fn of_others(member: &ManifestObject) -> HookObject {
     // A CRD is never deleted, so it is changed instead of created.
     if member.id.kind == CRD { HookObject::Missing } else { HookObject::Theirs }
 }
 
-fn pending(member: &Member) -> String {
+fn pending(member: &ManifestObject) -> String {
     format!("{} status: 'InProgress'", member.id.subject())
 }
 
 /// What the Secrets of a release hold, which its hooks may print.
-fn contents_of_secrets(record: &Record) -> Masking {
+fn contents_of_secrets(record: &ReleaseRecord) -> SecretMasking {
     let hooks = record.hooks.iter().map(|hook| hook.manifest.as_str());
     let all = hooks.chain([record.manifest.as_str()]);
     let objects: Vec<Object> =
         all.flat_map(|text| manifest_objects::read(text).unwrap_or_default()).collect();
-    Masking::default().with_manifests(&objects)
+    SecretMasking::default().with_manifests(&objects)
 }
 
 #[cfg(test)]
@@ -309,7 +330,7 @@ mod tests {
         let json = r#"{"name":"web","manifest":"---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  a: plain-secret\n",
             "hooks":[{"manifest":"apiVersion: v1\nkind: Secret\nmetadata: {name: t}\ndata: {b: aGlkZGVuLXNlY3JldA==, c: '%'}\n"},
                 {"manifest":"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {d: told-to-all}\n"}, {"manifest":"{"}]}"#;
-        let record = Record::from_json(json.as_bytes()).unwrap();
+        let record = ReleaseRecord::from_json(json.as_bytes()).unwrap();
         let masked = contents_of_secrets(&record).mask("hidden-secret, plain-secret, told-to-all");
         assert_eq!(masked, "****, ****, told-to-all");
     }

@@ -1,18 +1,18 @@
 //! The objects of a revision: its manifest read, with what Helm adds to each, and where each of them lives.
 //!
-//! Elsewhere: writing them (`write`), observing them (`observe`).
+//! Elsewhere: writing them (`object_writes`), observing them (`observe`).
 
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, manifest};
 use reconcile::ObjectKey;
-use release::Record;
+use release::ReleaseRecord;
 
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::crd_guard::claims;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::crd_guard::crd_owners;
 
 /// Label by which Helm marks what it manages.
-pub(super) const MANAGED_BY: (&str, &str) = claims::MANAGED_BY;
+pub(super) const MANAGED_BY: (&str, &str) = crd_owners::MANAGED_BY;
 /// Annotation that names the release that has an object.
 pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 /// Annotation that gives the namespace of that release.
@@ -22,16 +22,16 @@ pub const POLICY: &str = "helm.sh/resource-policy";
 
 /// One object of a revision.
 #[derive(Debug, Clone)]
-pub struct Member {
+pub struct ManifestObject {
     /// Which object it is.
     pub id: ObjectId,
     /// As it is applied.
     pub object: Object,
     /// Its kind, as the cluster serves it.
-    pub resource: Resource,
+    pub resource: ApiResourceLocation,
 }
 
-impl Member {
+impl ManifestObject {
     /// As the graph knows it.
     pub(super) fn node(&self) -> ObjectKey {
         let ObjectId { namespace, name, group, kind } = &self.id;
@@ -41,7 +41,7 @@ impl Member {
 
 /// Why a manifest is not objects of this cluster.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum MemberError {
+pub(super) enum ManifestObjectError {
     /// In Helm's words.
     #[error("{0}")]
     Refused(String),
@@ -65,10 +65,10 @@ pub fn read(text: &str) -> Result<Vec<Object>, String> {
 /// # Errors
 /// [`ClusterError::NoSuchKind`] where its kind is not served.
 pub async fn placed(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     mut object: Object,
     namespace: &str,
-) -> Result<(Resource, Object), ClusterError> {
+) -> Result<(ApiResourceLocation, Object), ClusterError> {
     let resource = cluster.resource(&object.gvk()).await?;
     match resource.namespaced {
         true if object.namespace().is_empty() => object.set_namespace(namespace),
@@ -89,21 +89,21 @@ pub async fn placed(
 /// # Errors
 /// Every refusal, and answers that leave open whether the object exists.
 pub async fn reached(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     object: Object,
     namespace: &str,
-) -> Result<Option<Member>, ClusterError> {
+) -> Result<Option<ManifestObject>, ClusterError> {
     let mut id = object.id();
     let version = object.gvk().version;
     match placed(cluster, object, namespace).await {
-        Ok((resource, object)) => Ok(Some(Member { id: object.id(), object, resource })),
+        Ok((resource, object)) => Ok(Some(ManifestObject { id: object.id(), object, resource })),
         Err(ClusterError::NoSuchKind { .. }) => {
             if id.namespace.is_empty() {
                 namespace.clone_into(&mut id.namespace);
             }
             let Some(object) = cluster.get_by_id(&id, &version).await? else { return Ok(None) };
             let resource = cluster.resource(&object.gvk()).await?;
-            Ok(Some(Member { id: object.id(), object, resource }))
+            Ok(Some(ManifestObject { id: object.id(), object, resource }))
         }
         Err(error) => Err(error),
     }
@@ -121,9 +121,9 @@ pub fn owned(object: &mut Object, name: &str, namespace: &str) {
 /// # Errors
 /// The manifest cannot be read, or has kinds that the cluster does not serve.
 pub(super) async fn of_record(
-    cluster: &Cluster,
-    record: &Record,
-) -> Result<Vec<Member>, MemberError> {
+    cluster: &ClusterConnection,
+    record: &ReleaseRecord,
+) -> Result<Vec<ManifestObject>, ManifestObjectError> {
     of_text(cluster, &record.manifest, &record.name, &record.namespace).await
 }
 
@@ -132,13 +132,14 @@ pub(super) async fn of_record(
 /// # Errors
 /// As [`of_record`].
 pub(super) async fn of_text(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     text: &str,
     name: &str,
     namespace: &str,
-) -> Result<Vec<Member>, MemberError> {
+) -> Result<Vec<ManifestObject>, ManifestObjectError> {
     const WHAT: &str = "unable to build kubernetes objects from release manifest";
-    let objects = read(text).map_err(|error| MemberError::Refused(format!("{WHAT}: {error}")))?;
+    let objects =
+        read(text).map_err(|error| ManifestObjectError::Refused(format!("{WHAT}: {error}")))?;
     let mut members = Vec::with_capacity(objects.len());
     let mut missing = Vec::new();
     for object in objects {
@@ -149,7 +150,7 @@ pub(super) async fn of_text(
         match placed(cluster, object, namespace).await {
             Ok((resource, mut object)) => {
                 owned(&mut object, name, namespace);
-                members.push(Member { id: object.id(), object, resource });
+                members.push(ManifestObject { id: object.id(), object, resource });
             }
             Err(ClusterError::NoSuchKind { .. }) => missing.push(format!(
                 "resource mapping not found for name: \"{its_name}\" namespace: \"{its_namespace}\" from \"\": no \
@@ -159,7 +160,7 @@ pub(super) async fn of_text(
         }
     }
     if !missing.is_empty() {
-        return Err(MemberError::Refused(format!("{WHAT}: [{}]", missing.join(", "))));
+        return Err(ManifestObjectError::Refused(format!("{WHAT}: [{}]", missing.join(", "))));
     }
     Ok(members)
 }
@@ -169,8 +170,8 @@ pub(super) async fn of_text(
 /// # Errors
 /// The API server's refusal; an object that is not there is none.
 pub(super) async fn live(
-    cluster: &Cluster,
-    members: &[Member],
+    cluster: &ClusterConnection,
+    members: &[ManifestObject],
     width: usize,
 ) -> Result<Vec<Option<Object>>, ClusterError> {
     let reads: Vec<_> =
@@ -182,7 +183,7 @@ pub(super) async fn live(
 ///
 /// Differs(helm 4): a CustomResourceDefinition that was released for its users, or restored, may become that of a release again.
 pub fn foreign(live: &Object, name: &str, namespace: &str) -> Option<String> {
-    if claims::is_unowned(live) {
+    if crd_owners::is_unowned(live) {
         return None;
     }
     let label = check("label", MANAGED_BY.0, live.label(MANAGED_BY.0), MANAGED_BY.1);

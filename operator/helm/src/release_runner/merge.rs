@@ -15,13 +15,13 @@ use std::collections::HashMap;
 use objects::Object;
 use serde_json::{Map, Value};
 
-use self::table::{Field, Items};
+use self::table::{FieldMergeRule, ListMergeKey};
 
 /// The patch that brings a live object to what is wanted; `None` if it is that.
 pub fn patch(original: Option<&Object>, wanted: &Object, live: &Object) -> Option<Value> {
     let empty = Map::new();
     let original = original.map_or(&empty, Object::fields);
-    let of = Field { below: table::type_of(wanted), ..Field::default() };
+    let of = FieldMergeRule { below: table::type_of(wanted), ..FieldMergeRule::default() };
     let merged = merged_map(original, wanted.fields(), live.fields(), of);
     difference(live.fields(), &merged)
 }
@@ -30,7 +30,7 @@ fn merged_map(
     original: &Map<String, Value>,
     wanted: &Map<String, Value>,
     live: &Map<String, Value>,
-    of: Field,
+    of: FieldMergeRule,
 ) -> Map<String, Value> {
     let mut merged = live.clone();
     if of.retains_wanted_only {
@@ -56,7 +56,7 @@ fn merged_value(
     original: Option<&Value>,
     wanted: &Value,
     live: Option<&Value>,
-    of: Field,
+    of: FieldMergeRule,
 ) -> Value {
     match (wanted, live) {
         (Value::Object(wanted), Some(Value::Object(live))) if !of.is_replaced => {
@@ -77,7 +77,7 @@ fn merged_value(
     }
 }
 
-impl Items {
+impl ListMergeKey {
     /// Whether an item has its merge key.
     fn know(self, item: &Value) -> bool {
         match self {
@@ -96,14 +96,14 @@ impl Items {
 }
 
 /// The places of the items of a list by merge key: lists have the length that a user gave them.
-struct Places<'v> {
-    items: Items,
+struct MergeKeyPositions<'v> {
+    items: ListMergeKey,
     list: &'v [Value],
     by_identity: HashMap<Option<&'v Value>, Vec<usize>>,
 }
 
-impl<'v> Places<'v> {
-    fn of(items: Items, list: &'v [Value]) -> Self {
+impl<'v> MergeKeyPositions<'v> {
+    fn of(items: ListMergeKey, list: &'v [Value]) -> Self {
         let mut by_identity: HashMap<_, Vec<usize>> = HashMap::new();
         for (place, item) in list.iter().enumerate() {
             by_identity.entry(items.identity(item)).or_default().push(place);
@@ -126,15 +126,15 @@ impl<'v> Places<'v> {
 }
 
 fn merged_list(
-    items: Items,
-    of: Field,
+    items: ListMergeKey,
+    of: FieldMergeRule,
     original: &[Value],
     wanted: &[Value],
     live: &[Value],
 ) -> Vec<Value> {
-    let before = Places::of(items, original);
-    let now = Places::of(items, live);
-    let of_item = Field { is_replaced: false, items: None, ..of };
+    let before = MergeKeyPositions::of(items, original);
+    let now = MergeKeyPositions::of(items, live);
+    let of_item = FieldMergeRule { is_replaced: false, items: None, ..of };
     // Ports of two protocols have one number: the first is merged with the first, the second with the second.
     let mut counts: HashMap<Option<&Value>, usize> = HashMap::new();
     let mut own = Vec::with_capacity(wanted.len());
@@ -153,7 +153,7 @@ fn merged_list(
 
 /// Items in the wanted order, and those of others where they are in the live list. Parity(apimachinery): an item of
 /// another comes before one that is not there yet.
-fn in_order(live: &Places<'_>, own: Vec<Value>, others: Vec<Value>) -> Vec<Value> {
+fn in_order(live: &MergeKeyPositions<'_>, own: Vec<Value>, others: Vec<Value>) -> Vec<Value> {
     let mut all = Vec::with_capacity(own.len() + others.len());
     let mut others = others.into_iter().peekable();
     for item in own {
@@ -230,7 +230,7 @@ mod tests {
 
     /// A merge that Kubernetes' library made.
     #[derive(serde::Deserialize)]
-    struct Recorded {
+    struct RecordedMerge {
         name: String,
         original: Value,
         wanted: Value,
@@ -240,15 +240,15 @@ mod tests {
 
     #[test]
     fn built_in_kinds_are_merged_as_kubernetes_library_merges_them() {
-        let recorded: Vec<Recorded> =
+        let recorded: Vec<RecordedMerge> =
             serde_json::from_str(include_str!("merge/merges.json")).unwrap();
         assert!(recorded.len() >= 18);
-        for Recorded { name, original, wanted, live, merged } in recorded {
+        for RecordedMerge { name, original, wanted, live, merged } in recorded {
             let object = |value: Value| Object::new(value).unwrap();
             let original = object(original);
             let wanted = object(wanted);
             let live = object(live);
-            let of = Field { below: table::type_of(&wanted), ..Field::default() };
+            let of = FieldMergeRule { below: table::type_of(&wanted), ..FieldMergeRule::default() };
             let found = merged_map(original.fields(), wanted.fields(), live.fields(), of);
             assert_eq!(Value::Object(found), merged, "{name}");
         }

@@ -1,24 +1,24 @@
 //! Observes the objects of a release: hooks, readiness, what a removal has left, drift.
 //!
-//! Elsewhere: what follows (engine `release`), writing (`write`, `hooks`).
+//! Elsewhere: what follows (engine `release`), writing (`object_writes`, `hooks`).
 
 use std::collections::BTreeSet;
 
-use apply::{Health as State, Report, health};
+use apply::{HealthReport, HealthStatus as State, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::Outcome;
-use release::operation::{Health, Live, ObservationScope};
-use release::{Record, removal};
+use reconcile::RunOutcome;
+use release::operation::{ObservationScope, ObservedHealth, ObservedLiveObjects};
+use release::{ReleaseRecord, removal_order};
 
 use super::executor::ReleaseExecutor;
-use super::legacy;
-use super::manifest_objects::{self, Member};
+use super::legacy_readiness;
+use super::manifest_objects::{self, ManifestObject};
 use super::step_error::StepError;
-use super::{Owner, failure_cause};
-use windlass_cluster::{ClusterError, version};
+use super::{ReleaseStatusOwner, failure_cause};
+use windlass_cluster::{ClusterError, resource_version};
 use windlass_runtime::crd_guard;
-use windlass_runtime::object_watcher::{AwaitedObject, Moment, OwnerLabel};
+use windlass_runtime::object_watcher::{AwaitedObject, OwnerLabel, WatchMoment};
 
 /// How often an object is observed that no watch reports.
 const UNWATCHED_OBJECT_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
@@ -30,7 +30,7 @@ fn shown(id: &ObjectId, state: &str) -> String {
 
 /// The version in which an object is stored.
 fn version_of(object: &Object) -> u64 {
-    object.get("metadata").map(version::of_metadata).unwrap_or_default()
+    object.get("metadata").map(resource_version::of_metadata).unwrap_or_default()
 }
 
 /// Kinds that have no state worth waiting for once they are there.
@@ -48,15 +48,15 @@ fn is_inert(object: &Object) -> bool {
     }
 }
 
-impl<O: Owner> ReleaseExecutor<O> {
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// What an open operation needs to see.
     pub(super) async fn live(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         journal: &str,
         scope: ObservationScope,
-    ) -> Result<Live, Outcome> {
-        let mut live = Live::default();
+    ) -> Result<ObservedLiveObjects, RunOutcome> {
+        let mut live = ObservedLiveObjects::default();
         if !matches!(scope, ObservationScope::Run(_)) {
             self.known().hook_watch = None;
         }
@@ -83,24 +83,24 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     async fn readiness(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         jobs: bool,
         on: &mut BTreeSet<reconcile::ObjectKey>,
-    ) -> Result<Health, Outcome> {
+    ) -> Result<ObservedHealth, RunOutcome> {
         let members = match self.members(record).await {
             Ok(members) => members,
-            Err(error) => return Ok(Health::Failed(error.text()?)),
+            Err(error) => return Ok(ObservedHealth::Failed(error.text()?)),
         };
         let earlier = self.known().healthy.clone();
         let waited = members.iter().filter(|it| self.is_waited(&it.object));
-        let (ready, pending): (Vec<&Member>, Vec<&Member>) =
+        let (ready, pending): (Vec<&ManifestObject>, Vec<&ManifestObject>) =
             waited.partition(|it| earlier.contains_key(&it.id));
         let mut found = self.examine(pending, jobs).await?;
         if found.iter().all(|(_, report)| report.is_current()) {
             // What was ready while others were awaited may not be any more, unless a watch says that it has not changed.
             let watcher = self.target.watcher();
-            let at = |it: &Member| earlier.get(&it.id).copied().unwrap_or_default();
-            let moved = |it: &&Member| !watcher.confirms(&self.node, &it.id, at(it));
+            let at = |it: &ManifestObject| earlier.get(&it.id).copied().unwrap_or_default();
+            let moved = |it: &&ManifestObject| !watcher.confirms(&self.node, &it.id, at(it));
             found.extend(self.examine(ready.into_iter().filter(moved).collect(), jobs).await?);
         }
         let mut unready = Vec::new();
@@ -121,13 +121,13 @@ impl<O: Owner> ReleaseExecutor<O> {
                 let cause = failure_cause::of(&self.target.cluster, member, &report).await;
                 strings.push(with_cause(shown(&member.id, "Failed"), cause));
             }
-            return Ok(Health::Failed(format!(
+            return Ok(ObservedHealth::Failed(format!(
                 "failed early due to stalled resources: [{}]",
                 strings.join(", ")
             )));
         }
         if unready.is_empty() {
-            return Ok(Health::Done);
+            return Ok(ObservedHealth::Done);
         }
         let is_late = self.is_late(record);
         let mut strings = Vec::new();
@@ -135,12 +135,15 @@ impl<O: Owner> ReleaseExecutor<O> {
             // Finding the cause costs requests, so it is looked for only when the wait is over and the message is
             // reported.
             let cause = match is_late {
-                true => failure_cause::of(&self.target.cluster, member, &Report::not_found()).await,
+                true => {
+                    failure_cause::of(&self.target.cluster, member, &HealthReport::not_found())
+                        .await
+                }
                 false => None,
             };
             strings.push(with_cause(shown(&member.id, &state), cause));
         }
-        Ok(Health::Pending(strings))
+        Ok(ObservedHealth::Pending(strings))
     }
 
     /// Whether an object has a state to wait for, by its kind or by an expression of the spec.
@@ -151,12 +154,12 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// How objects are, and which of them are ready from now on.
     async fn examine<'m>(
         &self,
-        members: Vec<&'m Member>,
+        members: Vec<&'m ManifestObject>,
         jobs: bool,
-    ) -> Result<Vec<(&'m Member, Report)>, Outcome> {
+    ) -> Result<Vec<(&'m ManifestObject, HealthReport)>, RunOutcome> {
         let observations: Vec<_> = members.iter().map(|it| self.health_of(it, jobs)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let found: Vec<Result<(Report, u64), ClusterError>> =
+        let found: Vec<Result<(HealthReport, u64), ClusterError>> =
             stream::iter(observations).buffered(width).collect().await;
         let mut reports = Vec::new();
         for (member, found) in members.into_iter().zip(found) {
@@ -173,7 +176,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Whether the deadline of the open operation has passed, so that its message names what is missing.
-    fn is_late(&self, record: &Record) -> bool {
+    fn is_late(&self, record: &ReleaseRecord) -> bool {
         let journal = self.journal(record.version);
         journal.is_some_and(|it| it.is_open() && jiff::Timestamp::now() >= it.deadline())
     }
@@ -181,15 +184,19 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// Remembers an object as the API server answered a write, for the run that may follow.
     ///
     /// `since` is the moment before the write.
-    pub(super) fn wrote(&self, id: &ObjectId, answer: Object, since: Moment) {
+    pub(super) fn wrote(&self, id: &ObjectId, answer: Object, since: WatchMoment) {
         if self.is_waited(&answer) {
             self.known().written.insert(id.clone(), (answer, since));
         }
     }
 
     /// How an object is, and in which resourceVersion.
-    async fn health_of(&self, member: &Member, jobs: bool) -> Result<(Report, u64), ClusterError> {
-        let Member { id, resource, .. } = member;
+    async fn health_of(
+        &self,
+        member: &ManifestObject,
+        jobs: bool,
+    ) -> Result<(HealthReport, u64), ClusterError> {
+        let ManifestObject { id, resource, .. } = member;
         let written = self.known().written.remove(id);
         let (live, since) = match written {
             // The API server's answer to the write is recent enough; a watch reports later changes.
@@ -200,15 +207,15 @@ impl<O: Owner> ReleaseExecutor<O> {
             }
         };
         self.saw(member, live.as_ref(), since);
-        let Some(live) = live else { return Ok((Report::not_found(), 0)) };
+        let Some(live) = live else { return Ok((HealthReport::not_found(), 0)) };
         Ok((self.judged(&live, jobs).await, version_of(&live)))
     }
 
     /// How an object is, by the expressions of the spec or the usual rules.
-    pub(super) async fn judged(&self, live: &Object, jobs: bool) -> Report {
+    pub(super) async fn judged(&self, live: &Object, jobs: bool) -> HealthReport {
         if self.options().legacy_wait {
             // Parity(flux): expressions are for the other way of waiting.
-            return legacy::report(live, jobs);
+            return legacy_readiness::report(live, jobs);
         }
         if (live.api_version(), live.kind()) == ("batch/v1", "Job") {
             // Parity(helm 4): a Job counts as ready once it is there, unless its end is waited for.
@@ -221,7 +228,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Remembers in which version an object was seen by a run that began at `since`, for the wait that may follow.
-    pub(super) fn saw(&self, member: &Member, live: Option<&Object>, since: Moment) {
+    pub(super) fn saw(&self, member: &ManifestObject, live: Option<&Object>, since: WatchMoment) {
         let own = live.and_then(|it| it.label(O::OWNERSHIP.name));
         let labelled = match own == Some(self.node.whole().name.as_str()) {
             true => OwnerLabel::Yes,
@@ -240,12 +247,12 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// What a removal was to delete and has not.
     async fn leftovers(
         &self,
-        record: &Record,
+        record: &ReleaseRecord,
         on: &mut BTreeSet<reconcile::ObjectKey>,
-    ) -> Result<Health, Outcome> {
+    ) -> Result<ObservedHealth, RunOutcome> {
         let leaving = match self.leaving(record).await {
             Ok(leaving) => leaving,
-            Err(error) => return Ok(Health::Failed(error.text()?)),
+            Err(error) => return Ok(ObservedHealth::Failed(error.text()?)),
         };
         let width = usize::from(self.context.settings.concurrent_ssa);
         let since = self.target.watcher().now();
@@ -265,15 +272,18 @@ impl<O: Owner> ReleaseExecutor<O> {
                 left.push(member.id.subject());
             }
         }
-        Ok(if left.is_empty() { Health::Done } else { Health::Pending(left) })
+        Ok(if left.is_empty() { ObservedHealth::Done } else { ObservedHealth::Pending(left) })
     }
 
     /// The objects that go with a revision, in the order in which they go. Those of kinds that are gone are gone.
     ///
     /// # Errors
     /// Why its manifest cannot be read, or that the run has an outcome.
-    pub(super) async fn leaving(&self, record: &Record) -> Result<Vec<Member>, StepError> {
-        let removed = removal::removed(record).map_err(StepError::Failed)?;
+    pub(super) async fn leaving(
+        &self,
+        record: &ReleaseRecord,
+    ) -> Result<Vec<ManifestObject>, StepError> {
+        let removed = removal_order::removed(record).map_err(StepError::Failed)?;
         let mut leaving = Vec::new();
         for manifest in removed.deleted {
             let objects = manifest_objects::read(&manifest.content).map_err(StepError::Failed)?;
@@ -297,8 +307,8 @@ fn with_cause(text: String, cause: Option<String>) -> String {
     }
 }
 
-fn current() -> Report {
-    Report { status: State::Current, message: String::new(), conditions: Vec::new() }
+fn current() -> HealthReport {
+    HealthReport { status: State::Current, message: String::new(), conditions: Vec::new() }
 }
 
 #[cfg(test)]

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 
 use crds::CommonMetadata;
 use crds::helm::{Kustomize, PostRenderer};
-use golang::meter::{Meter, Stop};
-use helm::template::{PostRender, Strategy};
-use kustomize::{BuildBudget, InTree, MetadataField, Options, Restriction};
+use golang::work_meter::{StopSignal, WorkMeter};
+use helm::template::{PostRenderStep, PostRendererStrategy};
+use kustomize::{
+    BuildBudget, KustomizeBuildOptions, LoadRestriction, MetadataField, TreeBuildFiles,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -24,7 +26,7 @@ const INPUT: &str = "helm-output.yaml";
 /// What is done to the documents of a release before they are manifests and hooks.
 #[derive(Debug, Clone)]
 pub struct PostRenderers {
-    strategy: Strategy,
+    strategy: PostRendererStrategy,
     /// Kustomizations of the spec, each with its place there.
     user: Vec<(usize, Vec<u8>)>,
     common: CommonMetadata,
@@ -38,7 +40,7 @@ impl PostRenderers {
         renderers: &[PostRenderer],
         common: Option<&CommonMetadata>,
         origin: BTreeMap<String, String>,
-        strategy: Strategy,
+        strategy: PostRendererStrategy,
     ) -> Self {
         let renderers = renderers.iter().enumerate();
         let user = renderers.filter_map(|(at, PostRenderer { kustomize })| {
@@ -49,7 +51,7 @@ impl PostRenderers {
 
     /// Does something with them in the form in which a [`helm::template::Request`] takes them: not at all where they change
     /// nothing, so that what Helm rendered is stored as it is.
-    pub fn with<T>(&self, work: impl FnOnce(Option<PostRender<'_>>) -> T) -> T {
+    pub fn with<T>(&self, work: impl FnOnce(Option<PostRenderStep<'_>>) -> T) -> T {
         if self.user.is_empty()
             && self.common == CommonMetadata::default()
             && self.origin.is_empty()
@@ -57,7 +59,7 @@ impl PostRenderers {
             return work(None);
         }
         let run = |stream: &[u8]| self.run(stream);
-        work(Some(PostRender { strategy: self.strategy, run: &run, plugin: None }))
+        work(Some(PostRenderStep { strategy: self.strategy, run: &run, plugin: None }))
     }
 
     /// One stream of documents to another.
@@ -67,9 +69,9 @@ impl PostRenderers {
     /// # Errors
     /// Names the renderer by its place in the spec, and says what kustomize says.
     fn run(&self, stream: &[u8]) -> Result<Vec<u8>, String> {
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let _limit = TimeLimit::start(TIME_LIMIT, &stop);
-        let budget = BuildBudget::new(Meter::new(kustomize::ALLOWED, stop));
+        let budget = BuildBudget::new(WorkMeter::new(kustomize::ALLOWED, stop));
         let mut text = None;
         for (at, kustomization) in &self.user {
             let input = text.as_deref().unwrap_or(stream);
@@ -93,8 +95,11 @@ impl PostRenderers {
 fn build(stream: &[u8], kustomization: &[u8], budget: &BuildBudget) -> Result<Vec<u8>, String> {
     let files = [("kustomization.yaml", kustomization), (INPUT, stream)];
     let files = MemoryTree::from_files(files).map_err(|error| error.to_string())?;
-    let options = Options { restriction: Restriction::None, ..Options::default() };
-    let built = kustomize::build(&InTree(files), "/", &options, budget, &mut Vec::new());
+    let options = KustomizeBuildOptions {
+        restriction: LoadRestriction::None,
+        ..KustomizeBuildOptions::default()
+    };
+    let built = kustomize::build(&TreeBuildFiles(files), "/", &options, budget, &mut Vec::new());
     let text = built.and_then(|built| built.yaml()).map_err(|error| error.to_string())?;
     Ok(text.into_bytes())
 }

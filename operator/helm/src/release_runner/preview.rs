@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use objects::{Object, ObjectId};
-use release::Record;
+use release::ReleaseRecord;
 
-use super::manifest_objects::{self, Member, POLICY, owned, placed, reached};
+use super::manifest_objects::{self, ManifestObject, POLICY, owned, placed, reached};
 use super::merge;
-use super::storage::Storage;
-use windlass_cluster::objects::Mode;
-use windlass_cluster::{Cluster, ClusterError};
+use super::storage::ReleaseStorage;
+use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The field manager of Helm.
 const HELM: &str = "helm";
@@ -45,11 +45,11 @@ pub enum PreviewError {
 /// # Errors
 /// The API server's refusal.
 pub async fn stored(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     name: &str,
     namespace: &str,
-) -> Result<Option<Arc<Record>>, ClusterError> {
-    let storage = Storage::new(cluster, namespace, name, "").await;
+) -> Result<Option<Arc<ReleaseRecord>>, ClusterError> {
+    let storage = ReleaseStorage::new(cluster, namespace, name, "").await;
     let storage = storage.map_err(super::storage::StorageError::into_cluster)?;
     let revisions = storage.revisions().await;
     let revisions = revisions.map_err(super::storage::StorageError::into_cluster)?;
@@ -62,14 +62,14 @@ pub async fn stored(
 /// # Errors
 /// A manifest that cannot be read, and the API server's refusal.
 pub async fn preview(
-    cluster: &Cluster,
-    record: Option<&Record>,
+    cluster: &ClusterConnection,
+    record: Option<&ReleaseRecord>,
     name: &str,
     namespace: &str,
     manifest: &str,
 ) -> Result<Vec<ObjectPreview>, PreviewError> {
     let read = |text: &str| manifest_objects::read(text).map_err(PreviewError::Manifest);
-    let mut originals: BTreeMap<ObjectId, Member> = BTreeMap::new();
+    let mut originals: BTreeMap<ObjectId, ManifestObject> = BTreeMap::new();
     for object in read(record.map_or("", |record| &record.manifest))? {
         let subject = object.id().subject();
         let found = reached(cluster, object, namespace).await;
@@ -83,7 +83,7 @@ pub async fn preview(
         match placed(cluster, object.clone(), namespace).await {
             Ok((resource, mut object)) => {
                 owned(&mut object, name, namespace);
-                let member = Member { id: object.id(), object, resource };
+                let member = ManifestObject { id: object.id(), object, resource };
                 let original = originals.remove(&member.id);
                 let change = change(cluster, member, original.as_ref()).await.map_err(failed)?;
                 changes.extend(change);
@@ -95,7 +95,7 @@ pub async fn preview(
             Err(error) => return Err(failed(error)),
         }
     }
-    for (id, Member { object, resource, .. }) in originals {
+    for (id, ManifestObject { object, resource, .. }) in originals {
         let live = cluster.get(&resource, &id.namespace, &id.name).await;
         let live = live.map_err(|error| PreviewError::Cluster(id.subject(), error))?;
         let Some(live) = live else { continue };
@@ -108,11 +108,11 @@ pub async fn preview(
 
 /// How one object would change.
 async fn change(
-    cluster: &Cluster,
-    member: Member,
-    original: Option<&Member>,
+    cluster: &ClusterConnection,
+    member: ManifestObject,
+    original: Option<&ManifestObject>,
 ) -> Result<Option<ObjectPreview>, ClusterError> {
-    let Member { id, object, resource } = member;
+    let ManifestObject { id, object, resource } = member;
     let before = cluster.get(&resource, &id.namespace, &id.name).await?;
     let after = match &before {
         Some(live) => match merge::patch(original.map(|it| &it.object), &object, live) {
@@ -121,7 +121,7 @@ async fn change(
                 cluster.try_merge_patch(&resource, &id.namespace, &id.name, &patch, HELM).await?
             }
         },
-        None => match cluster.apply(&resource, &object, HELM, Mode::DryRun).await {
+        None => match cluster.apply(&resource, &object, HELM, DryRunMode::DryRun).await {
             // Its namespace is not there yet.
             Err(error) if error.is_not_found() => object,
             made => made?,

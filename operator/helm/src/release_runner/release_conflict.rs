@@ -7,14 +7,14 @@ use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseState, operator};
 use kube_core::ResourceExt as _;
 use reconcile::ObjectKey;
-use release::snapshot::Match;
-use release::{Record, Snapshot, snapshot};
+use release::release_snapshot::SnapshotMatch;
+use release::{ReleaseRecord, ReleaseSnapshot, release_snapshot};
 
 use crate::release_runner::target_of;
-use windlass_cluster::kind::OurKind;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_of;
-use windlass_runtime::record::through;
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::controller_kind::node_of;
+use windlass_runtime::object_status::through;
+use windlass_runtime::run_context::RunContext;
 
 /// The other object that owns the release of a record. The journal beside the record names an owner by its uid: it
 /// counts if its spec asks for the release, or if its history has a revision of it. Otherwise the owner is the object
@@ -24,12 +24,12 @@ use windlass_runtime::record::through;
 /// The journal is written before any object of the release is applied. So it names the owner during the first
 /// installation as well, when no status has a history.
 pub(crate) fn holder(
-    context: &Context,
+    context: &RunContext,
     asking: &ObjectKey,
     uid: Option<&str>,
-    last: &Record,
+    last: &ReleaseRecord,
 ) -> Option<ObjectKey> {
-    let all = Owners {
+    let all = ReleaseOwners {
         releases: context.store::<HelmRelease>().state(),
         helmfiles: context.store::<Helmfile>().state(),
         operators: context.store::<operator::Helmfile>().state(),
@@ -39,21 +39,31 @@ pub(crate) fn holder(
 
 /// All objects that may have a release.
 #[derive(Default)]
-struct Owners {
+struct ReleaseOwners {
     releases: Vec<Arc<HelmRelease>>,
     helmfiles: Vec<Arc<Helmfile>>,
     operators: Vec<Arc<operator::Helmfile>>,
 }
 
-impl Owners {
+impl ReleaseOwners {
     /// See [`holder`].
-    fn holder(&self, asking: &ObjectKey, uid: Option<&str>, last: &Record) -> Option<ObjectKey> {
+    fn holder(
+        &self,
+        asking: &ObjectKey,
+        uid: Option<&str>,
+        last: &ReleaseRecord,
+    ) -> Option<ObjectKey> {
         let by_journal = uid.and_then(|uid| self.first(asking, Some(uid), last));
         // An owner that adopts a release writes no journal: the journal of its previous owner stays.
         by_journal.or_else(|| self.first(asking, None, last))
     }
 
-    fn first(&self, asking: &ObjectKey, uid: Option<&str>, last: &Record) -> Option<ObjectKey> {
+    fn first(
+        &self,
+        asking: &ObjectKey,
+        uid: Option<&str>,
+        last: &ReleaseRecord,
+    ) -> Option<ObjectKey> {
         let of_release = |it: &HelmRelease| {
             let target = target_of(it);
             let is_target = (&target.name, &target.namespace) == (&last.name, &last.namespace);
@@ -67,7 +77,7 @@ impl Owners {
 }
 
 /// The first object but the asking one that `has` the release.
-fn first<K: OurKind>(
+fn first<K: WindlassKind>(
     all: &[Arc<K>],
     asking: &ObjectKey,
     uid: Option<&str>,
@@ -83,10 +93,10 @@ fn helmfile<K>(
     all: &[Arc<K>],
     asking: &ObjectKey,
     uid: Option<&str>,
-    last: &Record,
+    last: &ReleaseRecord,
 ) -> Option<ObjectKey>
 where
-    K: OurKind + ReconciledObject<Status = HelmfileStatus>,
+    K: WindlassKind + ReconciledObject<Status = HelmfileStatus>,
 {
     let is_its = |it: &K| {
         let rows = it.status().map(|status| status.releases.as_slice()).unwrap_or_default();
@@ -107,44 +117,45 @@ fn is_asked_for(state: ReleaseState) -> bool {
 }
 
 /// Whether a history is of the release of a record. `is_known` says that the journal beside it names its owner.
-pub(crate) fn has(history: &[crds::helm::Snapshot], is_known: bool, last: &Record) -> bool {
+pub(crate) fn has(history: &[crds::helm::Snapshot], is_known: bool, last: &ReleaseRecord) -> bool {
     let is_named =
         |it: &crds::helm::Snapshot| it.name == last.name && it.namespace == last.namespace;
     if !history.iter().any(is_named) {
         return false;
     }
-    let history: Vec<Snapshot> = through(&history).unwrap_or_default();
-    let is_it = |it: &Snapshot| it.targets(last) && it.matches(last) == Ok(Match::Same);
-    is_known || snapshot::latest(&history).is_some_and(is_it)
+    let history: Vec<ReleaseSnapshot> = through(&history).unwrap_or_default();
+    let is_it =
+        |it: &ReleaseSnapshot| it.targets(last) && it.matches(last) == Ok(SnapshotMatch::Same);
+    is_known || release_snapshot::latest(&history).is_some_and(is_it)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use golang::value::{Map, Type};
-    use release::record::{Info, RevisionStatus};
+    use golang::value::{GoMap, GoType};
+    use release::record::{RevisionInfo, RevisionStatus};
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn record(description: &str) -> Record {
-        let info = Info {
+    fn record(description: &str) -> ReleaseRecord {
+        let info = RevisionInfo {
             status: RevisionStatus::Deployed,
             first_deployed: Some(reconcile::Time::UNIX_EPOCH.into()),
             last_deployed: Some(reconcile::Time::UNIX_EPOCH.into()),
             description: description.to_owned(),
-            ..Info::default()
+            ..RevisionInfo::default()
         };
         let name = "web".to_owned();
         let namespace = "apps".to_owned();
-        Record {
+        ReleaseRecord {
             name,
             namespace,
             version: 1,
             info,
             chart: None,
-            config: Map::new(Type::Any, []),
+            config: GoMap::new(GoType::Any, []),
             manifest: String::new(),
             hooks: Vec::new(),
             apply_method: String::new(),
@@ -155,7 +166,7 @@ mod tests {
     #[test]
     fn a_release_of_the_same_name_and_version_in_another_cluster_is_another_one() {
         let here = record("Install complete");
-        let known = Snapshot::of(&here, None, "").unwrap();
+        let known = ReleaseSnapshot::of(&here, None, "").unwrap();
         let history: Vec<crds::helm::Snapshot> = through(&[known]).unwrap();
         assert!(has(&history, false, &here));
         let there = record("Upgrade complete");
@@ -164,7 +175,7 @@ mod tests {
         assert!(!has(&[], true, &here));
     }
 
-    fn release(name: &str, of: &str, history: &[Snapshot]) -> Arc<HelmRelease> {
+    fn release(name: &str, of: &str, history: &[ReleaseSnapshot]) -> Arc<HelmRelease> {
         let object: HelmRelease = serde_json::from_value(json!({
             "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": name, "namespace": "apps", "uid": format!("uid-{name}")},
@@ -188,7 +199,7 @@ mod tests {
     }
 
     /// Who has the release `apps/web` beside whose record the journal names this uid, as one that is named `asking` sees it.
-    fn seen(all: &Owners, asking: &str, uid: &str) -> Option<String> {
+    fn seen(all: &ReleaseOwners, asking: &str, uid: &str) -> Option<String> {
         let asking = node_of(&*release(asking, "web", &[]));
         let holder = all.holder(&asking, Some(uid), &record("Initial install underway"));
         holder.map(|node| node.name)
@@ -197,7 +208,7 @@ mod tests {
     #[test]
     fn who_made_the_first_revision_has_the_release_before_a_status_says_so() {
         let releases = vec![release("one", "web", &[]), release("two", "web", &[])];
-        let all = Owners { releases, ..Owners::default() };
+        let all = ReleaseOwners { releases, ..ReleaseOwners::default() };
         assert_eq!(seen(&all, "two", "uid-one").as_deref(), Some("one"));
         assert_eq!(seen(&all, "one", "uid-two").as_deref(), Some("two"));
         assert_eq!(seen(&all, "one", "uid-one"), None, "it is its own");
@@ -211,20 +222,20 @@ mod tests {
             Arc::new(serde_json::from_value(helmfile_object("ours", "two", &row("web"))).unwrap()),
             Arc::new(serde_json::from_value(helmfile_object("ours", "bus", &row("bus"))).unwrap()),
         ];
-        let all = Owners { helmfiles, ..Owners::default() };
+        let all = ReleaseOwners { helmfiles, ..ReleaseOwners::default() };
         assert_eq!(seen(&all, "two", "uid-one").as_deref(), Some("one"));
         assert_eq!(seen(&all, "two", "uid-bus"), None, "another release");
         let beside = release("beside", "web", &[]);
-        let all = Owners { releases: vec![beside], ..all };
+        let all = ReleaseOwners { releases: vec![beside], ..all };
         assert_eq!(seen(&all, "one", "uid-beside").as_deref(), Some("beside"));
         assert_eq!(seen(&all, "beside", "uid-two").as_deref(), Some("two"));
     }
 
     #[test]
     fn a_release_that_was_left_has_who_adopted_it() {
-        let known = Snapshot::of(&record("Initial install underway"), None, "").unwrap();
+        let known = ReleaseSnapshot::of(&record("Initial install underway"), None, "").unwrap();
         let releases = vec![release("one", "other", &[]), release("two", "web", &[known])];
-        let all = Owners { releases, ..Owners::default() };
+        let all = ReleaseOwners { releases, ..ReleaseOwners::default() };
         assert_eq!(seen(&all, "three", "uid-gone").as_deref(), Some("two"));
         assert_eq!(seen(&all, "three", "uid-one").as_deref(), Some("two"), "it has another by now");
         assert_eq!(seen(&all, "two", "uid-gone"), None);

@@ -7,31 +7,31 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crds::helm::CrdsPolicy;
-use golang::meter::Stop;
-use golang::time::{Time as GoTime, Zone};
-use golang::value::Map;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
+use golang::work_meter::StopSignal;
 use helm::chart::{self, Chart};
-use helm::env::{Env, Lookup, LookupQuery, Resolve};
-use helm::render::{Mode, REQUIRED_STACK_BYTES, Release};
+use helm::render::{REQUIRED_STACK_BYTES, ReleaseToRender, RenderMode};
+use helm::render_environment::{ClusterLookup, HostNameLookup, LookupQuery, RenderEnvironment};
 use helm::template::{RenderRequest, RenderedRelease, render};
 use helm::values::coalesce;
-use helm::warning::Level;
+use helm::warning::WarningLevel;
 use objects::{Gvk, Object, ObjectId, manifest};
-use release::Record;
-use release::journal::Action;
+use release::ReleaseRecord;
+use release::journal::OperationKind;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::definitions::{EstablishError, established};
+use super::crd_definitions::{EstablishError, established};
 use super::executor::ReleaseExecutor;
-use super::manifest_objects::{self, Member, MemberError};
+use super::manifest_objects::{self, ManifestObject, ManifestObjectError};
 use super::step_error::StepError;
-use super::{MANAGER, Owner};
+use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::capabilities::ServerCapabilities;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::namespaces::Namespaces;
-use windlass_runtime::permit::{Permits, RunPermit};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::namespace_policies::NamespacePolicies;
+use windlass_runtime::run_permits::{RunPermit, RunPermits};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// How long a CRD may take until its kind is served.
@@ -40,20 +40,20 @@ const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
 /// A revision before it has a record.
 pub(super) struct PreparedRevision {
     pub(super) rendered: RenderedRelease,
-    pub(super) config: Map,
+    pub(super) config: GoMap,
     pub(super) server_side: bool,
 }
 
-impl<O: Owner> ReleaseExecutor<O> {
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Does all that comes before a record.
     ///
     /// # Errors
     /// Why the action fails, or that the run has an outcome.
     pub(super) async fn prepare(
         &self,
-        action: Action,
+        action: OperationKind,
         version: i64,
-        base: Option<Arc<Record>>,
+        base: Option<Arc<ReleaseRecord>>,
     ) -> Result<PreparedRevision, StepError> {
         let Some(loaded) = self.desired_release.chart.clone() else {
             return Err(StepError::Failed("the chart was not loaded".to_owned()));
@@ -64,11 +64,11 @@ impl<O: Owner> ReleaseExecutor<O> {
             preserved(&mut chart, &mut config, base).map_err(StepError::Failed)?;
         }
         let target = &self.desired().spec.target;
-        let release = Release {
+        let release = ReleaseToRender {
             name: target.name.clone(),
             namespace: target.namespace.clone(),
             revision: version,
-            is_upgrade: action == Action::Upgrade,
+            is_upgrade: action == OperationKind::Upgrade,
         };
         let crds = self.crds_to_write(&chart, &config, action).await?;
         if !crds.is_empty() {
@@ -80,7 +80,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         *loaded.templates.lock() = templates;
         let server_side = self.options().is_server_side(action, base.as_deref());
         self.checked(&rendered, action, base.as_deref()).await?;
-        if action == Action::Install {
+        if action == OperationKind::Install {
             self.namespace().await?;
         }
         Ok(PreparedRevision { rendered, config, server_side })
@@ -91,9 +91,9 @@ impl<O: Owner> ReleaseExecutor<O> {
     async fn rendered(
         &self,
         chart: Chart,
-        values: Map,
-        release: Release,
-        action: Action,
+        values: GoMap,
+        release: ReleaseToRender,
+        action: OperationKind,
     ) -> Result<RenderedRelease, StepError> {
         let served = self.target.cluster.served().await;
         let served = served.map_err(|error| StepError::Outcome(self.no_answer(&error)))?;
@@ -104,15 +104,15 @@ impl<O: Owner> ReleaseExecutor<O> {
     async fn rendered_for(
         &self,
         chart: Chart,
-        values: Map,
-        release: Release,
-        action: Action,
+        values: GoMap,
+        release: ReleaseToRender,
+        action: OperationKind,
         served: &ServerCapabilities,
     ) -> Result<RenderedRelease, StepError> {
         let permit = self.context.building.run_permit(&self.node.namespace).await;
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
-        let env = Env { stop, ..self.env(served, &permit, &limit) };
+        let env = RenderEnvironment { stop, ..self.env(served, &permit, &limit) };
         let skip_schema = self.options().of_action(action).skip_schema;
         let spec = self.desired_release.spec.clone();
         let known =
@@ -125,7 +125,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                     chart,
                     values: &values,
                     release,
-                    mode: Mode::default(),
+                    mode: RenderMode::default(),
                     skip_schema,
                     sub_notes: false,
                     templates: known,
@@ -150,36 +150,45 @@ impl<O: Owner> ReleaseExecutor<O> {
         };
         let name = &self.node.name;
         let namespace = &self.node.namespace;
-        for warning in warnings.iter().filter(|it| it.level != Level::Debug) {
+        for warning in warnings.iter().filter(|it| it.level != WarningLevel::Debug) {
             tracing::info!(controller_kind = O::KIND, name, namespace, "{}", warning.line());
         }
         rendered.map_err(|text| StepError::Failed(self.desired_release.masked(&text)))
     }
 
-    fn env(&self, served: &ServerCapabilities, permit: &RunPermit, limit: &Arc<TimeLimit>) -> Env {
+    fn env(
+        &self,
+        served: &ServerCapabilities,
+        permit: &RunPermit,
+        limit: &Arc<TimeLimit>,
+    ) -> RenderEnvironment {
         let now = jiff::Timestamp::now();
-        let local = Zone::fixed("UTC", 0);
+        let local = GoTimeZone::fixed("UTC", 0);
         let capabilities = served.to_helm();
         let runtime = Handle::current();
         let permit = permit.clone();
-        let waits = Waits { runtime, permit, limit: limit.clone() };
-        let lookup = Finder {
+        let waits = ServerWaitPolicy { runtime, permit, limit: limit.clone() };
+        let lookup = TenantClusterLookup {
             cluster: self.target.cluster.clone(),
             namespace: self.node.namespace.clone(),
             waits: waits.clone(),
         };
-        Env {
+        RenderEnvironment {
             now: GoTime::from_unix(
                 now.as_second(),
                 i64::from(now.subsec_nanosecond()),
                 local.clone(),
             ),
             local,
-            random: Arc::new(windlass_runtime::random::fill),
+            random: Arc::new(windlass_runtime::random_bytes::fill),
             capabilities: Arc::new(capabilities),
             cluster: Some(Arc::new(lookup)),
-            stop: Stop::default(),
-            names: self.context.settings.allows_dns_lookups().then(|| Arc::new(Names(waits)) as _),
+            stop: StopSignal::default(),
+            names: self
+                .context
+                .settings
+                .allows_dns_lookups()
+                .then(|| Arc::new(HostNames(waits)) as _),
         }
     }
 
@@ -189,8 +198,8 @@ impl<O: Owner> ReleaseExecutor<O> {
     async fn crds_to_write(
         &self,
         chart: &Chart,
-        config: &Map,
-        action: Action,
+        config: &GoMap,
+        action: OperationKind,
     ) -> Result<Vec<Object>, StepError> {
         let policy = self.options().of_action(action).crds;
         if policy == CrdsPolicy::Skip {
@@ -246,9 +255,9 @@ impl<O: Owner> ReleaseExecutor<O> {
     async fn judge_templates(
         &self,
         chart: &Chart,
-        values: &Map,
-        release: &Release,
-        action: Action,
+        values: &GoMap,
+        release: &ReleaseToRender,
+        action: OperationKind,
     ) -> Result<(), StepError> {
         let rendered = self.rendered(chart.clone(), values.clone(), release.clone(), action);
         let rendered = match rendered.await {
@@ -265,7 +274,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Writes CRDs that the chart brings along, and waits until their kinds are served.
-    async fn write_crds(&self, crds: Vec<Object>, action: Action) -> Result<(), StepError> {
+    async fn write_crds(&self, crds: Vec<Object>, action: OperationKind) -> Result<(), StepError> {
         let policy = self.options().of_action(action).crds;
         let mut written = Vec::new();
         for object in crds {
@@ -299,7 +308,10 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// The kind of a CRD, and the live object.
-    async fn live_crd(&self, object: &Object) -> Result<(Resource, Option<Object>), StepError> {
+    async fn live_crd(
+        &self,
+        object: &Object,
+    ) -> Result<(ApiResourceLocation, Option<Object>), StepError> {
         let cluster = &self.target.cluster;
         let failed = |what: &str, error| self.crd_failed(what, object, &error);
         let resource = cluster.resource(&object.gvk()).await;
@@ -327,8 +339,8 @@ impl<O: Owner> ReleaseExecutor<O> {
     async fn checked(
         &self,
         rendered: &RenderedRelease,
-        action: Action,
-        base: Option<&Record>,
+        action: OperationKind,
+        base: Option<&ReleaseRecord>,
     ) -> Result<(), StepError> {
         let target = &self.desired().spec.target;
         let text: String =
@@ -336,8 +348,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         let read = manifest_objects::of_text(cluster, &text, &target.name, &target.namespace).await;
         let all = read.map_err(|error| match error {
-            MemberError::Refused(text) => StepError::Failed(text),
-            MemberError::Cluster(error) => StepError::Outcome(self.no_answer(&error)),
+            ManifestObjectError::Refused(text) => StepError::Failed(text),
+            ManifestObjectError::Cluster(error) => StepError::Outcome(self.no_answer(&error)),
         })?;
         self.admitted(all.iter().map(|it| &it.object)).await?;
         if self.options().of_action(action).take_ownership {
@@ -346,10 +358,10 @@ impl<O: Owner> ReleaseExecutor<O> {
         let before = base.map(|base| manifest_objects::read(&base.manifest).unwrap_or_default());
         let before = before.unwrap_or_default();
         let base_namespace = base.map_or("", |base| base.namespace.as_str());
-        let is_known = |member: &Member| {
+        let is_known = |member: &ManifestObject| {
             before.iter().any(|it| is_same_object(it, base_namespace, &member.id))
         };
-        let new: Vec<Member> = all.into_iter().filter(|it| !is_known(it)).collect();
+        let new: Vec<ManifestObject> = all.into_iter().filter(|it| !is_known(it)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
         let live = manifest_objects::live(cluster, &new, width).await;
         let live = live.map_err(|error| StepError::Outcome(self.no_answer(&error)))?;
@@ -369,7 +381,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// Whether windlass's own cluster has a namespace: that of the owner, or one that a watch shows.
     fn is_there(&self, namespace: &str) -> bool {
         let is_home = self.target.place().is_empty();
-        let seen = || self.context.shared::<Namespaces>().facts(namespace);
+        let seen = || self.context.shared::<NamespacePolicies>().facts(namespace);
         is_home && (namespace == self.node.namespace || seen().is_some_and(|it| !it.is_terminating))
     }
 
@@ -411,7 +423,11 @@ fn is_same_object(before: &Object, namespace: &str, id: &ObjectId) -> bool {
 ///
 /// # Errors
 /// The old values do not fit the old chart, in the words of Helm.
-pub fn preserved(chart: &mut Chart, config: &mut Map, base: &Record) -> Result<(), String> {
+pub fn preserved(
+    chart: &mut Chart,
+    config: &mut GoMap,
+    base: &ReleaseRecord,
+) -> Result<(), String> {
     let stored = base.chart.as_ref();
     let before = Chart {
         metadata: stored.and_then(|it| it.metadata.clone()).unwrap_or_default(),
@@ -428,13 +444,13 @@ pub fn preserved(chart: &mut Chart, config: &mut Map, base: &Record) -> Result<(
 
 /// How a template waits for servers: without its permit for rendering, and not for long.
 #[derive(Clone)]
-struct Waits {
+struct ServerWaitPolicy {
     runtime: Handle,
     permit: RunPermit,
     limit: Arc<TimeLimit>,
 }
 
-impl Waits {
+impl ServerWaitPolicy {
     fn answer<T>(&self, limit: Duration, asked: impl Future<Output = T>) -> Option<T> {
         // The timer begins inside of the runtime, which the thread that renders is not in.
         self.end_of(async { tokio::time::timeout(limit, asked).await }).ok()
@@ -451,17 +467,17 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
 
 /// Lists that `lookup` has in memory and that no rendering has counted yet: of all namespaces, and of one. Those who wait
 /// for the API server have no permit to render, so that many may wait at once.
-static LOOKUP_LIST_PERMITS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(4, 2));
+static LOOKUP_LIST_PERMITS: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(4, 2));
 
 /// What `lookup` finds, with the rights of the ServiceAccount that applies the release.
-struct Finder {
-    cluster: Cluster,
+struct TenantClusterLookup {
+    cluster: ClusterConnection,
     /// Of the object that is rendered.
     namespace: String,
-    waits: Waits,
+    waits: ServerWaitPolicy,
 }
 
-impl Lookup for Finder {
+impl ClusterLookup for TenantClusterLookup {
     fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
         let asked = async {
             let is_list = wanted.name.is_empty();
@@ -486,7 +502,10 @@ impl Lookup for Finder {
 ///
 /// # Errors
 /// What the API server answered, in the words of Helm.
-pub async fn find(cluster: &Cluster, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
+pub async fn find(
+    cluster: &ClusterConnection,
+    wanted: &LookupQuery<'_>,
+) -> Result<Option<Value>, String> {
     let gvk = Gvk::new(wanted.api_version, wanted.kind);
     let resource = cluster.resource(&gvk).await.map_err(|error| {
         format!(
@@ -509,9 +528,9 @@ pub async fn find(cluster: &Cluster, wanted: &LookupQuery<'_>) -> Result<Option<
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The names of hosts that windlass itself can resolve.
-struct Names(Waits);
+struct HostNames(ServerWaitPolicy);
 
-impl Resolve for Names {
+impl HostNameLookup for HostNames {
     fn address_of(&self, host: &str) -> Result<String, String> {
         let missing = |why: &str| format!("lookup {host}: {why}");
         let asked = async { tokio::net::lookup_host((host, 0)).await.map(|mut all| all.next()) };
@@ -542,10 +561,10 @@ mod tests {
             (200, Body::from(body.to_string()))
         })
         .await;
-        let permit = Permits::new(1).run_permit("n").await;
-        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &Stop::default()));
-        let waits = Waits { runtime: Handle::current(), permit, limit };
-        let finder = Arc::new(Finder { cluster, namespace: "n".to_owned(), waits });
+        let permit = RunPermits::new(1).run_permit("n").await;
+        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &StopSignal::default()));
+        let waits = ServerWaitPolicy { runtime: Handle::current(), permit, limit };
+        let finder = Arc::new(TenantClusterLookup { cluster, namespace: "n".to_owned(), waits });
         let lookup = |name: &'static str| {
             let finder = finder.clone();
             tokio::task::spawn_blocking(move || {

@@ -1,6 +1,6 @@
 //! Why a step of a release has no result.
 
-use reconcile::Outcome;
+use reconcile::RunOutcome;
 
 /// Why a step of a release has no result.
 #[derive(Debug)]
@@ -8,7 +8,7 @@ pub(super) enum StepError {
     /// The operation fails with a text, in Helm's words where Helm has some.
     Failed(String),
     /// The run ends, such as where the API server gives no answer: the operation goes on later.
-    Outcome(Outcome),
+    Outcome(RunOutcome),
 }
 
 impl StepError {
@@ -16,7 +16,7 @@ impl StepError {
     ///
     /// # Errors
     /// The outcome of the run.
-    pub(super) fn text(self) -> Result<String, Outcome> {
+    pub(super) fn text(self) -> Result<String, RunOutcome> {
         match self {
             Self::Failed(text) => Ok(text),
             Self::Outcome(outcome) => Err(outcome),
@@ -24,8 +24,8 @@ impl StepError {
     }
 }
 
-impl From<Outcome> for StepError {
-    fn from(outcome: Outcome) -> Self {
+impl From<RunOutcome> for StepError {
+    fn from(outcome: RunOutcome) -> Self {
         Self::Outcome(outcome)
     }
 }

@@ -12,19 +12,22 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use objects::{Gvk, Object};
 use parking_lot::{Mutex, MutexGuard};
-use release::operation::Write;
-use release::record::{Record, RecordChange, RevisionStatus as Life};
+use release::operation::RecordAndJournalWrite;
+use release::record::{RecordChange, ReleaseRecord, RevisionStatus as Life};
 use release::storage::{
-    self, DATA_KEY, DIGEST, PART_OF, PART_OWNER, PARTS, PackError, PackedRecord, RecordWriteMode,
+    self, DATA_KEY, DIGEST, PART_OF, PART_OWNER, PARTS, PackedRecord, RecordPackError,
+    RecordWriteMode,
 };
-use release::{BrokenRevision, Journal, Revision, Revisions, journal};
+use release::{
+    BrokenReleaseRevision, OperationJournal, ReleaseRevision, ReleaseRevisions, journal,
+};
 use serde_json::{Map, Value, json};
 
 use super::MANAGER;
-use windlass_cluster::decode::DepthLimitedObject;
-use windlass_cluster::discovery::Resource;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_decode::DepthLimitedObject;
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// Why a record was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +40,7 @@ pub enum StorageError {
     Cluster(ClusterError, String),
     /// It cannot be packed.
     #[error(transparent)]
-    Pack(#[from] PackError),
+    Pack(#[from] RecordPackError),
 }
 
 impl StorageError {
@@ -53,8 +56,8 @@ impl StorageError {
 /// A revision and its Secret.
 #[derive(Clone)]
 struct StoredRevision {
-    record: Arc<Record>,
-    journal: Option<Journal>,
+    record: Arc<ReleaseRecord>,
+    journal: Option<OperationJournal>,
     secret: String,
     uid: String,
     version: String,
@@ -84,8 +87,8 @@ impl StoredRevision {
     /// The revision that a Secret stores.
     fn of(
         secret: &Object,
-        record: Arc<Record>,
-        journal: Option<Journal>,
+        record: Arc<ReleaseRecord>,
+        journal: Option<OperationJournal>,
         labels: BTreeMap<String, String>,
         layout: RecordLayout,
     ) -> Self {
@@ -104,9 +107,9 @@ impl StoredRevision {
 
 /// The Secrets that store the revisions of a Helm release, read once for each run and written only
 /// at the versions that were read.
-pub struct Storage {
-    cluster: Cluster,
-    secrets: Resource,
+pub struct ReleaseStorage {
+    cluster: ClusterConnection,
+    secrets: ApiResourceLocation,
     /// Where the Secrets are.
     pub(super) namespace: String,
     /// The release.
@@ -118,7 +121,7 @@ pub struct Storage {
 
 struct RevisionCache {
     stored: BTreeMap<i64, StoredRevision>,
-    broken: Vec<BrokenRevision>,
+    broken: Vec<BrokenReleaseRevision>,
     /// Names and uids of the Secrets that cannot be read, by the revisions that their labels name.
     unreadable: Vec<(i64, String, String)>,
     read_at: Instant,
@@ -144,7 +147,7 @@ impl RevisionCache {
     fn add_unreadable(&mut self, namespace: &str, row: RecordMetadata, problem: String) {
         let RecordMetadata { name, uid, version, .. } = row;
         let secret = format!("{namespace}/{name}");
-        self.broken.push(BrokenRevision { secret, version, problem });
+        self.broken.push(BrokenReleaseRevision { secret, version, problem });
         self.unreadable.push((version, name, uid));
     }
 }
@@ -218,14 +221,14 @@ fn data_of(secret: &Object) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
-impl Storage {
+impl ReleaseStorage {
     /// The storage of a release whose Secrets are in a namespace; `owner` is the uid of the object that owns the
     /// release.
     ///
     /// # Errors
     /// The API server does not say what it serves.
     pub async fn new(
-        cluster: &Cluster,
+        cluster: &ClusterConnection,
         namespace: &str,
         name: &str,
         owner: &str,
@@ -258,7 +261,7 @@ impl Storage {
     ///
     /// # Errors
     /// The Secrets cannot be read.
-    pub async fn revisions(&self) -> Result<Revisions, StorageError> {
+    pub async fn revisions(&self) -> Result<ReleaseRevisions, StorageError> {
         if self.known().is_none() {
             let read = self.read().await?;
             *self.known() = Some(read);
@@ -267,9 +270,9 @@ impl Storage {
         let known = known.as_ref();
         let stored = known.into_iter().flat_map(|known| known.stored.values());
         let revisions = stored
-            .map(|it| Revision { record: it.record.clone(), journal: it.journal.clone() })
+            .map(|it| ReleaseRevision { record: it.record.clone(), journal: it.journal.clone() })
             .collect();
-        Ok(Revisions::new(revisions, known.map(|it| it.broken.clone()).unwrap_or_default()))
+        Ok(ReleaseRevisions::new(revisions, known.map(|it| it.broken.clone()).unwrap_or_default()))
     }
 
     /// Whether the next run of a wait may go on with these records instead of reading them again.
@@ -442,8 +445,9 @@ impl Storage {
             let record = storage::unpack(&parts, &labels, &annotations);
             // windlass did not write a journal that cannot be read; what it is about is an unfinished operation of
             // another client.
-            let journal =
-                annotations.get(journal::ANNOTATION).and_then(|it| Journal::parse(it).ok());
+            let journal = annotations
+                .get(journal::ANNOTATION)
+                .and_then(|it| OperationJournal::parse(it).ok());
             let layout = RecordLayout {
                 parts: annotations.get(DIGEST).filter(|_| parts.len() > 1).cloned(),
                 size: parts.iter().map(|it| it.len()).sum(),
@@ -466,8 +470,8 @@ impl Storage {
     /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next run.
     pub(super) async fn create(
         &self,
-        record: Record,
-        journal: &Journal,
+        record: ReleaseRecord,
+        journal: &OperationJournal,
     ) -> Result<(), StorageError> {
         let version = record.version;
         let labels = storage::labels(&record, RecordWriteMode::New, jiff::Timestamp::now());
@@ -515,8 +519,8 @@ impl Storage {
 
     fn remember(
         &self,
-        record: Arc<Record>,
-        journal: Option<Journal>,
+        record: Arc<ReleaseRecord>,
+        journal: Option<OperationJournal>,
         secret: &Object,
         labels: BTreeMap<String, String>,
         layout: RecordLayout,
@@ -556,7 +560,7 @@ impl Storage {
     }
 
     /// Writes what a step says: other records first, then the record with its journal.
-    pub(super) async fn write(&self, write: &Write) -> Result<(), StorageError> {
+    pub(super) async fn write(&self, write: &RecordAndJournalWrite) -> Result<(), StorageError> {
         self.write_others(&write.others).await?;
         self.change(write.version, &write.changes, Some(&write.journal)).await
     }
@@ -583,7 +587,7 @@ impl Storage {
         &self,
         version: i64,
         changes: &[RecordChange],
-        journal: Option<&Journal>,
+        journal: Option<&OperationJournal>,
     ) -> Result<(), StorageError> {
         let before = self.known().as_ref().and_then(|known| known.stored.get(&version).cloned());
         let Some(before) = before else {
@@ -599,7 +603,7 @@ impl Storage {
         let mut labels = before.labels.clone();
         let mut packed_now = None;
         if !changes.is_empty() {
-            let mut changed = Record::clone(&before.record);
+            let mut changed = ReleaseRecord::clone(&before.record);
             for change in changes {
                 changed.apply(change);
             }
@@ -667,7 +671,7 @@ impl Storage {
     }
 }
 
-impl Storage {
+impl ReleaseStorage {
     /// Deletes Secrets of a revision that cannot be read.
     async fn purge_unreadable(&self, version: i64) -> Result<(), StorageError> {
         let all = self.known().as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
@@ -686,7 +690,7 @@ impl Storage {
 }
 
 /// Packing costs time that others on the thread would miss.
-async fn packed(record: Record) -> Result<(Arc<Record>, PackedRecord), StorageError> {
+async fn packed(record: ReleaseRecord) -> Result<(Arc<ReleaseRecord>, PackedRecord), StorageError> {
     let record = Arc::new(record);
     let shared = record.clone();
     let packed = tokio::task::spawn_blocking(move || storage::pack(&shared)).await;

@@ -1,37 +1,37 @@
 //! All that the release runner sees of the spec of an owner. Pure.
 //!
 //! Here: what was read of it, and the desired state that it makes of a chart and values. Elsewhere: reading it
-//! (`helm_release/validated_spec.rs`, `helmfile/request.rs`), what is decided (engine `release`).
+//! (`helm_release/validated_spec.rs`, `helmfile/release_request.rs`), what is decided (engine `release`).
 
 use std::time::Duration;
 
-use apply::ignore::Rules;
+use apply::ignore::IgnoreRules;
 use crds::helm::PostRenderStrategy;
 use reconcile::SHORTEST_INTERVAL;
-use release::hold::Lifecycles;
-use release::phase::Gates;
-use release::settings::Requests;
+use release::lifecycle_hold::ReleaseLifecycles;
+use release::operation_phase::OperationPhaseGates;
+use release::settings::AnnotationRequests;
 use release::{ReleaseDesiredState, ReleaseSpec};
 use sha2::{Digest as _, Sha256};
 
 use super::action_options::ActionOptions;
 use super::audit::origin;
 use super::postrender::PostRenderers;
-use windlass_cluster::kind::OurKind;
-use windlass_runtime::applier::{self, Pace};
-use windlass_serve::settings::Settings;
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::applier::{self, ReconcileIntervals};
+use windlass_serve::settings::OperatorSettings;
 
 /// What is asked for of a release, with the defaults of what was left out.
 #[derive(Debug)]
 pub struct ValidatedSpec {
     /// How often the release is reconciled.
-    pub(crate) pace: Pace,
+    pub(crate) pace: ReconcileIntervals,
     /// What decisions depend on.
     pub release: ReleaseSpec,
     /// How the program does what is decided.
     pub options: ActionOptions,
     /// The fields whose differences do not count as drift.
-    pub(crate) ignore: Rules,
+    pub(crate) ignore: IgnoreRules,
     /// What is done to the documents of the release before they are manifests and hooks.
     pub post: PostRenderers,
     /// Which documents those see by the spec alone. It belongs to the inputs of a release, to which flags do not.
@@ -58,12 +58,12 @@ pub(crate) struct ReleaseInputs {
 impl ValidatedSpec {
     /// The desired state of the release of an owner after so many failures in a row: nothing holds it yet, and nothing is
     /// requested.
-    pub(crate) fn desired<O: OurKind>(
+    pub(crate) fn desired<O: WindlassKind>(
         &self,
         owner: &O,
         inputs: ReleaseInputs,
         failures: i64,
-        settings: &Settings,
+        settings: &OperatorSettings,
     ) -> ReleaseDesiredState {
         let meta = owner.meta();
         ReleaseDesiredState {
@@ -73,15 +73,15 @@ impl ValidatedSpec {
             spec: self.release.clone(),
             deleted: meta.deletion_timestamp.is_some(),
             suspended: false,
-            gates: Gates::default(),
-            lifecycles: Lifecycles::default(),
+            gates: OperationPhaseGates::default(),
+            lifecycles: ReleaseLifecycles::default(),
             inputs: self.digest(&inputs),
             chart_name: inputs.chart_name,
             chart_version: inputs.chart_version,
             app_version: inputs.app_version,
             oci_digest: inputs.oci_digest,
             config_digest: inputs.config_digest,
-            requests: Requests::default(),
+            requests: AnnotationRequests::default(),
             origin: origin(meta),
             retry: retry(failures, settings),
             interval: applier::interval(owner, self.pace, settings),
@@ -123,7 +123,7 @@ impl ValidatedSpec {
 }
 
 /// How long what fails next waits, when so many attempts failed before it.
-fn retry(failures: i64, settings: &Settings) -> Duration {
+fn retry(failures: i64, settings: &OperatorSettings) -> Duration {
     let next = u32::try_from(failures.saturating_add(1)).unwrap_or(u32::MAX);
     let delay = reconcile::backoff(next, settings.min_retry_delay, settings.max_retry_delay);
     delay.max(SHORTEST_INTERVAL)

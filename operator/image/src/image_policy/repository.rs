@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crds::image::{ImagePolicy, ImageRepository};
 use crds::source::AccessFrom;
 use kube_core::{Resource as _, ResourceExt as _};
-use reconcile::{ObjectKey, Outcome, Reason, Wake, reason};
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_named;
-use windlass_runtime::namespaces::Namespaces;
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger, reason};
+use windlass_runtime::controller_kind::node_named;
+use windlass_runtime::namespace_policies::NamespacePolicies;
+use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 
 /// The node of the ImageRepository that a policy names.
@@ -21,9 +21,9 @@ pub(super) fn node_of_reference(object: &ImagePolicy) -> ObjectKey {
 }
 
 /// Parity(flux): these words are before every cause.
-fn failed(why: Reason, text: &str) -> Outcome {
+fn failed(why: ConditionReason, text: &str) -> RunOutcome {
     let text = format!("failed to get the referred ImageRepository: {text}");
-    Outcome::Failed(why, text, Wake::default())
+    RunOutcome::Failed(why, text, WakeTrigger::default())
 }
 
 /// The ImageRepository `source`, which the policy `node` names.
@@ -31,7 +31,7 @@ fn failed(why: Reason, text: &str) -> Outcome {
 /// # Errors
 /// It does not exist, the policy may not have its tags, or the API server did not say.
 pub(super) async fn referred(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     source: &ObjectKey,
 ) -> Result<Arc<ImageRepository>, RunError> {
@@ -69,10 +69,10 @@ pub(super) async fn referred(
 /// # Errors
 /// They are not known.
 async fn labels_of(
-    context: &Context,
+    context: &RunContext,
     namespace: &str,
-) -> Result<BTreeMap<String, String>, Outcome> {
-    let namespaces = context.shared::<Namespaces>();
+) -> Result<BTreeMap<String, String>, RunOutcome> {
+    let namespaces = context.shared::<NamespacePolicies>();
     namespaces.known().await;
     let facts = namespaces.facts(namespace);
     facts.map(|facts| facts.labels).ok_or_else(|| {
@@ -81,7 +81,7 @@ async fn labels_of(
     })
 }
 
-fn denied(source: &ObjectKey, why: &str) -> Outcome {
+fn denied(source: &ObjectKey, why: &str) -> RunOutcome {
     let ObjectKey { namespace, name, .. } = source;
     let text = format!("access denied: '{namespace}/{name}' can't be accessed due to {why}");
     failed(reason::ACCESS_DENIED, &text)

@@ -8,31 +8,31 @@ use crds::{ReconciledObject as _, Time};
 use image::{ScanDecision, ScanReason, ScanState, TagList, exclusion_list};
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, READY, SHORTEST_INTERVAL, Wake, reason};
-use sources::oci::{Error, Remote};
-use sources::reason::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
+use reconcile::{ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, WakeTrigger, reason};
+use sources::oci::{Error, RemoteOciRepository};
+use sources::source_reasons::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::progress;
-use windlass_runtime::record::Latest;
-use windlass_runtime::reference::References;
+use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::object_status::LatestWrittenObject;
+use windlass_runtime::progress_status;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::spec_references::ReadReferences;
 
-use crate::registry::{RegistrySecrets, ScannedImage, session};
+use crate::registry_access::{RegistrySecrets, ScannedImage, session};
 use crate::run::IMAGE_URL_INVALID;
 use crate::{tag_meter, tag_store};
 
 /// One run of an ImageRepository.
 pub(super) struct ScanRun<'r> {
-    pub(super) context: &'r Arc<Context>,
+    pub(super) context: &'r Arc<RunContext>,
     pub(super) node: &'r ObjectKey,
-    pub(super) latest: &'r Latest<ImageRepository>,
+    pub(super) latest: &'r LatestWrittenObject<ImageRepository>,
     pub(super) object: &'r Arc<ImageRepository>,
 }
 
 /// What a run came to.
-pub(super) enum Scan {
+pub(super) enum ScanRunResult {
     /// The tags were listed.
     Done {
         /// What was found.
@@ -43,7 +43,7 @@ pub(super) enum Scan {
     /// There was nothing to do.
     NotDue {
         /// What the last scan found.
-        outcome: Outcome,
+        outcome: RunOutcome,
         /// When the next scan is due.
         wait: Duration,
     },
@@ -69,7 +69,7 @@ impl ScannedTags {
     }
 
     /// The outcome of the run.
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> RunOutcome {
         settled(&self.result)
     }
 
@@ -81,27 +81,27 @@ impl ScannedTags {
     }
 }
 
-fn settled(result: &ScanResult) -> Outcome {
+fn settled(result: &ScanResult) -> RunOutcome {
     let ScanResult { revision, tag_count, .. } = result;
     let revision = revision.as_deref().unwrap_or_default();
     let text = format!("successful scan: found {tag_count} tags with checksum {revision}");
-    Outcome::Settled(reason::SUCCEEDED, text)
+    RunOutcome::Settled(reason::SUCCEEDED, text)
 }
 
 /// Why the registry cannot be asked.
-fn unusable(why: &str) -> Outcome {
+fn unusable(why: &str) -> RunOutcome {
     let text = format!("failed to configure authentication options: {why}");
-    Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+    RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
 }
 
 /// What it means that the registry did not list the tags.
-fn failed(error: &Error) -> Outcome {
+fn failed(error: &Error) -> RunOutcome {
     if let Error::BadSecret(why) = error {
         return unusable(why);
     }
-    let wake = error.retry_at(Timestamp::now()).map(Wake::at).unwrap_or_default();
+    let wake = error.retry_at(Timestamp::now()).map(WakeTrigger::at).unwrap_or_default();
     let text = format!("scan failed: {}", chain(error));
-    Outcome::Failed(READ_OPERATION_FAILED, text, wake)
+    RunOutcome::Failed(READ_OPERATION_FAILED, text, wake)
 }
 
 /// Whether a scan is due. One that failed or was interrupted is, whatever was asked for meanwhile: `Ready` tells of it, also
@@ -113,7 +113,7 @@ fn due(
     image: &ScannedImage,
     has_tags: bool,
     now: Timestamp,
-) -> Result<ScanDecision, Outcome> {
+) -> Result<ScanDecision, RunOutcome> {
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let last_scan = status.last_scan_result.as_ref().and_then(|it| it.scan_time.as_ref());
@@ -134,7 +134,7 @@ fn due(
             Ok(ScanDecision::Scan(ScanReason::Interval))
         }
         Ok(decision) => Ok(decision),
-        Err(error) => Err(Outcome::Stalled(IMAGE_URL_INVALID, error.to_string())),
+        Err(error) => Err(RunOutcome::Stalled(IMAGE_URL_INVALID, error.to_string())),
     }
 }
 
@@ -150,10 +150,10 @@ fn is_recorded(object: &ImageRepository, kept: Option<&str>) -> bool {
 }
 
 /// Of what a registry lists, what is kept. Takes a processor.
-fn kept(listed: Vec<String>, exclusions: &[String]) -> Result<TagList, Outcome> {
+fn kept(listed: Vec<String>, exclusions: &[String]) -> Result<TagList, RunOutcome> {
     TagList::of_scan(listed, exclusions, &mut tag_meter()).map_err(|error| {
         let text = format!("scan failed: {}", chain(&error));
-        Outcome::Failed(READ_OPERATION_FAILED, text, Wake::default())
+        RunOutcome::Failed(READ_OPERATION_FAILED, text, WakeTrigger::default())
     })
 }
 
@@ -162,7 +162,7 @@ impl ScanRun<'_> {
     ///
     /// # Errors
     /// The spec cannot be used, something that it names is missing, or the registry does not list the tags.
-    pub(super) async fn run(&self) -> Result<Scan, Outcome> {
+    pub(super) async fn run(&self) -> Result<ScanRunResult, RunOutcome> {
         // What is refused is refused before anything is asked for.
         let image = ScannedImage::of(&self.object.spec)?;
         let mut remote = self.remote(&image).await?;
@@ -172,15 +172,15 @@ impl ScanRun<'_> {
             ScanDecision::Wait(wait) => {
                 let status = self.object.status.as_ref();
                 let last = status.and_then(|it| it.last_scan_result.clone()).unwrap_or_default();
-                return Ok(Scan::NotDue { outcome: settled(&last), wait });
+                return Ok(ScanRunResult::NotDue { outcome: settled(&last), wait });
             }
         };
         let found = self.scan(name, &mut remote, reason).await?;
-        Ok(Scan::Done { found, interval: image.interval.max(SHORTEST_INTERVAL) })
+        Ok(ScanRunResult::Done { found, interval: image.interval.max(SHORTEST_INTERVAL) })
     }
 
     /// Whether a scan is due. The stored tags are read only if nothing else makes it due.
-    async fn decide(&self, image: &ScannedImage, name: &str) -> Result<ScanDecision, Outcome> {
+    async fn decide(&self, image: &ScannedImage, name: &str) -> Result<ScanDecision, RunOutcome> {
         let now = Timestamp::now();
         let decision = due(self.object, image, true, now)?;
         if matches!(decision, ScanDecision::Scan(_)) {
@@ -203,9 +203,9 @@ impl ScanRun<'_> {
     }
 
     /// The registry as the spec says it is reached. What the spec names is watched from now on.
-    async fn remote(&self, image: &ScannedImage) -> Result<Remote, Outcome> {
+    async fn remote(&self, image: &ScannedImage) -> Result<RemoteOciRepository, RunOutcome> {
         let spec = &self.object.spec;
-        let mut references = References::new(&self.context.watcher);
+        let mut references = ReadReferences::new(&self.context.watcher);
         let secrets = RegistrySecrets::read(spec, &self.node.namespace, &mut references).await;
         references.watch(self.node);
         let remote = secrets.and_then(|secrets| secrets.remote(image, spec.insecure));
@@ -215,13 +215,13 @@ impl ScanRun<'_> {
     async fn scan(
         &self,
         image: String,
-        remote: &mut Remote,
+        remote: &mut RemoteOciRepository,
         reason: ScanReason,
-    ) -> Result<ScannedTags, Outcome> {
+    ) -> Result<ScannedTags, RunOutcome> {
         let spec = &self.object.spec;
         let asking = self.context.asking.acquire(&self.node.namespace).await;
         let listing = async { session(self.context, spec, remote).await?.tags().await };
-        let listed = progress::telling(listing, self.tell(reason)).await;
+        let listed = progress_status::telling(listing, self.tell(reason)).await;
         let listed = listed.map_err(|error| failed(&error))?;
         let _permit = self.context.building.acquire(&self.node.namespace).await;
         // Not before: lists that wait for the other permit take memory, so they are as few as those that are read.
@@ -234,7 +234,7 @@ impl ScanRun<'_> {
             let stored = slot.and_then(|slot| tag_store::keep(&store, &slot, &image, &tags));
             stored.map_err(|error| {
                 let text = format!("scan failed: failed to store the tags: {}", chain(&error));
-                Outcome::Failed(READ_OPERATION_FAILED, text, Wake::default())
+                RunOutcome::Failed(READ_OPERATION_FAILED, text, WakeTrigger::default())
             })?;
             Ok(ScannedTags::new(image, &exclusions, &tags, Timestamp::now()))
         };
@@ -243,9 +243,9 @@ impl ScanRun<'_> {
 
     /// Says that tags of an image are listed of which nothing is known yet.
     async fn tell(&self, reason: ScanReason) {
-        if !progress::is_decided(&**self.object) {
+        if !progress_status::is_decided(&**self.object) {
             let text = format!("scanning: {reason}");
-            progress::tell(self.context, self.latest, self.object, &text).await;
+            progress_status::tell(self.context, self.latest, self.object, &text).await;
         }
     }
 }
@@ -281,7 +281,7 @@ mod tests {
         let tags = kept(listed(), &[]).unwrap();
         let found = ScannedTags::new("ghcr.io/acme/app".to_owned(), &[], &tags, now);
         let text = "successful scan: found 5 tags with checksum 4133161855";
-        assert_eq!(found.outcome(), Outcome::Settled(reason::SUCCEEDED, text.to_owned()));
+        assert_eq!(found.outcome(), RunOutcome::Settled(reason::SUCCEEDED, text.to_owned()));
         let mut status = ImageRepositoryStatus::default();
         found.show(&mut status);
         let expected = json!({
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_pattern_that_is_none_fails_the_scan() {
         let outcome = kept(listed(), &["[".to_owned()]).unwrap_err();
-        assert!(matches!(outcome, Outcome::Failed(READ_OPERATION_FAILED, ..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Failed(READ_OPERATION_FAILED, ..)), "{outcome:?}");
         let expected = "scan failed: failed to compile regex [: error parsing regexp: ";
         assert!(outcome.text().starts_with(expected), "{outcome:?}");
     }
@@ -359,7 +359,7 @@ mod tests {
         let outcome = failed(&Error::Unavailable { request, said, retry_after });
         let expected = "scan failed: GET https://ghcr.io/v2/acme/app/tags/list: TOOMANYREQUESTS: ";
         assert!(outcome.text().starts_with(expected), "{outcome:?}");
-        assert!(outcome.wake().and_then(Wake::earliest).is_some());
+        assert!(outcome.wake().and_then(WakeTrigger::earliest).is_some());
         let outcome = failed(&Error::BadSecret("`ca.crt` is no certificate".to_owned()));
         assert_eq!(outcome.reason(), AUTHENTICATION_FAILED);
         let expected = "failed to configure authentication options: `ca.crt` is no certificate";

@@ -87,7 +87,7 @@ impl Drop for BranchLock {
 
 #[cfg(test)]
 mod tests {
-    use windlass_cluster::metrics::Metrics;
+    use windlass_cluster::metrics::MetricsRegistry;
 
     use super::*;
 
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_branch_has_one_writer_and_other_branches_and_namespaces_have_their_own() {
         let locks = Arc::new(BranchLocks::default());
-        let work_queue = Arc::new(WorkQueue::new(Metrics::new()));
+        let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
         let acquire =
             |key: BranchKey, name: &str| locks.acquire(key, &automation(name), &work_queue);
         let first = acquire(key("a", "main"), "one").unwrap();
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn those_that_found_a_branch_taken_come_one_after_the_other() {
         let locks = Arc::new(BranchLocks::default());
-        let work_queue = Arc::new(WorkQueue::new(Metrics::new()));
+        let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
         let acquire = |name: &str| locks.acquire(key("a", "main"), &automation(name), &work_queue);
         let held = acquire("one").unwrap();
         for name in ["two", "three", "two"] {

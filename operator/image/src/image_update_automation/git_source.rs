@@ -11,31 +11,32 @@ use crds::image::{
 };
 use crds::source::{GitProvider, GitRepository, GitRepositoryRef};
 use kube_core::{Resource as _, ResourceExt as _};
-use reconcile::{ObjectKey, Outcome, Reason, Wake, reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger, reason};
 use sources::git::push::{
     CommitSigner, PushRequest, ReferenceUpdate, UpdateRule, refspec_destination,
 };
-use sources::git::{Reference, Remote};
-use windlass_runtime::context::Context;
+use sources::git::{GitReference, GitRemote};
+use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::git_remote::{self, GitRemoteSecrets, GitSecretData};
-use windlass_runtime::kind::node_named;
-use windlass_runtime::reference::References;
+use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// The repository cannot be used as the spec says. Parity(flux).
-const SOURCE_MANAGER_FAILED: Reason = Reason::new("SourceManagerFailed");
+const SOURCE_MANAGER_FAILED: ConditionReason = ConditionReason::new("SourceManagerFailed");
 
 /// The spec says something of the repository that means nothing. Parity(flux).
-const INVALID_SOURCE_CONFIGURATION: Reason = Reason::new("InvalidSourceConfiguration");
+const INVALID_SOURCE_CONFIGURATION: ConditionReason =
+    ConditionReason::new("InvalidSourceConfiguration");
 
 /// The key by which the Secret of a GitHub App is known. Parity(flux).
 const GITHUB_APP_KEY: &str = "githubAppID";
 
 /// What an automation works with.
 pub(super) struct GitSource {
-    pub(super) remote: Remote,
+    pub(super) remote: GitRemote,
     /// What is fetched.
-    pub(super) reference: Reference,
+    pub(super) reference: GitReference,
     pub(super) push: PushTarget,
     pub(super) signing_key: Option<SigningKey>,
 }
@@ -49,29 +50,29 @@ pub(super) fn node_of_reference(object: &ImageUpdateAutomation) -> ObjectKey {
 }
 
 /// What may change without the spec of the automation. Parity(flux): these words are before every cause.
-fn unconfigured(why: &str) -> Outcome {
+fn unconfigured(why: &str) -> RunOutcome {
     let text = format!("failed configuring source manager: {why}");
-    Outcome::Failed(SOURCE_MANAGER_FAILED, text, Wake::default())
+    RunOutcome::Failed(SOURCE_MANAGER_FAILED, text, WakeTrigger::default())
 }
 
 /// Only a change of the spec helps. Parity(flux): these words are behind every cause.
-fn invalid(why: &str) -> Outcome {
+fn invalid(why: &str) -> RunOutcome {
     let text = format!("{why}: invalid source configuration");
-    Outcome::Stalled(INVALID_SOURCE_CONFIGURATION, text)
+    RunOutcome::Stalled(INVALID_SOURCE_CONFIGURATION, text)
 }
 
 /// What is wrong with the GitRepository, as the automation says it.
-fn blamed(source: &ObjectKey, outcome: &Outcome) -> Outcome {
+fn blamed(source: &ObjectKey, outcome: &RunOutcome) -> RunOutcome {
     match outcome {
-        Outcome::Stalled(reason::UNSUPPORTED_FIELD, text) => {
-            Outcome::Stalled(reason::UNSUPPORTED_FIELD, format!("{source}: {text}"))
+        RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text) => {
+            RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, format!("{source}: {text}"))
         }
         outcome => unconfigured(outcome.text()),
     }
 }
 
 /// `spec.git`, which every source needs that there is.
-fn git_spec(spec: &ImageUpdateAutomationSpec) -> Result<&ImageUpdateGitSpec, Outcome> {
+fn git_spec(spec: &ImageUpdateAutomationSpec) -> Result<&ImageUpdateGitSpec, RunOutcome> {
     let kind = spec.source_ref.kind.as_str();
     if kind != "GitRepository" {
         return Err(invalid(&format!("source kind '{kind}' not supported")));
@@ -88,7 +89,7 @@ fn git_spec(spec: &ImageUpdateAutomationSpec) -> Result<&ImageUpdateGitSpec, Out
 /// # Errors
 /// Something is missing or means nothing, the automation may not use it, or the API server did not say.
 pub(super) async fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     object: &ImageUpdateAutomation,
     source: &ObjectKey,
@@ -97,7 +98,7 @@ pub(super) async fn resolve(
     let is_foreign = source.namespace != node.namespace;
     if is_foreign && context.settings.no_cross_namespace_refs {
         let text = format!("can't access '{source}', cross-namespace references have been blocked");
-        return Err(Outcome::Stalled(reason::ACCESS_DENIED, text).into());
+        return Err(RunOutcome::Stalled(reason::ACCESS_DENIED, text).into());
     }
     let repository = referred(context, source).await?;
     // Parity(flux): the reference of the automation replaces that of the GitRepository as a whole.
@@ -105,7 +106,7 @@ pub(super) async fn resolve(
     let checkout = own.or(repository.spec.reference.as_ref());
     let reference = git_remote::reference(checkout).map_err(|it| unconfigured(it.text()))?;
     let push = PushTarget::new(git.push.as_ref(), checkout, &reference)?;
-    let mut references = References::new(&context.watcher);
+    let mut references = ReadReferences::new(&context.watcher);
     let secrets = GitRemoteSecrets::read(&repository, &mut references).await;
     let key = git.commit.signing_key.as_ref();
     let signing_key = SigningKey::read(key, &node.namespace, &mut references).await;
@@ -116,7 +117,10 @@ pub(super) async fn resolve(
     Ok(GitSource { remote, reference, push, signing_key: signing_key? })
 }
 
-async fn referred(context: &Context, source: &ObjectKey) -> Result<Arc<GitRepository>, RunError> {
+async fn referred(
+    context: &RunContext,
+    source: &ObjectKey,
+) -> Result<Arc<GitRepository>, RunError> {
     let ObjectKey { namespace, name, .. } = source;
     let found = match context.seen::<GitRepository>(namespace, name) {
         Some(found) => Some(found),
@@ -134,7 +138,7 @@ async fn referred(context: &Context, source: &ObjectKey) -> Result<Arc<GitReposi
 }
 
 /// The Secret of a GitHub App has nothing that other providers use. Parity(flux).
-fn refuse_app(repository: &GitRepository, secrets: &GitRemoteSecrets) -> Result<(), Outcome> {
+fn refuse_app(repository: &GitRepository, secrets: &GitRemoteSecrets) -> Result<(), RunOutcome> {
     let Some(reference) = &repository.spec.secret_ref else { return Ok(()) };
     let is_app = repository.spec.provider == Some(GitProvider::GitHub);
     if is_app || !secrets.secret.contains_key(GITHUB_APP_KEY) {
@@ -169,8 +173,8 @@ impl PushTarget {
     fn new(
         push: Option<&GitPushSpec>,
         checkout: Option<&GitRepositoryRef>,
-        reference: &Reference,
-    ) -> Result<Self, Outcome> {
+        reference: &GitReference,
+    ) -> Result<Self, RunOutcome> {
         let given = push.and_then(|push| push.branch.as_ref());
         let branch = given.or(checkout.and_then(|checkout| checkout.branch.as_ref()));
         let branch = branch.cloned().ok_or_else(|| {
@@ -188,7 +192,7 @@ impl PushTarget {
         let destination = destination.transpose()?;
         let options = push.into_iter().flat_map(|push| &push.options);
         Ok(Self {
-            is_checkout: *reference == Reference::Branch(branch.clone()),
+            is_checkout: *reference == GitReference::Branch(branch.clone()),
             branch,
             refspec,
             destination,
@@ -232,8 +236,8 @@ impl SigningKey {
     async fn read(
         key: Option<&CommitSigningKey>,
         namespace: &str,
-        references: &mut References,
-    ) -> Result<Option<Self>, Outcome> {
+        references: &mut ReadReferences,
+    ) -> Result<Option<Self>, RunOutcome> {
         let Some(key) = key else { return Ok(None) };
         let is_ssh = match key.type_.as_deref() {
             None | Some("gpg") => false,
@@ -258,7 +262,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// It is missing or cannot be used.
-    pub(super) fn signer(&self) -> Result<CommitSigner, Outcome> {
+    pub(super) fn signer(&self) -> Result<CommitSigner, RunOutcome> {
         let Self { is_ssh, secret, data } = self;
         let name = if *is_ssh { "identity" } else { "git.asc" };
         if !data.contains_key(name) {
@@ -278,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    fn target(push: &Value, checkout: &Value) -> Result<PushTarget, Outcome> {
+    fn target(push: &Value, checkout: &Value) -> Result<PushTarget, RunOutcome> {
         let push: Option<GitPushSpec> = serde_json::from_value(push.clone()).unwrap();
         let checkout: Option<GitRepositoryRef> = serde_json::from_value(checkout.clone()).unwrap();
         let reference = git_remote::reference(checkout.as_ref()).unwrap();
@@ -334,7 +338,7 @@ mod tests {
             ),
         ] {
             let outcome = of(refspec).unwrap_err();
-            assert!(matches!(outcome, Outcome::Stalled(INVALID_SOURCE_CONFIGURATION, _)));
+            assert!(matches!(outcome, RunOutcome::Stalled(INVALID_SOURCE_CONFIGURATION, _)));
             assert_eq!(outcome.text(), text);
         }
     }
@@ -366,16 +370,16 @@ mod tests {
     #[test]
     fn what_is_wrong_with_the_repository_is_said_of_the_repository() {
         let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", "apps", "app");
-        let unsupported = Outcome::Stalled(
+        let unsupported = RunOutcome::Stalled(
             reason::UNSUPPORTED_FIELD,
             "spec.provider is not supported".to_owned(),
         );
         let outcome = blamed(&source, &unsupported);
         assert_eq!(outcome.text(), "GitRepository/apps/app: spec.provider is not supported");
-        let invalid = Outcome::Stalled(reason::INVALID_URL, "invalid URL".to_owned());
+        let invalid = RunOutcome::Stalled(reason::INVALID_URL, "invalid URL".to_owned());
         let outcome = blamed(&source, &invalid);
         assert_eq!(outcome.text(), "failed configuring source manager: invalid URL");
-        assert!(matches!(outcome, Outcome::Failed(SOURCE_MANAGER_FAILED, ..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Failed(SOURCE_MANAGER_FAILED, ..)), "{outcome:?}");
     }
 
     #[test]

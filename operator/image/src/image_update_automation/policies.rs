@@ -6,10 +6,10 @@ use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomationSpec};
 use image::PolicyResult;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, Reason};
+use reconcile::{ConditionReason, RunOutcome};
 
 /// The selector of policies means nothing. Parity(flux).
-const INVALID_POLICY_SELECTOR: Reason = Reason::new("InvalidPolicySelector");
+const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPolicySelector");
 
 /// The results that an automation writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,11 +30,11 @@ impl PolicyResults {
         spec: &ImageUpdateAutomationSpec,
         namespace: &str,
         policies: impl Iterator<Item = &'p ImagePolicy>,
-    ) -> Result<Self, Outcome> {
+    ) -> Result<Self, RunOutcome> {
         let selector = match &spec.policy_selector {
             Some(selector) => compiled(selector).map_err(|why| {
                 let text = format!("failed to parse policy selector: {why}");
-                Outcome::Stalled(INVALID_POLICY_SELECTOR, text)
+                RunOutcome::Stalled(INVALID_POLICY_SELECTOR, text)
             })?,
             None => objects::LabelSelector::default(),
         };
@@ -132,7 +132,7 @@ mod tests {
         .unwrap()
     }
 
-    fn select(selector: &Value) -> Result<PolicyResults, Outcome> {
+    fn select(selector: &Value) -> Result<PolicyResults, RunOutcome> {
         let spec: ImageUpdateAutomationSpec =
             serde_json::from_value(json!({"policySelector": selector})).unwrap();
         let all = [
@@ -187,7 +187,10 @@ mod tests {
             (json!({"matchLabels": {"env": "a)"}}), "Invalid value: \"a)\""),
         ] {
             let outcome = select(&selector).unwrap_err();
-            assert!(matches!(outcome, Outcome::Stalled(INVALID_POLICY_SELECTOR, _)), "{outcome:?}");
+            assert!(
+                matches!(outcome, RunOutcome::Stalled(INVALID_POLICY_SELECTOR, _)),
+                "{outcome:?}"
+            );
             let expected = format!("failed to parse policy selector: {why}");
             assert!(outcome.text().starts_with(&expected), "{outcome:?}");
         }

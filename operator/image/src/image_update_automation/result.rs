@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use crds::Time;
 use crds::image::{ImageRef, ImageUpdateAutomationStatus};
-use image::Change;
+use image::ImageValueChange;
 use jiff::Timestamp;
 use reconcile::{ObjectKey, reason};
-use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::audit::cut;
 
 use super::update::{PushedCommit, UpdateReport};
@@ -65,13 +65,13 @@ impl AutomationResult {
     }
 
     /// The event about a commit that was pushed.
-    pub(super) fn event(&self, pushed: &PushedCommit) -> Event {
+    pub(super) fn event(&self, pushed: &PushedCommit) -> ObjectEvent {
         let message = pushed.text(&self.branch, self.refspec.as_deref());
         let changes: Vec<String> =
             pushed.changes.iter().take(MAX_LOGGED_CHANGES).map(change_text).collect();
         let changes = cut(&changes.join("; "), MAX_CHANGES_BYTES);
-        Event {
-            severity: Severity::Info,
+        ObjectEvent {
+            severity: EventSeverity::Info,
             reason: reason::SUCCEEDED.to_string(),
             message: cut(&message, MAX_EVENT_BYTES),
             metadata: BTreeMap::from([(CHANGES_KEY.to_owned(), changes)]),
@@ -84,8 +84,8 @@ fn shown(text: &str) -> String {
     cut(&text.replace(char::is_control, " "), MAX_TEXT_BYTES)
 }
 
-fn change_text(change: &Change) -> String {
-    let Change { old_value, new_value, setter } = change;
+fn change_text(change: &ImageValueChange) -> String {
+    let ImageValueChange { old_value, new_value, setter } = change;
     format!("{}: {} -> {}", shown(setter), shown(old_value), shown(new_value))
 }
 
@@ -106,7 +106,7 @@ pub(super) fn log_changes(node: &ObjectKey, pushed: &PushedCommit) {
 }
 
 /// The event about files and markers without effect; `None` if that was reported already. `known` is what was.
-pub(super) fn ignored(known: &mut String, findings: &[String]) -> Option<Event> {
+pub(super) fn ignored(known: &mut String, findings: &[String]) -> Option<ObjectEvent> {
     let listed: Vec<String> =
         findings.iter().take(MAX_LISTED_FINDINGS).map(|finding| shown(finding)).collect();
     let message = match findings.len().saturating_sub(MAX_LISTED_FINDINGS) {
@@ -118,8 +118,8 @@ pub(super) fn ignored(known: &mut String, findings: &[String]) -> Option<Event> 
         return None;
     }
     known.clone_from(&message);
-    (!message.is_empty()).then(|| Event {
-        severity: Severity::Info,
+    (!message.is_empty()).then(|| ObjectEvent {
+        severity: EventSeverity::Info,
         reason: MARKERS_IGNORED.to_owned(),
         message,
         metadata: BTreeMap::new(),
@@ -140,7 +140,7 @@ mod tests {
         PushedCommit {
             commit: "0123456789abcdef0123456789abcdef01234567".to_owned(),
             message: "update".to_owned(),
-            changes: vec![Change { old_value, new_value, setter }],
+            changes: vec![ImageValueChange { old_value, new_value, setter }],
         }
     }
 

@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use image::{
-    Checkout, CheckoutEntry, FileProblem, MarkedFile, Rewrite, RewriteLimits, RewriteMode,
-    Rewriter, Setters, UnreadMarker, UpdateResult,
+    CheckoutFiles, FileProblem, ImageSetterValues, MarkedFile, MarkerRewriteOptions,
+    MarkerRewriter, RepositoryFileEntry, RewriteLimits, RewriteMode, UnreadMarker, UpdateResult,
 };
 use sources::git::TreeEntryKind;
-use sources::git::push::{FileChange, FileMode};
+use sources::git::push::{GitFileChange, GitFileMode};
 
 /// Bytes of the targets of all symbolic links of a repository.
 const MAX_LINK_BYTES: usize = 16 << 20;
@@ -18,7 +18,7 @@ const MAX_LINK_BYTES: usize = 16 << 20;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RewrittenFiles {
     /// By their paths from the root.
-    pub(super) changes: BTreeMap<String, FileChange>,
+    pub(super) changes: BTreeMap<String, GitFileChange>,
     /// The values that change.
     pub(super) result: UpdateResult,
     /// Files that were left out and markers that set nothing, for people.
@@ -42,12 +42,12 @@ impl RepositoryFiles<'_> {
     /// Says in Flux's words why nothing is updated.
     pub(super) fn rewrite(
         &self,
-        setters: &Setters,
+        setters: &ImageSetterValues,
         read: impl Fn(&str) -> Result<Vec<u8>, String>,
     ) -> Result<RewrittenFiles, String> {
         let selection = self.checkout(&read)?.select("", self.path).map_err(|e| e.to_string())?;
         let limits = RewriteLimits::default();
-        let mut rewriter = Rewriter::new(setters, RewriteMode::KeepBytes, limits);
+        let mut rewriter = MarkerRewriter::new(setters, RewriteMode::KeepBytes, limits);
         let mut paths = BTreeMap::new();
         for MarkedFile { name, path } in &selection.files {
             rewriter.file(name, &read(path)?);
@@ -55,10 +55,10 @@ impl RepositoryFiles<'_> {
         }
         let rewrite = rewriter.finish("").map_err(|error| error.to_string())?;
         let findings = self.findings(&rewrite, &selection.outside);
-        let Rewrite { files, result, .. } = rewrite;
+        let MarkerRewriteOptions { files, result, .. } = rewrite;
         let changes = files.into_iter().map(|(name, text)| {
             let path = paths.get(name.as_str()).copied().unwrap_or(name.as_str()).to_owned();
-            (path, FileChange::Write { bytes: text.into_bytes(), mode: FileMode::AsBefore })
+            (path, GitFileChange::Write { bytes: text.into_bytes(), mode: GitFileMode::AsBefore })
         });
         Ok(RewrittenFiles { changes: changes.collect(), result, findings })
     }
@@ -67,12 +67,12 @@ impl RepositoryFiles<'_> {
     fn checkout(
         &self,
         read: &impl Fn(&str) -> Result<Vec<u8>, String>,
-    ) -> Result<Checkout, String> {
+    ) -> Result<CheckoutFiles, String> {
         let mut entries = BTreeMap::new();
         let mut link_bytes = 0;
         for (path, kind) in self.kinds {
             let entry = match kind {
-                TreeEntryKind::File { .. } => CheckoutEntry::File,
+                TreeEntryKind::File { .. } => RepositoryFileEntry::File,
                 TreeEntryKind::Symlink => {
                     let target = read(path)?;
                     link_bytes += target.len();
@@ -81,19 +81,19 @@ impl RepositoryFiles<'_> {
                             "the targets of the symbolic links together exceed {MAX_LINK_BYTES} bytes"
                         ));
                     }
-                    CheckoutEntry::Link(String::from_utf8_lossy(&target).into_owned())
+                    RepositoryFileEntry::Link(String::from_utf8_lossy(&target).into_owned())
                 }
                 TreeEntryKind::Submodule => continue,
             };
             entries.insert((*path).to_owned(), entry);
         }
-        Ok(Checkout::new(entries))
+        Ok(CheckoutFiles::new(entries))
     }
 
     /// What people should know of files and markers that had no effect.
     ///
     /// Differs(flux): there nothing is said of them.
-    fn findings(&self, rewrite: &Rewrite, outside: &[String]) -> Vec<String> {
+    fn findings(&self, rewrite: &MarkerRewriteOptions, outside: &[String]) -> Vec<String> {
         let is_of_other = |marker: &&UnreadMarker| {
             let policy = marker.setter.as_deref().and_then(policy_of);
             policy.is_some_and(|policy| self.others.contains(policy))
@@ -121,11 +121,11 @@ mod tests {
 
     const WEB: &str = "image: r.io/web:1 # {\"$imagepolicy\": \"apps:web\"}\n";
 
-    fn setters() -> Setters {
+    fn setters() -> ImageSetterValues {
         let [name, tag, digest] = ["r.io/web", "2", ""].map(str::to_owned);
         let latest = Some(ImageRef { name, tag, digest });
         let [namespace, name] = ["apps", "web"].map(str::to_owned);
-        Setters::new(&[PolicyResult { namespace, name, latest }]).unwrap()
+        ImageSetterValues::new(&[PolicyResult { namespace, name, latest }]).unwrap()
     }
 
     fn rewrite(files: &[(&str, &str)], path: &str) -> Result<RewrittenFiles, String> {
@@ -146,9 +146,9 @@ mod tests {
     }
 
     fn written(files: &RewrittenFiles) -> Vec<(&str, String)> {
-        let text = |change: &FileChange| match change {
-            FileChange::Write { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
-            FileChange::Remove => "removed".to_owned(),
+        let text = |change: &GitFileChange| match change {
+            GitFileChange::Write { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+            GitFileChange::Remove => "removed".to_owned(),
         };
         files.changes.iter().map(|(path, change)| (path.as_str(), text(change))).collect()
     }

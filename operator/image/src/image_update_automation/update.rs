@@ -7,19 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use golang::time::{Time as GoTime, Zone};
+use golang::time::{GoTime, GoTimeZone};
 use image::{
-    Change, CommitData, CommitEnvironment, CommitMessageError, PolicyResult, REQUIRED_STACK_BYTES,
-    Setters, UpdateResult, commit_message,
+    CommitData, CommitEnvironment, CommitMessageError, ImageSetterValues, ImageValueChange,
+    PolicyResult, REQUIRED_STACK_BYTES, UpdateResult, commit_message,
 };
 use jiff::Timestamp;
-use reconcile::{Outcome, Reason, Wake};
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
 use sources::git::push::{
-    CommitDetails, CommitIdentity, CommitSigner, PushError, RejectionCause, UpdateRule, Workspace,
-    is_ancestor,
+    CommitDetails, CommitIdentity, CommitSigner, PushError, PushWorkspace, RejectionCause,
+    UpdateRule, is_ancestor,
 };
-use sources::git::{Context as GitContext, Error, GitSnapshot, Reference, Revision, fetch, tip};
-use sources::reason::GIT_OPERATION_FAILED;
+use sources::git::{
+    Error, GitOperationContext as GitContext, GitReference, GitRevision, GitSnapshot, fetch, tip,
+};
+use sources::source_reasons::GIT_OPERATION_FAILED;
 use windlass_cluster::error::chain;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
@@ -27,10 +29,10 @@ use super::git_source::GitSource;
 use super::rewrite::{RepositoryFiles, RewrittenFiles};
 
 /// Values could not be set. Parity(flux).
-const UPDATE_FAILED: Reason = Reason::new("UpdateFailed");
+const UPDATE_FAILED: ConditionReason = ConditionReason::new("UpdateFailed");
 
 /// The template of the commit message has a field that is gone. Parity(flux).
-const REMOVED_TEMPLATE_FIELD: Reason = Reason::new("RemovedTemplateField");
+const REMOVED_TEMPLATE_FIELD: ConditionReason = ConditionReason::new("RemovedTemplateField");
 
 /// How often a push is tried in one run where others push to the same branch.
 ///
@@ -84,7 +86,7 @@ pub(super) struct PushedCommit {
     /// Its message.
     pub(super) message: String,
     /// The values that it sets, each once.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<ImageValueChange>,
 }
 
 /// What one attempt came to.
@@ -92,9 +94,9 @@ enum Attempt {
     /// The repository is up to date.
     Done(UpdateReport),
     /// Another writer was faster.
-    Outdated(Outcome),
+    Outdated(RunOutcome),
     /// The server did not say whether it has the commit.
-    Unanswered(PushedCommit, Outcome),
+    Unanswered(PushedCommit, RunOutcome),
 }
 
 /// The commit that an update builds on.
@@ -103,7 +105,7 @@ struct Base {
     /// What may be at the branch before.
     rule: UpdateRule,
     /// The revision that was fetched, or would be if the push branch did not exist.
-    revision: Revision,
+    revision: GitRevision,
     /// Whether it is the push branch, which may have been merged since.
     is_push_branch: bool,
 }
@@ -111,43 +113,43 @@ struct Base {
 /// What an attempt has of the spec and of the process.
 struct Tools<'t> {
     git: &'t GitContext,
-    setters: Setters,
+    setters: ImageSetterValues,
     signer: Option<CommitSigner>,
 }
 
-fn wake_of(error: &Error) -> Wake {
+fn wake_of(error: &Error) -> WakeTrigger {
     match error {
-        Error::Busy { busy, .. } => Wake::at(busy.until),
-        _ => Wake::default(),
+        Error::Busy { busy, .. } => WakeTrigger::at(busy.until),
+        _ => WakeTrigger::default(),
     }
 }
 
 /// Parity(flux): these words are before every cause.
-pub(super) fn not_fetched(error: &Error) -> Outcome {
+pub(super) fn not_fetched(error: &Error) -> RunOutcome {
     let text = format!("failed to checkout source: {}", chain(error));
-    Outcome::Failed(GIT_OPERATION_FAILED, text, wake_of(error))
+    RunOutcome::Failed(GIT_OPERATION_FAILED, text, wake_of(error))
 }
 
 /// Parity(flux): these words are before every cause.
-fn not_applied(why: &str) -> Outcome {
+fn not_applied(why: &str) -> RunOutcome {
     let text = format!("failed to apply policies: {why}");
-    Outcome::Failed(UPDATE_FAILED, text, Wake::default())
+    RunOutcome::Failed(UPDATE_FAILED, text, WakeTrigger::default())
 }
 
 /// Parity(flux): these words are before every cause.
-fn not_committed(why: &str) -> Outcome {
+fn not_committed(why: &str) -> RunOutcome {
     let text = format!("failed to update source: {why}");
-    Outcome::Failed(GIT_OPERATION_FAILED, text, Wake::default())
+    RunOutcome::Failed(GIT_OPERATION_FAILED, text, WakeTrigger::default())
 }
 
 /// Parity(flux): these words are before every cause.
-fn not_pushed(error: &PushError) -> Outcome {
+fn not_pushed(error: &PushError) -> RunOutcome {
     let wake = match error {
         PushError::Failed(error) | PushError::Unanswered(error) => wake_of(error),
-        _ => Wake::default(),
+        _ => WakeTrigger::default(),
     };
     let text = format!("failed to update source: failed to push to remote: {}", chain(error));
-    Outcome::Failed(GIT_OPERATION_FAILED, text, wake)
+    RunOutcome::Failed(GIT_OPERATION_FAILED, text, wake)
 }
 
 impl Update {
@@ -155,9 +157,9 @@ impl Update {
     ///
     /// # Errors
     /// Says in Flux's words what failed. If the server has a commit nevertheless, the next update finds it.
-    pub(super) fn run(&self, git: &GitContext) -> Result<UpdateReport, Outcome> {
-        let setters =
-            Setters::new(&self.policies).map_err(|error| not_applied(&error.to_string()))?;
+    pub(super) fn run(&self, git: &GitContext) -> Result<UpdateReport, RunOutcome> {
+        let setters = ImageSetterValues::new(&self.policies)
+            .map_err(|error| not_applied(&error.to_string()))?;
         let signer = self.source.signing_key.as_ref().map(|key| key.signer()).transpose()?;
         let tools = Tools { git, setters, signer };
         let began = Instant::now();
@@ -183,7 +185,7 @@ impl Update {
         &self,
         tools: &Tools<'_>,
         unanswered: Option<&PushedCommit>,
-    ) -> Result<Attempt, Outcome> {
+    ) -> Result<Attempt, RunOutcome> {
         let mut base = self.base(tools.git).map_err(|error| not_fetched(&error))?;
         if let Some(pushed) = unanswered
             && pushed.commit == base.snapshot.commit.sha
@@ -203,8 +205,8 @@ impl Update {
         }
         let message = self.commit.message(&result)?;
         let remote = &self.source.remote;
-        let mut workspace =
-            Workspace::on(&base.snapshot, remote).map_err(|error| not_committed(&chain(&error)))?;
+        let mut workspace = PushWorkspace::on(&base.snapshot, remote)
+            .map_err(|error| not_committed(&chain(&error)))?;
         let details = self.commit.details(message.clone());
         let commit = workspace
             .commit(&changes, &details, tools.signer.as_ref())
@@ -220,7 +222,7 @@ impl Update {
     }
 
     /// What a push that failed means: whether another attempt may help at once.
-    fn not_accepted(&self, error: &PushError, pushed: PushedCommit) -> Result<Attempt, Outcome> {
+    fn not_accepted(&self, error: &PushError, pushed: PushedCommit) -> Result<Attempt, RunOutcome> {
         let failure = not_pushed(error);
         match error {
             PushError::Unanswered(_) => Ok(Attempt::Unanswered(pushed, failure)),
@@ -242,7 +244,7 @@ impl Update {
     fn done(&self, base: &Base, pushed: Option<PushedCommit>, findings: Vec<String>) -> Attempt {
         let revision = match &pushed {
             Some(pushed) if self.source.push.is_checkout => {
-                Revision { sha: pushed.commit.clone(), ..base.revision.clone() }
+                GitRevision { sha: pushed.commit.clone(), ..base.revision.clone() }
             }
             _ => base.revision.clone(),
         };
@@ -260,7 +262,7 @@ impl Update {
             let rule = UpdateRule::FastForward;
             return Ok(Base { snapshot, rule, revision, is_push_branch: false });
         }
-        let branch = Reference::Branch(push.branch.clone());
+        let branch = GitReference::Branch(push.branch.clone());
         let head = match tip(remote, &branch, git) {
             Ok(tip) => Some(tip.sha),
             Err(Error::NoSuchRef { .. }) => None,
@@ -272,7 +274,7 @@ impl Update {
         }
         let snapshot = fetch(remote, &branch, git)?;
         let rule = UpdateRule::OverwriteOnly(Some(snapshot.commit.sha.clone()));
-        let revision = Revision::new(reference, &checkout);
+        let revision = GitRevision::new(reference, &checkout);
         Ok(Base { snapshot, rule, revision, is_push_branch: true })
     }
 
@@ -287,7 +289,7 @@ impl Update {
     /// Whether everything of the push branch is in what is fetched, so that it begins anew there.
     ///
     /// Differs(flux): there commits pile up on a branch that was merged and not deleted.
-    fn is_merged(&self, base: &Base, git: &GitContext) -> Result<bool, Outcome> {
+    fn is_merged(&self, base: &Base, git: &GitContext) -> Result<bool, RunOutcome> {
         let head = &base.snapshot.commit.sha;
         match is_ancestor(&self.source.remote, &base.revision.sha, head, git) {
             // Where the history is too long for the server or for the limits, the branch goes on as in Flux.
@@ -302,7 +304,7 @@ impl Update {
         &self,
         snapshot: &GitSnapshot,
         tools: &Tools<'_>,
-    ) -> Result<RewrittenFiles, Outcome> {
+    ) -> Result<RewrittenFiles, RunOutcome> {
         let listing = snapshot.entries().map_err(|error| not_applied(&chain(&error)))?;
         let entries: BTreeMap<_, _> =
             listing.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
@@ -318,12 +320,12 @@ impl Update {
 
 impl CommitPlan {
     /// The message of a commit of these changes.
-    fn message(&self, changed: &UpdateResult) -> Result<String, Outcome> {
+    fn message(&self, changed: &UpdateResult) -> Result<String, RunOutcome> {
         let now = Timestamp::now();
         let nanoseconds = i64::from(now.subsec_nanosecond());
         let environment = CommitEnvironment {
-            now: GoTime::from_unix(now.as_second(), nanoseconds, Zone::Utc),
-            random: Arc::new(windlass_runtime::random::fill),
+            now: GoTime::from_unix(now.as_second(), nanoseconds, GoTimeZone::Utc),
+            random: Arc::new(windlass_runtime::random_bytes::fill),
         };
         let values = Some(&self.values).filter(|values| !values.is_empty());
         let data = CommitData { namespace: &self.namespace, name: &self.name, changed, values };
@@ -336,7 +338,7 @@ impl CommitPlan {
         match made {
             Some(Ok(message)) => Ok(message),
             Some(Err(error @ CommitMessageError::RemovedField { .. })) => {
-                Err(Outcome::Stalled(REMOVED_TEMPLATE_FIELD, error.to_string()))
+                Err(RunOutcome::Stalled(REMOVED_TEMPLATE_FIELD, error.to_string()))
             }
             Some(Err(error)) => Err(not_committed(&error.to_string())),
             None => Err(not_committed("the commit message could not be made, retrying")),
@@ -383,9 +385,9 @@ mod tests {
         let template = "{{ .AutomationObject }} {{ .Values.ticket }}";
         assert_eq!(message(template), Ok("apps/web OPS-1".to_owned()));
         let removed = message("{{ .Updated.Files }}").unwrap_err();
-        assert!(matches!(removed, Outcome::Stalled(REMOVED_TEMPLATE_FIELD, _)), "{removed:?}");
+        assert!(matches!(removed, RunOutcome::Stalled(REMOVED_TEMPLATE_FIELD, _)), "{removed:?}");
         let failed = message("{{ .Nope }}").unwrap_err();
-        assert!(matches!(failed, Outcome::Failed(GIT_OPERATION_FAILED, ..)), "{failed:?}");
+        assert!(matches!(failed, RunOutcome::Failed(GIT_OPERATION_FAILED, ..)), "{failed:?}");
         let text = failed.text();
         assert!(text.starts_with("failed to update source: failed to run template"), "{text}");
     }

@@ -8,7 +8,7 @@
 //!
 //! Elsewhere: writing audits (`windlass_runtime::audit`), what runs change (`executor`).
 
-use apply::changes::ObjectChange;
+use apply::object_changes::ObjectChange;
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use crds::release::{
@@ -16,15 +16,15 @@ use crds::release::{
     ReleaseAuditSpec,
 };
 use kube_core::{Resource as _, ResourceExt as _};
-use lifecycle::EventAnswer;
-use objects::Masking;
-use reconcile::{Condition, ConditionStatus, Outcome, READY, Time};
+use lifecycle::LifecycleEventAnswer;
+use objects::SecretMasking;
+use reconcile::{ConditionStatus, READY, RunOutcome, StatusCondition, Time};
 
-use super::retry::BuildIdentity;
-use super::{KustomizationRunReport, Session};
+use super::last_attempts::BuildIdentity;
+use super::{KustomizationRunReport, KustomizationSession};
 use windlass_runtime::audit::{self, listed, manager_of_spec, text, took, when};
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::record::conditions_of;
+use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::object_status::conditions_of;
 use windlass_runtime::{hold_conditions, source_reference};
 
 /// What a run changed.
@@ -44,14 +44,14 @@ impl RunChanges {
 
 /// The attempts whose audit is not written yet.
 #[derive(Default)]
-pub(super) struct Attempts {
+pub(super) struct AuditedAttempts {
     /// Whether this process has attempted anything.
     has_any: bool,
-    open: Option<Attempt>,
+    open: Option<AuditedAttempt>,
 }
 
 /// An attempt that has not ended.
-struct Attempt {
+struct AuditedAttempt {
     of: Option<BuildIdentity>,
     /// The key of the audit.
     key: String,
@@ -63,16 +63,16 @@ struct Attempt {
     started: Time,
     changes: Vec<ObjectChange>,
     /// The values of Secrets in the build, which no audit may show.
-    secrets: Masking,
+    secrets: SecretMasking,
     /// The answers of lifecycles.
-    answers: Vec<EventAnswer>,
+    answers: Vec<LifecycleEventAnswer>,
     /// Whether another process may have begun it.
     may_be_taken_over: bool,
     /// Whether the status shows that another process began it.
     is_taken_over: bool,
 }
 
-impl Attempt {
+impl AuditedAttempt {
     /// What names its audit. A stopped or failed attempt may be repeated before the status reports its end, such as while the
     /// API server is unavailable, and the status history does not record failed removals. Then `self.key` is the same for each
     /// attempt, and the start time tells their audits apart.
@@ -87,21 +87,21 @@ impl Attempt {
 }
 
 /// The facts about an attempt, besides its changes, that an audit reports.
-pub(super) struct About<'a> {
+pub(super) struct AttemptAuditDetails<'a> {
     pub(super) judged: &'a BuildIdentity,
     pub(super) is_correction: bool,
-    pub(super) secrets: &'a Masking,
+    pub(super) secrets: &'a SecretMasking,
     /// The answers of lifecycles.
-    pub(super) answers: Vec<EventAnswer>,
+    pub(super) answers: Vec<LifecycleEventAnswer>,
 }
 
 /// The results of a run that are added to an attempt.
 struct AttemptRun<'r> {
     changes: RunChanges,
-    outcome: &'r Outcome,
+    outcome: &'r RunOutcome,
     began: Time,
-    secrets: Masking,
-    answers: Vec<EventAnswer>,
+    secrets: SecretMasking,
+    answers: Vec<LifecycleEventAnswer>,
 }
 
 /// The key of an attempt. It stays the same until the status reports the end of the attempt, in another process as
@@ -124,7 +124,7 @@ fn key(object: &Kustomization, judged: Option<&BuildIdentity>) -> String {
 fn is_under_way(object: &Kustomization, revision: &str) -> bool {
     let conditions = conditions_of(object.conditions());
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
-    attempted == Some(revision) && Condition::is(&conditions, READY, ConditionStatus::Unknown)
+    attempted == Some(revision) && StatusCondition::is(&conditions, READY, ConditionStatus::Unknown)
 }
 
 fn causes(object: &Kustomization, revision: &str) -> Vec<AuditCause> {
@@ -173,11 +173,11 @@ fn applied(object: &Kustomization) -> Option<AuditState> {
     Some(AuditState { revision, ..AuditState::default() })
 }
 
-fn audit_outcome(outcome: &Outcome) -> AuditOutcome {
+fn audit_outcome(outcome: &RunOutcome) -> AuditOutcome {
     match outcome {
-        Outcome::Settled(..) => AuditOutcome::Succeeded,
-        Outcome::Running(..) | Outcome::Blocked(..) => AuditOutcome::Stopped,
-        Outcome::Failed(..) | Outcome::Stalled(..) => AuditOutcome::Failed,
+        RunOutcome::Settled(..) => AuditOutcome::Succeeded,
+        RunOutcome::Running(..) | RunOutcome::Blocked(..) => AuditOutcome::Stopped,
+        RunOutcome::Failed(..) | RunOutcome::Stalled(..) => AuditOutcome::Failed,
     }
 }
 
@@ -186,7 +186,7 @@ fn successor(generation: i64, revision: &str) -> String {
     format!("superseded by revision {revision} with generation {generation} of the spec")
 }
 
-impl Attempts {
+impl AuditedAttempts {
     /// Whether an attempt waits for its end.
     pub(super) fn has_open(&self) -> bool {
         self.open.is_some()
@@ -194,13 +194,13 @@ impl Attempts {
 
     /// Ends the open attempt at a revision, unless `goes_on` keeps it. `None` if there is none, or if it changed
     /// nothing.
-    fn stop(&mut self, goes_on: impl Fn(&BuildIdentity) -> bool) -> Option<Attempt> {
+    fn stop(&mut self, goes_on: impl Fn(&BuildIdentity) -> bool) -> Option<AuditedAttempt> {
         let over = self.open.take_if(|open| open.of.as_ref().is_some_and(|of| !goes_on(of)))?;
         (!over.changes.is_empty() || over.is_taken_over).then_some(over)
     }
 
     /// Ends the open removal. `None` if there is none, or if it removed nothing.
-    fn stop_removal(&mut self) -> Option<Attempt> {
+    fn stop_removal(&mut self) -> Option<AuditedAttempt> {
         let over = self.open.take_if(|open| open.of.is_none())?;
         (!over.changes.is_empty()).then_some(over)
     }
@@ -212,11 +212,11 @@ impl Attempts {
         object: &Kustomization,
         judged: Option<&BuildIdentity>,
         run: AttemptRun<'_>,
-    ) -> Option<Attempt> {
+    ) -> Option<AuditedAttempt> {
         let AttemptRun { changes, outcome, began, secrets, answers } = run;
         let same = self.open.take().filter(|open| open.of.as_ref() == judged);
         let revision = judged.map_or("", |it| it.revision.as_str());
-        let new = || Attempt {
+        let new = || AuditedAttempt {
             of: judged.cloned(),
             key: key(object, judged),
             causes: match judged {
@@ -229,7 +229,7 @@ impl Attempts {
             began,
             started: began,
             changes: Vec::new(),
-            secrets: Masking::default(),
+            secrets: SecretMasking::default(),
             answers: Vec::new(),
             may_be_taken_over: !self.has_any && applied_revision(object) != Some(revision),
             is_taken_over: !self.has_any && is_under_way(object, revision),
@@ -240,7 +240,7 @@ impl Attempts {
         attempt.changes.extend(changes.objects);
         attempt.secrets = secrets;
         attempt.answers = answers;
-        if matches!(outcome, Outcome::Running(..)) {
+        if matches!(outcome, RunOutcome::Running(..)) {
             self.open = Some(attempt);
             return None;
         }
@@ -253,7 +253,7 @@ impl Attempts {
     }
 }
 
-impl Session<'_> {
+impl KustomizationSession<'_> {
     /// Writes the audit of an attempt that came to its end, before the status reports that. `object` is the Kustomization as
     /// it was when the run began.
     pub(super) async fn audit(
@@ -261,7 +261,7 @@ impl Session<'_> {
         object: &Kustomization,
         ended: &KustomizationRunReport,
         changes: RunChanges,
-        about: &About<'_>,
+        about: &AttemptAuditDetails<'_>,
     ) {
         if !self.context.settings.release_audits {
             return;
@@ -325,7 +325,7 @@ impl Session<'_> {
         object: &Kustomization,
         ended: &KustomizationRunReport,
         changes: RunChanges,
-        answers: Vec<EventAnswer>,
+        answers: Vec<LifecycleEventAnswer>,
     ) {
         if !self.context.settings.release_audits {
             return;
@@ -334,7 +334,7 @@ impl Session<'_> {
             changes,
             outcome: &ended.outcome,
             began: self.began,
-            secrets: Masking::default(),
+            secrets: SecretMasking::default(),
             answers,
         };
         let attempt = self.memory().attempts.take(object, None, run);
@@ -348,12 +348,12 @@ impl Session<'_> {
         &self,
         object: &Kustomization,
         judged: &BuildIdentity,
-        outcome: &Outcome,
-        answers: Vec<EventAnswer>,
+        outcome: &RunOutcome,
+        answers: Vec<LifecycleEventAnswer>,
     ) {
         let asked: Vec<&str> = answers.iter().map(|it| it.event.as_str()).collect();
         let began = answers.iter().map(|it| it.asked).min().unwrap_or(self.began);
-        let attempt = Attempt {
+        let attempt = AuditedAttempt {
             key: format!("{} refused {}", key(object, Some(judged)), asked.join(" ")),
             of: Some(judged.clone()),
             causes: causes(object, &judged.revision),
@@ -361,7 +361,7 @@ impl Session<'_> {
             began,
             started: began,
             changes: Vec::new(),
-            secrets: Masking::default(),
+            secrets: SecretMasking::default(),
             answers,
             may_be_taken_over: false,
             is_taken_over: false,
@@ -372,7 +372,12 @@ impl Session<'_> {
     }
 
     /// Writes the audit of an attempt that ended with the outcome of its run.
-    async fn write_ended(&self, object: &Kustomization, attempt: Attempt, outcome: &Outcome) {
+    async fn write_ended(
+        &self,
+        object: &Kustomization,
+        attempt: AuditedAttempt,
+        outcome: &RunOutcome,
+    ) {
         let audit_outcome = audit_outcome(outcome);
         let message = (audit_outcome != AuditOutcome::Succeeded).then(|| outcome.text().to_owned());
         self.write_attempt(object, attempt, audit_outcome, message).await;
@@ -381,14 +386,23 @@ impl Session<'_> {
     async fn write_attempt(
         &self,
         object: &Kustomization,
-        attempt: Attempt,
+        attempt: AuditedAttempt,
         outcome: AuditOutcome,
         message: Option<String>,
     ) {
         let now = jiff::Timestamp::now();
         let key = attempt.key(outcome);
-        let Attempt { of, causes, from, started, changes, secrets, answers, is_taken_over, .. } =
-            attempt;
+        let AuditedAttempt {
+            of,
+            causes,
+            from,
+            started,
+            changes,
+            secrets,
+            answers,
+            is_taken_over,
+            ..
+        } = attempt;
         let partial = is_taken_over || outcome != AuditOutcome::Succeeded;
         let mut subject = subject(object);
         let (operation, to) = match of {
@@ -427,7 +441,7 @@ impl Session<'_> {
         object: &Kustomization,
         ended: &KustomizationRunReport,
         changes: RunChanges,
-        about: &About<'_>,
+        about: &AttemptAuditDetails<'_>,
     ) {
         let started = changes.started(self.began);
         let now = jiff::Timestamp::now();
@@ -446,7 +460,7 @@ impl Session<'_> {
         }
         let key = audit::correction_key(stretch, &changes);
         // An outcome that still waits does not make the correction a failure.
-        let failed = matches!(ended.outcome, Outcome::Failed(..) | Outcome::Stalled(..));
+        let failed = matches!(ended.outcome, RunOutcome::Failed(..) | RunOutcome::Stalled(..));
         let spec = ReleaseAuditSpec {
             subject: subject(object),
             operation: AuditOperation::CorrectDrift,
@@ -473,9 +487,9 @@ impl Session<'_> {
 
 #[cfg(test)]
 mod tests {
-    use apply::changes::What;
+    use apply::object_changes::ObjectChangeKind;
     use objects::ObjectId;
-    use reconcile::{Wake, reason};
+    use reconcile::{WakeTrigger, reason};
     use serde_json::json;
 
     use super::*;
@@ -505,23 +519,23 @@ mod tests {
 
     fn change(name: &str) -> ObjectChange {
         let id = ObjectId::new("shop", name, "", "ConfigMap");
-        ObjectChange { id, what: What::Added, fields: Vec::new() }
+        ObjectChange { id, what: ObjectChangeKind::Added, fields: Vec::new() }
     }
 
-    fn waits() -> Outcome {
-        Outcome::Running(reason::PROGRESSING, String::new(), Wake::default())
+    fn waits() -> RunOutcome {
+        RunOutcome::Running(reason::PROGRESSING, String::new(), WakeTrigger::default())
     }
 
-    fn settled() -> Outcome {
-        Outcome::Settled(reason::SUCCEEDED, String::new())
+    fn settled() -> RunOutcome {
+        RunOutcome::Settled(reason::SUCCEEDED, String::new())
     }
 
-    fn run_of(changes: Vec<ObjectChange>, outcome: &Outcome) -> AttemptRun<'_> {
+    fn run_of(changes: Vec<ObjectChange>, outcome: &RunOutcome) -> AttemptRun<'_> {
         AttemptRun {
             changes: RunChanges { objects: changes, unanswered_since: None },
             outcome,
             began: Time::UNIX_EPOCH,
-            secrets: Masking::default(),
+            secrets: SecretMasking::default(),
             answers: Vec::new(),
         }
     }
@@ -530,8 +544,8 @@ mod tests {
     fn what_several_runs_of_an_attempt_changed_is_one_audit() {
         let object = object("True", "main@sha1:1");
         let to = judged("main@sha1:2");
-        let mut attempts = Attempts::default();
-        let mut run = |changes: Vec<ObjectChange>, outcome: Outcome| {
+        let mut attempts = AuditedAttempts::default();
+        let mut run = |changes: Vec<ObjectChange>, outcome: RunOutcome| {
             let ended = attempts.take(&object, Some(&to), run_of(changes, &outcome));
             ended.map(|it| (it.changes.len(), it.is_taken_over, it.key))
         };
@@ -548,10 +562,11 @@ mod tests {
         let object = object("True", "main@sha1:1");
         let first = judged("main@sha1:2");
         let second = judged("main@sha1:3");
-        let mut attempts = Attempts::default();
-        let waiting = |attempts: &mut Attempts, of: &BuildIdentity, changes: Vec<ObjectChange>| {
-            assert!(attempts.take(&object, Some(of), run_of(changes, &waits())).is_none());
-        };
+        let mut attempts = AuditedAttempts::default();
+        let waiting =
+            |attempts: &mut AuditedAttempts, of: &BuildIdentity, changes: Vec<ObjectChange>| {
+                assert!(attempts.take(&object, Some(of), run_of(changes, &waits())).is_none());
+            };
         assert!(attempts.stop(|_| false).is_none(), "nothing is open");
         waiting(&mut attempts, &first, vec![change("a"), change("b")]);
         assert!(attempts.stop(|of| *of == first).is_none() && attempts.has_open(), "it goes on");
@@ -571,9 +586,10 @@ mod tests {
     #[test]
     fn each_attempt_of_a_removal_has_an_audit_of_what_it_removed() {
         let object = object("True", "main@sha1:1");
-        let failed = Outcome::Failed(reason::PRUNE_FAILED, "refused".to_owned(), Wake::default());
-        let mut attempts = Attempts::default();
-        let mut removal = |name: &str, second: i64, outcome: &Outcome| {
+        let failed =
+            RunOutcome::Failed(reason::PRUNE_FAILED, "refused".to_owned(), WakeTrigger::default());
+        let mut attempts = AuditedAttempts::default();
+        let mut removal = |name: &str, second: i64, outcome: &RunOutcome| {
             let began = Time::from_second(second).unwrap();
             let run = AttemptRun { began, ..run_of(vec![change(name)], outcome) };
             attempts.take(&object, None, run).map(|it| it.key(audit_outcome(outcome))).unwrap()
@@ -588,9 +604,10 @@ mod tests {
         let object = object("True", "main@sha1:1");
         let to = judged("main@sha1:2");
         let text = "request to the API server failed".to_owned();
-        let failed = Outcome::Failed(reason::RECONCILIATION_FAILED, text, Wake::default());
-        let mut attempts = Attempts::default();
-        let mut attempted = |name: &str, second: i64, outcome: &Outcome| {
+        let failed =
+            RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, WakeTrigger::default());
+        let mut attempts = AuditedAttempts::default();
+        let mut attempted = |name: &str, second: i64, outcome: &RunOutcome| {
             let began = Time::from_second(second).unwrap();
             let run = AttemptRun { began, ..run_of(vec![change(name)], outcome) };
             attempts.take(&object, Some(&to), run).map(|it| it.key(audit_outcome(outcome))).unwrap()
@@ -604,7 +621,7 @@ mod tests {
     fn an_attempt_of_another_process_that_none_continues_has_an_audit() {
         let object = object("Unknown", "main@sha1:2");
         let to = judged("main@sha1:2");
-        let mut attempts = Attempts::default();
+        let mut attempts = AuditedAttempts::default();
         assert!(attempts.take(&object, Some(&to), run_of(Vec::new(), &waits())).is_none());
         assert!(attempts.stop(|_| false).is_some_and(|it| it.is_taken_over));
         // A removal goes on until it is done.
@@ -624,7 +641,7 @@ mod tests {
         let attempted = |unanswered_since: Option<Time>| {
             let changes = RunChanges { objects: vec![change("a")], unanswered_since };
             let run = AttemptRun { changes, began: at(20), ..run_of(Vec::new(), &outcome) };
-            Attempts::default().take(&object, Some(&to), run).unwrap()
+            AuditedAttempts::default().take(&object, Some(&to), run).unwrap()
         };
         let plain = attempted(None);
         let attempt = attempted(Some(at(10)));
@@ -638,18 +655,23 @@ mod tests {
     #[test]
     fn an_attempt_that_another_process_began_has_an_audit() {
         let to = judged("main@sha1:2");
-        let run = |attempts: &mut Attempts, object: &Kustomization, changes: Vec<ObjectChange>| {
-            let ended = attempts.take(object, Some(&to), run_of(changes, &settled()));
-            ended.map(|it| it.is_taken_over)
-        };
+        let run =
+            |attempts: &mut AuditedAttempts, object: &Kustomization, changes: Vec<ObjectChange>| {
+                let ended = attempts.take(object, Some(&to), run_of(changes, &settled()));
+                ended.map(|it| it.is_taken_over)
+            };
         let reported = object("Unknown", "main@sha1:2");
         let unreported = object("True", "main@sha1:1");
-        let mut attempts = Attempts::default();
+        let mut attempts = AuditedAttempts::default();
         assert_eq!(run(&mut attempts, &reported, vec![change("rest")]), Some(true));
         assert_eq!(run(&mut attempts, &reported, Vec::new()), None, "nothing changed since");
-        assert_eq!(run(&mut Attempts::default(), &unreported, Vec::new()), Some(true));
-        assert_eq!(run(&mut Attempts::default(), &unreported, vec![change("all")]), Some(false));
-        let removed = Attempts::default().take(&unreported, None, run_of(Vec::new(), &settled()));
+        assert_eq!(run(&mut AuditedAttempts::default(), &unreported, Vec::new()), Some(true));
+        assert_eq!(
+            run(&mut AuditedAttempts::default(), &unreported, vec![change("all")]),
+            Some(false)
+        );
+        let removed =
+            AuditedAttempts::default().take(&unreported, None, run_of(Vec::new(), &settled()));
         assert!(removed.unwrap().is_taken_over);
     }
 

@@ -1,6 +1,7 @@
 //! From an artifact to the desired state, or the finding that there is nothing to build.
 //!
-//! Elsewhere: where the artifact comes from (`windlass_runtime::source_reference`), what is in it (`manifests.rs`, `validated_spec.rs`).
+//! Elsewhere: where the artifact comes from (`windlass_runtime::source_reference`), what is in it
+//! (`build_manifests.rs`, `validated_spec.rs`).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,17 +9,19 @@ use std::time::Instant;
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
 use kube_core::Resource as _;
-use reconcile::{Outcome, Wake, reason};
+use reconcile::{RunOutcome, WakeTrigger, reason};
 use tokio_util::sync::CancellationToken;
 
-use super::executor::Verify;
-use super::inputs::Inputs;
-use super::validated_spec::{self, BuildRequest, DesiredKustomization, Servers, Timeouts};
-use super::{KustomizationRunReport, Session, early};
-use windlass_runtime::build::bases::{Bases, BuildPermits, SharedPermits};
-use windlass_runtime::build::key_services::KeyServices;
-use windlass_runtime::target::ClusterTarget;
-use windlass_runtime::{artifact, source_reference};
+use super::build_inputs::KustomizationInputs;
+use super::executor::VerificationScope;
+use super::validated_spec::{
+    self, BuildRequest, DesiredKustomization, KustomizationTimeouts, RemoteServerAccess,
+};
+use super::{KustomizationRunReport, KustomizationSession, early};
+use windlass_runtime::build::bases::{BuildPermits, RemoteBaseAccess, SharedBuildPermits};
+use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::{artifact_files, source_reference};
 
 /// The result of a build.
 pub(super) enum BuildOutcome {
@@ -46,15 +49,15 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
-impl Session<'_> {
+impl KustomizationSession<'_> {
     pub(super) async fn build(
         &self,
         object: &Arc<Kustomization>,
-        timeouts: Timeouts,
+        timeouts: KustomizationTimeouts,
         artifact: &Artifact,
         target: &ClusterTarget,
-        beside: Inputs,
-    ) -> Result<BuildOutcome, Outcome> {
+        beside: KustomizationInputs,
+    ) -> Result<BuildOutcome, RunOutcome> {
         let is_verified_only = self.is_verified_only();
         // A build made under another policy is discarded.
         let policy = if is_verified_only { " verified" } else { "" };
@@ -86,11 +89,18 @@ impl Session<'_> {
         let _asked_for = cancel.clone().drop_guard();
         let namespace = &self.node.namespace;
         let permits = BuildPermits::new(&self.context, namespace, permit, cancel.clone());
-        let permits = SharedPermits::new(permits);
+        let permits = SharedBuildPermits::new(permits);
         let timeout = timeouts.timeout;
-        let servers = Servers {
-            bases: Bases::of(&self.context, target, timeout, &permits, is_verified_only, &cancel),
-            keys: KeyServices::of(&self.context, timeout, permits, cancel.clone()),
+        let servers = RemoteServerAccess {
+            bases: RemoteBaseAccess::of(
+                &self.context,
+                target,
+                timeout,
+                &permits,
+                is_verified_only,
+                &cancel,
+            ),
+            keys: KeyServiceAccess::of(&self.context, timeout, permits, cancel.clone()),
         };
         let built = {
             let context = self.context.clone();
@@ -117,7 +127,7 @@ impl Session<'_> {
             Ok(None) | Err(_) => {
                 let text =
                     "the build panicked; this is a bug in windlass, please report it".to_owned();
-                Err(Outcome::Failed(reason::BUILD_FAILED, text, Wake::default()))
+                Err(RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default()))
             }
         }
     }
@@ -130,7 +140,7 @@ impl Session<'_> {
         artifact: &Artifact,
         inputs: &str,
     ) -> Option<Arc<DesiredKustomization>> {
-        if self.verify(object) == Verify::Everything {
+        if self.verify(object) == VerificationScope::Everything {
             return None;
         }
         let memory = self.memory();
@@ -146,11 +156,11 @@ impl Session<'_> {
         &self,
         object: &Kustomization,
         artifact: &Artifact,
-    ) -> Result<Arc<tree::MemoryTree>, Outcome> {
+    ) -> Result<Arc<tree::MemoryTree>, RunOutcome> {
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
         let is_elsewhere = source_reference::is_elsewhere(&self.context, own, source);
-        artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|error| {
+        artifact_files::files(&self.context, artifact, is_elsewhere).await.map_err(|error| {
             let what = format!("artifact of revision {}", artifact.revision);
             let again = self.in_future(self.context.settings.requeue_dependency);
             error.ends(&source_reference::source_node(own, source), &what, again)
@@ -165,14 +175,14 @@ impl Session<'_> {
         seen: &BuildSources<'_>,
         revision: &str,
         target: &ClusterTarget,
-        timeouts: Timeouts,
+        timeouts: KustomizationTimeouts,
     ) -> Option<KustomizationRunReport> {
         let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
         let verify = self.verify(object);
         let as_applied = match verify {
-            Verify::Drifted => target.watcher().is_calm(&self.node),
-            Verify::Moved => target.watcher().is_unmoved(&self.node),
-            Verify::Everything => false,
+            VerificationScope::Drifted => target.watcher().is_calm(&self.node),
+            VerificationScope::Moved => target.watcher().is_unmoved(&self.node),
+            VerificationScope::Everything => false,
         };
         if !ready || !as_applied {
             return None;
@@ -180,12 +190,13 @@ impl Session<'_> {
         let mut memory = self.memory();
         let settled = memory.settled.as_ref()?;
         // No watch reports the health of objects that others made, so they are read at the interval.
-        if settled.asks_others && verify != Verify::Drifted {
+        if settled.asks_others && verify != VerificationScope::Drifted {
             return None;
         }
         // Servers are asked again for each revision and at the interval, not whenever an object stirs.
         let applied = object.status.as_ref().and_then(|s| s.last_applied_revision.as_deref());
-        if settled.is_remote && (verify != Verify::Drifted || applied != Some(revision)) {
+        if settled.is_remote && (verify != VerificationScope::Drifted || applied != Some(revision))
+        {
             return None;
         }
         if settled.generation != object.meta().generation.unwrap_or_default()
@@ -196,11 +207,11 @@ impl Session<'_> {
         }
         let digest = Some(settled.digest.clone());
         let warnings = settled.warnings.clone();
-        if verify == Verify::Moved {
+        if verify == VerificationScope::Moved {
             memory.verify_at = Some(Instant::now() + self.interval(object, &timeouts));
             memory.verified = Some(self.began);
         }
-        let outcome = Outcome::Settled(
+        let outcome = RunOutcome::Settled(
             reason::RECONCILIATION_SUCCEEDED,
             validated_spec::with_warnings(format!("Applied revision: {revision}"), &warnings),
         );

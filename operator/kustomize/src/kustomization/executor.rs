@@ -11,33 +11,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::changes::{ObjectChange, What};
+use apply::object_changes::{ObjectChange, ObjectChangeKind};
 use apply::plan::{AWAITING_TERMINATION, health_text, is_passed, stage_reason};
 use apply::{
-    Action, Apply, ApplyDesiredState, ApplyObservedState, ApplyStep, DesiredHealth, FailedWait,
-    Inventory, Manifest, ObservedObject, Report, SeenState,
+    Action, ApplyDesiredState, ApplyObservedState, ApplyStep, DesiredHealth, FailedHealthWait,
+    HealthReport, KustomizationApplyPlan, LiveObjectState, ManifestToApply, ObjectInventory,
+    ObservedObject,
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
-use objects::{Masking, Object, ObjectId};
+use objects::{Object, ObjectId, SecretMasking};
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, Outcome, RemovalCause, RemovalGate, Time, Wake, reason};
+use reconcile::{ObjectKey, RemovalCause, RemovalGate, RunOutcome, Time, WakeTrigger, reason};
 
-use super::Session;
+use super::KustomizationSession;
 use super::audit::RunChanges;
-use super::report::Progress;
+use super::report::InventoryWriteProgress;
 use windlass_cluster::ClusterError;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::version::LATEST_VERSION;
-use windlass_runtime::context::Context;
-use windlass_runtime::expressions::Expressions;
-use windlass_runtime::field_conflict::Contests;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::resource_version::LATEST_VERSION;
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::expressions::RunExpressions;
+use windlass_runtime::field_conflict::FieldContests;
+use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_watcher::{AwaitedObject, OwnerLabel};
-use windlass_runtime::permit::RunPermit;
-use windlass_runtime::progress;
-use windlass_runtime::record::Latest;
+use windlass_runtime::progress_status;
 use windlass_runtime::rights_watch::rights;
-use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_permits::RunPermit;
 use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 
 /// Up to so many objects are applied without a progress report, because that takes little time.
@@ -49,9 +50,9 @@ const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The facts that a run has read and the changes that it has made so far.
 #[derive(Default)]
 struct ObservedKustomizationState {
-    recorded: Inventory,
+    recorded: ObjectInventory,
     /// Manifests observed in this run.
-    seen: BTreeMap<ObjectId, SeenState>,
+    seen: BTreeMap<ObjectId, LiveObjectState>,
     /// Live objects as last read, for writes and health.
     live: BTreeMap<ObjectId, Object>,
     /// The versions of live objects that were not read, from the responses to their dry-runs.
@@ -81,12 +82,12 @@ struct ObservedKustomizationState {
 
 /// The state of a Kustomization's run: the objects of the target cluster, and the inventory in the status.
 pub(super) struct KustomizationExecutor {
-    context: Arc<Context>,
+    context: Arc<RunContext>,
     target: Arc<ClusterTarget>,
     /// Its permit to apply in the cluster.
     permit: RunPermit,
     node: ObjectKey,
-    latest: Arc<Latest<Kustomization>>,
+    latest: Arc<LatestWrittenObject<Kustomization>>,
     object: Mutex<Arc<Kustomization>>,
     desired: Arc<ApplyDesiredState>,
     settings: ApplySettings,
@@ -98,7 +99,7 @@ pub(super) struct KustomizationExecutor {
 /// What a run needs besides the desired state of the plan.
 pub(super) struct ApplySettings {
     /// Which objects are compared although they are remembered as applied.
-    pub(super) verify: Verify,
+    pub(super) verify: VerificationScope,
     /// `spec.force`.
     pub(super) force: bool,
     /// The cause for which undesired objects are deleted.
@@ -108,28 +109,28 @@ pub(super) struct ApplySettings {
     /// API versions of objects whose health is asked for by name.
     pub(super) health_versions: BTreeMap<ObjectId, String>,
     /// Expressions that judge objects in place of the usual rules.
-    pub(super) expressions: Arc<Expressions>,
+    pub(super) expressions: Arc<RunExpressions>,
     /// The objects of this build that were healthy in an earlier run, with their resourceVersions then.
     pub(super) healthy: BTreeMap<ObjectId, u64>,
     /// The failed wait for this desired state, until it is repeated.
-    pub(super) failed_wait: Option<FailedWait>,
+    pub(super) failed_wait: Option<FailedHealthWait>,
     /// Whether this build was applied completely before.
     pub(super) is_correction: bool,
     /// Objects that another manager changes again and again.
-    pub(super) contests: Arc<Mutex<Contests>>,
+    pub(super) contests: Arc<Mutex<FieldContests>>,
     /// Writes of earlier runs, and of this one, that the API server did not answer.
     pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
     /// The secret values that must not be repeated from messages of API servers and objects.
-    pub(super) secrets: Masking,
+    pub(super) secrets: SecretMasking,
     /// Which fields others may change.
-    pub(super) ignore: Arc<apply::ignore::Rules>,
+    pub(super) ignore: Arc<apply::ignore::IgnoreRules>,
     /// When a failed request is tried again.
     pub(super) retry_at: Time,
 }
 
 /// Which objects are compared although they are remembered as applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verify {
+pub(super) enum VerificationScope {
     /// The objects of which a watch saw that another client owns one of our fields now, and those that cannot be
     /// watched.
     Drifted,
@@ -141,26 +142,30 @@ pub(super) enum Verify {
 
 impl KustomizationExecutor {
     pub(super) fn new(
-        session: &Session<'_>,
+        session: &KustomizationSession<'_>,
         target: Arc<ClusterTarget>,
         permit: RunPermit,
         object: &Arc<Kustomization>,
         desired: Arc<ApplyDesiredState>,
         settings: ApplySettings,
-    ) -> Result<Self, Outcome> {
+    ) -> Result<Self, RunOutcome> {
         let object = session.latest.begun(object);
         let entries = object.status.as_ref().and_then(|s| s.inventory.as_ref());
         let entries: Vec<(String, String)> = entries
             .map(|i| i.entries.iter().map(|e| (e.id.clone(), e.version.clone())).collect())
             .unwrap_or_default();
-        let (recorded, unreadable) = Inventory::from_entries(&entries);
+        let (recorded, unreadable) = ObjectInventory::from_entries(&entries);
         if !unreadable.is_empty() {
             // Going on would write the inventory without them, and so forget objects.
             let text = format!(
                 "status.inventory has invalid entries: {}; correct or remove them",
                 unreadable.join(", ")
             );
-            return Err(Outcome::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()));
+            return Err(RunOutcome::Failed(
+                reason::RECONCILIATION_FAILED,
+                text,
+                WakeTrigger::default(),
+            ));
         }
         let of_entry =
             recorded.ids().filter_map(|id| Some((id.clone(), recorded.version(id)?.to_owned())));
@@ -215,9 +220,9 @@ impl KustomizationExecutor {
         let change = |(id, action): &(ObjectId, Action)| ObjectChange {
             id: id.clone(),
             what: match action {
-                Action::Created => What::Added,
-                Action::Deleted => What::Removed,
-                _ => What::Changed,
+                Action::Created => ObjectChangeKind::Added,
+                Action::Deleted => ObjectChangeKind::Removed,
+                _ => ObjectChangeKind::Changed,
             },
             fields: known.fields.get(id).cloned().unwrap_or_default(),
         };
@@ -238,8 +243,8 @@ impl KustomizationExecutor {
 
     /// Adjusts the time of the next run after a failure: soon if the API server caused it, but not before its
     /// `Retry-After`.
-    pub(super) fn sooner(&self, outcome: Outcome) -> Outcome {
-        let Outcome::Failed(why, text, wake) = outcome else { return outcome };
+    pub(super) fn sooner(&self, outcome: RunOutcome) -> RunOutcome {
+        let RunOutcome::Failed(why, text, wake) = outcome else { return outcome };
         let (is_transient, retry_after) = {
             let known = self.known();
             (known.is_transient, known.retry_after)
@@ -247,7 +252,7 @@ impl KustomizationExecutor {
         let wake = if is_transient { wake.and_at(self.again_at(true)) } else { wake };
         let not_before = retry_after.and_then(|by| jiff::Timestamp::now().saturating_add(by).ok());
         let at = wake.at.max(wake.at.and(not_before));
-        Outcome::Failed(why, text, Wake { at, ..wake })
+        RunOutcome::Failed(why, text, WakeTrigger { at, ..wake })
     }
 
     /// Notes what an error says about when to try again.
@@ -270,13 +275,13 @@ impl KustomizationExecutor {
     }
 
     /// The objects that an outcome waits for, with their watches and the versions in which they were seen.
-    pub(super) async fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
+    pub(super) async fn awaited(&self, wake: &WakeTrigger) -> Vec<AwaitedObject> {
         let mut awaited = Vec::new();
         for node in &wake.on {
             let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
             if let Ok(resource) = self.resource(&id).await {
                 let known = self.known();
-                let ours = known.seen.get(&id).is_some_and(|s| *s == SeenState::InSync);
+                let ours = known.seen.get(&id).is_some_and(|s| *s == LiveObjectState::InSync);
                 let labelled = if ours { OwnerLabel::Yes } else { OwnerLabel::No };
                 // What was not examined has no version that it could be ahead of.
                 let version = known.examined.get(&id).copied().unwrap_or(LATEST_VERSION);
@@ -289,40 +294,40 @@ impl KustomizationExecutor {
     }
 
     /// The kind of an object, in the version of its manifest, its health check or its inventory entry.
-    async fn resource(&self, id: &ObjectId) -> Result<Resource, ClusterError> {
+    async fn resource(&self, id: &ObjectId) -> Result<ApiResourceLocation, ClusterError> {
         let version = self.versions.get(id).cloned().unwrap_or_default();
         let gvk = objects::Gvk { group: id.group.clone(), version, kind: id.kind.clone() };
         self.target.cluster.resource(&gvk).await
     }
 
     /// The outcome of a request without a usable answer: the spec is not at fault, so the request is repeated soon.
-    fn no_answer(&self, error: &ClusterError) -> Outcome {
+    fn no_answer(&self, error: &ClusterError) -> RunOutcome {
         self.note(error);
         let at = self.again_at(error.is_transient());
-        Outcome::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
+        RunOutcome::Failed(reason::RECONCILIATION_FAILED, error.to_string(), WakeTrigger::at(at))
     }
 
     /// The time of the next attempt after a failure. It is soon if the API server or the connection caused the failure.
     fn again_at(&self, is_transient: bool) -> Time {
-        let soon = super::retry::soon(&self.object(), TRANSIENT_RETRY_DELAY);
+        let soon = super::last_attempts::soon(&self.object(), TRANSIENT_RETRY_DELAY);
         let soon = jiff::Timestamp::now().saturating_add(soon).unwrap_or(Time::MAX);
         if is_transient { soon.min(self.settings.retry_at) } else { self.settings.retry_at }
     }
 
     /// Whether a user suspended the Kustomization since the run began, or its window closed: it stops at the next step.
-    fn stopped(&self) -> Option<Outcome> {
+    fn stopped(&self) -> Option<RunOutcome> {
         let now = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name)?;
-        super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)
+        super::paused_run::stop(&now, &self.desired.revision, self.settings.retry_at)
     }
 
     /// The gate of removals for the objects of this Kustomization in its current state.
     fn removal_gate(&self, cause: RemovalCause, now: Time) -> RemovalGate {
         let seen = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name);
-        super::pause::removal_gate(&seen.unwrap_or_else(|| self.object()), cause, now)
+        super::paused_run::removal_gate(&seen.unwrap_or_else(|| self.object()), cause, now)
     }
 
     /// Observes every manifest of a stage, some at a time.
-    async fn observe_stage(&self, manifests: &[Manifest]) -> Result<(), Outcome> {
+    async fn observe_stage(&self, manifests: &[ManifestToApply]) -> Result<(), RunOutcome> {
         let width = usize::from(self.context.settings.concurrent_ssa);
         let observations: Vec<_> =
             manifests.iter().map(|manifest| self.observe_object(manifest)).collect();
@@ -335,10 +340,13 @@ impl KustomizationExecutor {
     }
 
     /// Reads the health of objects that were not healthy before.
-    async fn examine(&self, ids: Vec<ObjectId>) -> Result<BTreeMap<ObjectId, Report>, Outcome> {
+    async fn examine(
+        &self,
+        ids: Vec<ObjectId>,
+    ) -> Result<BTreeMap<ObjectId, HealthReport>, RunOutcome> {
         let width = usize::from(self.context.settings.concurrent_ssa);
         let reports: Vec<_> = ids.into_iter().map(|id| self.health_of(id)).collect();
-        let results: Vec<Result<(ObjectId, Report), ClusterError>> =
+        let results: Vec<Result<(ObjectId, HealthReport), ClusterError>> =
             stream::iter(reports).buffer_unordered(width).collect().await;
         let mut found = BTreeMap::new();
         for result in results {
@@ -356,7 +364,11 @@ impl KustomizationExecutor {
     }
 
     /// What the plan sees of everything known so far.
-    fn observed(&self, now: Time, reports: &BTreeMap<ObjectId, Report>) -> ApplyObservedState {
+    fn observed(
+        &self,
+        now: Time,
+        reports: &BTreeMap<ObjectId, HealthReport>,
+    ) -> ApplyObservedState {
         let known = self.known();
         let mut objects: BTreeMap<ObjectId, ObservedObject> = known
             .seen
@@ -370,7 +382,7 @@ impl KustomizationExecutor {
             .collect();
         for (id, report) in reports {
             objects.entry(id.clone()).or_insert_with(|| ObservedObject {
-                state: SeenState::Unmanaged,
+                state: LiveObjectState::Unmanaged,
                 health: Some(report.clone()),
             });
         }
@@ -392,7 +404,7 @@ impl KustomizationExecutor {
         }
     }
 
-    fn contests(&self) -> MutexGuard<'_, Contests> {
+    fn contests(&self) -> MutexGuard<'_, FieldContests> {
         self.settings.contests.lock()
     }
 
@@ -414,9 +426,9 @@ impl KustomizationExecutor {
     async fn confirm(
         &self,
         ids: &[ObjectId],
-        reports: &mut BTreeMap<ObjectId, Report>,
-    ) -> Result<(), Outcome> {
-        if !ids.iter().all(|id| reports.get(id).is_some_and(Report::is_current)) {
+        reports: &mut BTreeMap<ObjectId, HealthReport>,
+    ) -> Result<(), RunOutcome> {
+        if !ids.iter().all(|id| reports.get(id).is_some_and(HealthReport::is_current)) {
             return Ok(());
         }
         let watcher = self.target.watcher();
@@ -443,7 +455,10 @@ impl KustomizationExecutor {
             DesiredHealth::All => {
                 let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
                 let skipped = |id: &ObjectId| {
-                    matches!(known.seen.get(id), Some(SeenState::Skipped | SeenState::Finished))
+                    matches!(
+                        known.seen.get(id),
+                        Some(LiveObjectState::Skipped | LiveObjectState::Finished)
+                    )
                 };
                 manifests.map(|m| m.id.clone()).filter(|id| !skipped(id)).collect()
             }
@@ -457,7 +472,7 @@ impl KustomizationExecutor {
         let ApplyDesiredState { revision, timeout, .. } = &*self.desired;
         if super::report::is_new(&object, revision) {
             let text = super::report::phase("Detecting drift", revision, *timeout);
-            progress::tell(&self.context, &self.latest, &object, &text).await;
+            progress_status::tell(&self.context, &self.latest, &object, &text).await;
             *self.object.lock() = self.latest.begun(&object);
         }
     }
@@ -466,7 +481,7 @@ impl KustomizationExecutor {
     async fn observe_stages(
         &self,
         desired: &ApplyDesiredState,
-    ) -> Result<ApplyObservedState, Outcome> {
+    ) -> Result<ApplyObservedState, RunOutcome> {
         let now = jiff::Timestamp::now();
         let mut reports = BTreeMap::new();
         for (at, stage) in desired.stages.iter().enumerate() {
@@ -490,7 +505,11 @@ impl KustomizationExecutor {
     }
 
     /// Writes the inventory and the progress to the status.
-    async fn record(&self, inventory: &Inventory, progress: Progress<'_>) -> Result<(), Outcome> {
+    async fn record(
+        &self,
+        inventory: &ObjectInventory,
+        progress: InventoryWriteProgress<'_>,
+    ) -> Result<(), RunOutcome> {
         let object = self.object();
         let (before, after) =
             super::report::progress(&object, inventory, progress, jiff::Timestamp::now());
@@ -503,7 +522,7 @@ impl KustomizationExecutor {
             // The Kustomization is gone for good, so nothing may be applied in its name any more.
             None => {
                 let text = "the Kustomization was deleted".to_owned();
-                return Err(Outcome::Stalled(reason::RECONCILIATION_FAILED, text));
+                return Err(RunOutcome::Stalled(reason::RECONCILIATION_FAILED, text));
             }
         }
         self.known().recorded = inventory.clone();
@@ -511,12 +530,12 @@ impl KustomizationExecutor {
     }
 }
 
-impl reconcile::Executor<Apply> for KustomizationExecutor {
-    async fn observe(&self, desired: &ApplyDesiredState) -> Result<ApplyObservedState, Outcome> {
-        progress::telling(self.observe_stages(desired), self.report_observing()).await
+impl reconcile::Executor<KustomizationApplyPlan> for KustomizationExecutor {
+    async fn observe(&self, desired: &ApplyDesiredState) -> Result<ApplyObservedState, RunOutcome> {
+        progress_status::telling(self.observe_stages(desired), self.report_observing()).await
     }
 
-    async fn perform(&self, step: &ApplyStep) -> Result<(), Outcome> {
+    async fn perform(&self, step: &ApplyStep) -> Result<(), RunOutcome> {
         if let Some(outcome) = self.stopped() {
             return Err(outcome);
         }
@@ -533,10 +552,10 @@ impl reconcile::Executor<Apply> for KustomizationExecutor {
                     self.desired.stages.len() == 1 && add.len() <= MAX_UNREPORTED_APPLY_OBJECTS;
                 let progress = match self.desired.health {
                     DesiredHealth::All | DesiredHealth::These(_) if is_short => {
-                        Progress::Awaiting(revision, &text)
+                        InventoryWriteProgress::Awaiting(revision, &text)
                     }
                     DesiredHealth::All | DesiredHealth::These(_) | DesiredHealth::None => {
-                        Progress::Applying(revision)
+                        InventoryWriteProgress::Applying(revision)
                     }
                 };
                 self.record(&inventory, progress).await
@@ -545,7 +564,7 @@ impl reconcile::Executor<Apply> for KustomizationExecutor {
                 self.write_stage(*stage, ids, recreate).await
             }
             ApplyStep::Prune { ids } => self.prune(ids).await,
-            ApplyStep::Shrink { to } => self.record(to, Progress::Unchanged).await,
+            ApplyStep::Shrink { to } => self.record(to, InventoryWriteProgress::Unchanged).await,
         }
     }
 }

@@ -5,13 +5,13 @@
 //!
 //! Differs(flux): there a failed wait names the object and its state alone.
 
-use apply::FailedWait;
-use cause::pod::Trouble;
-use objects::Masking;
-use reconcile::{ObjectKey, Outcome, reason};
+use apply::FailedHealthWait;
+use cause::pod::PodTrouble;
+use objects::SecretMasking;
+use reconcile::{ObjectKey, RunOutcome, reason};
 
-use windlass_cluster::Cluster;
-use windlass_cluster::discovery::Resource;
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_runtime::workload_pods::{WorkloadPods, resource};
 
 /// How many of the objects are read.
@@ -32,12 +32,12 @@ const WORKLOADS: [(&str, &str, &str); 6] = [
 
 /// Completes the message of a wait that has failed just now; the one that is `known` has its cause already.
 pub(super) async fn complete(
-    outcome: &mut Outcome,
-    cluster: &Cluster,
-    secrets: &Masking,
-    known: Option<FailedWait>,
+    outcome: &mut RunOutcome,
+    cluster: &ClusterConnection,
+    secrets: &SecretMasking,
+    known: Option<FailedHealthWait>,
 ) {
-    let Outcome::Failed(why, text, wake) = outcome else { return };
+    let RunOutcome::Failed(why, text, wake) = outcome else { return };
     let is_known = known.is_some_and(|known| known.text == *text);
     if *why != reason::HEALTH_CHECK_FAILED || is_known {
         return;
@@ -58,14 +58,18 @@ pub(super) async fn complete(
 }
 
 /// The kind of an object that may have Pods.
-fn workload(node: &ObjectKey) -> Option<Resource> {
+fn workload(node: &ObjectKey) -> Option<ApiResourceLocation> {
     let all = WORKLOADS.iter().map(|(version, kind, plural)| resource(version, kind, plural));
     let mut all = all.filter(|it| it.gvk.group == node.group);
     all.find(|it| it.gvk.kind == node.kind)
 }
 
 /// What the first Pod of an object says that is in trouble; none where the cluster does not tell.
-async fn trouble(cluster: &Cluster, node: &ObjectKey, kind: &Resource) -> Option<Trouble> {
+async fn trouble(
+    cluster: &ClusterConnection,
+    node: &ObjectKey,
+    kind: &ApiResourceLocation,
+) -> Option<PodTrouble> {
     let object = cluster.get(kind, &node.namespace, &node.name).await.ok()??;
     if kind.gvk.kind == "Pod" {
         return cause::pod::trouble(&object);
@@ -85,7 +89,7 @@ fn with_cause(text: &str, cause: &str) -> String {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use reconcile::Wake;
+    use reconcile::WakeTrigger;
     use serde_json::{Value, json};
 
     use super::*;
@@ -125,10 +129,10 @@ mod tests {
                 "container 'app' of Pod web-1 ImagePullBackOff",
             ),
         ] {
-            let on = Wake::on([pod.clone()].into_iter().chain(others));
-            let mut outcome = Outcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), on);
-            complete(&mut outcome, &cluster, &Masking::default(), None).await;
-            let Outcome::Failed(_, message, _) = &outcome else { panic!("{outcome:?}") };
+            let on = WakeTrigger::on([pod.clone()].into_iter().chain(others));
+            let mut outcome = RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), on);
+            complete(&mut outcome, &cluster, &SecretMasking::default(), None).await;
+            let RunOutcome::Failed(_, message, _) = &outcome else { panic!("{outcome:?}") };
             assert_eq!(*message, format!("{text}: {expected}: Back-off pulling image \"web:1.O\""));
         }
     }
@@ -154,25 +158,25 @@ mod tests {
         let answers =
             |(request, _): (String, Value)| (200, Body::from(answer(&request).to_string()));
         let cluster = answering(answers).await;
-        let on = Wake::on([
+        let on = WakeTrigger::on([
             ObjectKey::new("", "Service", "shop", "web"),
             ObjectKey::new("apps", "Deployment", "shop", "web"),
         ]);
-        let mut outcome = Outcome::Failed(reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
-        let secrets = Masking::default();
+        let mut outcome = RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
+        let secrets = SecretMasking::default();
         complete(&mut outcome, &cluster, &secrets, None).await;
-        let Outcome::Failed(_, text, wake) = &outcome else { panic!("{outcome:?}") };
+        let RunOutcome::Failed(_, text, wake) = &outcome else { panic!("{outcome:?}") };
         let cause =
             "container 'app' of Pod web-1 ImagePullBackOff: Back-off pulling image \"web:1.O\"";
         assert_eq!(*text, format!("{TEXT}: {cause}"));
         // The next run finds the wait failed, and says the same.
-        let known = FailedWait {
+        let known = FailedHealthWait {
             text: text.clone(),
             on: wake.on.clone(),
             until: "2026-11-24T12:00:00Z".parse().unwrap(),
         };
         let before = text.clone();
         complete(&mut outcome, &cluster, &secrets, Some(known)).await;
-        assert!(matches!(&outcome, Outcome::Failed(_, text, _) if *text == before));
+        assert!(matches!(&outcome, RunOutcome::Failed(_, text, _) if *text == before));
     }
 }

@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
-use lifecycle::EventAnswer;
-use objects::Masking;
+use lifecycle::LifecycleEventAnswer;
+use objects::SecretMasking;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{Outcome, RemovalCause, reason};
+use reconcile::{RemovalCause, RunOutcome, reason};
 
 use super::audit::RunChanges;
-use super::executor::{ApplySettings, Verify};
+use super::executor::{ApplySettings, VerificationScope};
 use super::lifecycle_holds::{HeldAttempt, LifecycleHold};
-use super::validated_spec::{self, Timeouts};
-use super::{KustomizationController, KustomizationRunReport, Session, report};
+use super::validated_spec::{self, KustomizationTimeouts};
+use super::{KustomizationController, KustomizationRunReport, KustomizationSession, report};
 use windlass_cluster::ClusterError;
 use windlass_runtime::applier::{AFTER_REFUSAL, FinalizeOutcome};
-use windlass_runtime::hold;
+use windlass_runtime::object_hold;
 
 /// How many removals that have come to their end are remembered.
 const MAX_REMEMBERED_FINALIZATIONS: usize = 1000;
 
-impl Session<'_> {
+impl KustomizationSession<'_> {
     /// The object goes: so does what it applied, by policy.
     pub(super) async fn finalize(
         &self,
@@ -35,7 +35,7 @@ impl Session<'_> {
         }
         self.audit_stopped(object, |_| false, "the Kustomization is being deleted").await;
         let (prune, await_end) = validated_spec::deletion(&object.spec);
-        let timeouts = validated_spec::check(&object.spec).unwrap_or(Timeouts {
+        let timeouts = validated_spec::check(&object.spec).unwrap_or(KustomizationTimeouts {
             interval: AFTER_REFUSAL,
             retry: AFTER_REFUSAL,
             timeout: reconcile::kustomization_timeout(AFTER_REFUSAL, None),
@@ -44,7 +44,7 @@ impl Session<'_> {
         let has_nothing = inventory.is_none_or(|inventory| inventory.entries.is_empty());
         // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
         // delete them from, so it goes even when that cannot be reached.
-        let stays = !prune || hold::is_suspended(&**object, self.began);
+        let stays = !prune || object_hold::is_suspended(&**object, self.began);
         let held = LifecycleHold::removal(self, object);
         self.dismiss_events(object, Some(&held)).await;
         if stays {
@@ -52,7 +52,7 @@ impl Session<'_> {
         }
         if stays || has_nothing {
             if !stays && inventory.is_some() {
-                let gone = Outcome::Settled(reason::SUCCEEDED, String::new());
+                let gone = RunOutcome::Settled(reason::SUCCEEDED, String::new());
                 let mut ended = KustomizationRunReport::early(object, gone);
                 let answers = self.removed(object, &held, &mut ended).await;
                 self.audit_removal(object, &ended, RunChanges::default(), answers).await;
@@ -73,7 +73,7 @@ impl Session<'_> {
         };
         let unanswered = self.memory().unanswered.clone();
         let apply_settings = ApplySettings {
-            verify: Verify::Drifted,
+            verify: VerificationScope::Drifted,
             force: false,
             removal: RemovalCause::OwnerDeleted,
             await_end,
@@ -84,7 +84,7 @@ impl Session<'_> {
             is_correction: false,
             contests: Arc::default(),
             unanswered,
-            secrets: Masking::default(),
+            secrets: SecretMasking::default(),
             ignore: Arc::default(),
             retry_at: self.in_future(timeouts.retry),
         };
@@ -141,14 +141,14 @@ impl FinishedRemovals {
     }
 }
 
-impl Session<'_> {
+impl KustomizationSession<'_> {
     /// Everything is gone that was applied: what lifecycles answer to that, which the removal waits for.
     async fn removed(
         &self,
         object: &Kustomization,
         held: &LifecycleHold,
         ended: &mut KustomizationRunReport,
-    ) -> Vec<EventAnswer> {
+    ) -> Vec<LifecycleEventAnswer> {
         let before = self.answered_before(object, held);
         // What was never applied is not removed.
         let status = object.status.as_ref();
@@ -166,8 +166,8 @@ impl Session<'_> {
 }
 
 /// Why objects cannot be deleted, and how to go on without.
-fn unreachable(outcome: Outcome) -> Outcome {
-    let Outcome::Failed(reason, text, wake) = outcome else { return outcome };
+fn unreachable(outcome: RunOutcome) -> RunOutcome {
+    let RunOutcome::Failed(reason, text, wake) = outcome else { return outcome };
     let advice = "its objects cannot be deleted; to leave them in the cluster, set spec.deletionPolicy: Orphan";
-    Outcome::Failed(reason, format!("{text}; {advice}"), wake)
+    RunOutcome::Failed(reason, format!("{text}; {advice}"), wake)
 }

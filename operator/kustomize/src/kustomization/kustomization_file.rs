@@ -10,7 +10,7 @@ use crds::kustomize::KustomizationSpec;
 use crds::{Image, Patch, Selector};
 use kustomize::FILE_NAMES;
 use serde_json::{Map, Value, json};
-use tree::{FileKind, FileTree, PathError, RelPath, TreeError};
+use tree::{FileKind, FileTree, RelPath, RelPathError, TreeError};
 
 /// What kustomize 5.8 knows in such a file.
 ///
@@ -67,7 +67,7 @@ pub(super) enum Error {
     #[error("kustomization path `{0}` is a file; spec.path must be a directory")]
     NotAFolder(String),
     #[error("spec.path: {0}")]
-    Path(PathError),
+    Path(RelPathError),
     #[error("{file}: {problem}")]
     File { file: String, problem: String },
     #[error("component path '{0}' must be local and relative")]

@@ -6,23 +6,25 @@
 
 use crds::kustomize::{Kustomization, KustomizationSpec};
 use kube_core::{Resource as _, ResourceExt as _};
-use lifecycle::{EventAnswer, Phase, Revision};
-use reconcile::{Outcome, Wake};
-use release::hold::{LIFECYCLES_UNKNOWN, Lifecycles};
+use lifecycle::{EventRevision, LifecycleEventAnswer, Phase};
+use reconcile::{RunOutcome, WakeTrigger};
+use release::lifecycle_hold::{LIFECYCLES_UNKNOWN, ReleaseLifecycles};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
 
-use super::Session;
-use super::retry::BuildIdentity;
+use super::KustomizationSession;
+use super::last_attempts::BuildIdentity;
 use windlass_cluster::ClusterError;
 use windlass_runtime::hold_conditions;
-use windlass_runtime::lifecycle::attempt::{Attempt, Passage, answered, pass};
-use windlass_runtime::lifecycle::{self as gates, Asking};
+use windlass_runtime::lifecycle::lifecycle_attempt::{
+    LifecycleAttempt, LifecyclePassage, answered, pass,
+};
+use windlass_runtime::lifecycle::{self as gates, LifecycleSubject};
 
 /// What holds an attempt, and what it is called.
 pub(super) struct LifecycleHold {
-    lifecycles: Lifecycles,
-    attempt: Attempt,
+    lifecycles: ReleaseLifecycles,
+    attempt: LifecycleAttempt,
     is_first: bool,
 }
 
@@ -43,14 +45,14 @@ fn asked_of(object: &Kustomization) -> String {
     serde_json::to_string(&spec).unwrap_or_default()
 }
 
-fn revision(of: &str) -> Revision {
-    Revision { revision: of.to_owned(), ..Revision::default() }
+fn revision(of: &str) -> EventRevision {
+    EventRevision { revision: of.to_owned(), ..EventRevision::default() }
 }
 
 impl LifecycleHold {
     /// What holds an attempt to apply a build.
     pub(super) fn build(
-        session: &Session<'_>,
+        session: &KustomizationSession<'_>,
         object: &Kustomization,
         judged: &BuildIdentity,
     ) -> Self {
@@ -59,7 +61,7 @@ impl LifecycleHold {
             object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
         Self {
             lifecycles: gates::holding(&session.context, object),
-            attempt: Attempt {
+            attempt: LifecycleAttempt {
                 operation: operation(object, &[&asked_of(object), digest, to]),
                 from: applied.map(revision),
                 to: Some(revision(to)),
@@ -69,12 +71,12 @@ impl LifecycleHold {
     }
 
     /// What holds the removal of what was applied.
-    pub(super) fn removal(session: &Session<'_>, object: &Kustomization) -> Self {
+    pub(super) fn removal(session: &KustomizationSession<'_>, object: &Kustomization) -> Self {
         let applied =
             object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
         Self {
             lifecycles: gates::holding(&session.context, object),
-            attempt: Attempt {
+            attempt: LifecycleAttempt {
                 operation: operation(object, &["delete"]),
                 from: applied.map(revision),
                 to: None,
@@ -102,14 +104,14 @@ impl LifecycleHold {
 
 /// The outcome of an attempt that a lifecycle holds or makes fail, and what was answered so far.
 pub(super) struct HeldAttempt {
-    pub(super) outcome: Outcome,
-    pub(super) answers: Vec<EventAnswer>,
+    pub(super) outcome: RunOutcome,
+    pub(super) answers: Vec<LifecycleEventAnswer>,
 }
 
 /// Lifecycles let an attempt begin. What writes or deletes anything takes one.
 #[derive(Debug, Clone)]
 pub(super) struct LifecycleClearance {
-    answers: Vec<EventAnswer>,
+    answers: Vec<LifecycleEventAnswer>,
 }
 
 impl LifecycleClearance {
@@ -119,12 +121,12 @@ impl LifecycleClearance {
     }
 
     /// What was answered.
-    pub(super) fn into_answers(self) -> Vec<EventAnswer> {
+    pub(super) fn into_answers(self) -> Vec<LifecycleEventAnswer> {
         self.answers
     }
 }
 
-impl Session<'_> {
+impl KustomizationSession<'_> {
     /// Deletes events that belong to no present attempt; without one that is all of them.
     pub(super) async fn dismiss_events(
         &self,
@@ -151,7 +153,7 @@ impl Session<'_> {
         held: &LifecycleHold,
     ) -> Result<LifecycleClearance, HeldAttempt> {
         if let Some(why) = held.lifecycles.unknown.clone() {
-            let outcome = Outcome::Blocked(LIFECYCLES_UNKNOWN, why, Wake::default());
+            let outcome = RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, WakeTrigger::default());
             return Err(HeldAttempt { outcome, answers: Vec::new() });
         }
         let answers = self.pass(object, held, held.before()).await?;
@@ -166,8 +168,8 @@ impl Session<'_> {
         &self,
         object: &Kustomization,
         held: &LifecycleHold,
-        answers: Vec<EventAnswer>,
-    ) -> Result<Vec<EventAnswer>, HeldAttempt> {
+        answers: Vec<LifecycleEventAnswer>,
+    ) -> Result<Vec<LifecycleEventAnswer>, HeldAttempt> {
         let all = |more| answers.iter().cloned().chain(more).collect();
         match self.pass(object, held, held.after()).await {
             Ok(more) => Ok(all(more)),
@@ -180,9 +182,9 @@ impl Session<'_> {
         &self,
         object: &Kustomization,
         held: &LifecycleHold,
-    ) -> Vec<EventAnswer> {
+    ) -> Vec<LifecycleEventAnswer> {
         let uid = object.uid().unwrap_or_default();
-        let asking = Asking { node: &self.node, uid: &uid, release: None, owner: None };
+        let asking = LifecycleSubject { node: &self.node, uid: &uid, release: None, owner: None };
         let LifecycleHold { lifecycles, attempt, .. } = held;
         answered(&self.context, &asking, lifecycles, attempt, held.before())
     }
@@ -192,19 +194,20 @@ impl Session<'_> {
         object: &Kustomization,
         held: &LifecycleHold,
         phases: &[Phase],
-    ) -> Result<Vec<EventAnswer>, HeldAttempt> {
-        let is_held = |hold: &lifecycle::Hold| phases.iter().any(|it| hold.phases.contains(it));
+    ) -> Result<Vec<LifecycleEventAnswer>, HeldAttempt> {
+        let is_held =
+            |hold: &lifecycle::HoldingLifecycle| phases.iter().any(|it| hold.phases.contains(it));
         if !held.lifecycles.holds.iter().any(is_held) {
             return Ok(Vec::new());
         }
         let uid = object.uid().unwrap_or_default();
         let owner = object.owner_ref(&());
-        let asking = Asking { node: &self.node, uid: &uid, release: None, owner };
+        let asking = LifecycleSubject { node: &self.node, uid: &uid, release: None, owner };
         // What failed is asked once more if a user asks.
         let is_asked = hold_conditions::is_asked(object);
         let passage = pass(&self.context, &asking, &held.lifecycles, &held.attempt, phases);
         let mut passage = passage.await;
-        if let (Ok(Passage::Failed(_, answers)), true) = (&passage, is_asked) {
+        if let (Ok(LifecyclePassage::Failed(_, answers)), true) = (&passage, is_asked) {
             let failed = answers.last().map(|it| it.event.as_str()).unwrap_or_default();
             let mut events = gates::events_of(&self.context, &self.node.namespace, &uid, None);
             events.retain(|event| event.uid == failed);
@@ -214,10 +217,10 @@ impl Session<'_> {
             passage = again.await;
         }
         match passage {
-            Ok(Passage::Free(answers)) => Ok(answers),
-            Ok(Passage::Held(outcome, answers)) => Err(HeldAttempt { outcome, answers }),
-            Ok(Passage::Failed(text, answers)) => {
-                let outcome = Outcome::Failed(LIFECYCLE_FAILED, text, Wake::default());
+            Ok(LifecyclePassage::Free(answers)) => Ok(answers),
+            Ok(LifecyclePassage::Held(outcome, answers)) => Err(HeldAttempt { outcome, answers }),
+            Ok(LifecyclePassage::Failed(text, answers)) => {
+                let outcome = RunOutcome::Failed(LIFECYCLE_FAILED, text, WakeTrigger::default());
                 Err(HeldAttempt { outcome, answers })
             }
             Err(error) => Err(HeldAttempt { outcome: unanswered(&error), answers: Vec::new() }),
@@ -226,9 +229,9 @@ impl Session<'_> {
 }
 
 /// The API server did not do what it was asked, which is repeated.
-fn unanswered(error: &ClusterError) -> Outcome {
+fn unanswered(error: &ClusterError) -> RunOutcome {
     let text = format!("a LifecycleEvent cannot be created: {error}");
-    Outcome::Failed(LIFECYCLES_UNKNOWN, text, Wake::default())
+    RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, WakeTrigger::default())
 }
 
 #[cfg(test)]
@@ -239,8 +242,8 @@ mod tests {
 
     fn held(applied: Option<&str>, to: Option<&str>) -> LifecycleHold {
         LifecycleHold {
-            lifecycles: Lifecycles::default(),
-            attempt: Attempt {
+            lifecycles: ReleaseLifecycles::default(),
+            attempt: LifecycleAttempt {
                 operation: String::new(),
                 from: applied.map(revision),
                 to: to.map(revision),

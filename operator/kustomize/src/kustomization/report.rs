@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apply::plan::AWAITING_TERMINATION;
-use apply::{Action, Inventory};
+use apply::{Action, ObjectInventory};
 use crds::kustomize::{Kustomization, KustomizationStatus};
 use crds::{ObjectStatus as _, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{
-    Condition, ConditionStatus, Conditions, History, Outcome, Reason, Time, WARNINGS, reason,
+    ConditionReason, ConditionStatus, RunOutcome, SnapshotHistory, StatusCondition,
+    StatusConditions, Time, WARNINGS, reason,
 };
 
-use release::hold::LIFECYCLE_PENDING;
+use release::lifecycle_hold::LIFECYCLE_PENDING;
 
-use windlass_cluster::events::{Event, Severity};
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::progress::is_decided;
-use windlass_runtime::record::{conditions_of, listed, recorded, status_of, through};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::object_status::{conditions_of, listed, recorded, status_of, through};
+use windlass_runtime::progress_status::is_decided;
 
 /// Prefix of the facts in events.
 const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
@@ -26,14 +27,14 @@ const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
 const HEALTHY: &str = "Healthy";
 
 /// Something was left out of what was applied.
-const LEFT_OUT: Reason = Reason::new("LeftOut");
+const LEFT_OUT: ConditionReason = ConditionReason::new("LeftOut");
 
 /// Conditions that this kind sets; others in the status are kept.
 pub(super) const OWNED: [&str; 2] = [HEALTHY, WARNINGS];
 
 /// The progress that is written together with the inventory.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Progress<'a> {
+pub(super) enum InventoryWriteProgress<'a> {
     /// Objects of a revision are about to be applied.
     Applying(&'a str),
     /// A few objects of a revision are applied, with the message while their health is awaited. One write reports both.
@@ -44,7 +45,7 @@ pub(super) enum Progress<'a> {
 
 /// How a run ended, with the facts for its report.
 pub(super) struct KustomizationRun<'a> {
-    pub(super) outcome: &'a Outcome,
+    pub(super) outcome: &'a RunOutcome,
     /// The revision that the run was about; empty when it did not get that far.
     pub(super) revision: &'a str,
     /// The revision that the source names as its own origin; empty if it names none.
@@ -94,15 +95,15 @@ fn is_under_way(object: &Kustomization) -> bool {
 }
 
 /// The status to write and the events to announce.
-pub(super) struct Report {
+pub(super) struct KustomizationReport {
     pub(super) before: KustomizationStatus,
     pub(super) after: KustomizationStatus,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<ObjectEvent>,
 }
 
 /// A wait that the status records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(super) struct RecordedWait {
     /// The reason of the wait, from the plan.
     reason: String,
     /// The revision that was attempted.
@@ -111,10 +112,10 @@ pub(super) struct Waiting {
     since: Time,
 }
 
-impl Waiting {
+impl RecordedWait {
     /// When the wait began, if it has this reason and revision. A wait for the end of deleted objects belongs to no
     /// revision.
-    pub(super) fn since(&self, why: Reason, revision: &str) -> Option<Time> {
+    pub(super) fn since(&self, why: ConditionReason, revision: &str) -> Option<Time> {
         let is_of_revision = why == AWAITING_TERMINATION || self.revision == revision;
         (is_of_revision && self.reason == why.as_str()).then_some(self.since)
     }
@@ -122,13 +123,13 @@ impl Waiting {
 
 /// The wait that the status records. A wait of another generation does not count, because its deadline must not be
 /// inherited.
-pub(super) fn waiting(object: &Kustomization) -> Option<Waiting> {
+pub(super) fn waiting(object: &Kustomization) -> Option<RecordedWait> {
     let conditions = conditions_of(object.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let healthy = Condition::find(&conditions, HEALTHY)
+    let healthy = StatusCondition::find(&conditions, HEALTHY)
         .filter(|c| c.status == ConditionStatus::Unknown && c.observed_generation == generation)?;
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.clone());
-    Some(Waiting {
+    Some(RecordedWait {
         reason: healthy.reason.clone(),
         revision: attempted.unwrap_or_default(),
         since: healthy.last_transition_time,
@@ -158,8 +159,8 @@ pub(super) fn is_new(object: &Kustomization, revision: &str) -> bool {
 /// The status in the middle of a run: the inventory, and what is under way.
 pub(super) fn progress(
     object: &Kustomization,
-    inventory: &Inventory,
-    progress: Progress<'_>,
+    inventory: &ObjectInventory,
+    progress: InventoryWriteProgress<'_>,
     now: Time,
 ) -> (KustomizationStatus, KustomizationStatus) {
     let before = status_of(object);
@@ -167,18 +168,18 @@ pub(super) fn progress(
     after.inventory = Some(recorded(inventory));
     let had = conditions_of(&before.conditions);
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = Conditions::since(&had, generation, now, &OWNED).keep(WARNINGS);
+    let conditions = StatusConditions::since(&had, generation, now, &OWNED).keep(WARNINGS);
     let (revision, conditions) = match progress {
-        Progress::Applying(revision) => {
+        InventoryWriteProgress::Applying(revision) => {
             let text = format!("Applying manifests of revision {revision}");
             (revision, conditions.keep(HEALTHY).finish_progress(reason::PROGRESSING, &text))
         }
-        Progress::Awaiting(revision, text) => {
+        InventoryWriteProgress::Awaiting(revision, text) => {
             let conditions =
                 conditions.begin(HEALTHY, ConditionStatus::Unknown, reason::PROGRESSING, text);
             (revision, conditions.finish_progress(reason::PROGRESSING, text))
         }
-        Progress::Unchanged => return (before, after),
+        InventoryWriteProgress::Unchanged => return (before, after),
     };
     after.conditions = listed(conditions);
     after.last_attempted_revision = Some(revision.to_owned());
@@ -186,7 +187,7 @@ pub(super) fn progress(
 }
 
 /// Derives status and events from the outcome of a run.
-pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Report {
+pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> KustomizationReport {
     let before = status_of(object);
     let had = conditions_of(&before.conditions);
     let mut after = before.clone();
@@ -205,8 +206,8 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Repo
         after.set_observed_generation(object.meta().generation.unwrap_or_default());
     }
     let failed_anew = is_failure(run.outcome) && !was_reported(&had, run.outcome);
-    let recovered =
-        run.outcome.is_settled() && !Condition::is(&had, reconcile::READY, ConditionStatus::True);
+    let recovered = run.outcome.is_settled()
+        && !StatusCondition::is(&had, reconcile::READY, ConditionStatus::True);
     // Parity(flux): notifications that set a commit's state need an event for it, also where the commit touches no
     // applied object. Differs(flux): a run that finds a revision already applied sends no event.
     let is_new =
@@ -214,19 +215,19 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Repo
     // Its newest entry is what is live, also where a build changed no object.
     let is_another = |digest: &str| run.outcome.is_settled() && !is_newest_success(&before, digest);
     let is_recorded = |digest: &&str| {
-        let is_over = !matches!(run.outcome, Outcome::Running(..));
+        let is_over = !matches!(run.outcome, RunOutcome::Running(..));
         is_over && (is_new || is_another(digest))
     };
     // Differs(flux): history is written when something is new, not at every run.
     if let Some(digest) = run.digest.filter(is_recorded) {
-        let mut history: History = through(&before.history).unwrap_or_default();
+        let mut history: SnapshotHistory = through(&before.history).unwrap_or_default();
         let metadata = facts("", run.revision, run.origin_revision);
         let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
         history.upsert(digest, run.now, took, run.outcome.reason(), metadata);
         after.history = through(&history).unwrap_or_default();
     }
     let events = events(&before, &had, run, is_new);
-    Report { before, after, events }
+    KustomizationReport { before, after, events }
 }
 
 /// Whether a revision was brought to its end for the first time.
@@ -241,53 +242,53 @@ fn facts(prefix: &str, revision: &str, origin_revision: &str) -> BTreeMap<String
     known.map(|(key, value)| (format!("{prefix}{key}"), value.to_owned())).collect()
 }
 
-fn is_failure(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(..) | Outcome::Stalled(..))
+fn is_failure(outcome: &RunOutcome) -> bool {
+    matches!(outcome, RunOutcome::Failed(..) | RunOutcome::Stalled(..))
 }
 
-fn was_reported(had: &[Condition], outcome: &Outcome) -> bool {
-    Condition::find(had, reconcile::READY)
+fn was_reported(had: &[StatusCondition], outcome: &RunOutcome) -> bool {
+    StatusCondition::find(had, reconcile::READY)
         .is_some_and(|c| c.reason == outcome.reason().as_str() && c.message == outcome.text())
 }
 
 fn conditions(
     object: &Kustomization,
-    had: &[Condition],
+    had: &[StatusCondition],
     run: &KustomizationRun<'_>,
-) -> Vec<Condition> {
+) -> Vec<StatusCondition> {
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = Conditions::since(had, generation, run.now, &OWNED)
+    let conditions = StatusConditions::since(had, generation, run.now, &OWNED)
         .marked(&windlass_runtime::hold_conditions::of(object, run.now));
     let conditions = match run.outcome {
-        Outcome::Settled(..) if run.warnings.is_empty() => conditions,
-        Outcome::Settled(..) => {
+        RunOutcome::Settled(..) if run.warnings.is_empty() => conditions,
+        RunOutcome::Settled(..) => {
             conditions.set(WARNINGS, ConditionStatus::True, LEFT_OUT, &run.warnings.join("\n"))
         }
         // What was applied before is as it was.
-        Outcome::Running(..)
-        | Outcome::Blocked(..)
-        | Outcome::Failed(..)
-        | Outcome::Stalled(..) => conditions.keep(WARNINGS),
+        RunOutcome::Running(..)
+        | RunOutcome::Blocked(..)
+        | RunOutcome::Failed(..)
+        | RunOutcome::Stalled(..) => conditions.keep(WARNINGS),
     };
-    let is_healthy = Condition::is(had, HEALTHY, ConditionStatus::True);
+    let is_healthy = StatusCondition::is(had, HEALTHY, ConditionStatus::True);
     let conditions = match run.outcome {
-        Outcome::Settled(..) if !run.has_health => conditions,
+        RunOutcome::Settled(..) if !run.has_health => conditions,
         // A run that changed nothing says nothing new about health.
-        Outcome::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
-        Outcome::Settled(..) => conditions.set(
+        RunOutcome::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
+        RunOutcome::Settled(..) => conditions.set(
             HEALTHY,
             ConditionStatus::True,
             reason::SUCCEEDED,
             &health_passed(had, run),
         ),
-        Outcome::Running(why, ..) if *why == LIFECYCLE_PENDING => conditions.keep(HEALTHY),
-        Outcome::Running(why, text, _) => {
+        RunOutcome::Running(why, ..) if *why == LIFECYCLE_PENDING => conditions.keep(HEALTHY),
+        RunOutcome::Running(why, text, _) => {
             conditions.begin(HEALTHY, ConditionStatus::Unknown, *why, text)
         }
-        Outcome::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
+        RunOutcome::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
             conditions.set(HEALTHY, ConditionStatus::False, *why, text)
         }
-        Outcome::Blocked(..) | Outcome::Failed(..) | Outcome::Stalled(..) => {
+        RunOutcome::Blocked(..) | RunOutcome::Failed(..) | RunOutcome::Stalled(..) => {
             conditions.keep(HEALTHY)
         }
     };
@@ -295,8 +296,8 @@ fn conditions(
 }
 
 /// What is said once all are healthy. Parity(flux).
-fn health_passed(had: &[Condition], run: &KustomizationRun<'_>) -> String {
-    let since = Condition::find(had, HEALTHY)
+fn health_passed(had: &[StatusCondition], run: &KustomizationRun<'_>) -> String {
+    let since = StatusCondition::find(had, HEALTHY)
         .filter(|c| c.status == ConditionStatus::Unknown)
         .map_or(run.began, |c| c.last_transition_time);
     format!("Health check passed in {}", took(since, run.now))
@@ -335,23 +336,26 @@ fn facts_of_last(object: &Kustomization) -> BTreeMap<String, String> {
 }
 
 /// The events for a deleted Kustomization whose objects are deleted.
-pub(super) fn finalized(object: &Kustomization, changes: &[(ObjectId, Action)]) -> Vec<Event> {
+pub(super) fn finalized(
+    object: &Kustomization,
+    changes: &[(ObjectId, Action)],
+) -> Vec<ObjectEvent> {
     if changes.is_empty() {
         return Vec::new();
     }
     let reason = reason::RECONCILIATION_SUCCEEDED.to_string();
     let message = lines(changes);
     let metadata = facts_of_last(object);
-    vec![Event { severity: Severity::Info, reason, message, metadata }]
+    vec![ObjectEvent { severity: EventSeverity::Info, reason, message, metadata }]
 }
 
 /// The event for a deleted Kustomization whose objects cannot be deleted, because `subject` is gone.
-pub(super) fn left_behind(object: &Kustomization, subject: &str) -> Event {
+pub(super) fn left_behind(object: &Kustomization, subject: &str) -> ObjectEvent {
     let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());
     let ids = inventory.iter().flat_map(|i| &i.entries).map(|entry| entry.id.as_str());
     let ids: Vec<&str> = ids.collect();
-    Event {
-        severity: Severity::Error,
+    ObjectEvent {
+        severity: EventSeverity::Error,
         reason: reason::PRUNE_FAILED.to_string(),
         message: format!(
             "unable to prune objects: {subject} not found; objects left in the cluster:\n{}",
@@ -364,31 +368,31 @@ pub(super) fn left_behind(object: &Kustomization, subject: &str) -> Event {
 /// Parity(flux): applying, pruning and health are events of their own, before that of the run's end.
 fn events(
     before: &KustomizationStatus,
-    had: &[Condition],
+    had: &[StatusCondition],
     run: &KustomizationRun<'_>,
     is_new: bool,
-) -> Vec<Event> {
+) -> Vec<ObjectEvent> {
     let metadata = facts(GROUP, run.revision, run.origin_revision);
-    let info = |reason: &str, message: String| Event {
-        severity: Severity::Info,
+    let info = |reason: &str, message: String| ObjectEvent {
+        severity: EventSeverity::Info,
         reason: reason.to_owned(),
         message,
         metadata: metadata.clone(),
     };
     let progressing = reason::PROGRESSING.as_str();
     let applied = change_lines(run.changes, |action| action != Action::Deleted);
-    let was_healthy = Condition::is(had, HEALTHY, ConditionStatus::True);
+    let was_healthy = StatusCondition::is(had, HEALTHY, ConditionStatus::True);
     let is_passed = run.has_health
         && run.outcome.is_settled()
         && (!was_healthy || applied.is_some() && is_new_revision(before, run));
     let pruned = change_lines(run.changes, |action| action == Action::Deleted);
     let passed = is_passed.then(|| health_passed(had, run));
-    let mut events: Vec<Event> =
+    let mut events: Vec<ObjectEvent> =
         [applied, pruned, passed].into_iter().flatten().map(|it| info(progressing, it)).collect();
     let is_reported = was_reported(had, run.outcome);
     match run.outcome {
-        Outcome::Settled(..) if !is_new => {}
-        Outcome::Settled(why, _) => {
+        RunOutcome::Settled(..) if !is_new => {}
+        RunOutcome::Settled(why, _) => {
             let next = reconcile::format_duration(run.interval);
             let took = took(run.began, run.now);
             let text = format!("Reconciliation finished in {took}, next run in {next}");
@@ -396,19 +400,23 @@ fn events(
             done.metadata.insert(format!("{GROUP}commit_status"), "update".to_owned());
             events.push(done);
         }
-        Outcome::Running(..) => {}
-        Outcome::Blocked(..) | Outcome::Failed(..) | Outcome::Stalled(..) if is_reported => {}
+        RunOutcome::Running(..) => {}
+        RunOutcome::Blocked(..) | RunOutcome::Failed(..) | RunOutcome::Stalled(..)
+            if is_reported => {}
         // Parity(flux): users mostly create an object together with its source, so this is logged only.
-        Outcome::Blocked(reason::ARTIFACT_FAILED, ..) => {}
-        Outcome::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
-        Outcome::Failed(why, text, _) | Outcome::Stalled(why, text) => {
-            events.push(Event { severity: Severity::Error, ..info(why.as_str(), text.clone()) });
+        RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..) => {}
+        RunOutcome::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
+        RunOutcome::Failed(why, text, _) | RunOutcome::Stalled(why, text) => {
+            events.push(ObjectEvent {
+                severity: EventSeverity::Error,
+                ..info(why.as_str(), text.clone())
+            });
         }
     }
     events
 }
 
-impl Report {
+impl KustomizationReport {
     /// Log lines, when something happened.
     pub(super) fn log(&self, object: &Kustomization, run: &KustomizationRun<'_>) {
         let name = object.name_any();
@@ -429,7 +437,7 @@ impl Report {
         let revision = run.revision;
         let text = run.outcome.text();
         match run.outcome {
-            Outcome::Failed(..) | Outcome::Stalled(..) => {
+            RunOutcome::Failed(..) | RunOutcome::Stalled(..) => {
                 tracing::error!(
                     controller_kind = "Kustomization",
                     name,
@@ -439,7 +447,7 @@ impl Report {
                     "failed"
                 );
             }
-            Outcome::Settled(..) | Outcome::Running(..) | Outcome::Blocked(..)
+            RunOutcome::Settled(..) | RunOutcome::Running(..) | RunOutcome::Blocked(..)
                 if self.before != self.after =>
             {
                 tracing::info!(
@@ -450,7 +458,7 @@ impl Report {
                     "{text}"
                 );
             }
-            Outcome::Settled(..) | Outcome::Running(..) | Outcome::Blocked(..) => {
+            RunOutcome::Settled(..) | RunOutcome::Running(..) | RunOutcome::Blocked(..) => {
                 tracing::debug!(
                     controller_kind = "Kustomization",
                     name,

@@ -4,39 +4,41 @@
 
 use crds::ConfigKind;
 use crds::kustomize::{Kustomization, PostBuild, SubstituteStrategy};
-use envsubst::{InvalidName, SubstitutionLimits, SubstitutionVariables, Unset};
+use envsubst::{
+    InvalidVariableName, SubstitutionLimits, SubstitutionVariables, UnsetVariablePolicy,
+};
 use kube_core::ResourceExt as _;
-use objects::{Masking, Object};
-use reconcile::{Outcome, Wake, reason};
+use objects::{Object, SecretMasking};
+use reconcile::{RunOutcome, WakeTrigger, reason};
 use sha2::{Digest as _, Sha256};
 
 use windlass_runtime::build::decryption::described;
-use windlass_runtime::reference::References;
-use windlass_serve::settings::Settings;
+use windlass_runtime::spec_references::ReadReferences;
+use windlass_serve::settings::OperatorSettings;
 
 /// The label or annotation that leaves an object as it is, when it says `disabled`.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
 
 /// What is put into the objects of a build.
-pub(crate) struct Substitution {
+pub(crate) struct PostBuildSubstitution {
     variables: SubstitutionVariables,
-    invalid: Option<InvalidName>,
-    unset: Unset,
+    invalid: Option<InvalidVariableName>,
+    unset: UnsetVariablePolicy,
     is_always: bool,
     /// Values that no status, event or log may show.
-    pub(super) secrets: Masking,
+    pub(super) secrets: SecretMasking,
     has_secrets: bool,
     /// Of all that a build depends on here.
     pub(super) digest: String,
 }
 
-impl Substitution {
+impl PostBuildSubstitution {
     /// Reads what a spec names; nothing when it asks for no substitution.
     pub(super) async fn read(
-        settings: &Settings,
+        settings: &OperatorSettings,
         object: &Kustomization,
-        references: &mut References,
-    ) -> Result<Option<Self>, Outcome> {
+        references: &mut ReadReferences,
+    ) -> Result<Option<Self>, RunOutcome> {
         let Some(spec) = &object.spec.post_build else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
         let mut gathered = SubstitutionInputs::default();
@@ -45,7 +47,7 @@ impl Substitution {
             let name = &source.name;
             let failed = |why: String| {
                 let text = format!("substitute from '{kind}/{name}' error: {why}");
-                Outcome::Failed(reason::BUILD_FAILED, text, Wake::default())
+                RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default())
             };
             let is_there = match kind {
                 ConfigKind::ConfigMap => {
@@ -116,7 +118,7 @@ impl Substitution {
 #[derive(Default)]
 struct SubstitutionInputs {
     variables: SubstitutionVariables,
-    invalid: Option<InvalidName>,
+    invalid: Option<InvalidVariableName>,
     secrets: Vec<Vec<u8>>,
     hash: Sha256,
 }
@@ -146,18 +148,18 @@ impl SubstitutionInputs {
     }
 
     /// Parity(flux): what the spec says itself counts most.
-    fn finish(mut self, spec: &PostBuild, is_strict: bool) -> Substitution {
+    fn finish(mut self, spec: &PostBuild, is_strict: bool) -> PostBuildSubstitution {
         for (name, value) in &spec.substitute {
             self.add(name, value.as_bytes());
         }
         let strategy = spec.substitute_strategy.unwrap_or_default();
-        Substitution {
+        PostBuildSubstitution {
             variables: self.variables,
             invalid: self.invalid,
-            unset: if is_strict { Unset::Error } else { Unset::Empty },
+            unset: if is_strict { UnsetVariablePolicy::Error } else { UnsetVariablePolicy::Empty },
             is_always: strategy == SubstituteStrategy::Always,
             has_secrets: !self.secrets.is_empty(),
-            secrets: Masking::new(self.secrets),
+            secrets: SecretMasking::new(self.secrets),
             digest: hex::encode(self.hash.finalize()),
         }
     }

@@ -4,25 +4,25 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::ignore::Rules;
+use apply::ignore::IgnoreRules;
 use apply::{ApplyDesiredState, DesiredHealth};
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
 use kube_core::ResourceExt as _;
-use objects::{Masking, Object, ObjectId};
-use reconcile::{DurationError, Outcome, SHORTEST_INTERVAL, Wake, reason};
+use objects::{Object, ObjectId, SecretMasking};
+use reconcile::{DurationError, RunOutcome, SHORTEST_INTERVAL, WakeTrigger, reason};
 use sha2::{Digest as _, Sha256};
-use tree::{FileTree, Recorder, Trace};
+use tree::{FileTree, TreeRecorder, TreeTrace};
 
-use super::inputs::Inputs;
-use super::manifests::{Account, LoadedManifests, MAX_WARNINGS};
-use super::{ca_bundle, kustomization_file, manifests};
-use windlass_runtime::build::bases::Bases;
+use super::build_inputs::KustomizationInputs;
+use super::build_manifests::{BuildAccount, LoadedManifests, MAX_WARNINGS};
+use super::{build_manifests, ca_bundle, kustomization_file};
+use windlass_runtime::build::bases::RemoteBaseAccess;
 use windlass_runtime::build::decryption;
-use windlass_runtime::build::key_services::KeyServices;
+use windlass_runtime::build::key_services::KeyServiceAccess;
 use windlass_runtime::ignore_rules::ignored;
 use windlass_runtime::time_limit::TIME_LIMIT;
-use windlass_runtime::unsupported::unsupported_text;
-use windlass_serve::settings::Settings;
+use windlass_runtime::unsupported_fields::unsupported_text;
+use windlass_serve::settings::OperatorSettings;
 
 /// How long CRDs and classes may take to be ready.
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub(super) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
 
 /// The durations of a spec.
 #[derive(Debug, Clone, Copy)]
-pub struct Timeouts {
+pub struct KustomizationTimeouts {
     pub(super) interval: Duration,
     pub(super) retry: Duration,
     pub(super) timeout: Duration,
@@ -46,17 +46,17 @@ pub struct DesiredKustomization {
     /// Names the content of all manifests.
     pub(super) digest: String,
     /// Which files were read.
-    pub(super) trace: Trace,
+    pub(super) trace: TreeTrace,
     /// Whether something on another server went into it, which the trace does not have.
     pub(super) is_remote: bool,
     /// Digest of what was used beside files.
     pub(super) inputs: String,
     /// Which fields others may change.
-    pub ignore: Arc<Rules>,
+    pub ignore: Arc<IgnoreRules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
     /// What is put in from Secrets, and what the Secrets among the manifests hold.
-    pub secrets: Masking,
+    pub secrets: SecretMasking,
     /// What is not built although a kustomization names it, for people.
     pub warnings: Vec<String>,
 }
@@ -118,17 +118,19 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
 ///
 /// # Errors
 /// The outcome of a run: a field that is not supported, a duration that cannot be read.
-pub fn check(spec: &KustomizationSpec) -> Result<Timeouts, Outcome> {
+pub fn check(spec: &KustomizationSpec) -> Result<KustomizationTimeouts, RunOutcome> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
     timeouts(spec).map_err(|(field, error)| {
-        Outcome::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+        RunOutcome::Stalled(sources::source_reasons::INVALID_DURATION, format!("{field}: {error}"))
     })
 }
 
-fn timeouts(spec: &KustomizationSpec) -> Result<Timeouts, (&'static str, DurationError)> {
+fn timeouts(
+    spec: &KustomizationSpec,
+) -> Result<KustomizationTimeouts, (&'static str, DurationError)> {
     let read =
         |field: &'static str, text: &str| reconcile::parse_duration(text).map_err(|e| (field, e));
     let interval = read("spec.interval", spec.interval.as_str())?;
@@ -140,7 +142,7 @@ fn timeouts(spec: &KustomizationSpec) -> Result<Timeouts, (&'static str, Duratio
         Some(timeout) => Some(read("spec.timeout", timeout.as_str())?),
         None => None,
     };
-    Ok(Timeouts {
+    Ok(KustomizationTimeouts {
         interval,
         retry: retry.max(SHORTEST_INTERVAL),
         timeout: reconcile::kustomization_timeout(interval, timeout),
@@ -164,7 +166,10 @@ pub(super) fn own_id(object: &Kustomization) -> ObjectId {
 }
 
 /// The desired state of a Kustomization that goes: nothing of it is to remain.
-pub(super) fn finalize(object: &Kustomization, timeouts: Timeouts) -> ApplyDesiredState {
+pub(super) fn finalize(
+    object: &Kustomization,
+    timeouts: KustomizationTimeouts,
+) -> ApplyDesiredState {
     ApplyDesiredState {
         own: own_id(object),
         stages: Vec::new(),
@@ -183,7 +188,7 @@ pub(super) fn finalize(object: &Kustomization, timeouts: Timeouts) -> ApplyDesir
 ///
 /// Parity(flux): it does, by default. Neither the annotation nor anything else that a tenant may write weakens the
 /// flag, and an unreadable annotation does not permit it.
-fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
+fn may_be_empty(object: &Kustomization, settings: &OperatorSettings) -> bool {
     let says = object.annotations().get(ALLOW_EMPTY);
     !settings.no_empty_builds && says.is_none_or(|says| says == "true")
 }
@@ -192,11 +197,11 @@ fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
 const STEPS_PER_OBJECT_PASS: u64 = 100_000;
 
 /// What a build may ask of other servers.
-pub struct Servers {
+pub struct RemoteServerAccess {
     /// Where bases on other servers come from.
-    pub bases: Bases,
+    pub bases: RemoteBaseAccess,
     /// What decrypts data keys.
-    pub keys: KeyServices,
+    pub keys: KeyServiceAccess,
 }
 
 /// A Kustomization that is to be built, and what from.
@@ -204,13 +209,13 @@ pub struct BuildRequest<'b> {
     /// The Kustomization.
     pub object: &'b Kustomization,
     /// The durations of its spec.
-    pub timeouts: Timeouts,
+    pub timeouts: KustomizationTimeouts,
     /// The files of its source.
     pub files: &'b dyn FileTree,
     /// The revision of the files.
     pub revision: &'b str,
     /// Its variables and keys.
-    pub inputs: &'b Inputs,
+    pub inputs: &'b KustomizationInputs,
 }
 
 /// Builds what is declared at a revision.
@@ -219,34 +224,34 @@ pub struct BuildRequest<'b> {
 /// The outcome of a run that cannot build it.
 pub fn desired(
     request: &BuildRequest<'_>,
-    servers: Servers,
-    settings: &Settings,
-) -> Result<DesiredKustomization, Outcome> {
+    servers: RemoteServerAccess,
+    settings: &OperatorSettings,
+) -> Result<DesiredKustomization, RunOutcome> {
     let mut secrets = request.inputs.secrets();
     let built = built(request, servers, settings, &mut secrets);
     // What cannot be read may be quoted, and may have been encrypted.
     built.map_err(|outcome| match outcome {
-        Outcome::Failed(why, text, wake) => Outcome::Failed(why, secrets.mask(&text), wake),
+        RunOutcome::Failed(why, text, wake) => RunOutcome::Failed(why, secrets.mask(&text), wake),
         other => other,
     })
 }
 
 fn built(
     request: &BuildRequest<'_>,
-    servers: Servers,
-    settings: &Settings,
-    secrets: &mut Masking,
-) -> Result<DesiredKustomization, Outcome> {
+    servers: RemoteServerAccess,
+    settings: &OperatorSettings,
+    secrets: &mut SecretMasking,
+) -> Result<DesiredKustomization, RunOutcome> {
     let BuildRequest { object, timeouts, files, revision, inputs } = *request;
     let spec = &object.spec;
-    let recorder = Recorder::new(files);
-    let account = Account::new(TIME_LIMIT);
-    let Servers { bases, keys } = servers;
+    let recorder = TreeRecorder::new(files);
+    let account = BuildAccount::new(TIME_LIMIT);
+    let RemoteServerAccess { bases, keys } = servers;
     let asked = inputs.decryption.as_ref().map(|it| it.services(&keys, &account.limit));
     let decrypting = inputs.decryption.as_ref().zip(asked.as_ref());
     let decrypting = decrypting.map(|(it, services)| it.with(services, &account.stop));
     let LoadedManifests { objects: loaded, is_remote, mut warnings } =
-        manifests::load(&recorder, spec, decrypting, bases, &account, secrets)
+        build_manifests::load(&recorder, spec, decrypting, bases, &account, secrets)
             .map_err(|error| refused(&error))?;
     let trace = recorder.seen();
     let decrypting = decrypting.map(|it| it.objects(files, &trace)).transpose();
@@ -257,7 +262,7 @@ fn built(
     warnings.truncate(MAX_WARNINGS);
     let mut stages =
         apply::stages(objects, &settings.custom_apply_stage_kinds).map_err(|error| {
-            Outcome::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default())
+            RunOutcome::Failed(reason::BUILD_FAILED, error.to_string(), WakeTrigger::default())
         })?;
     let (health, health_versions) = health(spec);
     let digest = digest(&stages);
@@ -293,8 +298,8 @@ fn built(
     })
 }
 
-fn failed(text: String) -> Outcome {
-    Outcome::Failed(reason::BUILD_FAILED, text, Wake::default())
+fn failed(text: String) -> RunOutcome {
+    RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default())
 }
 
 /// The objects of a build as they are applied.
@@ -308,11 +313,11 @@ struct CompletedManifests {
 fn completed(
     loaded: Vec<Object>,
     object: &Kustomization,
-    inputs: &Inputs,
-    decrypting: Option<&decryption::Objects<'_>>,
-    account: &Account,
-    secrets: &mut Masking,
-) -> Result<CompletedManifests, Outcome> {
+    inputs: &KustomizationInputs,
+    decrypting: Option<&decryption::ObjectDecryptor<'_>>,
+    account: &BuildAccount,
+    secrets: &mut SecretMasking,
+) -> Result<CompletedManifests, RunOutcome> {
     let mut hidden = Vec::new();
     let mut objects = Vec::with_capacity(loaded.len());
     let mut unknown_fields = Vec::new();
@@ -368,20 +373,20 @@ fn unknown_fields_text(subject: &str, paths: &[String]) -> String {
     format!("{subject}: its kind has no field {named}, so it is not applied; correct or remove it")
 }
 
-fn refused(error: &manifests::Error) -> Outcome {
+fn refused(error: &build_manifests::Error) -> RunOutcome {
     use kustomization_file::Error as Start;
     let text = error.to_string();
     let why = match error {
-        manifests::Error::Generated(
+        build_manifests::Error::Generated(
             Start::NoSuchFolder(_) | Start::NotAFolder(_) | Start::Path(_),
         ) => reason::ARTIFACT_FAILED,
-        manifests::Error::Generated(_)
-        | manifests::Error::Build(_)
-        | manifests::Error::Decryption(_)
-        | manifests::Error::NotAnObject { .. }
-        | manifests::Error::TooMuch => reason::BUILD_FAILED,
+        build_manifests::Error::Generated(_)
+        | build_manifests::Error::Build(_)
+        | build_manifests::Error::Decryption(_)
+        | build_manifests::Error::NotAnObject { .. }
+        | build_manifests::Error::TooMuch => reason::BUILD_FAILED,
     };
-    Outcome::Failed(why, text, Wake::default())
+    RunOutcome::Failed(why, text, WakeTrigger::default())
 }
 
 /// The first entry of a Secret that is a number, a switch or worse.
@@ -407,7 +412,11 @@ fn add_common_metadata(manifest: &mut Object, object: &Kustomization) -> Vec<Str
             manifest.set_annotation(key, value);
         }
     }
-    apply::meta::set_owner(manifest, &object.name_any(), &object.namespace().unwrap_or_default());
+    apply::managed_metadata::set_owner(
+        manifest,
+        &object.name_any(),
+        &object.namespace().unwrap_or_default(),
+    );
     let unknown = apply::normalize::typed(manifest);
     ca_bundle::remove_unusable(manifest);
     unknown
@@ -436,7 +445,7 @@ fn health(spec: &KustomizationSpec) -> (DesiredHealth, Vec<(ObjectId, String)>) 
 }
 
 /// Names the content of all manifests: equal digests mean equal builds.
-fn digest(stages: &[apply::Stage]) -> String {
+fn digest(stages: &[apply::ApplyStage]) -> String {
     let mut lines: Vec<String> = stages
         .iter()
         .flat_map(|stage| &stage.objects)

@@ -1,6 +1,6 @@
 //! Which Alerts select an event, and the notification that each of them sends about it.
 //!
-//! Elsewhere: the decision (`notify::route`), in which order events are matched (`matcher`).
+//! Elsewhere: the decision (`notify::route`), in which order events are matched (`alert_matcher`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use crds::notification::{Alert, Provider};
 use kube_core::ResourceExt as _;
-use notify::{EventSourceSelector, ObjectReference, RoutingDecision, Secret, Settings};
+use notify::{AlertSettings, EventSourceSelector, ObjectReference, RoutingDecision, SecretData};
 use objects::Gvk;
 
 use super::alert_warnings::{AlertWarnings, dispatch_failed};
-use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
+use super::notification_spool::{MAX_NOTIFICATION_BYTES, QueuedNotification};
 use windlass_cluster::metrics::NotificationOutcome;
-use windlass_runtime::context::Context;
 use windlass_runtime::expressions::on_thread;
-use windlass_runtime::hold::is_suspended;
+use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
+use windlass_runtime::run_context::RunContext;
 
 /// The labels of an object, which are read once an Alert asks for them.
 #[derive(Clone)]
-pub(super) enum Labels {
+pub(super) enum ObjectLabels {
     /// They were not needed yet.
     Unread,
     /// As they are now; none if the object is gone.
@@ -32,17 +32,17 @@ pub(super) enum Labels {
 
 /// The cluster, as the decision about one event reads it.
 struct ClusterSnapshot {
-    context: Arc<Context>,
-    labels: Labels,
+    context: Arc<RunContext>,
+    labels: ObjectLabels,
     is_asked: Cell<bool>,
 }
 
-impl notify::Cluster for ClusterSnapshot {
+impl notify::DispatchCluster for ClusterSnapshot {
     fn labels(&self, _: &ObjectReference) -> Option<BTreeMap<String, String>> {
         self.is_asked.set(true);
         match &self.labels {
-            Labels::Unread | Labels::Unreadable => None,
-            Labels::Read(labels) => labels.clone(),
+            ObjectLabels::Unread | ObjectLabels::Unreadable => None,
+            ObjectLabels::Read(labels) => labels.clone(),
         }
     }
 
@@ -54,19 +54,19 @@ impl notify::Cluster for ClusterSnapshot {
     }
 
     /// Routing an event needs no Secret.
-    fn secret(&self, _: &str, _: &str) -> Option<Secret> {
+    fn secret(&self, _: &str, _: &str) -> Option<SecretData> {
         None
     }
 }
 
 /// Decides which Alerts send an event, and makes their notifications.
 pub(super) struct AlertRouter {
-    context: Arc<Context>,
+    context: Arc<RunContext>,
     warnings: Arc<AlertWarnings>,
 }
 
 impl AlertRouter {
-    pub(super) fn new(context: Arc<Context>, warnings: Arc<AlertWarnings>) -> Self {
+    pub(super) fn new(context: Arc<RunContext>, warnings: Arc<AlertWarnings>) -> Self {
         Self { context, warnings }
     }
 
@@ -89,12 +89,12 @@ impl AlertRouter {
     /// What an Alert makes of an event. If it asks for the labels of the object and they were not read, they are read now.
     pub(super) async fn route(
         &self,
-        event: &Arc<notify::Event>,
+        event: &Arc<notify::FluxEvent>,
         alert: &Arc<Alert>,
-        labels: &mut Labels,
+        labels: &mut ObjectLabels,
     ) -> RoutingDecision {
         let (decision, asks_labels) = self.evaluate(event, alert, labels, notify::route).await;
-        if !asks_labels || !matches!(labels, Labels::Unread) {
+        if !asks_labels || !matches!(labels, ObjectLabels::Unread) {
             return decision;
         }
         *labels = self.labels(&event.object).await;
@@ -104,10 +104,10 @@ impl AlertRouter {
     /// Where an Alert sends an event about something that it selected before.
     pub(super) async fn follow_up(
         &self,
-        event: &Arc<notify::Event>,
+        event: &Arc<notify::FluxEvent>,
         alert: &Arc<Alert>,
     ) -> RoutingDecision {
-        self.evaluate(event, alert, &Labels::Read(None), notify::follow_up).await.0
+        self.evaluate(event, alert, &ObjectLabels::Read(None), notify::follow_up).await.0
     }
 
     /// The notification of an Alert that sends an event, and how many bytes the event has. Warnings are recorded on the
@@ -116,7 +116,7 @@ impl AlertRouter {
         &self,
         alert: &Alert,
         decision: RoutingDecision,
-    ) -> Option<(Notification, usize)> {
+    ) -> Option<(QueuedNotification, usize)> {
         let namespace = alert.namespace().unwrap_or_default();
         let name = alert.name_any();
         for warning in decision.warnings {
@@ -137,21 +137,21 @@ impl AlertRouter {
         }
         let since = jiff::Timestamp::now().as_second();
         let provider = &route.provider.metadata.name;
-        Some((Notification::new(&namespace, &name, provider, &route.event, since), bytes))
+        Some((QueuedNotification::new(&namespace, &name, provider, &route.event, since), bytes))
     }
 
     /// What an Alert makes of an event, and whether it asked for the labels of the object. Its patterns may be much work,
     /// so namespaces take turns.
     async fn evaluate(
         &self,
-        event: &Arc<notify::Event>,
+        event: &Arc<notify::FluxEvent>,
         alert: &Arc<Alert>,
-        labels: &Labels,
+        labels: &ObjectLabels,
         route: fn(
-            &notify::Event,
+            &notify::FluxEvent,
             &notify::Alert,
-            &dyn notify::Cluster,
-            Settings,
+            &dyn notify::DispatchCluster,
+            AlertSettings,
         ) -> RoutingDecision,
     ) -> (RoutingDecision, bool) {
         let namespace = alert.namespace().unwrap_or_default();
@@ -160,7 +160,7 @@ impl AlertRouter {
             labels: labels.clone(),
             is_asked: Cell::new(false),
         };
-        let settings = Settings {
+        let settings = AlertSettings {
             no_cross_namespace: self.context.settings.no_cross_namespace_refs,
             allows_service_accounts: false,
             now: jiff::Timestamp::now().as_second(),
@@ -181,14 +181,14 @@ impl AlertRouter {
     }
 
     /// The labels of an object as they are now.
-    async fn labels(&self, object: &ObjectReference) -> Labels {
+    async fn labels(&self, object: &ObjectReference) -> ObjectLabels {
         let gvk = Gvk::new(&object.api_version, &object.kind);
         let read = async {
             let resource = self.context.cluster.resource(&gvk).await?;
             self.context.cluster.get(&resource, &object.namespace, &object.name).await
         };
         match read.await {
-            Ok(found) => Labels::Read(found.map(|found| {
+            Ok(found) => ObjectLabels::Read(found.map(|found| {
                 let labels = found.meta("labels").cloned().unwrap_or_default();
                 serde_json::from_value(labels).unwrap_or_default()
             })),
@@ -200,7 +200,7 @@ impl AlertRouter {
                     error = %error,
                     "failed to read the labels that an Alert asks for"
                 );
-                Labels::Unreadable
+                ObjectLabels::Unreadable
             }
         }
     }
@@ -212,9 +212,10 @@ pub(super) fn is_reconciled(kind: &str) -> bool {
 }
 
 /// Whether an event says that an object fails of which incidents tell.
-pub(super) fn is_of_incident(event: &notify::Event) -> bool {
+pub(super) fn is_of_incident(event: &notify::FluxEvent) -> bool {
     let is_error = event.severity == "error";
-    is_reconciled(&event.object.kind) && cause::reason::is_of_condition(&event.reason, is_error)
+    is_reconciled(&event.object.kind)
+        && cause::condition_reason::is_of_condition(&event.reason, is_error)
 }
 
 /// An Alert as the engine reads it, with what an annotation names besides.
@@ -261,7 +262,12 @@ mod tests {
         let of = |kind: &str, severity: &str, reason: &str| {
             let [kind, severity, reason] = [kind, severity, reason].map(str::to_owned);
             let object = ObjectReference { kind, ..object() };
-            is_of_incident(&notify::Event { object, severity, reason, ..notify::Event::default() })
+            is_of_incident(&notify::FluxEvent {
+                object,
+                severity,
+                reason,
+                ..notify::FluxEvent::default()
+            })
         };
         assert!(of("Kustomization", "error", "BuildFailed"));
         assert!(of("Kustomization", "info", "DependencyNotReady"));

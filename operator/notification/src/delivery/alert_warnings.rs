@@ -8,37 +8,37 @@ use std::time::{Duration, Instant};
 
 use crds::notification::Alert;
 use kube_core::ResourceExt as _;
-use notify::Warning;
+use notify::AlertWarning;
 use parking_lot::Mutex;
 
-use super::repeated_events::Repetitions;
-use windlass_cluster::events::{Event, Severity};
-use windlass_runtime::context::Context;
+use super::repeated_events::RepeatedEvents;
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_runtime::run_context::RunContext;
 
 /// How often the same warning is recorded on an Alert.
 const REPEATED_WARNING_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Records warnings on Alerts, and remembers those of the last minutes.
 pub(super) struct AlertWarnings {
-    context: Arc<Context>,
-    recent: Mutex<Repetitions>,
+    context: Arc<RunContext>,
+    recent: Mutex<RepeatedEvents>,
 }
 
 impl AlertWarnings {
-    pub(super) fn new(context: Arc<Context>) -> Self {
-        Self { context, recent: Mutex::new(Repetitions::within(REPEATED_WARNING_INTERVAL)) }
+    pub(super) fn new(context: Arc<RunContext>) -> Self {
+        Self { context, recent: Mutex::new(RepeatedEvents::within(REPEATED_WARNING_INTERVAL)) }
     }
 
     /// Records a warning on an Alert; the same warning is not recorded again for a while.
-    pub(super) fn warn(&self, namespace: &str, name: &str, warning: Warning) {
+    pub(super) fn warn(&self, namespace: &str, name: &str, warning: AlertWarning) {
         let Some(alert) = self.context.seen::<Alert>(namespace, name) else { return };
         let key = format!("{namespace}/{name}/{}/{}", warning.reason, warning.message);
         let is_repeated = self.recent.lock().is_repeated(&key, Instant::now());
         if is_repeated {
             return;
         }
-        let event = Event {
-            severity: Severity::Error,
+        let event = ObjectEvent {
+            severity: EventSeverity::Error,
             reason: warning.reason.to_owned(),
             message: warning.message,
             metadata: warning.annotations,
@@ -48,12 +48,13 @@ impl AlertWarnings {
 
     /// Records on an Alert that one of its annotations is invalid, or is not followed.
     pub(super) fn warn_invalid(&self, alert: &Alert, message: String) {
-        let warning = Warning { reason: "InvalidConfig", message, annotations: BTreeMap::new() };
+        let warning =
+            AlertWarning { reason: "InvalidConfig", message, annotations: BTreeMap::new() };
         self.warn(&alert.namespace().unwrap_or_default(), &alert.name_any(), warning);
     }
 }
 
 /// The warning that a notification was not sent.
-pub(super) fn dispatch_failed(message: String) -> Warning {
-    Warning { reason: "NotificationDispatchFailed", message, annotations: BTreeMap::new() }
+pub(super) fn dispatch_failed(message: String) -> AlertWarning {
+    AlertWarning { reason: "NotificationDispatchFailed", message, annotations: BTreeMap::new() }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use reconcile::Time;
 
-use super::attempt::{DeliveryAttempt, DeliveryOutcome};
+use super::delivery_attempt::{DeliveryAttempt, DeliveryOutcome};
 use super::provider_queues::ProviderKey;
 
 /// How the last notification of a Provider ended.

@@ -1,7 +1,7 @@
 //! Publishing a message to a server of NATS: the five lines of its protocol that this takes.
 //!
-//! Elsewhere: subject, payload and login (`engines/notify`), which addresses may be asked (`sources::http::Egress`), how long
-//! it may take (`attempt`).
+//! Elsewhere: subject, payload and login (`engines/notify`), which addresses may be asked
+//! (`sources::http::EgressRules`), how long it may take (`delivery_attempt`).
 //!
 //! Source of the semantics: nats.io, "Client Protocol"; nats.go 1.4x for addresses and logins.
 
@@ -9,12 +9,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{DeliveryResult, NatsLogin, NatsMessage, Response};
+use notify::{DeliveryResult, HttpResponse, NatsLogin, NatsMessage};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde::{Deserialize, Serialize};
-use sources::http::{Egress, refusal};
+use sources::http::{EgressRules, refusal};
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite,
     AsyncWriteExt as _,
@@ -70,7 +70,7 @@ impl From<io::Error> for PublishError {
 }
 
 /// One of the servers that an address names.
-struct Server {
+struct NatsServer {
     host: String,
     port: u16,
     is_tls: bool,
@@ -81,7 +81,7 @@ struct Server {
 /// What a server says first.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Info {
+struct NatsServerInfo {
     tls_required: bool,
     tls_available: bool,
     nonce: Option<String>,
@@ -90,7 +90,7 @@ struct Info {
 
 /// The answer of a client.
 #[derive(Serialize)]
-struct Connect<'c> {
+struct NatsConnect<'c> {
     verbose: bool,
     pedantic: bool,
     tls_required: bool,
@@ -117,13 +117,13 @@ struct Connect<'c> {
 /// reached. Those that a server names besides are not asked: no spec named them.
 ///
 /// The time is limited by the caller.
-pub(super) async fn publish(egress: &Egress, message: &NatsMessage) -> DeliveryResult {
+pub(super) async fn publish(egress: &EgressRules, message: &NatsMessage) -> DeliveryResult {
     let published = to_any(egress, message).await;
     published.map_err(|fault| (fault.text, fault.may_help))?;
-    Ok(Response { status: 200, ..Response::default() })
+    Ok(HttpResponse { status: 200, ..HttpResponse::default() })
 }
 
-async fn to_any(egress: &Egress, message: &NatsMessage) -> Result<(), PublishError> {
+async fn to_any(egress: &EgressRules, message: &NatsMessage) -> Result<(), PublishError> {
     // It would end the line, and what follows would be a command of its own.
     if message.subject.is_empty()
         || message.subject.contains(|it: char| it.is_whitespace() || it.is_control())
@@ -142,7 +142,7 @@ async fn to_any(egress: &Egress, message: &NatsMessage) -> Result<(), PublishErr
 }
 
 /// The servers of an address: URLs, separated by commas.
-fn servers(address: &str) -> Result<Vec<Server>, PublishError> {
+fn servers(address: &str) -> Result<Vec<NatsServer>, PublishError> {
     let parts: Vec<&str> = address.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
     if parts.len() > MOST_SERVERS {
         let text = format!("the address names more than {MOST_SERVERS} servers");
@@ -151,7 +151,7 @@ fn servers(address: &str) -> Result<Vec<Server>, PublishError> {
     parts.into_iter().map(|part| server(part).map_err(PublishError::connecting)).collect()
 }
 
-fn server(text: &str) -> Result<Server, PublishError> {
+fn server(text: &str) -> Result<NatsServer, PublishError> {
     let has_scheme = text.contains("://");
     let text = if has_scheme { text.to_owned() } else { format!("nats://{text}") };
     let url = Url::parse(&text)
@@ -170,25 +170,25 @@ fn server(text: &str) -> Result<Server, PublishError> {
         |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
     let user =
         (!url.username().is_empty()).then(|| (plain(url.username()), url.password().map(plain)));
-    Ok(Server { host, port: url.port().unwrap_or(DEFAULT_NATS_PORT), is_tls, user })
+    Ok(NatsServer { host, port: url.port().unwrap_or(DEFAULT_NATS_PORT), is_tls, user })
 }
 
 /// A connection, whether it is encrypted or not.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+trait NatsStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> NatsStream for T {}
 
 /// Connects to a server and reads its first line; encrypts the connection if either side wants that.
 async fn connect(
-    egress: &Egress,
-    server: &Server,
-) -> Result<(BufStream<Box<dyn Stream>>, Info), PublishError> {
+    egress: &EgressRules,
+    server: &NatsServer,
+) -> Result<(BufStream<Box<dyn NatsStream>>, NatsServerInfo), PublishError> {
     let addresses = egress.look_up(&server.host, server.port).await?;
     let mut stream = BufReader::new(TcpStream::connect(addresses.as_slice()).await?);
     let first = line(&mut stream).await?;
     let said = first
         .strip_prefix("INFO ")
         .ok_or_else(|| PublishError::lasting("the server does not speak NATS"))?;
-    let info: Info = serde_json::from_str(said)
+    let info: NatsServerInfo = serde_json::from_str(said)
         .map_err(|_| PublishError::lasting("the server does not speak NATS"))?;
     if !server.is_tls && !info.tls_required {
         // With what was read behind the line.
@@ -227,9 +227,9 @@ fn connector() -> Result<TlsConnector, PublishError> {
 
 /// Logs in and publishes. The answer to a ping shows that the server has what was sent before it.
 async fn to_one(
-    mut stream: BufStream<Box<dyn Stream>>,
-    info: &Info,
-    server: &Server,
+    mut stream: BufStream<Box<dyn NatsStream>>,
+    info: &NatsServerInfo,
+    server: &NatsServer,
     message: &NatsMessage,
 ) -> Result<(), PublishError> {
     let answer = login(info, server, message).map_err(PublishError::connecting)?;
@@ -250,11 +250,11 @@ async fn to_one(
 }
 
 fn login<'c>(
-    info: &Info,
-    server: &'c Server,
+    info: &NatsServerInfo,
+    server: &'c NatsServer,
     message: &'c NatsMessage,
-) -> Result<Connect<'c>, PublishError> {
-    let mut connect = Connect {
+) -> Result<NatsConnect<'c>, PublishError> {
+    let mut connect = NatsConnect {
         verbose: false,
         pedantic: false,
         tls_required: server.is_tls || info.tls_required,
@@ -296,7 +296,7 @@ fn login<'c>(
 }
 
 /// Waits for the answer to a ping.
-async fn pong(stream: &mut BufStream<Box<dyn Stream>>) -> Result<(), PublishError> {
+async fn pong(stream: &mut BufStream<Box<dyn NatsStream>>) -> Result<(), PublishError> {
     for _ in 0..MOST_LINES {
         let line = line(stream).await?;
         match line.split_ascii_whitespace().next().unwrap_or_default() {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     async fn published(message: &NatsMessage) -> DeliveryResult {
-        publish(&Egress::with_loopback(), message).await
+        publish(&EgressRules::with_loopback(), message).await
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! The notifications that wait: each has a file in the spool, and its place in the queue of its Provider.
 //!
-//! Here: what all Providers share, start and end. Elsewhere: files (`spool`), the order for each Provider
+//! Here: what all Providers share, start and end. Elsewhere: files (`notification_spool`), the order for each Provider
 //! (`provider_queues`), sending (`provider_queue`).
 
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::alert_warnings::AlertWarnings;
-use super::incidents::IncidentOutcomes;
+use super::incident_notifications::IncidentOutcomes;
 use super::last_deliveries::LastDeliveries;
+use super::notification_spool::{NotificationSpool, QueuedNotification, SpoolBounds};
 use super::provider_queue::{ProviderHealth, ProviderWorker};
 use super::provider_queues::{ProviderKey, ProviderQueues};
-use super::spool::{Bounds, Notification, Spool};
 use super::wait_for_alerts;
 use windlass_cluster::metrics::NotificationOutcome;
-use windlass_runtime::context::Context;
-use windlass_runtime::permit::Permits;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_permits::RunPermits;
 
 /// How many services are asked at once, and how many of them in the name of one namespace.
 const MAX_CONCURRENT_REQUESTS: usize = 64;
@@ -31,14 +31,14 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// The notifications that wait for all Providers, and what their workers share. A Provider has a worker while a notification
 /// waits for it.
 pub(super) struct NotificationQueue {
-    pub(super) context: Arc<Context>,
+    pub(super) context: Arc<RunContext>,
     pub(super) warnings: Arc<AlertWarnings>,
-    pub(super) spool: Arc<Spool>,
+    pub(super) spool: Arc<NotificationSpool>,
     pub(super) providers: Arc<ProviderQueues>,
     pub(super) health: ProviderHealth,
     pub(super) last: Arc<LastDeliveries>,
     pub(super) incident_outcomes: IncidentOutcomes,
-    pub(super) permits: Permits,
+    pub(super) permits: RunPermits,
     pub(super) stop: CancellationToken,
     workers: TaskTracker,
     /// What waited when the process started.
@@ -48,13 +48,15 @@ pub(super) struct NotificationQueue {
 impl NotificationQueue {
     /// Reads what waits in the spool. Nothing is sent before [`Self::start`].
     pub(super) async fn open(
-        context: Arc<Context>,
+        context: Arc<RunContext>,
         warnings: Arc<AlertWarnings>,
         stop: CancellationToken,
     ) -> Arc<Self> {
         let storage = context.settings.storage_path.clone();
-        let opened =
-            tokio::task::spawn_blocking(move || Spool::open(&storage, Bounds::default())).await;
+        let opened = tokio::task::spawn_blocking(move || {
+            NotificationSpool::open(&storage, SpoolBounds::default())
+        })
+        .await;
         let (spool, found) = opened.unwrap_or_default();
         if !found.is_empty() {
             tracing::info!(waiting = found.len(), "notifications wait since before the start");
@@ -66,7 +68,7 @@ impl NotificationQueue {
             health: ProviderHealth::default(),
             last: context.shared::<LastDeliveries>(),
             incident_outcomes: IncidentOutcomes::default(),
-            permits: Permits::shared(MAX_CONCURRENT_REQUESTS, REQUESTS_EACH),
+            permits: RunPermits::shared(MAX_CONCURRENT_REQUESTS, REQUESTS_EACH),
             stop,
             workers: TaskTracker::new(),
             found: Mutex::new(found),
@@ -99,7 +101,7 @@ impl NotificationQueue {
     }
 
     /// Has a notification wait for its Provider.
-    pub(super) async fn put(self: &Arc<Self>, notification: Notification) {
+    pub(super) async fn put(self: &Arc<Self>, notification: QueuedNotification) {
         let provider = notification.provider_key();
         let put = self.on_disk(move |spool| spool.put(notification)).await;
         for _ in 0..put.dropped {
@@ -118,7 +120,7 @@ impl NotificationQueue {
     }
 
     /// A notification that waits; `None` if it made room for others.
-    pub(super) async fn read(&self, number: u64) -> Option<Arc<Notification>> {
+    pub(super) async fn read(&self, number: u64) -> Option<Arc<QueuedNotification>> {
         self.on_disk(move |spool| spool.read(number)).await
     }
 
@@ -131,7 +133,7 @@ impl NotificationQueue {
     async fn on_disk<T, F>(&self, work: F) -> T
     where
         T: Default + Send + 'static,
-        F: FnOnce(&Spool) -> T + Send + 'static,
+        F: FnOnce(&NotificationSpool) -> T + Send + 'static,
     {
         let spool = self.spool.clone();
         // It panics only where the disk's driver does.

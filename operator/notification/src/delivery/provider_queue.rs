@@ -1,6 +1,7 @@
 //! Sends the notifications of a Provider: attempts one after the other, pauses between those that fail, and events about it.
 //!
-//! Elsewhere: one attempt (`attempt`), what waits (`notification_queue`) and in which order (`provider_queues`).
+//! Elsewhere: one attempt (`delivery_attempt`), what waits (`notification_queue`) and in which order
+//! (`provider_queues`).
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -9,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use crds::notification::Provider;
 use futures::FutureExt as _;
-use notify::Warning;
+use notify::AlertWarning;
 use parking_lot::Mutex;
 
 use super::alert_warnings::dispatch_failed;
-use super::attempt::{DeliveryAttempt, DeliveryOutcome, attempt};
-use super::incidents::{IncidentNotificationOutcome, is_current};
+use super::delivery_attempt::{DeliveryAttempt, DeliveryOutcome, attempt};
+use super::incident_notifications::{IncidentNotificationOutcome, is_current};
 use super::notification_queue::NotificationQueue;
+use super::notification_spool::QueuedNotification;
 use super::provider_queues::ProviderKey;
-use super::spool::Notification;
-use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::metrics::NotificationOutcome;
 
 /// Pauses after failed attempts; they double.
@@ -123,7 +124,7 @@ impl ProviderWorker {
         }
     }
 
-    async fn attempt(&self, notification: &Notification) -> DeliveryAttempt {
+    async fn attempt(&self, notification: &QueuedNotification) -> DeliveryAttempt {
         let NotificationQueue { context, permits, .. } = &*self.queue;
         if !is_current(context, notification) {
             return DeliveryAttempt::unsent(DeliveryOutcome::Unwanted);
@@ -148,7 +149,7 @@ impl ProviderWorker {
     async fn settle(
         &mut self,
         number: u64,
-        notification: &Notification,
+        notification: &QueuedNotification,
         ended: DeliveryAttempt,
     ) -> Option<Duration> {
         let queue = self.queue.clone();
@@ -177,7 +178,7 @@ impl ProviderWorker {
                 return Some(pause);
             }
             DeliveryOutcome::Later(warning, _) | DeliveryOutcome::Refused(warning) => {
-                let Notification { namespace, alert, .. } = notification;
+                let QueuedNotification { namespace, alert, .. } = notification;
                 queue.warnings.warn(namespace, alert, warning.clone());
                 self.report_failure(&warning, None);
                 NotificationOutcome::Failed
@@ -188,7 +189,7 @@ impl ProviderWorker {
                 if std::mem::take(&mut self.failures).reported_at.is_some() {
                     let waiting = queue.providers.waiting(&self.provider).saturating_sub(1);
                     let text = format!("notifications are delivered again; {waiting} are waiting");
-                    self.report(Severity::Info, "DeliveryResumed", text);
+                    self.report(EventSeverity::Info, "DeliveryResumed", text);
                 }
                 NotificationOutcome::Delivered
             }
@@ -208,7 +209,7 @@ impl ProviderWorker {
     }
 
     /// Reports on the Provider that its service does not work, but not at every attempt.
-    fn report_failure(&mut self, warning: &Warning, again: Option<Duration>) {
+    fn report_failure(&mut self, warning: &AlertWarning, again: Option<Duration>) {
         if self.failures.reported_at.is_some_and(|at| at.elapsed() < REPORT_INTERVAL) {
             return;
         }
@@ -229,22 +230,22 @@ impl ProviderWorker {
             error = text,
             "failed to deliver a notification"
         );
-        self.report(Severity::Error, "DeliveryFailed", text);
+        self.report(EventSeverity::Error, "DeliveryFailed", text);
     }
 
     /// Records an event on the Provider.
-    fn report(&self, severity: Severity, reason: &str, message: String) {
+    fn report(&self, severity: EventSeverity, reason: &str, message: String) {
         let ProviderKey { namespace, name } = &self.provider;
         let context = &self.queue.context;
         let Some(provider) = context.seen::<Provider>(namespace, name) else { return };
         let reason = reason.to_owned();
-        let event = Event { severity, reason, message, metadata: BTreeMap::new() };
+        let event = ObjectEvent { severity, reason, message, metadata: BTreeMap::new() };
         context.events.announce(&*provider, super::CONTROLLER, event);
     }
 }
 
 /// It names no object, so that many of them are one warning.
-fn expired(notification: &Notification) -> Warning {
+fn expired(notification: &QueuedNotification) -> AlertWarning {
     let provider = &notification.provider;
     dispatch_failed(format!(
         "discarded a notification that waited for Provider '{provider}' for more than {} hours",
@@ -252,7 +253,7 @@ fn expired(notification: &Notification) -> Warning {
     ))
 }
 
-fn is_expired(notification: &Notification) -> bool {
+fn is_expired(notification: &QueuedNotification) -> bool {
     jiff::Timestamp::now().as_second() - notification.since >= KEPT_FOR
 }
 
@@ -296,8 +297,8 @@ mod tests {
     fn what_waited_too_long_is_one_warning_for_all_of_a_provider() {
         let notification = |name: &str, since: i64| {
             let object = notify::ObjectReference { name: name.to_owned(), ..Default::default() };
-            let event = notify::Event { object, ..notify::Event::default() };
-            Notification::new("apps", "alert", "chat", &event, since)
+            let event = notify::FluxEvent { object, ..notify::FluxEvent::default() };
+            QueuedNotification::new("apps", "alert", "chat", &event, since)
         };
         let now = jiff::Timestamp::now().as_second();
         let [old, older] = [KEPT_FOR, KEPT_FOR * 9].map(|age| notification("a", now - age));

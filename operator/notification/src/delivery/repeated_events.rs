@@ -9,17 +9,17 @@ use sha2::{Digest as _, Sha256};
 const MAX_REMEMBERED_EVENTS: usize = 20_000;
 
 /// The digest of an event's key, so that keys of any length take the same memory.
-type Key = [u8; 32];
+type EventKeyDigest = [u8; 32];
 
 /// The events of an interval.
-pub(super) struct Repetitions {
+pub(super) struct RepeatedEvents {
     interval: Duration,
-    keys: BTreeSet<Key>,
+    keys: BTreeSet<EventKeyDigest>,
     /// The same, the oldest first.
-    order: VecDeque<(Instant, Key)>,
+    order: VecDeque<(Instant, EventKeyDigest)>,
 }
 
-impl Repetitions {
+impl RepeatedEvents {
     /// Without any event. Without an interval nothing is a repetition.
     pub(super) fn within(interval: Duration) -> Self {
         Self { interval, keys: BTreeSet::new(), order: VecDeque::new() }
@@ -39,7 +39,7 @@ impl Repetitions {
         if self.interval.is_zero() {
             return false;
         }
-        let key = Key::from(Sha256::digest(event_key));
+        let key = EventKeyDigest::from(Sha256::digest(event_key));
         if !self.keys.insert(key) {
             return true;
         }
@@ -56,7 +56,7 @@ mod tests {
     fn an_event_is_repeated_once_the_interval_is_over() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let mut repetitions = Repetitions::within(Duration::from_secs(300));
+        let mut repetitions = RepeatedEvents::within(Duration::from_secs(300));
         let mut repeats = |key: &str, seconds| repetitions.is_repeated(key, at(seconds));
         assert!(!repeats("a", 0));
         assert!(!repeats("b", 1));
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn no_more_is_remembered_than_there_is_room_for() {
         let now = Instant::now();
-        let mut repetitions = Repetitions::within(Duration::from_secs(300));
+        let mut repetitions = RepeatedEvents::within(Duration::from_secs(300));
         for at in 0..MAX_REMEMBERED_EVENTS + 10 {
             assert!(!repetitions.is_repeated(&at.to_string(), now));
         }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn without_an_interval_everything_is_sent() {
-        let mut repetitions = Repetitions::within(Duration::ZERO);
+        let mut repetitions = RepeatedEvents::within(Duration::ZERO);
         assert!(!repetitions.is_repeated("a", Instant::now()));
         assert!(!repetitions.is_repeated("a", Instant::now()));
     }

@@ -1,14 +1,14 @@
 //! Sending what the engine of notifications says, over each of the protocols.
 //!
 //! Elsewhere: what is sent (`engines/notify`), requests (`windlass_runtime::http_request`), the protocol of NATS (`nats`), logins at
-//! clouds (`sources::tokens`), when and how often (`attempt`).
+//! clouds (`sources::cloud_tokens`), when and how often (`delivery_attempt`).
 
 use notify::{
-    DeliveryMessage, DeliveryResult, EventHubLogin, NatsMessage, ProviderRequest, Response,
+    DeliveryMessage, DeliveryResult, EventHubLogin, HttpResponse, NatsMessage, ProviderRequest,
 };
 use objects::RedactedValue;
-use sources::http::Clients;
-use sources::tokens;
+use sources::cloud_tokens;
+use sources::http::HttpClients;
 
 use super::nats;
 use windlass_runtime::http_request::exchange;
@@ -35,14 +35,14 @@ pub enum TransportMessage {
 
 /// By what it is sent.
 #[derive(Clone, Copy)]
-pub struct Sender<'s> {
+pub struct NotificationSender<'s> {
     /// HTTP clients, which know what addresses may be asked.
-    pub clients: &'s Clients,
+    pub clients: &'s HttpClients,
     /// Whether a Provider without credentials may have those of this machine.
     pub lends_identity: bool,
 }
 
-impl Sender<'_> {
+impl NotificationSender<'_> {
     /// What a message is on the wire. Clouds are asked for the token that it takes.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Sender<'_> {
                 let token = match &message.login {
                     EventHubLogin::Identity(_) => {
                         self.lend("a token, or a connection string with `SharedAccessKey`")?;
-                        tokens::azure(EVENT_HUBS, self.clients.egress()).await?
+                        cloud_tokens::azure(EVENT_HUBS, self.clients.egress()).await?
                     }
                     EventHubLogin::SharedKey(..) | EventHubLogin::Token(_) => {
                         RedactedValue::default()
@@ -78,7 +78,7 @@ impl Sender<'_> {
                     self.lend("the JSON key of a service account as `token`")?;
                 }
                 let key = key.cloned().map(RedactedValue::new);
-                let token = tokens::google(key, self.clients.egress()).await?;
+                let token = cloud_tokens::google(key, self.clients.egress()).await?;
                 Ok(TransportMessage::Message(Box::new(
                     message.request(PUB_SUB, Some(token.expose())),
                 )))
@@ -122,7 +122,7 @@ impl TransportMessage {
 }
 
 /// What an answer says.
-fn refusal(answer: &Response) -> String {
+fn refusal(answer: &HttpResponse) -> String {
     let body = String::from_utf8_lossy(&answer.body);
     let body = body.trim();
     let shown = &body[..body.floor_char_boundary(MAX_SHOWN_RESPONSE_BYTES)];
@@ -138,14 +138,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use notify::{EventHubMessage, PubSubMessage};
-    use sources::http::Egress;
+    use sources::http::EgressRules;
 
     use super::*;
 
     #[tokio::test]
     async fn a_tenant_without_credentials_does_not_act_as_the_machine() {
-        let clients = Clients::within(Egress::with_loopback());
-        let sender = Sender { clients: &clients, lends_identity: false };
+        let clients = HttpClients::within(EgressRules::with_loopback());
+        let sender = NotificationSender { clients: &clients, lends_identity: false };
         let data = Vec::new();
         let hub = EventHubMessage {
             host: "ns.servicebus.windows.net".to_owned(),

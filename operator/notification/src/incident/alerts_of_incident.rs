@@ -1,13 +1,14 @@
 //! Which Alerts name the objects of an incident, and which of them find a place in its status.
 //!
-//! Elsewhere: what an Alert makes of an event by its patterns and labels (`delivery`), what is due (`notifier`).
+//! Elsewhere: what an Alert makes of an event by its patterns and labels (`delivery`), what is due
+//! (`incident_notifier`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_core::ResourceExt as _;
 use objects::ObjectId;
 
-use crate::delivery::incidents::Subscriber;
+use crate::delivery::incident_notifications::IncidentSubscriber;
 
 /// How many objects of an incident are offered to the patterns and labels of an Alert.
 const MAX_MATCHED_OBJECTS: usize = 8;
@@ -17,20 +18,20 @@ pub(super) const MAX_ALERTS_PER_INCIDENT: usize = 64;
 
 /// The Alerts that name objects of a kind in a namespace, by their place in the list.
 #[derive(Debug, Default)]
-struct NamingAlerts {
+struct AlertsByNamedObject {
     every: Vec<usize>,
     one: BTreeMap<String, Vec<usize>>,
 }
 
 /// The Alerts by what they name.
 #[derive(Debug, Default)]
-pub(super) struct Audience(BTreeMap<(String, String), NamingAlerts>);
+pub(super) struct IncidentAudience(BTreeMap<(String, String), AlertsByNamedObject>);
 
-impl Audience {
+impl IncidentAudience {
     /// Of Alerts that have incidents. Where Alerts are `confined`, they name objects of their own namespace only.
-    pub(super) fn new(subscribers: &[Subscriber], confined: bool) -> Self {
-        let mut named: BTreeMap<(String, String), NamingAlerts> = BTreeMap::new();
-        for (at, Subscriber { alert, more, .. }) in subscribers.iter().enumerate() {
+    pub(super) fn new(subscribers: &[IncidentSubscriber], confined: bool) -> Self {
+        let mut named: BTreeMap<(String, String), AlertsByNamedObject> = BTreeMap::new();
+        for (at, IncidentSubscriber { alert, more, .. }) in subscribers.iter().enumerate() {
             let own = alert.namespace().unwrap_or_default();
             let sources = alert.spec.event_sources.iter().map(|it| {
                 (it.kind.to_string(), it.namespace.clone().unwrap_or_default(), it.name.clone())
@@ -85,7 +86,7 @@ impl Audience {
 
 /// An Alert that has something about an incident due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Candidate<T> {
+pub(super) struct AlertCandidate<T> {
     /// The namespace of the Alert.
     pub(super) namespace: String,
     /// Whether the status has an entry of it.
@@ -95,18 +96,22 @@ pub(super) struct Candidate<T> {
 
 /// Those that an incident is sent for, and those that find no place in its status.
 #[derive(Debug)]
-pub(super) struct Places<T> {
+pub(super) struct NotifiedAlertPlaces<T> {
     pub(super) placed: Vec<T>,
     pub(super) without: Vec<T>,
 }
 
 /// Gives candidates the places of a status, of which some are `taken`: those of the namespace of the incident come first, then
 /// the other namespaces in turn.
-pub(super) fn places<T>(own: &str, candidates: Vec<Candidate<T>>, taken: usize) -> Places<T> {
-    let mut places = Places { placed: Vec::new(), without: Vec::new() };
+pub(super) fn places<T>(
+    own: &str,
+    candidates: Vec<AlertCandidate<T>>,
+    taken: usize,
+) -> NotifiedAlertPlaces<T> {
+    let mut places = NotifiedAlertPlaces { placed: Vec::new(), without: Vec::new() };
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut turns: BTreeMap<(usize, String), Vec<T>> = BTreeMap::new();
-    for Candidate { namespace, is_known, due } in candidates {
+    for AlertCandidate { namespace, is_known, due } in candidates {
         if is_known {
             places.placed.push(due);
             continue;
@@ -132,13 +137,13 @@ mod tests {
 
     use super::*;
 
-    fn subscriber_of(namespace: &str, source: &serde_json::Value) -> Subscriber {
+    fn subscriber_of(namespace: &str, source: &serde_json::Value) -> IncidentSubscriber {
         let alert: Alert = serde_json::from_value(json!({
             "metadata": {"name": "a", "namespace": namespace},
             "spec": {"providerRef": {"name": "p"}, "eventSources": [source]},
         }))
         .unwrap();
-        Subscriber {
+        IncidentSubscriber {
             alert: Arc::new(alert),
             after: std::time::Duration::ZERO,
             reminder: None,
@@ -161,7 +166,7 @@ mod tests {
             subscribers.iter().map(|(namespace, it)| subscriber_of(namespace, it)).collect();
         let names: Vec<String> = (0..20).map(|at| format!("k{at}")).collect();
         let ids = ids(&names.iter().map(String::as_str).collect::<Vec<_>>());
-        let of = |confined| Audience::new(&subscribers, confined).of(ids.iter());
+        let of = |confined| IncidentAudience::new(&subscribers, confined).of(ids.iter());
         let found = of(false);
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(found[&0], (0..MAX_MATCHED_OBJECTS).collect());
@@ -169,8 +174,8 @@ mod tests {
         assert_eq!(of(true).keys().copied().collect::<Vec<_>>(), [0, 2]);
     }
 
-    fn candidates(namespace: &str, count: usize) -> Vec<Candidate<(String, usize)>> {
-        let of = |at| Candidate {
+    fn candidates(namespace: &str, count: usize) -> Vec<AlertCandidate<(String, usize)>> {
+        let of = |at| AlertCandidate {
             namespace: namespace.to_owned(),
             is_known: false,
             due: (namespace.to_owned(), at),
@@ -183,7 +188,7 @@ mod tests {
         let mut all = candidates("loud", 640);
         all.extend(candidates("apps", 3));
         all.extend(candidates("zzz", 2));
-        let Places { placed, without } = places("apps", all, 0);
+        let NotifiedAlertPlaces { placed, without } = places("apps", all, 0);
         let count = |name: &str| placed.iter().filter(|(namespace, _)| namespace == name).count();
         assert_eq!(
             (count("apps"), count("loud"), count("zzz")),
@@ -198,7 +203,7 @@ mod tests {
         let mut all = candidates("apps", 1);
         all[0].is_known = true;
         all.extend(candidates("c", 1));
-        let Places { placed, without } = places("apps", all, MAX_ALERTS_PER_INCIDENT);
+        let NotifiedAlertPlaces { placed, without } = places("apps", all, MAX_ALERTS_PER_INCIDENT);
         assert_eq!((placed, without), (vec![("apps".to_owned(), 0)], vec![("c".to_owned(), 0)]));
     }
 }

@@ -1,23 +1,23 @@
 //! What people read about an incident: the event that is sent for it.
 //!
-//! Elsewhere: to whom and when (`notifier`), how services show it (`engines/notify`).
+//! Elsewhere: to whom and when (`incident_notifier`), how services show it (`engines/notify`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crds::incidents::{Incident, IncidentStatus};
 use kube_core::ResourceExt as _;
-use notify::{EVENT_GROUP, Event, ObjectReference};
+use notify::{EVENT_GROUP, FluxEvent, ObjectReference};
 use reconcile::Time;
 
 use super::incident_store;
-use crate::delivery::incidents::IncidentTransition;
+use crate::delivery::incident_notifications::IncidentTransition;
 
 /// How many affected objects a message names.
 const MAX_OBJECTS_NAMED: usize = 5;
 
 /// What an incident is about, for its events.
-pub(super) type About<'a> = (&'a ObjectReference, &'static str);
+pub(super) type IncidentEventSubject<'a> = (&'a ObjectReference, &'static str);
 
 /// How long it has failed.
 fn took(status: &IncidentStatus, until: Time) -> String {
@@ -56,10 +56,10 @@ fn message(status: &IncidentStatus, saying: IncidentTransition, now: Time) -> St
 /// The event about an incident.
 pub(super) fn event(
     incident: &Incident,
-    (object, controller): About<'_>,
+    (object, controller): IncidentEventSubject<'_>,
     saying: IncidentTransition,
     now: Time,
-) -> Event {
+) -> FluxEvent {
     let status = incident.status.clone().unwrap_or_default();
     let is_over = saying == IncidentTransition::Resolved;
     let of = |key: &str, value: String| (format!("{EVENT_GROUP}/{key}"), value);
@@ -70,7 +70,7 @@ pub(super) fn event(
         of("incidentState", if is_over { "Resolved" } else { "Open" }.to_owned()),
         of("affected", affected.to_string()),
     ]);
-    Event {
+    FluxEvent {
         object: object.clone(),
         severity: if is_over { "info" } else { "error" }.to_owned(),
         timestamp: Some(now.as_second()),
@@ -81,7 +81,7 @@ pub(super) fn event(
         },
         metadata,
         reporting_controller: controller.to_owned(),
-        ..Event::default()
+        ..FluxEvent::default()
     }
 }
 

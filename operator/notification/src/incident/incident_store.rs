@@ -4,7 +4,7 @@
 //! created twice. One that is opened again is the same object. Spec and status have one writer, which is this: where several
 //! processes divide the objects by a selector, each keeps Incidents of its own, which a label and the name tell apart.
 //!
-//! Elsewhere: when writes pause (`backoff`), what is opened and resolved (`incident`), the watched objects
+//! Elsewhere: when writes pause (`write_backoff`), what is opened and resolved (`incident`), the watched objects
 //! (`lifecycle::table`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,12 +24,12 @@ use reconcile::Time;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::backoff::{Pauses, RefusalScope};
-use super::namespace_order::Turns;
+use super::namespace_order::NamespaceRoundRobin;
+use super::write_backoff::{IncidentWritePauses, RefusalScope};
 use windlass_cluster::ClusterError;
-use windlass_cluster::discovery::Resource;
-use windlass_runtime::context::Context;
-use windlass_runtime::lifecycle::table::{Table, resource};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_runtime::lifecycle::object_table::{KindTable, resource};
+use windlass_runtime::run_context::RunContext;
 
 /// The field manager of Incidents.
 const MANAGER: &str = "windlass";
@@ -68,7 +68,7 @@ const MAX_UNSENT_RESOLUTION_AGE: i64 = 24 * 3600;
 
 /// What became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WriteOutcome {
+pub(super) enum IncidentWriteOutcome {
     Written,
     /// The Incident is gone.
     Gone,
@@ -78,9 +78,9 @@ pub(super) enum WriteOutcome {
 
 /// The writer of the Incident objects, which creates them, updates their status and deletes old ones.
 /// It limits the writes of a pass and the open Incidents of a namespace.
-pub(super) struct Book {
-    context: Arc<Context>,
-    table: Arc<Table<Incident>>,
+pub(super) struct IncidentWriter {
+    context: Arc<RunContext>,
+    table: Arc<KindTable<Incident>>,
     /// When the message and the affected objects of an Incident were written, by its uid.
     updated: BTreeMap<String, Instant>,
     /// Whether the CRD was there, and when that was checked.
@@ -88,9 +88,9 @@ pub(super) struct Book {
     is_warned: bool,
     /// The shard of this process; empty without shards.
     shard: String,
-    pauses: Pauses,
+    pauses: IncidentWritePauses,
     /// Whose old Incidents are deleted next.
-    turns: Turns,
+    turns: NamespaceRoundRobin,
     /// How many writes this pass may still make.
     left: usize,
     /// How many Incidents are open, by namespace.
@@ -215,9 +215,9 @@ fn surplus(resolved: Vec<Arc<Incident>>, oldest: Time, records: usize) -> Vec<Ar
     gone
 }
 
-impl Book {
-    pub(super) fn new(context: Arc<Context>) -> Self {
-        let table = context.shared::<Table<Incident>>();
+impl IncidentWriter {
+    pub(super) fn new(context: Arc<RunContext>) -> Self {
+        let table = context.shared::<KindTable<Incident>>();
         let shard = shard(context.settings.watch_label_selector.text());
         Self {
             context,
@@ -226,8 +226,8 @@ impl Book {
             checked: None,
             is_warned: false,
             shard,
-            pauses: Pauses::default(),
-            turns: Turns::default(),
+            pauses: IncidentWritePauses::default(),
+            turns: NamespaceRoundRobin::default(),
             left: MAX_WRITES_PER_PASS,
             open: BTreeMap::new(),
             crowded: BTreeSet::new(),
@@ -258,7 +258,7 @@ impl Book {
         {
             return is_there;
         }
-        let definitions = Resource {
+        let definitions = ApiResourceLocation {
             gvk: Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             plural: "customresourcedefinitions".to_owned(),
             namespaced: false,
@@ -366,18 +366,22 @@ impl Book {
     }
 
     /// Writes fields of a status. A rejection is logged, and writes pause.
-    pub(super) async fn patch(&mut self, incident: &Incident, status: &Value) -> WriteOutcome {
+    pub(super) async fn patch(
+        &mut self,
+        incident: &Incident,
+        status: &Value,
+    ) -> IncidentWriteOutcome {
         match self.context.cluster.write_status(incident, MANAGER, status, None).await {
             Ok(Some(written)) => {
                 let written: Incident = written;
                 drop(self.table.insert(written));
-                WriteOutcome::Written
+                IncidentWriteOutcome::Written
             }
-            Ok(None) => WriteOutcome::Gone,
+            Ok(None) => IncidentWriteOutcome::Gone,
             Err(error) => {
                 let namespace = incident.namespace().unwrap_or_default();
                 self.refused(&namespace, &incident.name_any(), &error);
-                WriteOutcome::Rejected
+                IncidentWriteOutcome::Rejected
             }
         }
     }
@@ -387,7 +391,7 @@ impl Book {
         let namespace = incident.namespace().unwrap_or_default();
         let name = incident.name_any();
         self.may_write(&namespace, &name)
-            && self.patch(incident, status).await == WriteOutcome::Written
+            && self.patch(incident, status).await == IncidentWriteOutcome::Written
     }
 
     fn refused(&mut self, namespace: &str, name: &str, error: &ClusterError) {
@@ -565,7 +569,7 @@ pub(super) fn opened(status: &IncidentStatus) -> Option<Time> {
 
 #[cfg(test)]
 mod tests {
-    use cause::Problem;
+    use cause::CauseKind;
     use cause::incident::RootFailure;
 
     use super::*;
@@ -574,7 +578,7 @@ mod tests {
         let id = |kind: &str, name: &str| ObjectId::new("apps", name, "g.io", kind);
         let failure = RootFailure {
             subject: id("GitRepository", "app"),
-            problem: Problem::Fetch,
+            problem: CauseKind::Fetch,
             cause: id("GitRepository", "app"),
             reason: "GitOperationFailed".to_owned(),
             text: "ä".repeat(3_000),

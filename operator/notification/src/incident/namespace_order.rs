@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 /// A round-robin order of namespaces, which begins behind the namespace that was served last.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct NamespaceRoundRobin {
     last: String,
 }
 
-impl Turns {
+impl NamespaceRoundRobin {
     /// The order in which things come that namespaces need; what one of them needs keeps its order.
     pub(super) fn order<T>(&self, all: Vec<(String, T)>) -> Vec<(String, T)> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -37,14 +37,14 @@ mod tests {
 
     #[test]
     fn a_namespace_that_needs_much_is_served_as_often_as_the_others() {
-        let mut turns = Turns::default();
+        let mut turns = NamespaceRoundRobin::default();
         let needed = || {
             let mut all: Vec<_> = (0..500).map(|at| ("a".to_owned(), at)).collect();
             all.extend((0..2).map(|at| ("b".to_owned(), at)));
             all.push(("c".to_owned(), 0));
             all
         };
-        let first = |turns: &Turns| {
+        let first = |turns: &NamespaceRoundRobin| {
             let order = turns.order(needed());
             assert_eq!(order.len(), 503);
             let shown = order.iter().take(6).map(|(namespace, at)| format!("{namespace}{at}"));
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn more_namespaces_than_a_pass_serves_all_come_to_their_turn() {
-        let mut turns = Turns::default();
+        let mut turns = NamespaceRoundRobin::default();
         let needed = || (0..10).map(|at| (format!("n{at}"), ())).collect::<Vec<_>>();
         let mut served = Vec::new();
         for _ in 0..5 {

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cause::incident::{Incident, ObjectVerdict, Own, Reach};
-use cause::{FactAnswer, Query, QueryAnswers};
+use cause::incident::{Incident, ObjectVerdict, ReportedObjectState, RootFailureSearchScope};
+use cause::{FactAnswer, FactQuery, QueryAnswers};
 use crds::ReconciledObject;
 use futures::FutureExt as _;
 use kube_core::ResourceExt as _;
@@ -15,9 +15,9 @@ use reconcile::{SUSPENDED_UNTIL, Time};
 use serde_json::Value;
 
 use crate::delivery::CONTROLLER;
-use windlass_cluster::kind::OurKind;
-use windlass_runtime::context::Context;
-use windlass_serve::settings::Settings;
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::run_context::RunContext;
+use windlass_serve::settings::OperatorSettings;
 
 /// What of a spec decides what an object waits for.
 const SPEC: [&str; 7] =
@@ -59,16 +59,16 @@ const MAX_REQUEST_ROUNDS: usize = 200;
 
 /// A kind whose objects are observed.
 #[derive(Clone, Copy)]
-pub struct Row {
+pub struct ObservedKind {
     /// Group, kind and API version.
     name: fn() -> [String; 3],
-    refresh: fn(&mut ObservedObjects, &Context),
-    is_listed: fn(&Context) -> bool,
+    refresh: fn(&mut ObservedObjects, &RunContext),
+    is_listed: fn(&RunContext) -> bool,
 }
 
-impl Row {
+impl ObservedKind {
     /// The row of a kind.
-    pub const fn of<K: OurKind + ReconciledObject>() -> Self {
+    pub const fn of<K: WindlassKind + ReconciledObject>() -> Self {
         Self {
             name: || {
                 [K::group(&()), K::kind(&()), K::api_version(&())].map(std::borrow::Cow::into_owned)
@@ -89,8 +89,8 @@ pub(super) struct ListedKinds {
 }
 
 impl ListedKinds {
-    pub(super) fn of(rows: &[Row], context: &Context) -> Self {
-        let Settings { watch_all_namespaces, runtime_namespace, .. } = &context.settings;
+    pub(super) fn of(rows: &[ObservedKind], context: &RunContext) -> Self {
+        let OperatorSettings { watch_all_namespaces, runtime_namespace, .. } = &context.settings;
         let listed = rows.iter().filter(|row| (row.is_listed)(context));
         let kinds = listed.map(|row| {
             let [group, kind, _] = (row.name)();
@@ -127,7 +127,10 @@ pub(super) struct ObservedObjects {
 }
 
 /// Takes in the objects of a kind.
-fn refresh<K: OurKind + ReconciledObject>(observed: &mut ObservedObjects, context: &Context) {
+fn refresh<K: WindlassKind + ReconciledObject>(
+    observed: &mut ObservedObjects,
+    context: &RunContext,
+) {
     let group = K::group(&());
     let kind = K::kind(&());
     for object in context.store::<K>().state() {
@@ -148,7 +151,7 @@ fn refresh<K: OurKind + ReconciledObject>(observed: &mut ObservedObjects, contex
             is_selected: context.settings.selects(object.labels()),
             pass: observed.pass,
         };
-        observed.known.insert(Query::Object(id.clone()), FactAnswer::Objects(vec![slim]));
+        observed.known.insert(FactQuery::Object(id.clone()), FactAnswer::Objects(vec![slim]));
         observed.entries.insert(id, entry);
         observed.has_changed = true;
     }
@@ -193,7 +196,7 @@ fn slim(mut object: Value) -> Option<Object> {
 
 impl ObservedObjects {
     /// Takes in what changed; whether anything did.
-    pub(super) fn refresh(&mut self, rows: &[Row], context: &Context) -> bool {
+    pub(super) fn refresh(&mut self, rows: &[ObservedKind], context: &RunContext) -> bool {
         self.pass += 1;
         self.has_changed = false;
         for row in rows {
@@ -205,7 +208,7 @@ impl ObservedObjects {
         self.entries.retain(|id, entry| {
             let is_there = entry.pass == pass;
             if !is_there {
-                known.forget(&Query::Object(id.clone()));
+                known.forget(&FactQuery::Object(id.clone()));
             }
             is_there
         });
@@ -216,7 +219,7 @@ impl ObservedObjects {
     pub(super) fn judge(
         &mut self,
         listed: &ListedKinds,
-        reach: Reach,
+        reach: RootFailureSearchScope,
         now: Time,
     ) -> BTreeMap<ObjectId, ObjectVerdict> {
         let mut lacking = Vec::new();
@@ -263,10 +266,10 @@ impl ObservedObjects {
 /// Judges an object. What is not known of kinds that were listed does not exist; what was asked for is added to `lacking`.
 fn judged(
     known: &mut QueryAnswers,
-    lacking: &mut Vec<Query>,
+    lacking: &mut Vec<FactQuery>,
     id: &ObjectId,
     listed: &ListedKinds,
-    reach: Reach,
+    reach: RootFailureSearchScope,
     now: Time,
 ) -> ObjectVerdict {
     for _ in 0..MAX_REQUEST_ROUNDS {
@@ -276,14 +279,14 @@ fn judged(
         };
         for query in queries {
             let answer = match &query {
-                Query::Object(id) if listed.has(id) => FactAnswer::Objects(Vec::new()),
+                FactQuery::Object(id) if listed.has(id) => FactAnswer::Objects(Vec::new()),
                 _ => FactAnswer::Refused("not observed".to_owned()),
             };
             known.insert(query.clone(), answer);
             lacking.push(query);
         }
     }
-    ObjectVerdict { own: Own::Unclear, since: None, failure: None }
+    ObjectVerdict { own: ReportedObjectState::Unclear, since: None, failure: None }
 }
 
 #[cfg(test)]
@@ -333,10 +336,11 @@ mod tests {
             let listed = ListedKinds { kinds, namespace: namespace.map(str::to_owned) };
             let mut known = QueryAnswers::default();
             let answer = FactAnswer::Objects(vec![object.clone()]);
-            known.insert(Query::Object(id.clone()), answer);
+            known.insert(FactQuery::Object(id.clone()), answer);
             let now = "2026-11-24T12:00:00Z".parse().unwrap();
             let lacking = &mut Vec::new();
-            let failure = judged(&mut known, lacking, &id, &listed, Reach::All, now).failure;
+            let failure =
+                judged(&mut known, lacking, &id, &listed, RootFailureSearchScope::All, now).failure;
             failure.map(|it| it.subject.kind)
         };
         let all = [["source.toolkit.fluxcd.io", "GitRepository"]];

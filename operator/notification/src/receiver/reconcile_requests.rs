@@ -12,29 +12,29 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::delivery::CONTROLLER;
-use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::kind::REQUESTED_AT;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::controller_kind::REQUESTED_AT;
 
 /// Least time between two annotations of an object: short enough for a user who waits for a push.
 const MIN_ANNOTATION_INTERVAL: Duration = Duration::from_millis(500);
 
 /// When objects were annotated last. A request that comes while another annotates waits for its turn, and needs no
 /// annotation if another began after it came.
-pub(super) struct Wakes {
-    turns: Mutex<BTreeMap<AnnotationTarget, Arc<Turn>>>,
+pub(super) struct AnnotationTimes {
+    turns: Mutex<BTreeMap<AnnotationTarget, Arc<AnnotationTurn>>>,
     gap: Duration,
 }
 
-type Turn = tokio::sync::Mutex<Option<Instant>>;
+type AnnotationTurn = tokio::sync::Mutex<Option<Instant>>;
 
-impl Default for Wakes {
+impl Default for AnnotationTimes {
     fn default() -> Self {
         Self { turns: Mutex::default(), gap: MIN_ANNOTATION_INTERVAL }
     }
 }
 
-impl Wakes {
-    fn turn(&self, target: &AnnotationTarget) -> Arc<Turn> {
+impl AnnotationTimes {
+    fn turn(&self, target: &AnnotationTarget) -> Arc<AnnotationTurn> {
         let mut all = self.turns.lock();
         // A request that waits for a turn holds it.
         all.retain(|known, turn| {
@@ -78,7 +78,7 @@ impl Wakes {
     /// The server's refusal, or no answer.
     pub(super) async fn request(
         &self,
-        cluster: &Cluster,
+        cluster: &ClusterConnection,
         target: &AnnotationTarget,
         came: Instant,
     ) -> Result<(), ClusterError> {
@@ -99,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    fn wakes(gap: Duration) -> Wakes {
-        Wakes { gap, ..Wakes::default() }
+    fn wakes(gap: Duration) -> AnnotationTimes {
+        AnnotationTimes { gap, ..AnnotationTimes::default() }
     }
 
     fn target(name: &str) -> AnnotationTarget {

@@ -1,7 +1,8 @@
 //! Bodies of webhooks: a sender whose body comes slowly, or takes long to check, does not delay others.
 //!
-//! A short body is read without a permit (`windlass_serve::server::bodies`). A longer one needs one of a few permits, which namespaces are given
-//! in turn; it is given up when it keeps its permit for long while others wait for one.
+//! A short body is read without a permit (`windlass_serve::server::request_bodies`). A longer one needs one of a few
+//! permits, which namespaces are given in turn; it is given up when it keeps its permit for long while others wait for
+//! one.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use notify::receivers::MAX_BODY;
 
-use windlass_runtime::permit::{Permit, Permits};
-use windlass_serve::server::bodies::{BodyReader, SHORT_BODY_BYTES};
+use windlass_runtime::run_permits::{GrantedPermit, RunPermits};
+use windlass_serve::server::request_bodies::{BodyReader, SHORT_BODY_BYTES};
 
 /// Longest time that sending a part of a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);
@@ -25,27 +26,27 @@ const PERMIT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The permits under which long webhook bodies are read, which namespaces get in turn, so that a slow sender
 /// delays no other.
-pub(super) struct Intake {
-    permits: Permits,
+pub(super) struct RequestBodyPermits {
+    permits: RunPermits,
     keeps: Duration,
 }
 
 /// A body in memory; a short one without a permit.
 pub(super) struct RequestBody {
     pub(super) body: Vec<u8>,
-    pub(super) permit: Option<Permit>,
+    pub(super) permit: Option<GrantedPermit>,
 }
 
-impl Default for Intake {
+impl Default for RequestBodyPermits {
     fn default() -> Self {
         Self {
-            permits: Permits::shared(MAX_CONCURRENT_LONG_BODIES, LONG_EACH),
+            permits: RunPermits::shared(MAX_CONCURRENT_LONG_BODIES, LONG_EACH),
             keeps: PERMIT_HOLD_PERIOD,
         }
     }
 }
 
-impl Intake {
+impl RequestBodyPermits {
     /// Reads a body for a namespace.
     ///
     /// # Errors
@@ -102,8 +103,8 @@ mod tests {
         Body::from(vec![b' '; SHORT_BODY_BYTES + 1])
     }
 
-    fn intake(keeps: Duration) -> Arc<Intake> {
-        Arc::new(Intake { keeps, ..Intake::default() })
+    fn intake(keeps: Duration) -> Arc<RequestBodyPermits> {
+        Arc::new(RequestBodyPermits { keeps, ..RequestBodyPermits::default() })
     }
 
     #[tokio::test]
@@ -146,7 +147,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_is_too_long_is_rejected() {
         let body = Body::from(vec![b' '; MAX_BODY + 1]);
-        let read = Intake::default().read("apps", body).await.err();
+        let read = RequestBodyPermits::default().read("apps", body).await.err();
         assert_eq!(read, Some(StatusCode::PAYLOAD_TOO_LARGE));
     }
 }

@@ -8,14 +8,15 @@ use std::time::Duration;
 use crds::ReconciledObject as _;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{Outcome, Wake, reason};
+use reconcile::{RunOutcome, WakeTrigger, reason};
 
 use super::{
-    AFTER_REFUSAL, ApplierKind, ClusterTarget, FinalizeOutcome, References, Session, TargetSpec,
+    AFTER_REFUSAL, ApplierKind, ApplierSession, ClusterTarget, FinalizeOutcome, ReadReferences,
+    TargetSpec,
 };
 use crate::run_error::RunError;
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
 
 /// The target at which applied objects are removed.
 pub enum FinalizeTarget {
@@ -24,13 +25,13 @@ pub enum FinalizeTarget {
     /// The Secret or ServiceAccount that the spec names does not exist any more. Nothing can be deleted without it.
     Gone(String),
     /// The target cannot be used now.
-    Unusable(Outcome),
+    Unusable(RunOutcome),
 }
 
 /// The event for an object that is deleted together with its kind.
-fn kept(crd: &str) -> Event {
-    Event {
-        severity: Severity::Info,
+fn kept(crd: &str) -> ObjectEvent {
+    ObjectEvent {
+        severity: EventSeverity::Info,
         reason: "KindDeleted".to_owned(),
         message: format!(
             "CustomResourceDefinition {crd} is being deleted with all objects of the kind: what this one applied stays in \
@@ -40,7 +41,7 @@ fn kept(crd: &str) -> Event {
     }
 }
 
-impl<K: ApplierKind> Session<K> {
+impl<K: ApplierKind> ApplierSession<K> {
     /// Deletes what the object applied, unless its kind is deleted, too; then removes our finalizer.
     pub(super) async fn delete(
         &self,
@@ -77,7 +78,7 @@ impl<K: ApplierKind> Session<K> {
         &self,
         object: &Arc<K::Object>,
     ) -> Result<Option<Arc<ClusterTarget>>, RunError> {
-        let mut references = References::new(&self.context.watcher);
+        let mut references = ReadReferences::new(&self.context.watcher);
         let found = self.finalize_target_of(&self.wanted(object), &mut references).await;
         references.watch(&self.node);
         match found? {
@@ -103,7 +104,7 @@ impl<K: ApplierKind> Session<K> {
     pub async fn finalize_target_of(
         &self,
         wanted: &TargetSpec<'_>,
-        references: &mut References,
+        references: &mut ReadReferences,
     ) -> Result<FinalizeTarget, ClusterError> {
         let secret = wanted.kube_config.and_then(|it| it.secret_ref.as_ref());
         if let Some(secret) = secret.filter(|_| K::STAYS_WITHOUT_KUBECONFIG) {
@@ -127,8 +128,8 @@ impl<K: ApplierKind> Session<K> {
             // A failing remote cluster delays only the removals there.
             Err(error) if wanted.kube_config.is_some() => {
                 let text = format!("unable to look up ServiceAccount '{name}': {error}");
-                let wake = Wake::at(self.in_future(AFTER_REFUSAL));
-                return Ok(FinalizeTarget::Unusable(Outcome::Failed(
+                let wake = WakeTrigger::at(self.in_future(AFTER_REFUSAL));
+                return Ok(FinalizeTarget::Unusable(RunOutcome::Failed(
                     reason::RECONCILIATION_FAILED,
                     text,
                     wake,

@@ -3,7 +3,7 @@
 //! The condition of a hold says what was audited last: it is written after the audit, so that a crash in between makes
 //! the same audit again. A user who may annotate an object could have audits written without end, each with a text of
 //! its own: past a burst there is one a minute, which says how the object is by then. Elsewhere: writing audits
-//! (`audit`), holds (`hold`).
+//! (`audit`), holds (`object_hold`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,13 @@ use crds::ReconciledObject as _;
 use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, ReleaseAuditSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource as _;
-use reconcile::{ConditionStatus, HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, Rollback, Time};
-use release::origin::ManualRequest;
+use reconcile::{
+    ConditionStatus, HOLD, REQUESTED_BY, REQUESTED_REASON, ReleaseRollback, RequestedCondition,
+    Time,
+};
+use release::operation_origin::AnnotationRequest;
 
-use super::{ApplierKind, Session, hold};
+use super::{ApplierKind, ApplierSession, object_hold};
 use crate::audit::{self, manager_of_annotation, manager_of_spec, text, when};
 
 /// What happened to the suspension of an object since its status was written.
@@ -38,12 +41,12 @@ const AUDIT_SPACING: Duration = Duration::from_secs(60);
 pub(super) struct AuditSpacing {
     /// The end of the time that the audits so far use up.
     settled_at: Option<Time>,
-    withheld: Option<Withheld>,
+    withheld: Option<DeferredSuspensionAudit>,
 }
 
 /// A change that will be audited later.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Withheld {
+struct DeferredSuspensionAudit {
     /// The text of the suspension that was audited last; nothing if the last audit was about a resumption.
     audited: Option<String>,
     /// Whether the suspension reached the time at which it ends.
@@ -80,14 +83,18 @@ fn hold_message(condition: Option<&crds::Condition>) -> Option<&str> {
 
 /// The text of the suspension that was audited last: `known` is the text in the status. While the hold is that of a rollback,
 /// the present text counts as audited, because the rollback writes its own audit.
-fn audited(known: Option<&str>, mark: Option<&Mark>, is_of_rollback: bool) -> Option<String> {
+fn audited(
+    known: Option<&str>,
+    mark: Option<&RequestedCondition>,
+    is_of_rollback: bool,
+) -> Option<String> {
     let now = mark.filter(|it| is_of_rollback && it.status == ConditionStatus::True);
     known.map(|known| now.map_or(known, |it| it.text.as_str()).to_owned())
 }
 
 /// Whether the hold of an object is that of a rollback.
-fn is_of_rollback(meta: &ObjectMeta, rollback: Option<Rollback>) -> bool {
-    let reason = meta.annotations.as_ref().and_then(|all| all.get(hold::REASON));
+fn is_of_rollback(meta: &ObjectMeta, rollback: Option<ReleaseRollback>) -> bool {
+    let reason = meta.annotations.as_ref().and_then(|all| all.get(object_hold::REASON));
     let said = rollback.zip(reason).and_then(|(rollback, reason)| {
         let own = rollback.suspension_reason();
         reason.trim().strip_prefix(own.as_str())
@@ -96,7 +103,7 @@ fn is_of_rollback(meta: &ObjectMeta, rollback: Option<Rollback>) -> bool {
 }
 
 /// Compares a hold that is in force with the text of the suspension that was audited last.
-fn changed(mark: Option<&Mark>, audited: Option<&str>) -> Option<SuspensionChange> {
+fn changed(mark: Option<&RequestedCondition>, audited: Option<&str>) -> Option<SuspensionChange> {
     let now = mark.filter(|it| it.status == ConditionStatus::True).map(|it| it.text.as_str());
     match (audited, now) {
         (audited, Some(now)) if audited != Some(now) => {
@@ -107,16 +114,17 @@ fn changed(mark: Option<&Mark>, audited: Option<&str>) -> Option<SuspensionChang
     }
 }
 
-impl<K: ApplierKind> Session<K> {
+impl<K: ApplierKind> ApplierSession<K> {
     /// Writes the audit of a suspension that began or ended, before the status says so. `expired` says that its end has
     /// come.
     pub(super) async fn audit_suspension(&self, object: &Arc<K::Object>, expired: bool) {
-        let mark = hold::mark(&**object, self.began);
+        let mark = object_hold::mark(&**object, self.began);
         let meta = object.meta();
         let known = hold_message(object.condition(HOLD));
         // A change of owner is audited in any case.
-        let has_same_owner =
-            known.zip(hold::of(&**object)).is_some_and(|(known, hold)| hold.has_owner_of(known));
+        let has_same_owner = known
+            .zip(object_hold::of(&**object))
+            .is_some_and(|(known, hold)| hold.has_owner_of(known));
         let is_of_rollback = has_same_owner && is_of_rollback(meta, K::rollback(object));
         let audited = audited(known, mark.as_ref(), is_of_rollback);
         let due = self.due_audit(mark.as_ref(), audited, expired);
@@ -143,7 +151,7 @@ impl<K: ApplierKind> Session<K> {
     /// wait. `audited` is the text of the suspension that was audited last, according to the status.
     fn due_audit(
         &self,
-        mark: Option<&Mark>,
+        mark: Option<&RequestedCondition>,
         audited: Option<String>,
         expired: bool,
     ) -> Option<(SuspensionChange, bool)> {
@@ -157,7 +165,7 @@ impl<K: ApplierKind> Session<K> {
             spacing.note_audit(self.began);
             return Some((changed, expired));
         }
-        spacing.withheld = Some(Withheld { audited, expired });
+        spacing.withheld = Some(DeferredSuspensionAudit { audited, expired });
         None
     }
 
@@ -182,7 +190,7 @@ impl<K: ApplierKind> Session<K> {
 fn spec(
     operation: AuditOperation,
     subject: AuditSubject,
-    cause: Option<ManualRequest>,
+    cause: Option<AnnotationRequest>,
     message: String,
     now: Time,
 ) -> ReleaseAuditSpec {
@@ -204,24 +212,24 @@ fn expired_text(text: &str) -> String {
 }
 
 /// Who suspended an object and why, as the annotations of its hold say.
-fn suspended(meta: &ObjectMeta) -> ManualRequest {
+fn suspended(meta: &ObjectMeta) -> AnnotationRequest {
     let annotation = |key: &str| {
         let text = meta.annotations.as_ref().and_then(|all| all.get(key));
         text.map(|text| audit::cut(text.trim(), 250)).unwrap_or_default()
     };
-    ManualRequest {
-        manager: manager_of_annotation(meta, hold::BY),
-        user: annotation(hold::BY),
-        reason: annotation(hold::REASON),
-        ..ManualRequest::default()
+    AnnotationRequest {
+        manager: manager_of_annotation(meta, object_hold::BY),
+        user: annotation(object_hold::BY),
+        reason: annotation(object_hold::REASON),
+        ..AnnotationRequest::default()
     }
 }
 
 /// Who resumed an object and why: the annotations count if they were written together with the spec.
-fn resumed(meta: &ObjectMeta) -> ManualRequest {
+fn resumed(meta: &ObjectMeta) -> AnnotationRequest {
     let manager = manager_of_spec(meta);
     let claim = audit::claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON);
-    ManualRequest { manager, ..claim.unwrap_or_default() }
+    AnnotationRequest { manager, ..claim.unwrap_or_default() }
 }
 
 #[cfg(test)]
@@ -231,8 +239,8 @@ mod tests {
 
     use super::*;
 
-    fn mark(text: &str) -> Mark {
-        Mark {
+    fn mark(text: &str) -> RequestedCondition {
+        RequestedCondition {
             kind: HOLD,
             status: ConditionStatus::True,
             reason: reason::SUSPENDED,
@@ -260,7 +268,7 @@ mod tests {
             is_due
         });
         assert_eq!(audited.count(), 19);
-        spacing.withheld = Some(Withheld { audited: None, expired: false });
+        spacing.withheld = Some(DeferredSuspensionAudit { audited: None, expired: false });
         // The last one of those was at 540 s.
         assert_eq!(spacing.due_in(at(590)), Some(Duration::from_secs(10)));
         assert_eq!(spacing.due_in(at(600)), Some(Duration::ZERO));
@@ -285,8 +293,11 @@ mod tests {
         assert_eq!(changed(Some(&mark(bob)), Some(alice)), suspended(bob));
         let resumed = Some(SuspensionChange::Resumed(alice.to_owned()));
         assert_eq!(changed(None, Some(alice)), resumed);
-        let expired =
-            Mark { status: ConditionStatus::False, reason: reason::EXPIRED, ..mark(alice) };
+        let expired = RequestedCondition {
+            status: ConditionStatus::False,
+            reason: reason::EXPIRED,
+            ..mark(alice)
+        };
         assert_eq!(changed(Some(&expired), Some(alice)), resumed);
         assert_eq!(hold_message(Some(&condition("True", alice))), Some(alice));
         assert_eq!(hold_message(Some(&condition("False", alice))), None);
@@ -313,16 +324,19 @@ mod tests {
         let both = json!([wrote("windlass", &claimed, 1), wrote("windlass", &suspend, 1)]);
         let asked = resumed(&meta(&annotations, &both));
         let text = |text: &str| text.to_owned();
-        let wanted = ManualRequest {
+        let wanted = AnnotationRequest {
             manager: text("windlass"),
             user: text("bob"),
             reason: text("mended"),
-            ..ManualRequest::default()
+            ..AnnotationRequest::default()
         };
         assert_eq!(asked, wanted);
         let other = json!([wrote("windlass", &claimed, 1), wrote("flux", &suspend, 2)]);
         let asked = resumed(&meta(&annotations, &other));
-        assert_eq!(asked, ManualRequest { manager: text("flux"), ..ManualRequest::default() });
+        assert_eq!(
+            asked,
+            AnnotationRequest { manager: text("flux"), ..AnnotationRequest::default() }
+        );
     }
 
     #[test]
@@ -337,9 +351,9 @@ mod tests {
         assert_eq!(due(None, true), suspended);
         assert_eq!(due(Some(alice), false), suspended);
         assert_eq!(audited(Some(alice), None, true).as_deref(), Some(alice), "it is resumed");
-        let wanted = Rollback { from: 5, to: 3 };
-        let of = |reason: &str, rollback: Option<Rollback>| {
-            let annotations = json!({ROLLBACK: "5->3", hold::REASON: reason});
+        let wanted = ReleaseRollback { from: 5, to: 3 };
+        let of = |reason: &str, rollback: Option<ReleaseRollback>| {
+            let annotations = json!({ROLLBACK: "5->3", object_hold::REASON: reason});
             is_of_rollback(&meta(&annotations, &json!([])), rollback)
         };
         let reason = wanted.suspension_reason();
@@ -353,7 +367,7 @@ mod tests {
 
     #[test]
     fn who_suspends_is_who_the_hold_names() {
-        let annotations = json!({hold::BY: "alice", hold::REASON: "incident-1234"});
+        let annotations = json!({object_hold::BY: "alice", object_hold::REASON: "incident-1234"});
         let asked = suspended(&meta(&annotations, &json!([])));
         assert_eq!((asked.user.as_str(), asked.reason.as_str()), ("alice", "incident-1234"));
     }

@@ -7,40 +7,47 @@ use std::time::Duration;
 
 use objects::Object;
 use reconcile::Time;
-use sources::bucket::{BucketClientCache, BucketIdentity, Endpoint, Error, Remote, Server, store};
-use sources::http::{Budgets, Egress, Tls};
+use sources::bucket::{
+    BucketClientCache, BucketEndpoint, BucketIdentity, BucketServerAddress, Error, RemoteBucket,
+    store,
+};
+use sources::http::{EgressRules, HostBudgets, TlsConfig};
 
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// How long storing an audit may take.
 const AUDIT_UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The S3 bucket that keeps audits after their deletion from the cluster.
 /// An administrator sets its flag, so it may be at any address and takes its credentials from the environment.
-pub(super) struct Archive {
-    remote: Remote,
+pub(super) struct AuditArchive {
+    remote: RemoteBucket,
     known: BucketClientCache,
 }
 
 /// The flag is not an address of a bucket.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ArchiveError {
+pub(super) enum AuditArchiveError {
     #[error("`{0}` is not of the form s3://BUCKET/PREFIX")]
     Address(String),
     #[error(transparent)]
     Endpoint(#[from] Error),
 }
 
-impl Archive {
+impl AuditArchive {
     /// The archive that flags name; none if they name none.
-    pub(super) fn of(settings: &Settings) -> Result<Option<Self>, ArchiveError> {
+    pub(super) fn of(settings: &OperatorSettings) -> Result<Option<Self>, AuditArchiveError> {
         let Some(address) = &settings.audit_archive else { return Ok(None) };
         let endpoint = &settings.audit_archive_endpoint;
         Self::at(address, endpoint, settings.audit_archive_region.clone()).map(Some)
     }
 
-    fn at(address: &str, endpoint: &str, region: Option<String>) -> Result<Self, ArchiveError> {
-        let wrong = || ArchiveError::Address(address.to_owned());
+    fn at(
+        address: &str,
+        endpoint: &str,
+        region: Option<String>,
+    ) -> Result<Self, AuditArchiveError> {
+        let wrong = || AuditArchiveError::Address(address.to_owned());
         let path = address.strip_prefix("s3://").ok_or_else(wrong)?;
         let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
         if bucket.is_empty() || path.contains(['?', '#', '@']) {
@@ -50,21 +57,21 @@ impl Archive {
             Some(host) => (host, true),
             None => (endpoint.strip_prefix("https://").unwrap_or(endpoint), false),
         };
-        let server = Server {
-            endpoint: Endpoint::parse(host, is_insecure)?,
+        let server = BucketServerAddress {
+            endpoint: BucketEndpoint::parse(host, is_insecure)?,
             region,
             identity: BucketIdentity::Environment { sts: None },
-            tls: Tls::default(),
+            tls: TlsConfig::default(),
             proxy: None,
         };
-        let remote = Remote {
+        let remote = RemoteBucket {
             server,
             bucket: bucket.to_owned(),
             prefix: prefix.trim_end_matches('/').to_owned(),
             timeout: AUDIT_UPLOAD_TIMEOUT,
             limits: tree::TreeLimits::default(),
         };
-        let budgets = Arc::new(Budgets::within(Egress::Anywhere));
+        let budgets = Arc::new(HostBudgets::within(EgressRules::Anywhere));
         Ok(Self { remote, known: BucketClientCache::default().sharing(budgets) })
     }
 
@@ -100,14 +107,14 @@ mod tests {
         let audit = Object::new(audit).unwrap();
         let created = "2026-11-27T05:00:00Z".parse().unwrap();
         let key = |address: &str| {
-            Archive::at(address, "http://127.0.0.1:9000", None).unwrap().key(&audit, created)
+            AuditArchive::at(address, "http://127.0.0.1:9000", None).unwrap().key(&audit, created)
         };
         assert_eq!(key("s3://audits"), "apps/2026/11/27/web-1.json");
         assert_eq!(key("s3://audits/"), "apps/2026/11/27/web-1.json");
         assert_eq!(key("s3://audits/a/b/"), "a/b/apps/2026/11/27/web-1.json");
         for wrong in ["audits", "https://audits", "s3://", "s3:///a", "s3://a?b=c"] {
-            assert!(Archive::at(wrong, "s3.amazonaws.com", None).is_err(), "{wrong}");
+            assert!(AuditArchive::at(wrong, "s3.amazonaws.com", None).is_err(), "{wrong}");
         }
-        assert!(Archive::at("s3://audits", "a/b", None).is_err());
+        assert!(AuditArchive::at("s3://audits", "a/b", None).is_err());
     }
 }

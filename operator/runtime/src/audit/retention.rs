@@ -11,13 +11,13 @@ use reconcile::Time;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::archive::Archive;
+use super::archive::AuditArchive;
 use super::{SUBJECT_UID, repay, resource};
-use crate::context::Context;
+use crate::run_context::RunContext;
 use windlass_cluster::ClusterError;
-use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::list_pager::ObjectProjection;
+use windlass_cluster::object_decode::DepthLimitedObject;
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::pager::ObjectProjection;
 
 /// How often audits are listed.
 const RETENTION_CHECK_INTERVAL: Duration = Duration::from_secs(600);
@@ -26,17 +26,17 @@ const RETENTION_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 const REFUSED_IN_A_ROW: usize = 3;
 
 /// The uid of an audit.
-type Uid = String;
+type AuditUid = String;
 
 /// How often audits were refused that should go.
-type Refusals = BTreeMap<Uid, u32>;
+type DeletionRefusals = BTreeMap<AuditUid, u32>;
 
 /// An audit, as far as its end depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct AuditSummary {
     namespace: String,
     name: String,
-    uid: Uid,
+    uid: AuditUid,
     /// Of whom.
     subject: String,
     created: Time,
@@ -76,14 +76,14 @@ fn surplus(all: Vec<AuditSummary>, oldest: Time, records: usize) -> Vec<AuditSum
 
 /// Why an audit stays that should go.
 #[derive(Debug, thiserror::Error)]
-enum SweepError {
+enum RetentionSweepError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error("failed to archive ReleaseAudit {0}: {1}")]
     Archive(String, sources::bucket::Error),
 }
 
-impl SweepError {
+impl RetentionSweepError {
     /// The next one would not fare better now.
     fn is_general(&self) -> bool {
         matches!(self, Self::Cluster(error) if error.is_busy())
@@ -96,17 +96,17 @@ impl SweepError {
 }
 
 /// Deletes old audits until `stop`, and creates those that are owed.
-pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
     let delete = async {
         context.cluster.leadership.begun().await;
-        let archive = match Archive::of(&context.settings) {
+        let archive = match AuditArchive::of(&context.settings) {
             Ok(archive) => archive,
             Err(error) => {
                 tracing::error!(error = %error, "no ReleaseAudit is deleted: --audit-archive cannot be used");
                 return;
             }
         };
-        let mut refused = Refusals::new();
+        let mut refused = DeletionRefusals::new();
         loop {
             if let Err(error) = sweep(&context, archive.as_ref(), &mut refused).await
                 && !error.is_unserved()
@@ -121,10 +121,10 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
 }
 
 async fn sweep(
-    context: &Context,
-    archive: Option<&Archive>,
-    refused: &mut Refusals,
-) -> Result<(), SweepError> {
+    context: &RunContext,
+    archive: Option<&AuditArchive>,
+    refused: &mut DeletionRefusals,
+) -> Result<(), RetentionSweepError> {
     let settings = &context.settings;
     let namespace = match settings.watch_all_namespaces {
         true => "",
@@ -151,7 +151,9 @@ async fn sweep(
             let part = cluster.list_part(query, None).await?;
             let Some(audit) = part.objects.first() else { return Ok(()) };
             let stored = archive.store(audit, created).await;
-            stored.map_err(|error| SweepError::Archive(format!("{namespace}/{name}"), error))?;
+            stored.map_err(|error| {
+                RetentionSweepError::Archive(format!("{namespace}/{name}"), error)
+            })?;
         }
         Ok(cluster.delete_unmanaged(audits, &namespace, &name, &uid).await?)
     };
@@ -165,11 +167,11 @@ async fn sweep(
 /// The first refusal.
 async fn delete_all<F>(
     mut gone: Vec<AuditSummary>,
-    refused: &mut Refusals,
+    refused: &mut DeletionRefusals,
     delete: impl Fn(AuditSummary) -> F,
-) -> Result<(), SweepError>
+) -> Result<(), RetentionSweepError>
 where
-    F: Future<Output = Result<(), SweepError>>,
+    F: Future<Output = Result<(), RetentionSweepError>>,
 {
     *refused = gone.iter().filter_map(|it| refused.remove_entry(&it.uid)).collect();
     gone.sort_by_key(|audit| refused.get(&audit.uid).copied());
@@ -183,7 +185,7 @@ where
             continue;
         };
         *refused.entry(uid).or_default() += 1;
-        in_a_row += usize::from(matches!(error, SweepError::Archive(..)));
+        in_a_row += usize::from(matches!(error, RetentionSweepError::Archive(..)));
         let is_general = error.is_general();
         first = first.and(Err(error));
         if is_general || in_a_row == REFUSED_IN_A_ROW {
@@ -249,21 +251,21 @@ mod tests {
                 std::future::ready(answer)
             };
             let gone = ["a", "b", "c", "d"].map(|name| kept("web", name, 0)).into();
-            let refused = &mut Refusals::new();
+            let refused = &mut DeletionRefusals::new();
             let error = delete_all(gone, refused, delete).await.unwrap_err().to_string();
             (asked.into_inner(), error)
         };
         assert_eq!(run(403).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(409).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(503).await, ("ab".to_owned(), "b".to_owned()), "the server is busy");
-        let mut refused = Refusals::new();
+        let mut refused = DeletionRefusals::new();
         let done = |_| std::future::ready(Ok(()));
         assert!(delete_all(Vec::new(), &mut refused, done).await.is_ok());
     }
 
     #[tokio::test]
     async fn audits_that_the_archive_refuses_keep_no_other_however_many_they_are() {
-        let mut refused = Refusals::new();
+        let mut refused = DeletionRefusals::new();
         let mut there: Vec<AuditSummary> =
             ('a'..='j').map(|name| kept("web", &name.to_string(), 0)).collect();
         let mut sweep = async |is_refused: fn(&str) -> bool| {
@@ -272,7 +274,7 @@ mod tests {
                 asked.lock().push_str(&audit.name);
                 let error = || sources::bucket::Error::Account("no".to_owned());
                 std::future::ready(match is_refused(&audit.name) {
-                    true => Err(SweepError::Archive(audit.name, error())),
+                    true => Err(RetentionSweepError::Archive(audit.name, error())),
                     false => Ok(()),
                 })
             };

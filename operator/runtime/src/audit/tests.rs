@@ -44,7 +44,7 @@ fn the_largest_audit_fits() {
     let long = |text: &str| text.repeat(1000);
     let changes = (0..400).map(|at| ObjectChange {
         id: ObjectId::new(&long("n"), &format!("{at}{}", long("\u{1}")), "g", "Secret"),
-        what: What::Changed,
+        what: ObjectChangeKind::Changed,
         fields: (0..20).map(|_| long("/é")).collect(),
     });
     let cause =
@@ -53,11 +53,11 @@ fn the_largest_audit_fits() {
         AuditStep { name: "pre-install".to_owned(), hook: Some(long("h")), ..AuditStep::default() };
     let state =
         AuditState { chart: Some(long("\n")), revision: Some(long("r")), ..AuditState::default() };
-    let approval = lifecycle::Approval { user: long("u"), at: None, comment: long("c") };
-    let answered = lifecycle::EventAnswer {
+    let approval = lifecycle::LifecycleApproval { user: long("u"), at: None, comment: long("c") };
+    let answered = lifecycle::LifecycleEventAnswer {
         lifecycle: "a".to_owned(),
         phase: lifecycle::Phase::PostUpgrade,
-        outcome: lifecycle::PhaseOutcome::Succeeded,
+        outcome: lifecycle::LifecyclePhaseOutcome::Succeeded,
         event: String::new(),
         answered_by: long("b"),
         message: long("m"),
@@ -69,7 +69,7 @@ fn the_largest_audit_fits() {
         causes: vec![cause; 64],
         from: Some(state.clone()),
         to: Some(state),
-        changes: listed(changes.collect(), false, &Masking::default()),
+        changes: listed(changes.collect(), false, &SecretMasking::default()),
         steps: vec![step; 64],
         lifecycles: vec![answer(answered); 48],
         message: Some(long("m")),
@@ -86,10 +86,10 @@ fn the_largest_audit_fits() {
 fn what_came_from_secrets_is_masked() {
     let change = ObjectChange {
         id: ObjectId::new("n", "a-hunter2hunter2", "", "ConfigMap"),
-        what: What::Changed,
+        what: ObjectChangeKind::Changed,
         fields: vec!["/data/hunter2hunter2".to_owned()],
     };
-    let secrets = Masking::new([b"hunter2hunter2".to_vec()]);
+    let secrets = SecretMasking::new([b"hunter2hunter2".to_vec()]);
     let listed = listed(vec![change], false, &secrets);
     assert_eq!(listed.objects[0].name, "a-****");
     assert_eq!(listed.objects[0].fields, ["/data/****"]);
@@ -171,7 +171,7 @@ fn a_request_has_the_user_that_the_same_program_names() {
         assert_eq!((asked.at.as_str(), asked.manager.as_str()), ("5->3", managers[0]));
         asked.user
     };
-    let at = crate::kind::REQUESTED_AT;
+    let at = crate::controller_kind::REQUESTED_AT;
     assert_eq!(asked(at, REQUESTED_BY, ["windlass", "windlass"]), "alice");
     assert_eq!(asked(ROLLBACK, REQUESTED_BY, ["windlass", "windlass"]), "alice");
     // It is of an earlier request by another program.

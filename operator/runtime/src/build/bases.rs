@@ -1,27 +1,27 @@
 //! Bases on other servers: who may ask which, and what a build holds meanwhile.
 //!
-//! Elsewhere: fetching (`sources::bases`), what is an address (`kustomize`).
+//! Elsewhere: fetching (`sources::remote_bases`), what is an address (`kustomize`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{BuildFiles, Error, Inflation, RepositoryAddress, ResolvedPath};
+use kustomize::{BuildFiles, ChartInflation, Error, RepositoryAddress, ResolvedPath};
 use parking_lot::Mutex;
-use sources::bases::{RemoteBaseLimits, Remotes};
 use sources::git;
+use sources::remote_bases::{RemoteBaseLimits, RemoteBuildFiles};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
-use crate::permit::{Permit, Permits};
-use crate::target::ClusterTarget;
+use crate::cluster_target::ClusterTarget;
+use crate::run_context::RunContext;
+use crate::run_permits::{GrantedPermit, RunPermits};
 use crate::time_limit::TimeLimit;
 
 /// Why no Kustomization may use remote bases.
 const DISABLED: &str = "remote bases are disabled by --no-remote-bases";
 
 /// Whether a build may fetch bases from other servers.
-pub enum Bases {
+pub enum RemoteBaseAccess {
     /// The build may not, for this reason.
     Refused(&'static str),
     /// The build may, with these means.
@@ -30,35 +30,35 @@ pub enum Bases {
 
 /// The Git client, the limits and the permits with which a build fetches bases.
 pub struct BaseFetchContext {
-    pub(super) git: git::Context,
+    pub(super) git: git::GitOperationContext,
     pub(super) limits: RemoteBaseLimits,
-    pub(super) permits: SharedPermits,
+    pub(super) permits: SharedBuildPermits,
 }
 
 /// The permits of a build: a build permit, or a remote permit while it asks servers.
 ///
 /// A build gives up its build permit before it waits for a remote permit, so the two cannot wait for each other.
 pub struct BuildPermits {
-    pub(super) building: Permits,
-    pub(super) reaching: Permits,
+    pub(super) building: RunPermits,
+    pub(super) reaching: RunPermits,
     pub(super) namespace: String,
     pub(super) runtime: Handle,
     pub(super) cancel: CancellationToken,
-    pub(super) held: HeldPermits,
+    pub(super) held: HeldBuildPermits,
 }
 
 /// The permits that a build holds now.
-pub(crate) struct HeldPermits {
-    pub(super) building: Option<Permit>,
-    pub(super) reaching: Option<Permit>,
+pub(crate) struct HeldBuildPermits {
+    pub(super) building: Option<GrantedPermit>,
+    pub(super) reaching: Option<GrantedPermit>,
 }
 
 impl BuildPermits {
     /// The permits of a build that already holds its build permit. The build waits for other permits until `cancel`.
     pub fn new(
-        context: &Context,
+        context: &RunContext,
         namespace: &str,
-        building: Permit,
+        building: GrantedPermit,
         cancel: CancellationToken,
     ) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl BuildPermits {
             namespace: namespace.to_owned(),
             runtime: Handle::current(),
             cancel,
-            held: HeldPermits { building: Some(building), reaching: None },
+            held: HeldBuildPermits { building: Some(building), reaching: None },
         }
     }
 
@@ -86,7 +86,7 @@ impl BuildPermits {
     }
 
     /// `None` if the build was cancelled meanwhile.
-    fn wait_for(&self, permits: &Permits) -> Option<Permit> {
+    fn wait_for(&self, permits: &RunPermits) -> Option<GrantedPermit> {
         let permit = permits.acquire(&self.namespace);
         self.runtime.block_on(async {
             tokio::select! { permit = permit => Some(permit), () = self.cancel.cancelled() => None }
@@ -96,9 +96,9 @@ impl BuildPermits {
 
 /// The permits of a build, for all of its parts that ask servers, one after the other.
 #[derive(Clone)]
-pub struct SharedPermits(Arc<Mutex<BuildPermits>>);
+pub struct SharedBuildPermits(Arc<Mutex<BuildPermits>>);
 
-impl SharedPermits {
+impl SharedBuildPermits {
     /// Those of one build.
     pub fn new(permits: BuildPermits) -> Self {
         Self(Arc::new(Mutex::new(permits)))
@@ -110,7 +110,7 @@ impl SharedPermits {
     }
 }
 
-impl Bases {
+impl RemoteBaseAccess {
     /// The servers from which a Kustomization may fetch bases when it is applied at a target. Call it within the
     /// runtime.
     ///
@@ -119,10 +119,10 @@ impl Bases {
     ///
     /// Differs(flux): it asks every server for every Kustomization, and waits without end.
     pub fn of(
-        context: &Context,
+        context: &RunContext,
         target: &ClusterTarget,
         timeout: Duration,
-        permits: &SharedPermits,
+        permits: &SharedBuildPermits,
         is_verified_only: bool,
         cancel: &CancellationToken,
     ) -> Self {
@@ -137,7 +137,7 @@ impl Bases {
         }
         let is_free = target.is_home() || settings.insecure_remote_bases;
         let known = if is_free { &context.remotes.git } else { &context.remotes.public_git };
-        let git = git::Context {
+        let git = git::GitOperationContext {
             runtime: Handle::current(),
             cancel: cancel.clone(),
             scratch: context.artifacts.scratch(),
@@ -158,11 +158,11 @@ impl Bases {
         build: impl FnOnce(&dyn BuildFiles) -> T,
     ) -> (T, bool) {
         match self {
-            Self::Refused(why) => (build(&Refusing(files, why)), false),
+            Self::Refused(why) => (build(&RemoteRefusingFiles(files, why)), false),
             Self::Fetched(it) => {
                 let BaseFetchContext { git, limits, permits } = *it;
-                let remotes = Remotes::new(files, git, limits);
-                let files = Asking { remotes, permits, limit };
+                let remotes = RemoteBuildFiles::new(files, git, limits);
+                let files = RemoteFetchingFiles { remotes, permits, limit };
                 let built = build(&files);
                 (built, files.remotes.is_used())
             }
@@ -171,15 +171,15 @@ impl Bases {
 }
 
 /// The files of a build that may not fetch bases.
-struct Refusing<F>(F, &'static str);
+struct RemoteRefusingFiles<F>(F, &'static str);
 
-impl<F> Refusing<F> {
+impl<F> RemoteRefusingFiles<F> {
     fn refused(&self, address: &str) -> Error {
         Error::new(format!("`{address}` is a remote base, and {}", self.1))
     }
 }
 
-impl<F: BuildFiles> BuildFiles for Refusing<F> {
+impl<F: BuildFiles> BuildFiles for RemoteRefusingFiles<F> {
     fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         self.0.resolve(path)
     }
@@ -198,19 +198,19 @@ impl<F: BuildFiles> BuildFiles for Refusing<F> {
 }
 
 /// The files of a build that fetches bases without its build permit.
-struct Asking<'l, F> {
-    remotes: Remotes<F>,
-    permits: SharedPermits,
+struct RemoteFetchingFiles<'l, F> {
+    remotes: RemoteBuildFiles<F>,
+    permits: SharedBuildPermits,
     limit: &'l TimeLimit,
 }
 
-impl<F> Asking<'_, F> {
+impl<F> RemoteFetchingFiles<'_, F> {
     fn ask<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.limit.pause(|| self.permits.while_asking(ask))
     }
 }
 
-impl<F: BuildFiles> BuildFiles for Asking<'_, F> {
+impl<F: BuildFiles> BuildFiles for RemoteFetchingFiles<'_, F> {
     fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         self.remotes.resolve(path)
     }
@@ -227,11 +227,11 @@ impl<F: BuildFiles> BuildFiles for Asking<'_, F> {
         self.ask(|| self.remotes.checkout(repository))
     }
 
-    fn prepare(&self, chart: &Inflation) -> Result<(), Error> {
+    fn prepare(&self, chart: &ChartInflation) -> Result<(), Error> {
         self.remotes.prepare(chart)
     }
 
-    fn inflate(&self, chart: &Inflation) -> Result<Vec<u8>, Error> {
+    fn inflate(&self, chart: &ChartInflation) -> Result<Vec<u8>, Error> {
         self.remotes.inflate(chart)
     }
 }

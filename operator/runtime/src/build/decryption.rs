@@ -6,19 +6,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::kustomize::Kustomization;
-use golang::meter::Stop;
+use golang::work_meter::StopSignal;
 use kube_core::ResourceExt as _;
 use objects::Object;
-use reconcile::{Outcome, Wake, reason};
+use reconcile::{RunOutcome, WakeTrigger, reason};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use sops::{DecryptedFiles, DecryptionOutcome, Decryptor, Keys, MacPolicy, Services, SopsFormat};
-use tree::{FileTree, Look, RelPath, Trace};
+use sops::{
+    DataKeyServices, DecryptedFiles, DecryptionKeys, DecryptionOutcome, MacPolicy, SopsDecryptor,
+    SopsFormat,
+};
+use tree::{FileTree, RelPath, TreeQuery, TreeTrace};
 
-use super::key_services::{KeyServiceSession, KeyServices};
-use crate::reference::References;
+use super::key_services::{KeyServiceAccess, KeyServiceSession};
+use crate::spec_references::ReadReferences;
 use crate::time_limit::TimeLimit;
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// Annotation of a Kustomization or Helmfile: with `Require`, every decrypted file must have a correct MAC.
 ///
@@ -33,30 +36,30 @@ const SWITCH: &str = "kustomize.toolkit.fluxcd.io/decrypt";
 const ENCRYPTED: &str = "ENC[";
 
 /// Keys to decrypt with.
-pub struct Decryption {
-    keys: Keys,
+pub struct BuildDecryptionKeys {
+    keys: DecryptionKeys,
     mac: MacPolicy,
     /// The digest of the keys and the MAC policy. A build with another digest may have another result.
     pub digest: String,
 }
 
-fn failed(text: String) -> Outcome {
-    Outcome::Failed(reason::BUILD_FAILED, text, Wake::default())
+fn failed(text: String) -> RunOutcome {
+    RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default())
 }
 
-impl Decryption {
+impl BuildDecryptionKeys {
     /// Reads the keys that a Kustomization names; `None` if its spec has no `decryption`.
     ///
     /// # Errors
     /// The outcome of a run that lacks them.
     pub async fn read(
-        settings: &Settings,
+        settings: &OperatorSettings,
         object: &Kustomization,
-        references: &mut References,
-    ) -> Result<Option<Self>, Outcome> {
+        references: &mut ReadReferences,
+    ) -> Result<Option<Self>, RunOutcome> {
         let Some(spec) = &object.spec.decryption else { return Ok(None) };
         let mac = mac_policy(object.annotations(), MacPolicy::Ignore)
-            .map_err(|text| Outcome::Stalled(reason::BUILD_FAILED, text))?;
+            .map_err(|text| RunOutcome::Stalled(reason::BUILD_FAILED, text))?;
         let own = object.namespace().unwrap_or_default();
         let read = Self::with_keys(settings, spec, &own, mac, references).await;
         read.map(Some).map_err(failed)
@@ -67,11 +70,11 @@ impl Decryption {
     /// # Errors
     /// The Secret is missing, or has something else.
     pub async fn with_keys(
-        settings: &Settings,
+        settings: &OperatorSettings,
         spec: &crds::kustomize::Decryption,
         own: &str,
         mac: MacPolicy,
-        references: &mut References,
+        references: &mut ReadReferences,
     ) -> Result<Self, String> {
         let global = &settings.sops_age_secret;
         let (namespace, name, is_global) = match (&spec.secret_ref, global) {
@@ -100,8 +103,8 @@ impl Decryption {
         }
         let entries = data.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
         let keys = match is_global {
-            false => Keys::import(&secret, entries),
-            true => Keys::import_age(&secret, entries),
+            false => DecryptionKeys::import(&secret, entries),
+            true => DecryptionKeys::import_age(&secret, entries),
         };
         let keys = keys.map_err(|error| error.to_string())?;
         Ok(Self { keys, mac, digest: hex::encode(hash.finalize()) })
@@ -110,37 +113,45 @@ impl Decryption {
     /// A decryption without keys of its own. Only key services decrypt data keys.
     pub fn without_keys(mac: MacPolicy) -> Self {
         let digest = hex::encode(Sha256::digest(format!("{mac:?}")));
-        Self { keys: Keys::default(), mac, digest }
+        Self { keys: DecryptionKeys::default(), mac, digest }
     }
 
     /// The session with which a build requests data keys from key services.
     pub fn services<'b>(
         &'b self,
-        keys: &'b KeyServices,
+        keys: &'b KeyServiceAccess,
         time: &'b TimeLimit,
     ) -> KeyServiceSession<'b> {
         keys.asked(self.keys.credentials(), time)
     }
 
     /// The decryptor of files, which uses these keys and ends when the time of the build is over.
-    pub fn decryptor<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decryptor<'b> {
-        Decryptor::new(&self.keys).with_mac(self.mac).with_services(services).with_stop(stop)
+    pub fn decryptor<'b>(
+        &'b self,
+        services: &'b dyn DataKeyServices,
+        stop: &'b StopSignal,
+    ) -> SopsDecryptor<'b> {
+        SopsDecryptor::new(&self.keys).with_mac(self.mac).with_services(services).with_stop(stop)
     }
 
     /// The decryption of one build: of the files that it reads and of the objects that it makes.
-    pub fn with<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decrypting<'b> {
-        Decrypting { decryptor: self.decryptor(services, stop), mac: self.mac }
+    pub fn with<'b>(
+        &'b self,
+        services: &'b dyn DataKeyServices,
+        stop: &'b StopSignal,
+    ) -> BuildDecryption<'b> {
+        BuildDecryption { decryptor: self.decryptor(services, stop), mac: self.mac }
     }
 }
 
 /// Decrypts the files that a build reads and the objects that it makes.
 #[derive(Clone, Copy)]
-pub struct Decrypting<'k> {
-    decryptor: Decryptor<'k>,
+pub struct BuildDecryption<'k> {
+    decryptor: SopsDecryptor<'k>,
     mac: MacPolicy,
 }
 
-impl<'k> Decrypting<'k> {
+impl<'k> BuildDecryption<'k> {
     /// Decrypts the encrypted files of a folder's kustomization. Returns their plain content, and the secret values in
     /// it.
     ///
@@ -169,29 +180,33 @@ impl<'k> Decrypting<'k> {
     ///
     /// # Errors
     /// A file must have a correct MAC and does not have one.
-    pub fn objects(self, files: &dyn FileTree, trace: &Trace) -> Result<Objects<'k>, String> {
+    pub fn objects(
+        self,
+        files: &dyn FileTree,
+        trace: &TreeTrace,
+    ) -> Result<ObjectDecryptor<'k>, String> {
         let decryptor = self.decryptor;
         if self.mac == MacPolicy::Ignore {
-            return Ok(Objects { decryptor, checked: None });
+            return Ok(ObjectDecryptor { decryptor, checked: None });
         }
         let mut checked = BTreeSet::new();
-        for (path, _, _) in trace.iter().filter(|(_, look, _)| *look == Look::Read) {
+        for (path, _, _) in trace.iter().filter(|(_, look, _)| *look == TreeQuery::Read) {
             let Ok(data) = files.read(path) else { continue };
             let covered = decryptor.check(&data).map_err(|error| format!("{path}: {error}"))?;
             checked.extend(covered);
         }
-        Ok(Objects { decryptor, checked: Some(checked) })
+        Ok(ObjectDecryptor { decryptor, checked: Some(checked) })
     }
 }
 
 /// Decrypts the objects of a build.
-pub struct Objects<'d> {
-    decryptor: Decryptor<'d>,
+pub struct ObjectDecryptor<'d> {
+    decryptor: SopsDecryptor<'d>,
     /// The encrypted values that a correct MAC of a file covers; `None` if MACs do not count.
     checked: Option<BTreeSet<Vec<u8>>>,
 }
 
-impl Objects<'_> {
+impl ObjectDecryptor<'_> {
     /// Decrypts an object. Returns it with the secret values in it.
     ///
     /// # Errors

@@ -8,15 +8,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sops::{Credentials, ServiceKey, Services};
-use sources::http::{Budgets, Clients};
-use sources::kms::Session;
+use sops::{DataKeyServices, KeyServiceCredentials, ServiceKey};
+use sources::http::{HostBudgets, HttpClients};
+use sources::kms::KmsSession;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-use super::bases::SharedPermits;
-use crate::context::Context;
+use super::bases::SharedBuildPermits;
+use crate::run_context::RunContext;
 use crate::time_limit::TimeLimit;
 
 /// The time that all key services of a build may take together, even if `spec.timeout` is longer. The build keeps one
@@ -27,7 +27,7 @@ const KEY_SERVICES_TIMEOUT: Duration = Duration::from_secs(120);
 const LOCKDOWN: &str = "--no-cross-namespace-refs";
 
 /// Whether a build may request data keys from key services.
-pub enum KeyServices {
+pub enum KeyServiceAccess {
     /// The build may not, for this reason.
     Refused(&'static str),
     /// The build may, with these means.
@@ -36,24 +36,24 @@ pub enum KeyServices {
 
 /// The clients, the limits and the permits with which a build sends requests to key services.
 pub struct KeyServiceContext {
-    clients: Arc<Clients>,
-    budgets: Arc<Budgets>,
+    clients: Arc<HttpClients>,
+    budgets: Arc<HostBudgets>,
     without_identity: Option<&'static str>,
     limit: Duration,
-    permits: SharedPermits,
+    permits: SharedBuildPermits,
     runtime: Handle,
     cancel: CancellationToken,
 }
 
-impl KeyServices {
+impl KeyServiceAccess {
     /// The key services that a build may use until `cancel`. Call it within the runtime.
     ///
     /// Differs(flux): with `--no-cross-namespace-refs` no tenant decrypts with windlass's own identity, which all
     /// tenants would share.
     pub fn of(
-        context: &Context,
+        context: &RunContext,
         timeout: Duration,
-        permits: SharedPermits,
+        permits: SharedBuildPermits,
         cancel: CancellationToken,
     ) -> Self {
         let is_locked_down = context.settings.no_cross_namespace_refs;
@@ -72,7 +72,7 @@ impl KeyServices {
     /// for a service or a permit.
     pub(crate) fn asked<'b>(
         &'b self,
-        credentials: &'b Credentials,
+        credentials: &'b KeyServiceCredentials,
         time: &'b TimeLimit,
     ) -> KeyServiceSession<'b> {
         let reached = match self {
@@ -80,10 +80,10 @@ impl KeyServices {
             Self::Reached(it) => {
                 let clients = it.clients.clone();
                 let budgets = it.budgets.clone();
-                let session = Session::new(credentials, it.without_identity, clients, budgets);
+                let session = KmsSession::new(credentials, it.without_identity, clients, budgets);
                 let session = RefCell::new(session);
                 let left = Cell::new(it.limit);
-                Ok(Asking { reached: it, session, left, time })
+                Ok(KeyServiceRequests { reached: it, session, left, time })
             }
         };
         KeyServiceSession { reached, known: RefCell::default() }
@@ -99,19 +99,19 @@ type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
 /// The requests of one build to key services. It keeps the data keys, because many files have the same one, and
 /// overwrites them when it is dropped.
 pub struct KeyServiceSession<'b> {
-    reached: Result<Asking<'b>, &'static str>,
+    reached: Result<KeyServiceRequests<'b>, &'static str>,
     known: RefCell<HashMap<ServiceKey, DataKeyResult>>,
 }
 
-struct Asking<'b> {
+struct KeyServiceRequests<'b> {
     reached: &'b KeyServiceContext,
-    session: RefCell<Session<'b>>,
+    session: RefCell<KmsSession<'b>>,
     /// What is left of the time for services.
     left: Cell<Duration>,
     time: &'b TimeLimit,
 }
 
-impl Services for KeyServiceSession<'_> {
+impl DataKeyServices for KeyServiceSession<'_> {
     /// Blocks; not from within a future.
     fn decrypt(&self, key: &ServiceKey) -> DataKeyResult {
         let asking = match &self.reached {
@@ -135,7 +135,7 @@ fn failed(key: &ServiceKey, why: &str) -> String {
     format!("failed to decrypt sops data key with {}: {why}", key.service())
 }
 
-impl Asking<'_> {
+impl KeyServiceRequests<'_> {
     fn ask(&self, key: &ServiceKey) -> DataKeyResult {
         let KeyServiceContext { limit, permits, runtime, cancel, .. } = self.reached;
         self.time.pause(|| {

@@ -4,7 +4,7 @@ use windlass_cluster::ClusterError;
 
 /// Why the guard did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
-pub enum GuardError {
+pub enum CrdGuardError {
     /// It must not, or cannot, for this reason: the same would be said again.
     #[error("{0}")]
     Refused(String),
@@ -13,7 +13,7 @@ pub enum GuardError {
     Cluster(#[from] ClusterError),
 }
 
-impl GuardError {
+impl CrdGuardError {
     /// The reason for which it is not done.
     ///
     /// # Errors

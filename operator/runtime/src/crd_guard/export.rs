@@ -14,21 +14,21 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crdguard::{Export, Exporter, TooLarge};
+use crdguard::{CrdExport, CrdExporter, ExportTooLargeError};
 use objects::{Gvk, Object};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::claims;
-use super::error::GuardError;
+use super::crd_owners;
+use super::error::CrdGuardError;
+use super::guard_policy::REMOVAL;
 use super::object_check;
-use super::policy::REMOVAL;
-use crate::permit::Permits;
-use windlass_cluster::decode::{DepthLimitedObject, RawObject};
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::pager::ObjectProjection;
-use windlass_cluster::{Cluster, ClusterError};
+use crate::run_permits::RunPermits;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::list_pager::ObjectProjection;
+use windlass_cluster::object_decode::{DepthLimitedObject, RawObject};
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// Label of a Secret that is part of an export: the uid of the definition.
 pub const EXPORT: &str = "windlass.dev/crd-export";
@@ -62,10 +62,10 @@ const NAME_DIGEST_CHARACTERS: usize = 16;
 
 /// The exports that run at the same time: two, of which one namespace has one at most. An export is in memory until it
 /// is stored.
-static EXPORTING: LazyLock<Permits> = LazyLock::new(|| Permits::shared(2, 1));
+static EXPORTING: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(2, 1));
 
 /// Permits one export of a definition at a time. A second caller waits and then finds nothing left to do.
-static IN_WORK: LazyLock<Permits> = LazyLock::new(|| Permits::shared(usize::MAX, 1));
+static IN_WORK: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(usize::MAX, 1));
 
 /// The time limit of one export.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -84,10 +84,10 @@ pub fn secret_name(export: &str, part: usize) -> String {
     format!("crd-export-{export}-{part}")
 }
 
-fn secrets() -> Resource {
+fn secrets() -> ApiResourceLocation {
     let gvk = Gvk::new("v1", "Secret");
     let plural = "secrets".to_owned();
-    Resource { gvk, plural, namespaced: true, watchable: true }
+    ApiResourceLocation { gvk, plural, namespaced: true, watchable: true }
 }
 
 /// The result of an export.
@@ -109,7 +109,7 @@ struct ObjectsFingerprint(Vec<u8>);
 
 /// Where an export is stored, and on whose behalf it is made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Site<'a> {
+pub(super) struct CrdExportDestination<'a> {
     /// windlass's namespace.
     pub(super) namespace: &'a str,
     /// Tells the cluster from others; empty for windlass's own.
@@ -121,21 +121,21 @@ pub(super) struct Site<'a> {
 }
 
 /// An export of the objects of a definition.
-pub(super) struct Job<'a> {
+pub(super) struct CrdExportJob<'a> {
     /// The cluster, in windlass's own name.
-    pub(super) cluster: &'a Cluster,
+    pub(super) cluster: &'a ClusterConnection,
     /// The cluster, in the name of the user that applied the definition. This user has to be allowed to create the
     /// objects.
-    pub(super) theirs: &'a Cluster,
+    pub(super) theirs: &'a ClusterConnection,
     /// The definition as it was read.
     pub(super) live: &'a Object,
-    pub(super) site: Site<'a>,
+    pub(super) site: CrdExportDestination<'a>,
 }
 
 /// Secrets that an attempt has made.
 type CreatedSecrets = Mutex<Vec<Object>>;
 
-impl Job<'_> {
+impl CrdExportJob<'_> {
     /// Exports the objects. An export that fails leaves no Secret behind.
     ///
     /// # Errors
@@ -176,12 +176,12 @@ impl Job<'_> {
         for _ in 0..MAX_EXPORT_ATTEMPTS {
             let (export, seen) = match self.read(&resource).await {
                 // A definition whose names were never accepted has no objects.
-                Err(GuardError::Cluster(error))
+                Err(CrdGuardError::Cluster(error))
                     if error.code() == Some(404) && !object_check::is_established(&fields) =>
                 {
                     return Ok(CrdExportOutcome::Nothing);
                 }
-                Err(GuardError::Cluster(error)) if error.code() == Some(410) => {
+                Err(CrdGuardError::Cluster(error)) if error.code() == Some(410) => {
                     why = "the list of them expires before it is read, mostly because a conversion webhook is slow";
                     continue;
                 }
@@ -209,7 +209,7 @@ impl Job<'_> {
     }
 
     /// Why the definition could not be created again.
-    async fn refusal(&self, crds: &Resource) -> Result<Option<String>, ClusterError> {
+    async fn refusal(&self, crds: &ApiResourceLocation) -> Result<Option<String>, ClusterError> {
         let Ok(manifest) = Object::new(self.manifest()) else {
             return Ok(Some("it is not an object".to_owned()));
         };
@@ -229,15 +229,18 @@ impl Job<'_> {
     }
 
     /// Whether the definition is as it was read.
-    async fn is_current(&self, crds: &Resource) -> Result<bool, ClusterError> {
+    async fn is_current(&self, crds: &ApiResourceLocation) -> Result<bool, ClusterError> {
         let now = self.cluster.get(crds, "", self.live.name()).await?;
         let of = |it: &Object| (it.uid().to_owned(), it.meta("resourceVersion").cloned());
         Ok(now.is_some_and(|now| of(&now) == of(self.live)))
     }
 
     /// All objects that are not being deleted.
-    async fn read(&self, resource: &Resource) -> Result<(Export, ObjectsFingerprint), GuardError> {
-        let mut exporter = Exporter::new(&self.manifest()).map_err(too_large)?;
+    async fn read(
+        &self,
+        resource: &ApiResourceLocation,
+    ) -> Result<(CrdExport, ObjectsFingerprint), CrdGuardError> {
+        let mut exporter = CrdExporter::new(&self.manifest()).map_err(too_large)?;
         let mut seen = Sha256::new();
         let mut pages = self.cluster.verbatim_pages(resource)?;
         while let Some(mut items) = pages.next().await? {
@@ -257,14 +260,17 @@ impl Job<'_> {
         metadata.retain(|field, _| ["name", "labels", "annotations"].contains(&field.as_str()));
         for field in ["labels", "annotations"] {
             if let Some(all) = metadata.get_mut(field).and_then(Value::as_object_mut) {
-                all.retain(|key, value| key != REMOVAL && !claims::is_of_owner(key, value));
+                all.retain(|key, value| key != REMOVAL && !crd_owners::is_of_owner(key, value));
             }
         }
         manifest.into_value()
     }
 
     /// The fingerprint of the objects now. Only their metadata are read.
-    async fn seen(&self, resource: &Resource) -> Result<ObjectsFingerprint, ClusterError> {
+    async fn seen(
+        &self,
+        resource: &ApiResourceLocation,
+    ) -> Result<ObjectsFingerprint, ClusterError> {
         let mut seen = Sha256::new();
         let mut pages = self.cluster.pages(resource, "", ObjectProjection::Metadata)?;
         while let Some(page) = pages.next().await? {
@@ -280,13 +286,13 @@ impl Job<'_> {
     }
 
     /// Stores an export, and makes sure that all of it is there.
-    async fn store(&self, export: &Export, made: &CreatedSecrets) -> Result<(), GuardError> {
-        let (secrets, Site { namespace, .. }) = (secrets(), self.site);
+    async fn store(&self, export: &CrdExport, made: &CreatedSecrets) -> Result<(), CrdGuardError> {
+        let (secrets, CrdExportDestination { namespace, .. }) = (secrets(), self.site);
         let wanted = self.secrets_of(export)?;
         let names: BTreeSet<&str> = wanted.iter().map(Object::name).collect();
         let (listed, is_more) = self.cluster.labelled(&secrets, namespace, EXPORT).await?;
         if let Some(text) = quota::lacking(&listed, is_more, &names, &self.site) {
-            return Err(GuardError::Refused(text));
+            return Err(CrdGuardError::Refused(text));
         }
         for secret in &wanted {
             let is_right = |it: &Object| {
@@ -305,7 +311,7 @@ impl Job<'_> {
             };
             if !stored.as_ref().is_some_and(is_right) {
                 let name = secret.name();
-                return Err(GuardError::Refused(format!(
+                return Err(CrdGuardError::Refused(format!(
                     "Secret {namespace}/{name} does not have what was written to it, for example because of an admission webhook; delete it"
                 )));
             }
@@ -313,15 +319,16 @@ impl Job<'_> {
         let (listed, _) = self.cluster.labelled(&secrets, namespace, EXPORT).await?;
         let is_listed = |name: &str| listed.iter().any(|it| it["metadata"]["name"] == name);
         match names.into_iter().find(|it| !is_listed(it)) {
-            Some(name) => Err(GuardError::Refused(format!(
+            Some(name) => Err(CrdGuardError::Refused(format!(
                 "Secret {namespace}/{name} was written and is not there"
             ))),
             None => Ok(()),
         }
     }
 
-    fn secrets_of(&self, export: &Export) -> Result<Vec<Object>, ClusterError> {
-        let (uid, Site { namespace, owner, is_tenant, .. }) = (self.live.uid(), self.site);
+    fn secrets_of(&self, export: &CrdExport) -> Result<Vec<Object>, ClusterError> {
+        let (uid, CrdExportDestination { namespace, owner, is_tenant, .. }) =
+            (self.live.uid(), self.site);
         let name = export_name(uid, &export.digest);
         let mut notes = json!({NAME: self.live.name(), PARTS: export.parts.len().to_string(),
             OBJECTS: export.objects.to_string(), DIGEST: export.digest,
@@ -359,12 +366,15 @@ fn see(seen: &mut Sha256, uid: &str, version: &str) {
     seen.update(format!("{uid} {version}\n"));
 }
 
-fn too_large(error: TooLarge) -> GuardError {
-    GuardError::Refused(error.to_string())
+fn too_large(error: ExportTooLargeError) -> CrdGuardError {
+    CrdGuardError::Refused(error.to_string())
 }
 
 /// Adds objects; packing takes a processor.
-async fn packed(mut exporter: Exporter, items: Vec<RawObject>) -> Result<Exporter, GuardError> {
+async fn packed(
+    mut exporter: CrdExporter,
+    items: Vec<RawObject>,
+) -> Result<CrdExporter, CrdGuardError> {
     let work = move || {
         items.iter().try_for_each(|it| exporter.add(&it.json))?;
         Ok(exporter)

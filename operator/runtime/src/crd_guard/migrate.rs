@@ -6,18 +6,18 @@
 
 use std::time::Duration;
 
-use crdguard::{DefinitionFault, Migration};
+use crdguard::{CrdDefinitionError, StoredVersionMigration};
 use futures::stream::{self, StreamExt as _};
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::error::GuardError;
+use super::error::CrdGuardError;
 use super::object_check;
-use crate::target::ClusterTarget;
-use windlass_cluster::decode::DepthLimitedObject;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::pager::ObjectProjection;
-use windlass_cluster::{Cluster, ClusterError};
+use crate::cluster_target::ClusterTarget;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::list_pager::ObjectProjection;
+use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// Attempts at an object that others write at the same time.
 const MAX_WRITE_ATTEMPTS: u32 = 4;
@@ -36,8 +36,8 @@ fn fields(object: &Object) -> Value {
 ///
 /// # Errors
 /// When one of the definitions cannot be judged.
-pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, DefinitionFault> {
-    Ok(Migration::of(&fields(live), &fields(manifest))?.is_some())
+pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, CrdDefinitionError> {
+    Ok(StoredVersionMigration::of(&fields(live), &fields(manifest))?.is_some())
 }
 
 /// An object of the definition, by namespace, name and uid.
@@ -55,13 +55,13 @@ pub(crate) type StopCheck<'s> = &'s (dyn Fn() -> bool + Sync);
 /// meanwhile; the move was stopped.
 pub(super) async fn migrate(
     target: &ClusterTarget,
-    definitions: &Resource,
+    definitions: &ApiResourceLocation,
     live: Object,
     manifest: &Object,
     manager: &str,
     is_stopped: StopCheck<'_>,
-) -> Result<(), GuardError> {
-    let Ok(Some(migration)) = Migration::of(&fields(&live), &fields(manifest)) else {
+) -> Result<(), CrdGuardError> {
+    let Ok(Some(migration)) = StoredVersionMigration::of(&fields(&live), &fields(manifest)) else {
         return Ok(());
     };
     let cluster = &target.cluster;
@@ -72,7 +72,7 @@ pub(super) async fn migrate(
     let plural = &resource.plural;
     // Before anything is changed: without the right the objects could be moved no further.
     if !cluster.may("patch", group, plural).await? {
-        return Err(GuardError::Refused(format!(
+        return Err(CrdGuardError::Refused(format!(
             "objects have to be moved out of {versions}, and the identity that applies it may not patch {plural}.{group}"
         )));
     }
@@ -102,7 +102,7 @@ pub(super) async fn migrate(
                 false => "an object cannot be written back".to_owned(),
             };
             let text = format!("objects have to be moved out of {versions}, but {text}");
-            return Err(GuardError::Refused(text));
+            return Err(CrdGuardError::Refused(text));
         }
     };
     tracing::info!(name, written, "migrated stored objects");
@@ -127,8 +127,8 @@ fn subject([namespace, name, _]: &ObjectIdentity) -> String {
 
 /// The identities of all objects.
 async fn listed(
-    reader: &Cluster,
-    resource: &Resource,
+    reader: &ClusterConnection,
+    resource: &ApiResourceLocation,
 ) -> Result<Vec<ObjectIdentity>, ClusterError> {
     let mut all = Vec::new();
     let text =
@@ -145,8 +145,8 @@ async fn listed(
 
 /// Writes objects back until a write fails; returns how many were written.
 async fn write_back(
-    writer: &Cluster,
-    resource: &Resource,
+    writer: &ClusterConnection,
+    resource: &ApiResourceLocation,
     objects: Vec<ObjectIdentity>,
     manager: &str,
     is_stopped: StopCheck<'_>,
@@ -168,8 +168,8 @@ async fn write_back(
 
 /// Writes an object back. An object that was deleted, or created again, needs no write.
 async fn write_one(
-    writer: &Cluster,
-    resource: &Resource,
+    writer: &ClusterConnection,
+    resource: &ApiResourceLocation,
     [namespace, name, uid]: &ObjectIdentity,
     manager: &str,
 ) -> Result<u64, ClusterError> {
@@ -220,7 +220,7 @@ mod tests {
             .await;
             let gvk = objects::Gvk::new("acme.io/v1", "Widget");
             let plural = "widgets".to_owned();
-            let widgets = Resource { gvk, plural, namespaced: true, watchable: true };
+            let widgets = ApiResourceLocation { gvk, plural, namespaced: true, watchable: true };
             let all = (0..20).map(|at| ["shop".to_owned(), format!("w-{at}"), at.to_string()]);
             let is_suspended = || *written.lock() >= suspended_after;
             let done = write_back(&cluster, &widgets, all.collect(), "test", &is_suspended).await;

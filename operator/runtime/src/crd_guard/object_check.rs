@@ -3,20 +3,23 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crdguard::{ChangeVerdict, Definition, Facts, Judge, Presence, ServiceReference};
-use golang::meter::Stop;
+use crdguard::{
+    ChangeVerdict, CrdChangeJudge, CrdDefinition, CrdGuardFacts, CrdPresence,
+    WebhookServiceReference,
+};
+use golang::work_meter::StopSignal;
 use objects::{Gvk, Object};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::error::GuardError;
-use crate::permit::{Permit, Permits};
+use super::error::CrdGuardError;
+use crate::run_permits::{GrantedPermit, RunPermits};
 use crate::time_limit::TimeLimit;
-use windlass_cluster::decode::DepthLimitedObject;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::pager::ObjectProjection;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::list_pager::ObjectProjection;
+use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// How many definitions are judged at once: each takes a processor. Waiting for objects does not count.
 static JUDGING: Semaphore = Semaphore::const_new(2);
@@ -26,7 +29,7 @@ const SURVEY_WORK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The definitions that are judged at the same time, with those that wait for an API server. Each has a thread. A
 /// namespace has two at most, so its slow API servers do not delay other namespaces.
-static SURVEYS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(8, 2));
+static SURVEYS: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(8, 2));
 
 /// How long one of them may take, with what it waits for.
 const SURVEY_TIMEOUT: Duration = Duration::from_secs(900);
@@ -44,18 +47,18 @@ const MAX_QUEUED_PAGES: usize = 2;
 const MAX_NAMED_OBJECTS: usize = 5;
 
 /// A page of objects, and the version that it was read in.
-type Page = (String, Vec<DepthLimitedObject>);
+type CheckedObjectPage = (String, Vec<DepthLimitedObject>);
 
 /// Judges a new definition by the existing objects. The namespaces take turns.
 ///
 /// # Errors
 /// Why it cannot be judged.
 pub async fn survey(
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     namespace: &str,
     old: Value,
     new: Value,
-) -> Result<ChangeVerdict, GuardError> {
+) -> Result<ChangeVerdict, CrdGuardError> {
     let one = SURVEYS.acquire(namespace).await;
     within(SURVEY_TIMEOUT, surveyed(cluster, one, old, new)).await
 }
@@ -64,35 +67,35 @@ pub async fn survey(
 /// read.
 async fn within(
     limit: Duration,
-    surveyed: impl Future<Output = Result<ChangeVerdict, GuardError>>,
-) -> Result<ChangeVerdict, GuardError> {
+    surveyed: impl Future<Output = Result<ChangeVerdict, CrdGuardError>>,
+) -> Result<ChangeVerdict, CrdGuardError> {
     let Ok(surveyed) = tokio::time::timeout(limit, surveyed).await else {
         let text = format!("reading its objects took more than {} s", limit.as_secs());
-        return Err(GuardError::Refused(text));
+        return Err(CrdGuardError::Refused(text));
     };
     match surveyed {
         // A conversion webhook that is down, a missing right: the same would be said again.
-        Err(GuardError::Cluster(error)) if !error.is_of_server() => {
-            Err(GuardError::Refused(format!("its objects cannot be read: {error}")))
+        Err(CrdGuardError::Cluster(error)) if !error.is_of_server() => {
+            Err(CrdGuardError::Refused(format!("its objects cannot be read: {error}")))
         }
         verdict => verdict,
     }
 }
 
 async fn surveyed(
-    cluster: &Cluster,
-    one: Permit,
+    cluster: &ClusterConnection,
+    one: GrantedPermit,
     old: Value,
     new: Value,
-) -> Result<ChangeVerdict, GuardError> {
+) -> Result<ChangeVerdict, CrdGuardError> {
     let has_objects = is_established(&old);
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     let limit = Arc::new(TimeLimit::start(SURVEY_WORK_TIMEOUT, &stop));
     // Patterns are compiled, which takes as long as there are any.
-    let judge = tokio::task::spawn_blocking(move || Judge::new(&old, &new, &stop));
+    let judge = tokio::task::spawn_blocking(move || CrdChangeJudge::new(&old, &new, &stop));
     let judge = match judge.await.map_err(|_| broken(PANICKED))? {
         Ok(judge) => judge,
-        Err(fault) => return Err(GuardError::Refused(fault.to_string())),
+        Err(fault) => return Err(CrdGuardError::Refused(fault.to_string())),
     };
     let resource = |version: &str| resource(judge.old(), version);
     let total = match judge.counted() {
@@ -105,10 +108,10 @@ async fn surveyed(
     };
     let service = match judge.service().filter(|_| total > 0) {
         Some(service) => presence(cluster, service).await,
-        None => Presence::Present,
+        None => CrdPresence::Present,
     };
     let reads: Vec<_> = judge.versions().into_iter().map(|it| (resource(&it), it)).collect();
-    let mut facts = Facts { total, service, is_complete: true };
+    let mut facts = CrdGuardFacts { total, service, is_complete: true };
     if reads.is_empty() || total == 0 {
         return Ok(judge.finish(facts));
     }
@@ -136,11 +139,11 @@ pub fn is_established(definition: &Value) -> bool {
 /// Starts a thread that judges pages of objects; it is a thread because expressions need a deep stack. The thread ends
 /// after the last page and then gives the permit back. The time limit counts only the judging.
 fn on_thread(
-    mut judge: Judge,
+    mut judge: CrdChangeJudge,
     limit: Arc<TimeLimit>,
-    one: Permit,
-) -> Result<(mpsc::Sender<Page>, oneshot::Receiver<Judge>), ClusterError> {
-    let (pages, mut given) = mpsc::channel::<Page>(MAX_QUEUED_PAGES);
+    one: GrantedPermit,
+) -> Result<(mpsc::Sender<CheckedObjectPage>, oneshot::Receiver<CrdChangeJudge>), ClusterError> {
+    let (pages, mut given) = mpsc::channel::<CheckedObjectPage>(MAX_QUEUED_PAGES);
     let (tell, judged) = oneshot::channel();
     let runtime = Handle::current();
     let work = move || {
@@ -162,10 +165,10 @@ fn on_thread(
 
 /// Reads the objects of a version for the judge. Returns false if there are more than the limit.
 async fn read(
-    cluster: &Cluster,
-    resource: &Resource,
+    cluster: &ClusterConnection,
+    resource: &ApiResourceLocation,
     version: &str,
-    pages: &mpsc::Sender<Page>,
+    pages: &mpsc::Sender<CheckedObjectPage>,
 ) -> Result<bool, ClusterError> {
     let mut list = cluster.pages(resource, "", ObjectProjection::Whole)?;
     let mut read = 0;
@@ -180,12 +183,12 @@ async fn read(
 }
 
 /// The objects of a definition in a version, which need not be known to discovery yet.
-pub fn resource(definition: &Definition, version: &str) -> Resource {
-    let Definition { group, kind, plural, is_namespaced, .. } = definition;
+pub fn resource(definition: &CrdDefinition, version: &str) -> ApiResourceLocation {
+    let CrdDefinition { group, kind, plural, is_namespaced, .. } = definition;
     let group = group.clone();
     let version = version.to_owned();
     let kind = kind.clone();
-    Resource {
+    ApiResourceLocation {
         gvk: Gvk { group, version, kind },
         plural: plural.clone(),
         namespaced: *is_namespaced,
@@ -193,23 +196,23 @@ pub fn resource(definition: &Definition, version: &str) -> Resource {
     }
 }
 
-async fn presence(cluster: &Cluster, service: &ServiceReference) -> Presence {
-    let services = Resource {
+async fn presence(cluster: &ClusterConnection, service: &WebhookServiceReference) -> CrdPresence {
+    let services = ApiResourceLocation {
         gvk: Gvk::new("v1", "Service"),
         plural: "services".to_owned(),
         namespaced: true,
         watchable: true,
     };
     match cluster.is_listed(&services, &service.namespace, &service.name).await {
-        Ok(true) => Presence::Present,
-        Ok(false) => Presence::Absent,
-        Err(_) => Presence::Unknown,
+        Ok(true) => CrdPresence::Present,
+        Ok(false) => CrdPresence::Absent,
+        Err(_) => CrdPresence::Unknown,
     }
 }
 
 /// Objects of a definition that are not being deleted.
 #[derive(Debug, Default)]
-pub(super) struct Users {
+pub(super) struct DefinitionObjects {
     /// How many; at least, if `is_more`.
     count: u64,
     is_more: bool,
@@ -218,7 +221,7 @@ pub(super) struct Users {
     unknown: Option<String>,
 }
 
-impl Users {
+impl DefinitionObjects {
     pub(super) fn is_none(&self) -> bool {
         self.count == 0 && self.unknown.is_none()
     }
@@ -245,9 +248,13 @@ impl Users {
 ///
 /// # Errors
 /// The API server could not be asked.
-pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, ClusterError> {
-    let unknown = |why: String| Ok(Users { unknown: Some(why), ..Users::default() });
-    let definition = match Definition::read(&Value::Object(live.fields().clone())) {
+pub(super) async fn users(
+    cluster: &ClusterConnection,
+    live: &Object,
+) -> Result<DefinitionObjects, ClusterError> {
+    let unknown =
+        |why: String| Ok(DefinitionObjects { unknown: Some(why), ..DefinitionObjects::default() });
+    let definition = match CrdDefinition::read(&Value::Object(live.fields().clone())) {
         Ok(definition) => definition,
         Err(fault) => return unknown(fault.to_string()),
     };
@@ -256,7 +263,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
         return unknown("no version is served".to_owned());
     };
     let resource = resource(&definition, &version.name);
-    let mut users = Users::default();
+    let mut users = DefinitionObjects::default();
     let mut pages = cluster.pages(&resource, "", ObjectProjection::Metadata)?;
     loop {
         let page = match pages.next().await {

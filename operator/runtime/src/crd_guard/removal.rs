@@ -3,33 +3,33 @@
 //!
 //! Between what is decided and what is written lies no wait but for the API server, and the definition is written only as it
 //! was read: a confirmation, its withdrawal or a new owner meanwhile makes the guard decide again.
-//! Elsewhere: who else has it (`claims`), its objects (`object_check`, `export`).
+//! Elsewhere: who else has it (`crd_owners`), its objects (`object_check`, `export`).
 
 use objects::Object;
 use reconcile::RemovalPermit;
 
-use super::Removal;
-use super::claims::{self, Mark};
-use super::export::{CrdExportOutcome, Job, Site};
+use super::CrdRemovalOutcome;
+use super::crd_owners::{self, OwnerMark};
+use super::export::{CrdExportDestination, CrdExportJob, CrdExportOutcome};
+use super::guard_policy::REMOVAL;
 use super::object_check;
-use super::policy::REMOVAL;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// How often it is decided again because the definition changed.
 const MAX_DECISION_ATTEMPTS: u32 = 4;
 
 /// A definition and who gives it up.
-pub(super) struct Removing<'a> {
+pub(super) struct CrdRemoval<'a> {
     /// The cluster, in windlass's own name.
-    pub(super) ours: &'a Cluster,
+    pub(super) ours: &'a ClusterConnection,
     /// The cluster, in the name of the user that applied the definition.
-    pub(super) theirs: &'a Cluster,
+    pub(super) theirs: &'a ClusterConnection,
     /// The definition as its owner read it.
     pub(super) live: &'a Object,
     pub(super) manager: &'a str,
     /// The marks of the owner.
-    pub(super) mine: &'a [Mark],
+    pub(super) mine: &'a [OwnerMark],
     /// As in `DeleteOptions`.
     pub(super) propagation: &'a str,
     /// Whether a confirmation counts.
@@ -37,7 +37,7 @@ pub(super) struct Removing<'a> {
     /// The permit that the gate gave for the removal.
     pub(super) permit: RemovalPermit,
     /// Where an export is stored.
-    pub(super) site: Site<'a>,
+    pub(super) site: CrdExportDestination<'a>,
 }
 
 /// Whether a live definition may be removed, according to its labels and annotations.
@@ -52,16 +52,19 @@ enum RemovalConfirmation {
 }
 
 /// The result of an attempt.
-enum Attempt {
-    Done(Removal),
+enum CrdRemovalAttempt {
+    Done(CrdRemovalOutcome),
     /// The definition changed, so the removal has to be decided again. The value is the result to report if the write
     /// of this attempt was what changed it.
-    Again(Option<Removal>),
+    Again(Option<CrdRemovalOutcome>),
 }
 
-impl Attempt {
+impl CrdRemovalAttempt {
     /// The result of a write. A conflict means that the definition changed after it was judged.
-    fn of(written: Result<(), ClusterError>, removal: Removal) -> Result<Self, ClusterError> {
+    fn of(
+        written: Result<(), ClusterError>,
+        removal: CrdRemovalOutcome,
+    ) -> Result<Self, ClusterError> {
         match written {
             Ok(()) => Ok(Self::Done(removal)),
             // The reply to an earlier request may have been lost.
@@ -71,12 +74,12 @@ impl Attempt {
     }
 }
 
-impl Removing<'_> {
+impl CrdRemoval<'_> {
     /// Removes the definition, or releases it from its owner.
     ///
     /// # Errors
     /// The API server's refusal; [`ClusterError::Withheld`] where the removal is confirmed and the objects cannot be exported.
-    pub(super) async fn run(&self) -> Result<Removal, ClusterError> {
+    pub(super) async fn run(&self) -> Result<CrdRemovalOutcome, ClusterError> {
         let crds = super::definitions();
         let name = self.live.name();
         let mut tried = None;
@@ -84,8 +87,9 @@ impl Removing<'_> {
             let now = self.ours.get(&crds, "", name).await?;
             let Some(now) = now.filter(|it| it.uid() == self.live.uid() && !is_leaving(it)) else {
                 // An attempt whose reply was lost deleted it, or another client did.
-                let is_gone = |it: &Removal| !matches!(it, Removal::Released(_));
-                return Ok(tried.filter(is_gone).unwrap_or(Removal::Deleted));
+                let is_gone =
+                    |it: &CrdRemovalOutcome| !matches!(it, CrdRemovalOutcome::Released(_));
+                return Ok(tried.filter(is_gone).unwrap_or(CrdRemovalOutcome::Deleted));
             };
             let attempt = match said(&now, self.live, self.mine, self.is_trusted) {
                 RemovalConfirmation::Confirmed => self.confirmed(&crds, &now).await?,
@@ -99,8 +103,8 @@ impl Removing<'_> {
                 }
             };
             match attempt {
-                Attempt::Done(removal) => return Ok(removal),
-                Attempt::Again(removal) => tried = removal.or(tried),
+                CrdRemovalAttempt::Done(removal) => return Ok(removal),
+                CrdRemovalAttempt::Again(removal) => tried = removal.or(tried),
             }
         }
         let text = format!("CustomResourceDefinition {name} changes while it is removed");
@@ -108,14 +112,18 @@ impl Removing<'_> {
     }
 
     /// Deletes it if it has no objects and no other owner.
-    async fn judged(&self, crds: &Resource, now: &Object) -> Result<Attempt, ClusterError> {
-        let mut users = claims::of(now, self.manager, self.mine);
+    async fn judged(
+        &self,
+        crds: &ApiResourceLocation,
+        now: &Object,
+    ) -> Result<CrdRemovalAttempt, ClusterError> {
+        let mut users = crd_owners::of(now, self.manager, self.mine);
         let objects = object_check::users(self.ours, now).await?;
         let is_named = !objects.is_none() && super::may_list(self.theirs, now).await;
         users.extend(objects.text(is_named));
         if users.is_empty() {
             let deleted = self.delete(crds, now).await;
-            return Attempt::of(deleted, Removal::Deleted);
+            return CrdRemovalAttempt::of(deleted, CrdRemovalOutcome::Deleted);
         }
         let name = now.name();
         let uid = now.uid();
@@ -128,25 +136,29 @@ impl Removing<'_> {
         self.released(crds, now, text).await
     }
 
-    async fn delete(&self, crds: &Resource, now: &Object) -> Result<(), ClusterError> {
+    async fn delete(&self, crds: &ApiResourceLocation, now: &Object) -> Result<(), ClusterError> {
         self.theirs.delete_unchanged(self.permit, crds, now, self.propagation).await
     }
 
     /// Removes the marks of its owner, so that no later prune deletes it.
     async fn released(
         &self,
-        crds: &Resource,
+        crds: &ApiResourceLocation,
         now: &Object,
         text: String,
-    ) -> Result<Attempt, ClusterError> {
-        let patch = claims::without(now, now.uid(), Some(self.manager), self.mine);
+    ) -> Result<CrdRemovalAttempt, ClusterError> {
+        let patch = crd_owners::without(now, now.uid(), Some(self.manager), self.mine);
         let name = now.name();
         let released = self.theirs.merge_patch(crds, "", name, &patch, self.manager).await;
-        Attempt::of(released.map(drop), Removal::Released(text))
+        CrdRemovalAttempt::of(released.map(drop), CrdRemovalOutcome::Released(text))
     }
 
     /// Exports its objects, and deletes it.
-    async fn confirmed(&self, crds: &Resource, now: &Object) -> Result<Attempt, ClusterError> {
+    async fn confirmed(
+        &self,
+        crds: &ApiResourceLocation,
+        now: &Object,
+    ) -> Result<CrdRemovalAttempt, ClusterError> {
         let name = now.name();
         let uid = now.uid();
         // For a user who may not delete it, nothing is exported.
@@ -154,12 +166,13 @@ impl Removing<'_> {
             Err(error) if !is_no_refusal(&error) => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        let job = Job { cluster: self.ours, theirs: self.theirs, live: now, site: self.site };
+        let job =
+            CrdExportJob { cluster: self.ours, theirs: self.theirs, live: now, site: self.site };
         let removal = match job.run().await? {
-            CrdExportOutcome::Changed => return Ok(Attempt::Again(None)),
-            CrdExportOutcome::Nothing => Removal::Deleted,
+            CrdExportOutcome::Changed => return Ok(CrdRemovalAttempt::Again(None)),
+            CrdExportOutcome::Nothing => CrdRemovalOutcome::Deleted,
             CrdExportOutcome::Objects(count, export) => {
-                Removal::Exported(self.exported_text(name, count, &export))
+                CrdRemovalOutcome::Exported(self.exported_text(name, count, &export))
             }
             CrdExportOutcome::Not(why) => {
                 return Err(ClusterError::Withheld(format!(
@@ -169,7 +182,7 @@ impl Removing<'_> {
             }
         };
         let deleted = self.delete(crds, now).await;
-        Attempt::of(deleted, removal)
+        CrdRemovalAttempt::of(deleted, removal)
     }
 
     fn exported_text(&self, name: &str, count: u64, export: &str) -> String {
@@ -200,10 +213,15 @@ fn is_leaving(object: &Object) -> bool {
 
 /// Whether a definition may be removed now. `before` is the definition that its owner read when it decided to remove
 /// it.
-fn said(now: &Object, before: &Object, mine: &[Mark], is_trusted: bool) -> RemovalConfirmation {
-    let was_marked = claims::has_any(before, mine);
-    let is_left = was_marked && !claims::has_any(now, mine);
-    if is_left || claims::is_of_another(now, mine) {
+fn said(
+    now: &Object,
+    before: &Object,
+    mine: &[OwnerMark],
+    is_trusted: bool,
+) -> RemovalConfirmation {
+    let was_marked = crd_owners::has_any(before, mine);
+    let is_left = was_marked && !crd_owners::has_any(now, mine);
+    if is_left || crd_owners::is_of_another(now, mine) {
         return RemovalConfirmation::Left;
     }
     match is_trusted && now.annotation(REMOVAL) == Some(now.uid()) {

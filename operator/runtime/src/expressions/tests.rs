@@ -19,9 +19,9 @@ fn meta(generation: i64) -> kube_core::ObjectMeta {
 
 #[tokio::test]
 async fn an_expression_that_is_none_stalls_and_is_named() {
-    let expressions = Expressions::new("ns", ExpressionCache::default());
+    let expressions = RunExpressions::new("ns", ExpressionCache::default());
     let refusal = expressions.read(&meta(1), &[check("status.")], &[]).await;
-    let Err(Outcome::Stalled(reason, text)) = refusal else {
+    let Err(RunOutcome::Stalled(reason, text)) = refusal else {
         panic!("it is taken for one");
     };
     assert_eq!(reason.as_str(), "InvalidCELExpression");
@@ -30,7 +30,7 @@ async fn an_expression_that_is_none_stalls_and_is_named() {
 
 #[tokio::test]
 async fn a_dependency_whose_expression_is_none_is_named() {
-    let expressions = Expressions::new("ns", ExpressionCache::default());
+    let expressions = RunExpressions::new("ns", ExpressionCache::default());
     let refusal = expressions.read(&meta(1), &[], &[dependency("dep.x")]).await.unwrap_err();
     assert_eq!(refusal.reason().as_str(), "InvalidCELExpression");
     assert_eq!(
@@ -41,15 +41,15 @@ async fn a_dependency_whose_expression_is_none_is_named() {
 
 #[tokio::test]
 async fn the_expressions_of_a_kind_judge_its_objects_and_no_others() {
-    let expressions = Expressions::new("ns", ExpressionCache::default());
+    let expressions = RunExpressions::new("ns", ExpressionCache::default());
     expressions.read(&meta(1), &[check("status.phase == 'Ready'")], &[]).await.unwrap();
     let judged = async |kind: &str, status: Value| {
         let object = json!({"apiVersion": "acme.io/v1", "kind": kind, "metadata": {"name": "x"}, "status": status});
         expressions.report(&Object::new(object).unwrap()).await.map(|it| it.status)
     };
-    assert_eq!(judged("Widget", json!({"phase": "Ready"})).await, Some(Health::Current));
-    assert_eq!(judged("Widget", json!({"phase": "New"})).await, Some(Health::InProgress));
-    assert!(matches!(judged("Widget", json!({})).await, Some(Health::Unknown(_))));
+    assert_eq!(judged("Widget", json!({"phase": "Ready"})).await, Some(HealthStatus::Current));
+    assert_eq!(judged("Widget", json!({"phase": "New"})).await, Some(HealthStatus::InProgress));
+    assert!(matches!(judged("Widget", json!({})).await, Some(HealthStatus::Unknown(_))));
     assert_eq!(judged("Gadget", json!({})).await, None);
 }
 
@@ -57,11 +57,11 @@ async fn the_expressions_of_a_kind_judge_its_objects_and_no_others() {
 async fn bombs_are_refused_on_the_stack_of_an_async_worker() {
     let sum = " + 1".repeat(24_000);
     for bomb in [format!("// \"\n1{sum} == 1"), format!("r\"\\\" == '' || 1{sum} == 1")] {
-        let expressions = Expressions::new("ns", ExpressionCache::default());
+        let expressions = RunExpressions::new("ns", ExpressionCache::default());
         for (exprs, depends_on) in [(vec![check(&bomb)], vec![]), (vec![], vec![dependency(&bomb)])]
         {
             let refusal = expressions.read(&meta(1), &exprs, &depends_on).await;
-            assert!(matches!(refusal, Err(Outcome::Stalled(..))), "{refusal:?}");
+            assert!(matches!(refusal, Err(RunOutcome::Stalled(..))), "{refusal:?}");
         }
     }
 }
@@ -70,7 +70,7 @@ async fn bombs_are_refused_on_the_stack_of_an_async_worker() {
 async fn a_spec_is_read_once_for_a_generation() {
     let kept = ExpressionCache::default();
     let read = async |generation: i64, expr: &str| {
-        let expressions = Expressions::new("ns", kept.clone());
+        let expressions = RunExpressions::new("ns", kept.clone());
         expressions.read(&meta(generation), &[check(expr)], &[]).await.is_ok()
     };
     assert!(read(1, "true").await && read(1, "what was read before counts").await);
@@ -86,7 +86,7 @@ async fn a_thousand_expensive_dependencies_are_ended_and_the_others_are_reported
     let cheap = dependency("dep.spec.l.size() == 1000");
     let mut depends_on = vec![dear; 1000];
     depends_on.insert(0, cheap);
-    let expressions = Expressions::new("ns", ExpressionCache::default());
+    let expressions = RunExpressions::new("ns", ExpressionCache::default());
     expressions.read(&meta(1), &[], &depends_on).await.unwrap();
     let said = expressions.readiness(&object, &vec![Some(object.clone()); 1001]).await;
     assert_eq!((said.len(), said[0].clone()), (1001, Some(Ok(true))));

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 /// How many threads there are: one long expression does not delay all others.
 const MAX_WORKER_THREADS: usize = 2;
 
-type ThreadJob = Box<dyn FnOnce() + Send>;
+type EvaluationJob = Box<dyn FnOnce() + Send>;
 
 /// There was no thread, or the work panicked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,16 +23,16 @@ type ThreadJob = Box<dyn FnOnce() + Send>;
 pub struct EvaluationError(String);
 
 #[derive(Default)]
-struct Queue {
-    waiting: BTreeMap<String, VecDeque<ThreadJob>>,
+struct ThreadJobQueue {
+    waiting: BTreeMap<String, VecDeque<EvaluationJob>>,
     /// The namespace that had its turn last.
     served: String,
     started: usize,
 }
 
-impl Queue {
+impl ThreadJobQueue {
     /// Namespaces take turns, however much one of them asks for.
-    fn next(&mut self) -> Option<ThreadJob> {
+    fn next(&mut self) -> Option<EvaluationJob> {
         let behind = (Bound::Excluded(self.served.as_str()), Bound::Unbounded);
         let turn =
             self.waiting.range::<str, _>(behind).next().or_else(|| self.waiting.iter().next());
@@ -48,19 +48,19 @@ impl Queue {
 }
 
 #[derive(Default)]
-struct Threads {
-    queue: Mutex<Queue>,
+struct EvaluationThreads {
+    queue: Mutex<ThreadJobQueue>,
     more: Condvar,
 }
 
-static SHARED: LazyLock<Threads> = LazyLock::new(Threads::default);
+static SHARED: LazyLock<EvaluationThreads> = LazyLock::new(EvaluationThreads::default);
 
-impl Threads {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl EvaluationThreads {
+    fn queue(&self) -> MutexGuard<'_, ThreadJobQueue> {
         self.queue.lock()
     }
 
-    fn put(&'static self, namespace: &str, work: ThreadJob) -> Result<(), EvaluationError> {
+    fn put(&'static self, namespace: &str, work: EvaluationJob) -> Result<(), EvaluationError> {
         let mut queue = self.queue();
         if queue.started < MAX_WORKER_THREADS {
             let thread = std::thread::Builder::new()
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn namespaces_take_turns() {
         let order = Arc::new(Mutex::new(Vec::new()));
-        let mut queue = Queue::default();
+        let mut queue = ThreadJobQueue::default();
         for (namespace, name) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")] {
             let order = order.clone();
-            let work: ThreadJob = Box::new(move || order.lock().push(name));
+            let work: EvaluationJob = Box::new(move || order.lock().push(name));
             queue.waiting.entry(namespace.to_owned()).or_default().push_back(work);
         }
         while let Some(work) = queue.next() {

@@ -16,11 +16,14 @@ fn a_lifecycle_has_defaults_and_is_not_weakened_by_what_cannot_be_read() {
     let plain = of(json!({"key": "k", "phases": ["PreUpgrade"]}));
     assert_eq!(
         (plain.timeout, plain.on_timeout, plain.approvals),
-        (DEFAULT_EVENT_TIMEOUT, OnTimeout::Fail, 0)
+        (DEFAULT_EVENT_TIMEOUT, LifecycleTimeoutPolicy::Fail, 0)
     );
     assert_eq!((plain.phases, plain.required), (vec![Phase::PreUpgrade], None));
     let approval = of(json!({"handler": {"approval": {}}, "timeout": "5m", "onTimeout": "Hold"}));
-    assert_eq!((approval.timeout.as_secs(), approval.on_timeout), (300, OnTimeout::Hold));
+    assert_eq!(
+        (approval.timeout.as_secs(), approval.on_timeout),
+        (300, LifecycleTimeoutPolicy::Hold)
+    );
     assert_eq!(approval.approvals, 1);
     let two = of(json!({"handler": {"approval": {"count": 2}}}));
     assert_eq!(two.approvals, 2);
@@ -44,24 +47,28 @@ fn every_phase_is_written_and_read_as_itself() {
 #[test]
 fn an_event_says_what_is_asked_and_is_read_back() {
     let node = ObjectKey::new("helm.toolkit.fluxcd.io", "HelmRelease", "apps", "web");
-    let asking =
-        Asking { node: &node, uid: "uid", release: Some(("shop", "elsewhere", "")), owner: None };
-    let hold = lifecycle::Hold {
+    let asking = LifecycleSubject {
+        node: &node,
+        uid: "uid",
+        release: Some(("shop", "elsewhere", "")),
+        owner: None,
+    };
+    let hold = lifecycle::HoldingLifecycle {
         lifecycle: "check".to_owned(),
         key: "k".to_owned(),
         phases: vec![Phase::Promote],
         timeout_ms: 1000,
-        on_timeout: OnTimeout::Fail,
+        on_timeout: LifecycleTimeoutPolicy::Fail,
         approvals: 2,
         parameters: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
         required: false,
     };
-    let to = Revision {
+    let to = EventRevision {
         revision: "2".to_owned(),
         chart_name: "c".to_owned(),
         chart_version: "1.0.0".to_owned(),
     };
-    let ask = Ask {
+    let ask = LifecycleEventRequest {
         name: "web-promote-0".to_owned(),
         hold,
         phase: Phase::Promote,
@@ -76,27 +83,27 @@ fn an_event_says_what_is_asked_and_is_read_back() {
     assert_eq!(written.spec.to.as_ref().unwrap().revision, "2");
     assert_eq!(waiting(&written), node);
     assert!(is_same(&written.spec, &asked(&asking, &ask).spec));
-    let other = Ask { operation: "shop.v3.0".to_owned(), ..ask };
+    let other = LifecycleEventRequest { operation: "shop.v3.0".to_owned(), ..ask };
     assert!(!is_same(&written.spec, &asked(&asking, &other).spec));
     let mut value = serde_json::to_value(&written).unwrap();
     value["status"] = json!({"phase": "Failed", "answeredBy": "checker", "message": "no",
         "approvals": [{"user": "alice", "comment": "yes"}]});
     let found = event(&read(value));
-    assert_eq!((found.state, found.phase), (State::Failed, Some(Phase::Promote)));
+    assert_eq!((found.state, found.phase), (LifecycleEventState::Failed, Some(Phase::Promote)));
     assert_eq!((found.answered_by.as_str(), found.approvals.len()), ("checker", 1));
     assert_eq!(found.deadline, Some(Time::UNIX_EPOCH));
     let fresh = event(&written);
-    assert_eq!(fresh.state, State::Pending, "what has no status was not answered");
+    assert_eq!(fresh.state, LifecycleEventState::Pending, "what has no status was not answered");
 }
 
 #[test]
 fn nothing_is_asked_before_a_removal_in_a_namespace_that_goes() {
-    let hold = |phases: &[Phase]| lifecycle::Hold {
+    let hold = |phases: &[Phase]| lifecycle::HoldingLifecycle {
         lifecycle: "a".to_owned(),
         key: String::new(),
         phases: phases.to_vec(),
         timeout_ms: 0,
-        on_timeout: OnTimeout::Fail,
+        on_timeout: LifecycleTimeoutPolicy::Fail,
         approvals: 0,
         parameters: BTreeMap::new(),
         required: true,

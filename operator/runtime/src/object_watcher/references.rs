@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use objects::ObjectId;
 use reconcile::ObjectKey;
 
-use super::state::{Moment, Recent, WatchKey, is_newer};
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::version::is_later;
-use windlass_cluster::watch::Selection;
+use super::watcher_state::{RecentObjectEvents, WatchKey, WatchMoment, is_newer};
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::resource_version::is_later;
+use windlass_cluster::watch::WatchSelection;
 
 /// The most namespaces in which a kind has one watch for each. With more there is one watch for all namespaces.
 const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;
@@ -21,19 +21,19 @@ const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
 
 /// An object that a spec names, as a run read it.
-pub(crate) struct ReferenceRead {
+pub(crate) struct RunReferenceRead {
     /// Its kind.
-    pub(crate) resource: Resource,
+    pub(crate) resource: ApiResourceLocation,
     /// Its id.
     pub(crate) id: ObjectId,
     /// The version that was read; none if it was not there.
     pub(crate) version: Option<u64>,
     /// The moment before it was read.
-    pub(crate) since: Moment,
+    pub(crate) since: WatchMoment,
 }
 
-struct Reference {
-    resource: Resource,
+struct WatchedReference {
+    resource: ApiResourceLocation,
     /// Who named it, and the version that was read.
     users: BTreeMap<ObjectKey, Option<u64>>,
     /// The state that a watch saw last: `Some(None)` if the object does not exist, `None` if no watch saw it yet.
@@ -46,8 +46,8 @@ type GroupKindKey = (String, String);
 /// The Secrets, ConfigMaps and ServiceAccounts that specs name, with the objects that read them and the
 /// watches that see them.
 #[derive(Default)]
-pub(super) struct References {
-    named: BTreeMap<ObjectId, Reference>,
+pub(super) struct WatchedReferences {
+    named: BTreeMap<ObjectId, WatchedReference>,
     /// What a node named.
     by_user: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
     /// How many objects of a kind are named in a namespace.
@@ -57,28 +57,28 @@ pub(super) struct References {
     /// Watches that the API server refused, and when.
     refused: BTreeMap<WatchKey, Instant>,
     /// What watches for references saw last.
-    recent: Recent,
+    recent: RecentObjectEvents,
 }
 
 fn kind_of(id: &ObjectId) -> GroupKindKey {
     (id.group.clone(), id.kind.clone())
 }
 
-impl References {
+impl WatchedReferences {
     /// The moment before something is read.
-    pub(super) fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> WatchMoment {
         self.recent.now()
     }
 
     /// Notes that a node names an object. Returns whether the object is known to have changed since it was read.
-    pub(super) fn add(&mut self, user: &ObjectKey, referred: &ReferenceRead) -> bool {
-        let ReferenceRead { resource, id, version, since } = referred;
+    pub(super) fn add(&mut self, user: &ObjectKey, referred: &RunReferenceRead) -> bool {
+        let RunReferenceRead { resource, id, version, since } = referred;
         self.by_user.entry(user.clone()).or_default().insert(id.clone());
         let places = &mut self.places;
         let reference = self.named.entry(id.clone()).or_insert_with(|| {
             let place = places.entry(kind_of(id)).or_default().entry(id.namespace.clone());
             *place.or_default() += 1;
-            Reference { resource: resource.clone(), users: BTreeMap::new(), seen: None }
+            WatchedReference { resource: resource.clone(), users: BTreeMap::new(), seen: None }
         });
         reference.users.insert(user.clone(), *version);
         // That it is missing may be out of date: a watch lags, and reports it when it exists.
@@ -106,9 +106,9 @@ impl References {
                     // No reference needs a watch there any more, so its refusal is forgotten.
                     self.refused.retain(|key, _| {
                         let is_there = match &key.selection {
-                            Selection::InNamespace(namespace) => *namespace == id.namespace,
-                            Selection::All => is_all,
-                            Selection::Named(..) | Selection::Labelled(_) => false,
+                            WatchSelection::InNamespace(namespace) => *namespace == id.namespace,
+                            WatchSelection::All => is_all,
+                            WatchSelection::Named(..) | WatchSelection::Labelled(_) => false,
                         };
                         !(is_there && key.kind == id.kind && key.group == id.group)
                     });
@@ -120,13 +120,13 @@ impl References {
     /// The watch for an object that a spec names.
     pub(super) fn key_of(&self, id: &ObjectId) -> Option<WatchKey> {
         let resource = &self.named.get(id)?.resource;
-        let named = Selection::Named(id.namespace.clone(), id.name.clone());
+        let named = WatchSelection::Named(id.namespace.clone(), id.name.clone());
         let mut ways = Vec::new();
         if !id.namespace.is_empty() {
             if self.wide.contains(&kind_of(id)) {
-                ways.push(Selection::All);
+                ways.push(WatchSelection::All);
             }
-            ways.push(Selection::InNamespace(id.namespace.clone()));
+            ways.push(WatchSelection::InNamespace(id.namespace.clone()));
         }
         let mut keys = ways.into_iter().map(|way| WatchKey::new(resource, way));
         let allowed = keys.find(|key| !self.refused.contains_key(key));
@@ -139,7 +139,7 @@ impl References {
     }
 
     /// What a node named, with its kind.
-    pub(super) fn of(&self, user: &ObjectKey) -> Vec<(Resource, ObjectId)> {
+    pub(super) fn of(&self, user: &ObjectKey) -> Vec<(ApiResourceLocation, ObjectId)> {
         let own = self.by_user.get(user).into_iter().flatten();
         own.filter_map(|id| Some((self.named.get(id)?.resource.clone(), id.clone()))).collect()
     }
@@ -191,9 +191,9 @@ impl References {
     /// The objects that a complete list of a watch should contain.
     pub(super) fn expected(&self, key: &WatchKey) -> BTreeSet<&ObjectId> {
         let is_selected = |id: &ObjectId| match &key.selection {
-            Selection::All => true,
-            Selection::InNamespace(namespace) => id.namespace == *namespace,
-            Selection::Named(..) | Selection::Labelled(_) => false,
+            WatchSelection::All => true,
+            WatchSelection::InNamespace(namespace) => id.namespace == *namespace,
+            WatchSelection::Named(..) | WatchSelection::Labelled(_) => false,
         };
         let of_kind = |id: &&ObjectId| id.kind == key.kind && id.group == key.group;
         self.named.keys().filter(of_kind).filter(|id| is_selected(id)).collect()
@@ -206,15 +206,19 @@ mod tests {
 
     use super::*;
 
-    fn referred(references: &References, namespace: &str, version: Option<u64>) -> ReferenceRead {
-        let resource = Resource {
+    fn referred(
+        references: &WatchedReferences,
+        namespace: &str,
+        version: Option<u64>,
+    ) -> RunReferenceRead {
+        let resource = ApiResourceLocation {
             gvk: Gvk::new("v1", "Secret"),
             plural: "secrets".to_owned(),
             namespaced: true,
             watchable: true,
         };
         let id = ObjectId::new(namespace, "password", "", "Secret");
-        ReferenceRead { resource, id, version, since: references.now() }
+        RunReferenceRead { resource, id, version, since: references.now() }
     }
 
     fn node(name: &str) -> ObjectKey {
@@ -223,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_referred_object_wakes_when_it_is_another_than_was_read() {
-        let mut references = References::default();
+        let mut references = WatchedReferences::default();
         let user = node("app");
         let read = referred(&references, "shop", Some(7));
         assert!(!references.add(&user, &read));
@@ -235,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_referred_object_that_was_missing_wakes_when_it_is_there() {
-        let mut references = References::default();
+        let mut references = WatchedReferences::default();
         let user = node("app");
         let read = referred(&references, "shop", None);
         assert!(!references.add(&user, &read));
@@ -245,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_changes_between_reading_and_naming_is_noticed() {
-        let mut references = References::default();
+        let mut references = WatchedReferences::default();
         let user = node("app");
         let read = referred(&references, "shop", Some(7));
         references.note(&read.id, Some(8));
@@ -260,8 +264,8 @@ mod tests {
 
     #[test]
     fn many_namespaces_are_seen_by_one_watch_unless_that_is_refused() {
-        let mut references = References::default();
-        let named: Vec<(ObjectKey, ReferenceRead)> = (0..=MAX_WATCHED_NAMESPACES_PER_KIND)
+        let mut references = WatchedReferences::default();
+        let named: Vec<(ObjectKey, RunReferenceRead)> = (0..=MAX_WATCHED_NAMESPACES_PER_KIND)
             .map(|at| {
                 let read = referred(&references, &format!("ns-{at}"), Some(1));
                 (node(&at.to_string()), read)
@@ -275,16 +279,16 @@ mod tests {
         references.add(last, read);
         assert_eq!(references.widen().len(), MAX_WATCHED_NAMESPACES_PER_KIND + 1);
         let all = references.key_of(&read.id).unwrap();
-        assert_eq!(all.selection, Selection::All);
+        assert_eq!(all.selection, WatchSelection::All);
         assert_eq!(references.needed_by(last), BTreeSet::from([all.clone()]));
         assert_eq!(references.expected(&all).len(), MAX_WATCHED_NAMESPACES_PER_KIND + 1);
         let now = Instant::now();
         references.refuse(&all, now);
         let own = references.key_of(&read.id).unwrap();
-        assert_eq!(own.selection, Selection::InNamespace(read.id.namespace.clone()));
+        assert_eq!(own.selection, WatchSelection::InNamespace(read.id.namespace.clone()));
         references.refuse(&own, now);
         let one = references.key_of(&read.id).unwrap();
-        assert!(matches!(one.selection, Selection::Named(..)));
+        assert!(matches!(one.selection, WatchSelection::Named(..)));
         // What is refused is tried again later, by all whom it is about.
         assert_eq!(references.permit_again(now + REFUSED_FOR / 2), BTreeSet::new());
         assert_eq!(

@@ -15,10 +15,10 @@ const MAX_UNPRUNED_OBJECTS: usize = 1000;
 
 /// When nodes were woken last.
 #[derive(Debug, Default)]
-pub(super) struct Pace(Mutex<BTreeMap<ObjectKey, Last>>);
+pub(super) struct WakeIntervals(Mutex<BTreeMap<ObjectKey, LastWake>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Last {
+struct LastWake {
     at: Instant,
     /// Another wake is on its way.
     is_due: bool,
@@ -26,42 +26,42 @@ struct Last {
 
 /// What becomes of a wake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum WakeDecision {
     /// The node is to be woken now.
     Now,
-    /// The node is to be woken after a time; the caller then calls [`Pace::called`].
+    /// The node is to be woken after a time; the caller then calls [`WakeIntervals::called`].
     After(Duration),
     /// One that is on its way serves this one as well.
     Joined,
 }
 
-impl Pace {
+impl WakeIntervals {
     /// A node is to be woken.
-    pub(super) fn call(&self, node: &ObjectKey, now: Instant) -> Call {
+    pub(super) fn call(&self, node: &ObjectKey, now: Instant) -> WakeDecision {
         let mut all = self.0.lock();
         if all.len() >= MAX_UNPRUNED_OBJECTS {
             all.retain(|_, last| last.is_due || now < last.at + MIN_WAKE_INTERVAL);
         }
         let Some(last) = all.get_mut(node) else {
-            all.insert(node.clone(), Last { at: now, is_due: false });
-            return Call::Now;
+            all.insert(node.clone(), LastWake { at: now, is_due: false });
+            return WakeDecision::Now;
         };
         let earliest = last.at + MIN_WAKE_INTERVAL;
         if last.is_due {
-            Call::Joined
+            WakeDecision::Joined
         } else if now < earliest {
             last.is_due = true;
-            Call::After(earliest - now)
+            WakeDecision::After(earliest - now)
         } else {
             last.at = now;
-            Call::Now
+            WakeDecision::Now
         }
     }
 
     /// A node is woken that was to be woken later.
     pub(super) fn called(&self, node: &ObjectKey, now: Instant) {
         let mut all = self.0.lock();
-        all.insert(node.clone(), Last { at: now, is_due: false });
+        all.insert(node.clone(), LastWake { at: now, is_due: false });
     }
 }
 
@@ -71,30 +71,30 @@ mod tests {
 
     #[test]
     fn the_first_of_many_wakes_comes_at_once_and_the_others_together() {
-        let pace = Pace::default();
+        let pace = WakeIntervals::default();
         let begin = Instant::now();
         let node = ObjectKey::new("apps", "Kustomization", "shop", "web");
         let other = ObjectKey::new("apps", "Kustomization", "shop", "other");
         let at = |millis| begin + Duration::from_millis(millis);
-        assert_eq!(pace.call(&node, at(0)), Call::Now);
-        assert_eq!(pace.call(&other, at(10)), Call::Now);
+        assert_eq!(pace.call(&node, at(0)), WakeDecision::Now);
+        assert_eq!(pace.call(&other, at(10)), WakeDecision::Now);
         assert_eq!(
             pace.call(&node, at(100)),
-            Call::After(MIN_WAKE_INTERVAL - Duration::from_millis(100))
+            WakeDecision::After(MIN_WAKE_INTERVAL - Duration::from_millis(100))
         );
-        assert_eq!(pace.call(&node, at(200)), Call::Joined);
+        assert_eq!(pace.call(&node, at(200)), WakeDecision::Joined);
         pace.called(&node, at(400));
         assert_eq!(
             pace.call(&node, at(500)),
-            Call::After(MIN_WAKE_INTERVAL - Duration::from_millis(100))
+            WakeDecision::After(MIN_WAKE_INTERVAL - Duration::from_millis(100))
         );
         pace.called(&node, at(800));
-        assert_eq!(pace.call(&node, at(5000)), Call::Now);
+        assert_eq!(pace.call(&node, at(5000)), WakeDecision::Now);
     }
 
     #[test]
     fn nodes_that_were_woken_long_ago_are_forgotten() {
-        let pace = Pace::default();
+        let pace = WakeIntervals::default();
         let begin = Instant::now();
         let node =
             |number: usize| ObjectKey::new("apps", "Kustomization", "shop", &number.to_string());

@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use notify::PullRequestChange;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use sources::http::{Egress, Rules};
+use sources::http::{EgressDenyList, EgressRules};
 
 use super::*;
 
@@ -154,7 +154,8 @@ fn conversation(
     });
     let provider = notify::Provider::new(provider).unwrap();
     let data = BTreeMap::from([("token".to_owned(), token.as_bytes().to_vec())]);
-    let secret = |_: &str, name: &str| Some(Secret { name: name.to_owned(), data: data.clone() });
+    let secret =
+        |_: &str, name: &str| Some(SecretData { name: name.to_owned(), data: data.clone() });
     let proposal = Proposal {
         repository: "ssh://git@git.example.com/acme/fleet.git".to_owned(),
         base: "main".to_owned(),
@@ -169,8 +170,8 @@ fn conversation(
 #[tokio::test]
 async fn a_branch_has_one_pull_request_until_a_person_closes_it() {
     let (address, repository) = serve().await;
-    let clients = Clients::within(Egress::with_loopback());
-    let permits = Permits::new(1);
+    let clients = HttpClients::within(EgressRules::with_loopback());
+    let permits = RunPermits::new(1);
     for (title, committed, number, change, writes) in [
         ("Update web", COMMITTED, 4, PullRequestChange::Created, 1),
         ("Update web", COMMITTED, 4, PullRequestChange::Unchanged, 1),
@@ -199,13 +200,13 @@ async fn a_branch_has_one_pull_request_until_a_person_closes_it() {
 #[tokio::test]
 async fn a_server_that_refuses_or_may_not_be_asked_is_named_with_what_to_do() {
     let (address, repository) = serve().await;
-    let permits = Permits::new(1);
-    let clients = Clients::within(Egress::with_loopback());
+    let permits = RunPermits::new(1);
+    let clients = HttpClients::within(EgressRules::with_loopback());
     let proposed = conversation(&address, "expired", "Update web", COMMITTED);
     let error = converse(&clients, &permits, "apps", proposed).await.unwrap_err();
     let said = "authentication failed (invalid username, password or token); replace the token";
     assert!(error.message.contains(said) && !error.may_help, "{error}");
-    let clients = Clients::within(Egress::Named(Rules::default().into()));
+    let clients = HttpClients::within(EgressRules::Named(EgressDenyList::default().into()));
     let proposed = conversation(&address, "t0ken", "Update web", COMMITTED);
     let error = converse(&clients, &permits, "apps", proposed).await.unwrap_err();
     assert!(error.message.contains("not allowed") && !error.may_help, "{error}");

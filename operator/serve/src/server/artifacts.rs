@@ -15,7 +15,7 @@ use tokio_util::io::ReaderStream;
 use windlass_cluster::leadership::Leadership;
 
 /// Serves what is in the store.
-pub fn artifacts(store: Arc<sources::store::Store>, leadership: Leadership) -> Router {
+pub fn artifacts(store: Arc<sources::store::ArtifactStore>, leadership: Leadership) -> Router {
     // Parity(flux): a readiness probe of this path sends those who want artifacts to the leader, which has them.
     let root = move || {
         let leads = leadership.may_act();
@@ -34,7 +34,7 @@ pub fn artifacts(store: Arc<sources::store::Store>, leadership: Leadership) -> R
 }
 
 async fn one(
-    State(store): State<Arc<sources::store::Store>>,
+    State(store): State<Arc<sources::store::ArtifactStore>>,
     Path(path): Path<String>,
 ) -> Response {
     let opened = tokio::task::spawn_blocking(move || {

@@ -57,25 +57,25 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Connections by the address from which they come.
 #[derive(Clone, Default)]
-struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
+struct ConnectionsByAddress(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 /// One connection of an address.
-struct Peer(Peers, IpAddr);
+struct PeerConnection(ConnectionsByAddress, IpAddr);
 
-impl Peers {
+impl ConnectionsByAddress {
     /// Counts a connection, unless the address has as many as it may have.
-    fn enter(&self, address: IpAddr, most: usize) -> Option<Peer> {
+    fn enter(&self, address: IpAddr, most: usize) -> Option<PeerConnection> {
         let address = network(address);
         let mut all = self.0.lock();
         let count = all.entry(address).or_default();
         (*count < most).then(|| {
             *count += 1;
-            Peer(self.clone(), address)
+            PeerConnection(self.clone(), address)
         })
     }
 }
 
-impl Drop for Peer {
+impl Drop for PeerConnection {
     fn drop(&mut self) {
         let mut all = self.0.0.lock();
         if let Some(count) = all.get_mut(&self.1) {
@@ -108,7 +108,7 @@ pub(super) async fn serve(
 ) {
     let permits = Arc::new(Semaphore::new(limits.connections));
     let under_way = TaskTracker::new();
-    let peers = Peers::default();
+    let peers = ConnectionsByAddress::default();
     loop {
         let next = async {
             let permit = permits.clone().acquire_owned().await;
@@ -124,7 +124,7 @@ pub(super) async fn serve(
                     tracing::debug!(serves = name, peer = %from, "closed a connection: its address has too many");
                     continue;
                 };
-                let stream = Impatient { stream, limit: limits.stalled, stalled: None };
+                let stream = StallAbortingStream { stream, limit: limits.stalled, stalled: None };
                 under_way.spawn(one(stream, router.clone(), limits, stop.clone(), permit, peer));
             }
             (_, Err(error)) => {
@@ -141,12 +141,12 @@ pub(super) async fn serve(
 }
 
 async fn one(
-    stream: Impatient<tokio::net::TcpStream>,
+    stream: StallAbortingStream<tokio::net::TcpStream>,
     router: Router,
     limits: ConnectionLimits,
     stop: CancellationToken,
     _permit: OwnedSemaphorePermit,
-    _peer: Peer,
+    _peer: PeerConnection,
 ) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -171,13 +171,13 @@ async fn end_of_life(lifetime: Duration, stop: &CancellationToken) {
 }
 
 /// A stream that is aborted when the other side takes nothing for too long.
-struct Impatient<S> {
+struct StallAbortingStream<S> {
     stream: S,
     limit: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Impatient<S> {
+impl<S> StallAbortingStream<S> {
     /// Notes whether a write got on.
     fn judge<T>(
         &mut self,
@@ -197,7 +197,7 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallAbortingStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -207,7 +207,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallAbortingStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

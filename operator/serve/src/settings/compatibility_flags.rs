@@ -3,7 +3,7 @@
 //! They are accepted and checked, so that a Deployment keeps its arguments when it changes over; each that is used is
 //! named once at the start, with the reason. One that is about security or results is refused where it asks for
 //! something else than Flux's default, since windlass would not do what the flag promises. A flag moves to
-//! [`super::Settings`] when it gets a meaning.
+//! [`super::OperatorSettings`] when it gets a meaning.
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use helm::chart::MAX_FILE_SIZE;
@@ -11,7 +11,7 @@ use sources::charts::{MAX_CHART, MAX_INDEX};
 
 /// What a flag takes.
 #[derive(Debug, Clone, Copy)]
-enum Takes {
+enum FlagValueKind {
     Bool,
     Number,
     Decimal,
@@ -23,9 +23,9 @@ enum Takes {
     OneOf(&'static [&'static str]),
 }
 
-struct Flag {
+struct CompatibilityFlag {
     name: &'static str,
-    takes: Takes,
+    takes: FlagValueKind,
     /// Flux's default.
     default: &'static str,
     /// Why it changes nothing, or cannot.
@@ -34,18 +34,23 @@ struct Flag {
     is_refused: bool,
 }
 
-const fn flag(name: &'static str, takes: Takes, default: &'static str, why: &'static str) -> Flag {
-    Flag { name, takes, default, why, is_refused: false }
+const fn flag(
+    name: &'static str,
+    takes: FlagValueKind,
+    default: &'static str,
+    why: &'static str,
+) -> CompatibilityFlag {
+    CompatibilityFlag { name, takes, default, why, is_refused: false }
 }
 
 /// A flag about security or results.
 const fn strict(
     name: &'static str,
-    takes: Takes,
+    takes: FlagValueKind,
     default: &'static str,
     why: &'static str,
-) -> Flag {
-    Flag { name, takes, default, why, is_refused: true }
+) -> CompatibilityFlag {
+    CompatibilityFlag { name, takes, default, why, is_refused: true }
 }
 
 const BOUNDED: &str = "requests are limited by API Priority and Fairness";
@@ -61,68 +66,68 @@ const SSH: &str = "the allowed algorithms are fixed";
 const DIGESTS: [&str; 5] = ["sha256", "sha1", "sha384", "sha512", "blake3"];
 
 /// Flux 2.9, all controllers.
-const FLAGS: &[Flag] = &[
+const FLAGS: &[CompatibilityFlag] = &[
     strict(
         "artifact-digest-algo",
-        Takes::OneOf(&DIGESTS),
+        FlagValueKind::OneOf(&DIGESTS),
         "sha256",
         "artifact digests are SHA-256",
     ),
-    strict("default-decryption-service-account", Takes::Text, "", NO_SOPS),
+    strict("default-decryption-service-account", FlagValueKind::Text, "", NO_SOPS),
     flag(
         "export-http-path-metrics",
-        Takes::Bool,
+        FlagValueKind::Bool,
         "false",
         "metrics of webhooks never have the path, which is a secret",
     ),
-    flag("gc-interval", Takes::Number, "10", NO_DATABASE),
+    flag("gc-interval", FlagValueKind::Number, "10", NO_DATABASE),
     flag(
         "graceful-shutdown-timeout",
-        Takes::Duration,
+        FlagValueKind::Duration,
         "600s",
         "interrupted reconciliations continue after a restart",
     ),
-    flag("helm-cache-max-size", Takes::Number, "0", NO_CACHE),
-    flag("helm-cache-purge-interval", Takes::Duration, "1m", NO_CACHE),
-    flag("helm-cache-ttl", Takes::Duration, "15m", NO_CACHE),
-    strict("helm-chart-file-max-size", Takes::Bound(MAX_FILE_SIZE), "5242880", FIXED),
-    strict("helm-chart-max-size", Takes::Bound(MAX_CHART), "10485760", FIXED),
-    strict("helm-index-max-size", Takes::Bound(MAX_INDEX), "52428800", FIXED),
-    flag("http-retry", Takes::Number, "9", "failed fetches are retried with backoff"),
+    flag("helm-cache-max-size", FlagValueKind::Number, "0", NO_CACHE),
+    flag("helm-cache-purge-interval", FlagValueKind::Duration, "1m", NO_CACHE),
+    flag("helm-cache-ttl", FlagValueKind::Duration, "15m", NO_CACHE),
+    strict("helm-chart-file-max-size", FlagValueKind::Bound(MAX_FILE_SIZE), "5242880", FIXED),
+    strict("helm-chart-max-size", FlagValueKind::Bound(MAX_CHART), "10485760", FIXED),
+    strict("helm-index-max-size", FlagValueKind::Bound(MAX_INDEX), "52428800", FIXED),
+    flag("http-retry", FlagValueKind::Number, "9", "failed fetches are retried with backoff"),
     strict(
         "insecure-allow-http",
-        Takes::Bool,
+        FlagValueKind::Bool,
         "true",
         "plain HTTP cannot be disabled; no controller of Flux 2.9 does so either",
     ),
-    flag("kube-api-burst", Takes::Number, "300", BOUNDED),
-    flag("kube-api-qps", Takes::Decimal, "50", BOUNDED),
-    flag("oom-watch-current-memory-path", Takes::Text, "", NO_OOM),
-    flag("oom-watch-interval", Takes::Duration, "500ms", NO_OOM),
-    flag("oom-watch-max-memory-path", Takes::Text, "", NO_OOM),
-    flag("oom-watch-memory-threshold", Takes::Number, "95", NO_OOM),
+    flag("kube-api-burst", FlagValueKind::Number, "300", BOUNDED),
+    flag("kube-api-qps", FlagValueKind::Decimal, "50", BOUNDED),
+    flag("oom-watch-current-memory-path", FlagValueKind::Text, "", NO_OOM),
+    flag("oom-watch-interval", FlagValueKind::Duration, "500ms", NO_OOM),
+    flag("oom-watch-max-memory-path", FlagValueKind::Text, "", NO_OOM),
+    flag("oom-watch-memory-threshold", FlagValueKind::Number, "95", NO_OOM),
     flag(
         "reconciliation-timeout",
-        Takes::Duration,
+        FlagValueKind::Duration,
         "10m",
         "ArtifactGenerators are bounded by steps and bytes instead",
     ),
     strict(
         "snapshot-digest-algo",
-        Takes::OneOf(&DIGESTS),
+        FlagValueKind::OneOf(&DIGESTS),
         "sha256",
         "snapshot digests are SHA-256",
     ),
-    strict("sops-vault-configmap", Takes::Text, "", NO_SOPS),
-    strict("ssh-hostkey-algos", Takes::Text, "", SSH),
-    strict("ssh-kex-algos", Takes::Text, "", SSH),
-    flag("storage-compression-threshold", Takes::Number, "65536", NO_DATABASE),
-    flag("storage-value-log-file-size", Takes::Number, "268435456", NO_DATABASE),
-    flag("token-cache-max-duration", Takes::Duration, "1h", NO_TOKENS),
-    flag("token-cache-max-size", Takes::Number, "100", NO_TOKENS),
+    strict("sops-vault-configmap", FlagValueKind::Text, "", NO_SOPS),
+    strict("ssh-hostkey-algos", FlagValueKind::Text, "", SSH),
+    strict("ssh-kex-algos", FlagValueKind::Text, "", SSH),
+    flag("storage-compression-threshold", FlagValueKind::Number, "65536", NO_DATABASE),
+    flag("storage-value-log-file-size", FlagValueKind::Number, "268435456", NO_DATABASE),
+    flag("token-cache-max-duration", FlagValueKind::Duration, "1h", NO_TOKENS),
+    flag("token-cache-max-size", FlagValueKind::Number, "100", NO_TOKENS),
     flag(
         "watch-configs-label-selector",
-        Takes::Selector,
+        FlagValueKind::Selector,
         "reconcile.fluxcd.io/watch=Enabled",
         "referenced Secrets and ConfigMaps are watched regardless of their labels",
     ),
@@ -144,7 +149,7 @@ impl CompatibilityFlags {
     }
 }
 
-impl Flag {
+impl CompatibilityFlag {
     fn argument(&self) -> Arg {
         let arg = Arg::new(self.name)
             .long(self.name)
@@ -163,16 +168,20 @@ impl Flag {
             Ok(text.to_owned())
         });
         match self.takes {
-            Takes::Bool => arg.num_args(0..=1).default_missing_value("true").value_name("BOOL"),
-            Takes::Number | Takes::Decimal | Takes::Bound(_) => arg.value_name("NUMBER"),
-            Takes::Duration => arg.value_name("DURATION"),
-            Takes::Text | Takes::OneOf(_) => arg.value_name("TEXT"),
-            Takes::Selector => arg.value_name("SELECTOR"),
+            FlagValueKind::Bool => {
+                arg.num_args(0..=1).default_missing_value("true").value_name("BOOL")
+            }
+            FlagValueKind::Number | FlagValueKind::Decimal | FlagValueKind::Bound(_) => {
+                arg.value_name("NUMBER")
+            }
+            FlagValueKind::Duration => arg.value_name("DURATION"),
+            FlagValueKind::Text | FlagValueKind::OneOf(_) => arg.value_name("TEXT"),
+            FlagValueKind::Selector => arg.value_name("SELECTOR"),
         }
     }
 }
 
-impl Takes {
+impl FlagValueKind {
     /// Whether a value means the same as another.
     fn is_same(self, text: &str, other: &str) -> bool {
         match self {

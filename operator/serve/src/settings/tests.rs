@@ -4,11 +4,11 @@ use expect_test::expect;
 
 use super::*;
 
-fn parsed(flags: &[&str]) -> Result<Settings, clap::Error> {
-    Settings::from_flags(flags)
+fn parsed(flags: &[&str]) -> Result<OperatorSettings, clap::Error> {
+    OperatorSettings::from_flags(flags)
 }
 
-pub(super) fn settings(flags: &[&str]) -> Settings {
+pub(super) fn settings(flags: &[&str]) -> OperatorSettings {
     parsed(flags).unwrap()
 }
 
@@ -155,7 +155,7 @@ fn what_changes_nothing_is_named_with_the_reason() {
 #[test]
 fn every_gate_is_honoured_or_so_anyway_or_refused() {
     let mut lines = String::new();
-    for (name, default) in gates::known() {
+    for (name, default) in feature_gates::known() {
         let flag = |on: bool| format!("--feature-gates={name}={on}");
         assert!(parsed(&[&flag(default)]).is_ok(), "{name} at Flux's default");
         let line = match parsed(&[&flag(!default)]) {

@@ -8,25 +8,28 @@ use std::io;
 use std::sync::Arc;
 
 use artifactgen::{
-    ArtifactRequest, ArtifactRevisions, BUILD_ALLOWANCE, BuildInputs, Drift, ExternalArtifactState,
-    GeneratorSpec, InventoryEntry, LastRun, ORIGIN_REVISION, ObservedSource, RequestedRun,
-    SourceTrees, StoredFile, TarballReader, artifact_requests, build, revisions,
+    ArtifactRequest, ArtifactRevisions, BUILD_ALLOWANCE, BuildInputs, ExternalArtifactState,
+    GeneratorDrift, GeneratorRunRequest, GeneratorSpec, InventoryEntry, LastGeneratorRun,
+    ORIGIN_REVISION, ObservedSource, SourceTrees, StoredArchiveFile, TarballReader,
+    artifact_requests, build, revisions,
 };
 use crds::extensions::ArtifactGenerator;
 use crds::{Artifact, ReconciledObject as _};
-use golang::meter::{Meter, Stop};
+use golang::work_meter::{StopSignal, WorkMeter};
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, READY, Time, Wake, reason};
-use sources::archive::{self, ArchiveDigest, Contents, Digesting, ExtractOptions, Symlinks};
-use sources::ignore::Matcher;
-use sources::store::{self, Slot, Store};
+use reconcile::{READY, RunOutcome, Time, WakeTrigger, reason};
+use sources::archive::{
+    self, ArchiveContents, ArchiveDigest, DigestingWriter, ExtractOptions, SymlinkPolicy,
+};
+use sources::ignore::IgnoreMatcher;
+use sources::store::{self, ArtifactStore, ObjectFolder};
 use tree::{FileMetadata, FileTree, MemoryTree, RelPath, TreeLimits};
 
 use super::report::inventory;
 use super::resolve::{ResolvedSources, SOURCE_FETCH_FAILED};
 use windlass_cluster::error::chain;
-use windlass_runtime::artifact;
-use windlass_runtime::context::Context;
+use windlass_runtime::artifact_files;
+use windlass_runtime::run_context::RunContext;
 
 /// The first part of the path of its artifacts. Parity(flux).
 const FOLDER: &str = "externalartifact";
@@ -44,32 +47,32 @@ const MAX_STORED_BYTES: u64 = 1 << 30;
 const STEPS_PER_PACKED_BYTE: u64 = 10;
 
 /// The trees of sources by their aliases.
-pub(super) type Trees = BTreeMap<String, Arc<MemoryTree>>;
+pub(super) type SourceTreesByAlias = BTreeMap<String, Arc<MemoryTree>>;
 
 /// Where the artifacts of an ExternalArtifact are kept.
-fn slot(object: &ArtifactGenerator, name: &str) -> Result<Slot, store::Error> {
-    Slot::new(FOLDER, &object.namespace().unwrap_or_default(), name)
+fn slot(object: &ArtifactGenerator, name: &str) -> Result<ObjectFolder, store::Error> {
+    ObjectFolder::new(FOLDER, &object.namespace().unwrap_or_default(), name)
 }
 
 /// The path of the file that an inventory names.
-fn path_of(slot: &Slot, entry: &InventoryEntry) -> String {
+fn path_of(slot: &ObjectFolder, entry: &InventoryEntry) -> String {
     format!("{}/{}", slot.path(), entry.filename)
 }
 
 /// Loads the files of all sources, from the store or from where their statuses say.
 pub(super) async fn load(
-    context: &Context,
+    context: &RunContext,
     sources: &ResolvedSources,
     retry_at: Time,
-) -> Result<Trees, Outcome> {
-    let mut trees = Trees::new();
+) -> Result<SourceTreesByAlias, RunOutcome> {
+    let mut trees = SourceTreesByAlias::new();
     let mut bytes: BTreeMap<&str, u64> = BTreeMap::new();
     for (alias, source) in sources {
         let failed = |why: &dyn std::fmt::Display| {
-            let wake = Wake::on([source.node.clone()]).and_at(retry_at);
-            Outcome::Failed(SOURCE_FETCH_FAILED, format!("fetch sources failed: {why}"), wake)
+            let wake = WakeTrigger::on([source.node.clone()]).and_at(retry_at);
+            RunOutcome::Failed(SOURCE_FETCH_FAILED, format!("fetch sources failed: {why}"), wake)
         };
-        let files = artifact::files(context, &source.artifact, source.is_elsewhere).await;
+        let files = artifact_files::files(context, &source.artifact, source.is_elsewhere).await;
         let files = files.map_err(|error| failed(&error))?;
         // Two aliases of one artifact share its tree.
         bytes.insert(&source.artifact.digest, memory(&files));
@@ -92,12 +95,12 @@ fn memory(tree: &MemoryTree) -> u64 {
 }
 
 /// Takes archives apart that sources have as files.
-struct Tarballs;
+struct SourceTarballReader;
 
-impl TarballReader for Tarballs {
+impl TarballReader for SourceTarballReader {
     fn read(&self, tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String> {
         let options = ExtractOptions {
-            symlinks: Symlinks::Refuse,
+            symlinks: SymlinkPolicy::Refuse,
             limits: *limits,
             ..ExtractOptions::default()
         };
@@ -106,7 +109,7 @@ impl TarballReader for Tarballs {
 }
 
 /// An artifact that is kept.
-pub(super) struct MadeArtifact {
+pub(super) struct StoredGeneratedArtifact {
     /// As the inventory lists it.
     pub(super) entry: InventoryEntry,
     /// As a status shows it.
@@ -117,27 +120,27 @@ pub(super) struct MadeArtifact {
 
 /// Makes the artifacts of one run, one after the other.
 pub(super) struct ArtifactMaker {
-    store: Arc<Store>,
+    store: Arc<ArtifactStore>,
     namespace: String,
     /// What the last run made.
     before: Vec<InventoryEntry>,
-    trees: Trees,
+    trees: SourceTreesByAlias,
     observed: BTreeMap<String, ObservedSource>,
     /// What all artifacts together may cost.
-    meter: Meter,
+    meter: WorkMeter,
     /// How many bytes their archives may still have.
     room: u64,
 }
 
 impl ArtifactMaker {
     pub(super) fn new(
-        store: Arc<Store>,
+        store: Arc<ArtifactStore>,
         object: &ArtifactGenerator,
-        trees: Trees,
+        trees: SourceTreesByAlias,
         observed: BTreeMap<String, ObservedSource>,
     ) -> Self {
         let namespace = object.namespace().unwrap_or_default();
-        let meter = Meter::new(BUILD_ALLOWANCE, Stop::default());
+        let meter = WorkMeter::new(BUILD_ALLOWANCE, StopSignal::default());
         let before = inventory(object);
         Self { store, namespace, before, trees, observed, meter, room: MAX_STORED_BYTES }
     }
@@ -146,12 +149,12 @@ impl ArtifactMaker {
     pub(super) fn requests(
         &mut self,
         spec: &GeneratorSpec,
-    ) -> Result<Vec<ArtifactRequest>, Outcome> {
+    ) -> Result<Vec<ArtifactRequest>, RunOutcome> {
         artifact_requests(spec, &by_alias(&self.trees), &mut self.meter).map_err(|error| {
             let text = format!("failed to expand path pattern: {error}");
             match error.is_terminal() {
-                true => Outcome::Stalled(reason::BUILD_FAILED, text),
-                false => Outcome::Failed(reason::BUILD_FAILED, text, Wake::default()),
+                true => RunOutcome::Stalled(reason::BUILD_FAILED, text),
+                false => RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default()),
             }
         })
     }
@@ -159,21 +162,25 @@ impl ArtifactMaker {
     /// Makes an artifact and keeps it. Blocks.
     ///
     /// The file of the former artifact stays until the next run: others fetch it until the ExternalArtifact names the new one.
-    pub(super) fn make(&mut self, request: &ArtifactRequest) -> Result<MadeArtifact, Outcome> {
+    pub(super) fn make(
+        &mut self,
+        request: &ArtifactRequest,
+    ) -> Result<StoredGeneratedArtifact, RunOutcome> {
         let name = &request.artifact.name;
         let failed = |why: &dyn std::fmt::Display| {
             let text = format!("{name} build failed: {why}");
-            Outcome::Failed(reason::BUILD_FAILED, text, Wake::default())
+            RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default())
         };
         let sources = by_alias(&self.trees);
         let limits = TreeLimits::default();
-        let inputs = BuildInputs { sources: &sources, tarballs: &Tarballs, limits };
+        let inputs = BuildInputs { sources: &sources, tarballs: &SourceTarballReader, limits };
         let built = build(&request.artifact, &inputs, &mut self.meter);
         let built = built.map_err(|error| failed(&error))?;
         let steps = STEPS_PER_PACKED_BYTE.saturating_mul(built.files.bytes());
         self.meter.steps(steps).map_err(|error| failed(&error))?;
         let contents = contents(&built.files).map_err(|error| failed(&error))?;
-        let slot = Slot::new(FOLDER, &self.namespace, name).map_err(|error| failed(&error))?;
+        let slot =
+            ObjectFolder::new(FOLDER, &self.namespace, name).map_err(|error| failed(&error))?;
         let file = built.file_name();
         let path = format!("{}/{file}", slot.path());
         let now = jiff::Timestamp::now();
@@ -220,7 +227,7 @@ impl ArtifactMaker {
         };
         let namespace = self.namespace.clone();
         let entry = InventoryEntry { digest, filename: file, name: name.clone(), namespace };
-        Ok(MadeArtifact { entry, artifact, is_stored })
+        Ok(StoredGeneratedArtifact { entry, artifact, is_stored })
     }
 
     /// The archive of the last run, if its file has the bytes that would be written now.
@@ -230,7 +237,7 @@ impl ArtifactMaker {
         &self,
         entry: &InventoryEntry,
         path: &str,
-        contents: &Contents<RelPath>,
+        contents: &ArchiveContents<RelPath>,
         load: impl Fn(&RelPath, &RelPath) -> Result<Arc<[u8]>, E>,
     ) -> Result<Option<ArchiveDigest>, String>
     where
@@ -239,22 +246,22 @@ impl ArtifactMaker {
         if !self.store.verify(path, &entry.digest).unwrap_or_default() {
             return Ok(None);
         }
-        let out = archive::write(Digesting::new(io::sink()), contents, load);
+        let out = archive::write(DigestingWriter::new(io::sink()), contents, load);
         let found = out.map_err(|error| chain(&error))?.finish().1;
         Ok(Some(found).filter(|found| found.digest == entry.digest))
     }
 }
 
 /// The trees as the engine takes them.
-fn by_alias(trees: &Trees) -> SourceTrees<'_> {
+fn by_alias(trees: &SourceTreesByAlias) -> SourceTrees<'_> {
     trees.iter().map(|(alias, tree)| (alias.as_str(), &**tree as &dyn FileTree)).collect()
 }
 
 /// What goes into the archive of a tree.
 ///
 /// Parity(flux): what no source has by default is left out, and an ignore file in the tree is a file like others.
-fn contents(files: &MemoryTree) -> Result<Contents<RelPath>, String> {
-    let mut contents = Contents::new();
+fn contents(files: &MemoryTree) -> Result<ArchiveContents<RelPath>, String> {
+    let mut contents = ArchiveContents::new();
     for (path, metadata) in files.walk() {
         let added = match metadata {
             FileMetadata::Dir => contents.dir(path.clone()),
@@ -264,27 +271,27 @@ fn contents(files: &MemoryTree) -> Result<Contents<RelPath>, String> {
         };
         added.map_err(|error| chain(&error))?;
     }
-    contents.leave_out(&Matcher::new(&[], None).map_err(|error| chain(&error))?);
+    contents.leave_out(&IgnoreMatcher::new(&[], None).map_err(|error| chain(&error))?);
     Ok(contents)
 }
 
 /// Why artifacts have to be made again; none if all is as the last run made it. Blocks.
 pub(super) fn drift(
-    store: &Store,
+    store: &ArtifactStore,
     object: &ArtifactGenerator,
     spec: &GeneratorSpec,
     sources_digest: &str,
     external: &BTreeSet<ExternalArtifactState>,
-) -> Option<Drift> {
+) -> Option<GeneratorDrift> {
     let inventory = inventory(object);
     let ready = object.condition(READY);
     let status = object.status.as_ref();
-    let requested = RequestedRun {
+    let requested = GeneratorRunRequest {
         spec,
         generation: object.metadata.generation.unwrap_or_default(),
         sources_digest,
     };
-    let last = LastRun {
+    let last = LastGeneratorRun {
         // A run that was interrupted has left it Unknown.
         is_failed: ready.is_none_or(|it| it.status != "True"),
         observed_generation: ready.and_then(|it| it.observed_generation).unwrap_or_default(),
@@ -297,23 +304,27 @@ pub(super) fn drift(
 }
 
 /// How the file of an artifact is; one that is damaged is removed.
-fn stored(store: &Store, object: &ArtifactGenerator, entry: &InventoryEntry) -> StoredFile {
-    let Ok(slot) = slot(object, &entry.name) else { return StoredFile::Missing };
+fn stored(
+    store: &ArtifactStore,
+    object: &ArtifactGenerator,
+    entry: &InventoryEntry,
+) -> StoredArchiveFile {
+    let Ok(slot) = slot(object, &entry.name) else { return StoredArchiveFile::Missing };
     let path = path_of(&slot, entry);
     match store.verify(&path, &entry.digest) {
-        Ok(true) => StoredFile::Intact,
-        Ok(false) if store.open_file(&path).is_err() => StoredFile::Missing,
+        Ok(true) => StoredArchiveFile::Intact,
+        Ok(false) if store.open_file(&path).is_err() => StoredArchiveFile::Missing,
         Ok(false) => {
             drop(store.remove_file(&path));
-            StoredFile::Corrupt
+            StoredArchiveFile::Corrupt
         }
         // What cannot be read is written again, or the disk says why not.
-        Err(_) => StoredFile::Corrupt,
+        Err(_) => StoredArchiveFile::Corrupt,
     }
 }
 
 /// Removes files of former artifacts of a generator. Blocks.
-pub(super) fn collect_garbage(store: &Store, object: &ArtifactGenerator) {
+pub(super) fn collect_garbage(store: &ArtifactStore, object: &ArtifactGenerator) {
     for entry in inventory(object) {
         if let Ok(slot) = slot(object, &entry.name) {
             let path = path_of(&slot, &entry);
@@ -322,14 +333,18 @@ pub(super) fn collect_garbage(store: &Store, object: &ArtifactGenerator) {
     }
 }
 
-fn collect(store: &Store, slot: &Slot, keep: &[&str]) {
+fn collect(store: &ArtifactStore, slot: &ObjectFolder, keep: &[&str]) {
     if let Err(error) = store.collect_garbage(slot, keep, jiff::Timestamp::now()) {
         tracing::info!(slot = slot.path(), error = chain(&error), "failed to remove old artifacts");
     }
 }
 
 /// Removes all files of an artifact that is not made any more.
-pub(super) async fn remove_files(store: &Arc<Store>, object: &ArtifactGenerator, name: &str) {
+pub(super) async fn remove_files(
+    store: &Arc<ArtifactStore>,
+    object: &ArtifactGenerator,
+    name: &str,
+) {
     let store = store.clone();
     let slot = slot(object, name);
     let removed =

@@ -15,18 +15,18 @@ use crds::source::{ExternalArtifact, ExternalArtifactStatus};
 use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{Conditions, Outcome, RemovalPermit, Wake, reason};
+use reconcile::{RemovalPermit, RunOutcome, StatusConditions, WakeTrigger, reason};
 use serde_json::Value;
-use sources::reason::EXTERNAL_ARTIFACT_FAILED;
-use sources::store::Store;
+use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
+use sources::store::ArtifactStore;
 
-use super::executor::{MadeArtifact, remove_files};
-use windlass_cluster::objects::Mode;
-use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::catalog::SOURCES;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_named;
-use windlass_runtime::record::{change, conditions_of, listed, status_of};
+use super::executor::{StoredGeneratedArtifact, remove_files};
+use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::controller_kind::node_named;
+use windlass_runtime::object_status::{change, conditions_of, listed, status_of};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SOURCES;
 
 /// As whom it is applied. Parity(flux): either may go on with what the other applied.
 const MANAGER: &str = ArtifactGenerator::CONTROLLER;
@@ -42,9 +42,9 @@ const SHOWN_LOOKS: u32 = 100;
 const SHOWN_POLL: Duration = Duration::from_millis(20);
 
 /// What a request of the API server that failed means for the generator.
-pub(super) fn failed(name: &str, error: &ClusterError) -> Outcome {
+pub(super) fn failed(name: &str, error: &ClusterError) -> RunOutcome {
     let text = format!("failed to reconcile ExternalArtifact `{name}`: {error}");
-    Outcome::Failed(reason::RECONCILIATION_FAILED, text, Wake::default())
+    RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, WakeTrigger::default())
 }
 
 /// Whether an ExternalArtifact is that of a generator: by its label, or by its spec, as after a restore of both, which gives
@@ -69,7 +69,7 @@ fn is_of(external: &ExternalArtifact, generator: &ArtifactGenerator) -> bool {
 
 /// The ExternalArtifacts with the label of a generator that are its own, as the watch last saw them.
 pub(super) fn labelled(
-    context: &Context,
+    context: &RunContext,
     generator: &ArtifactGenerator,
 ) -> Vec<Arc<ExternalArtifact>> {
     let uid = generator.uid();
@@ -87,7 +87,7 @@ pub(super) fn labelled(
 
 /// Their names and digests.
 pub(super) fn states(
-    context: &Context,
+    context: &RunContext,
     generator: &ArtifactGenerator,
 ) -> BTreeSet<ExternalArtifactState> {
     let state = |external: Arc<ExternalArtifact>| ExternalArtifactState {
@@ -99,7 +99,7 @@ pub(super) fn states(
 
 /// Waits until the watch shows what a run made, but not for long: the next run compares with what the watch shows.
 pub(super) async fn await_shown(
-    context: &Context,
+    context: &RunContext,
     generator: &ArtifactGenerator,
     made: &BTreeSet<ExternalArtifactState>,
 ) {
@@ -116,10 +116,10 @@ pub(super) async fn await_shown(
 /// # Errors
 /// It is not the generator's.
 pub(super) async fn existing(
-    context: &Context,
+    context: &RunContext,
     generator: &ArtifactGenerator,
     name: &str,
-) -> Result<Option<Arc<ExternalArtifact>>, Outcome> {
+) -> Result<Option<Arc<ExternalArtifact>>, RunOutcome> {
     let namespace = generator.namespace().unwrap_or_default();
     let seen = context.seen::<ExternalArtifact>(&namespace, name);
     let found = match seen {
@@ -137,17 +137,17 @@ pub(super) async fn existing(
 }
 
 /// What it means that another owner has the ExternalArtifact of a name.
-fn taken(generator: &ArtifactGenerator, name: &str) -> Outcome {
+fn taken(generator: &ArtifactGenerator, name: &str) -> RunOutcome {
     let text = format!(
         "ExternalArtifact `{name}` exists and was not made by this ArtifactGenerator; delete or rename either"
     );
     let namespace = generator.namespace().unwrap_or_default();
-    let wake = Wake::on([node_named::<ExternalArtifact>(&namespace, name)]);
-    Outcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
+    let wake = WakeTrigger::on([node_named::<ExternalArtifact>(&namespace, name)]);
+    RunOutcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
 }
 
 /// What an artifact is offered by.
-pub(super) struct Offer<'r> {
+pub(super) struct ArtifactOffer<'r> {
     /// Whose it is.
     pub(super) generator: &'r ArtifactGenerator,
     /// What all ExternalArtifacts of the generator have.
@@ -158,7 +158,7 @@ pub(super) struct Offer<'r> {
     pub(super) is_spec_new: bool,
 }
 
-impl Offer<'_> {
+impl ArtifactOffer<'_> {
     /// The object as it is applied.
     fn desired(&self) -> Value {
         let generator = self.generator;
@@ -187,11 +187,11 @@ fn has_all(external: &ExternalArtifact, desired: &Value) -> bool {
 /// # Errors
 /// It is not the generator's, or the API server refuses.
 pub(super) async fn offer(
-    cluster: &Cluster,
-    offer: &Offer<'_>,
+    cluster: &ClusterConnection,
+    offer: &ArtifactOffer<'_>,
     external: Option<&ExternalArtifact>,
-    made: &MadeArtifact,
-) -> Result<(), Outcome> {
+    made: &StoredGeneratedArtifact,
+) -> Result<(), RunOutcome> {
     let name = &made.entry.name;
     let refused = |error: ClusterError| failed(name, &error);
     let desired = offer.desired();
@@ -214,11 +214,14 @@ pub(super) async fn offer(
     cluster.write_status(&external, MANAGER, &patch, None).await.map(drop).map_err(refused)
 }
 
-async fn apply(cluster: &Cluster, desired: Value) -> Result<ExternalArtifact, ClusterError> {
+async fn apply(
+    cluster: &ClusterConnection,
+    desired: Value,
+) -> Result<ExternalArtifact, ClusterError> {
     let gvk = Gvk::new(&format!("{SOURCES}/{VERSION}"), "ExternalArtifact");
     let resource = cluster.resource(&gvk).await?;
     let object = Object::new(desired).map_err(|error| unreadable(&error))?;
-    let applied = cluster.apply(&resource, &object, MANAGER, Mode::Write).await?;
+    let applied = cluster.apply(&resource, &object, MANAGER, DryRunMode::Write).await?;
     read(applied)
 }
 
@@ -234,7 +237,7 @@ fn read(object: Object) -> Result<ExternalArtifact, ClusterError> {
 fn offered(
     external: &ExternalArtifact,
     before: &ExternalArtifactStatus,
-    made: &MadeArtifact,
+    made: &StoredGeneratedArtifact,
 ) -> ExternalArtifactStatus {
     let is_same = |was: &&Artifact| {
         let last_update_time = was.last_update_time.clone();
@@ -245,8 +248,8 @@ fn offered(
     let artifact = unchanged.unwrap_or(&made.artifact).clone();
     let had = conditions_of(&before.conditions);
     let generation = external.metadata.generation.unwrap_or_default();
-    let outcome = Outcome::Settled(reason::SUCCEEDED, OFFERED.to_owned());
-    let conditions = Conditions::since(&had, generation, jiff::Timestamp::now(), &[]);
+    let outcome = RunOutcome::Settled(reason::SUCCEEDED, OFFERED.to_owned());
+    let conditions = StatusConditions::since(&had, generation, jiff::Timestamp::now(), &[]);
     ExternalArtifactStatus {
         artifact: Some(artifact),
         conditions: listed(conditions.finish(&outcome)),
@@ -257,8 +260,8 @@ fn offered(
 ///
 /// The files go first: once the object is gone another generator may use the name.
 pub(super) async fn remove(
-    cluster: &Cluster,
-    store: &Arc<Store>,
+    cluster: &ClusterConnection,
+    store: &Arc<ArtifactStore>,
     generator: &ArtifactGenerator,
     name: &str,
     permit: RemovalPermit,

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use artifactgen::{InventoryEntry, changes_message};
 use crds::extensions::{ArtifactGenerator, ArtifactGeneratorStatus, ExternalArtifactReference};
 use kube_core::ResourceExt as _;
-use reconcile::{Condition, ConditionStatus, Conditions, Outcome, READY, Time};
+use reconcile::{ConditionStatus, READY, RunOutcome, StatusCondition, StatusConditions, Time};
 
-use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::hold_conditions;
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::record::{conditions_of, listed, status_of};
+use windlass_runtime::object_status::{conditions_of, listed, status_of};
 
 /// What a run made.
 pub(super) struct GeneratedArtifacts {
@@ -21,10 +21,10 @@ pub(super) struct GeneratedArtifacts {
 }
 
 /// What is written, and the events of it.
-pub(super) struct Report {
+pub(super) struct GeneratorReport {
     pub(super) before: ArtifactGeneratorStatus,
     pub(super) after: ArtifactGeneratorStatus,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<ObjectEvent>,
     failed: Option<String>,
 }
 
@@ -58,9 +58,9 @@ fn recorded(inventory: &[InventoryEntry]) -> Vec<ExternalArtifactReference> {
 pub(super) fn report(
     object: &ArtifactGenerator,
     generated: Option<&GeneratedArtifacts>,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     now: Time,
-) -> Report {
+) -> GeneratorReport {
     let before = status_of(object);
     let had = conditions_of(&before.conditions);
     let generation = object.metadata.generation.unwrap_or_default();
@@ -69,7 +69,7 @@ pub(super) fn report(
         after.inventory = recorded(&generated.inventory);
         after.observed_sources_digest = Some(generated.sources_digest.clone());
     }
-    let conditions = Conditions::since(&had, generation, now, &[])
+    let conditions = StatusConditions::since(&had, generation, now, &[])
         .marked(&hold_conditions::of(object, now))
         .finish(outcome);
     after.conditions = listed(conditions);
@@ -78,37 +78,37 @@ pub(super) fn report(
     }
     let failed = (!outcome.is_settled()).then(|| outcome.text().to_owned());
     let events = event(object, generated, outcome, &had).into_iter().collect();
-    Report { before, after, events, failed }
+    GeneratorReport { before, after, events, failed }
 }
 
 /// The event of a run, if there is anything to tell.
 fn event(
     object: &ArtifactGenerator,
     generated: Option<&GeneratedArtifacts>,
-    outcome: &Outcome,
-    had: &[Condition],
-) -> Option<Event> {
+    outcome: &RunOutcome,
+    had: &[StatusCondition],
+) -> Option<ObjectEvent> {
     let event = |severity, reason: &str, message: String| {
         let reason = reason.to_owned();
-        Some(Event { severity, reason, message, metadata: BTreeMap::new() })
+        Some(ObjectEvent { severity, reason, message, metadata: BTreeMap::new() })
     };
     if outcome.is_settled() {
         let made = generated.and_then(|it| changes_message(&inventory(object), &it.inventory));
-        let was_ready = Condition::is(had, READY, ConditionStatus::True);
+        let was_ready = StatusCondition::is(had, READY, ConditionStatus::True);
         // Differs(flux): the end of a failure is an event, too.
         let recovered = (!was_ready && !had.is_empty()).then(|| outcome.text().to_owned());
         // Parity(flux): the reason is the type of the condition.
-        return event(Severity::Info, READY, made.or(recovered)?);
+        return event(EventSeverity::Info, READY, made.or(recovered)?);
     }
-    let is_reported = Condition::find(had, READY)
+    let is_reported = StatusCondition::find(had, READY)
         .is_some_and(|it| it.reason == outcome.reason().as_str() && it.message == outcome.text());
     match is_reported {
         true => None,
-        false => event(Severity::Error, outcome.reason().as_str(), outcome.text().to_owned()),
+        false => event(EventSeverity::Error, outcome.reason().as_str(), outcome.text().to_owned()),
     }
 }
 
-impl Report {
+impl GeneratorReport {
     /// One log line, when something happened.
     pub(super) fn log(&self, object: &ArtifactGenerator) {
         let controller_kind = "ArtifactGenerator";
@@ -136,7 +136,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use reconcile::{Wake, reason};
+    use reconcile::{WakeTrigger, reason};
     use serde_json::{Value, json};
 
     use super::*;
@@ -162,16 +162,16 @@ mod tests {
         GeneratedArtifacts { inventory: vec![entry], sources_digest: "sha256:9".to_owned() }
     }
 
-    fn settled() -> Outcome {
+    fn settled() -> RunOutcome {
         let text = artifactgen::succeeded_message(1);
-        Outcome::Settled(reason::SUCCEEDED, text)
+        RunOutcome::Settled(reason::SUCCEEDED, text)
     }
 
     fn time() -> Time {
         Time::from_second(1_790_000_000).unwrap()
     }
 
-    fn check(report: &Report, expected: &Expect) {
+    fn check(report: &GeneratorReport, expected: &Expect) {
         let conditions = conditions_of(&report.after.conditions);
         let mut lines: Vec<String> = conditions
             .iter()
@@ -210,7 +210,7 @@ mod tests {
     fn a_failure_keeps_the_inventory_and_is_one_event_and_so_is_its_end() {
         let first = report(&generator(&json!({})), Some(&made("sha256:1")), &settled(), time());
         let text = "get sources failed: source 'Bucket/apps/b' is not ready".to_owned();
-        let failed = Outcome::Failed(SOURCE_FETCH_FAILED, text, Wake::at(time()));
+        let failed = RunOutcome::Failed(SOURCE_FETCH_FAILED, text, WakeTrigger::at(time()));
         let second = report(&generator(&json!(first.after)), None, &failed, time());
         check(
             &second,

@@ -7,17 +7,19 @@ use crds::Artifact;
 use crds::extensions::ArtifactGenerator;
 use crds::source::ExternalArtifact;
 use kube_core::Resource as _;
-use reconcile::{Edge, ObjectKey, Outcome, Reason, Time, Wake, reason};
+use reconcile::{
+    ConditionReason, DependencyEdge, ObjectKey, RunOutcome, Time, WakeTrigger, reason,
+};
 
 use super::validated_spec;
 use crate::git_repository::include::cycle;
-use windlass_runtime::artifact::origin_revision;
-use windlass_runtime::catalog::{SOURCES, SourceSnapshot};
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_named;
+use windlass_runtime::artifact_files::origin_revision;
+use windlass_runtime::controller_kind::node_named;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::{SOURCES, SourceSnapshot};
 
 /// A source has no artifact, or not one that can be fetched.
-pub(super) const SOURCE_FETCH_FAILED: Reason = Reason::new("SourceFetchFailed");
+pub(super) const SOURCE_FETCH_FAILED: ConditionReason = ConditionReason::new("SourceFetchFailed");
 
 /// A source, and where its artifact is.
 pub(super) struct ResolvedSource {
@@ -37,7 +39,7 @@ fn source_node(own: &str, source: &SourceReference) -> ObjectKey {
 
 /// Tells the work queue what wakes a generator: its sources, and the ExternalArtifacts with these names, which it makes.
 pub(super) fn edges<'n>(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     spec: &GeneratorSpec,
     made: impl Iterator<Item = &'n str>,
@@ -46,16 +48,16 @@ pub(super) fn edges<'n>(
     let made = made.map(|name| node_named::<ExternalArtifact>(namespace, name));
     let sources = spec.sources.iter().map(|source| source_node(namespace, source));
     let nodes: BTreeSet<ObjectKey> = sources.chain(made).collect();
-    context.work_queue.set_edges(node, Edge::Source, nodes);
+    context.work_queue.set_edges(node, DependencyEdge::Source, nodes);
 }
 
 /// Finds the artifacts of all sources.
 pub(super) fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     spec: &GeneratorSpec,
     retry_at: Time,
-) -> Result<ResolvedSources, Outcome> {
+) -> Result<ResolvedSources, RunOutcome> {
     if let Some(way) = way_back(context, node, spec) {
         let others = way.iter().filter_map(|name| name.split_once('/'));
         let others =
@@ -64,15 +66,15 @@ pub(super) fn resolve(
             "spec.sources leads back to this ArtifactGenerator: {}; remove one of these sources",
             way.join(" → ")
         );
-        let wake = Wake::on(others).and_at(retry_at);
-        return Err(Outcome::Blocked(reason::DEPENDENCY_CYCLE, text, wake));
+        let wake = WakeTrigger::on(others).and_at(retry_at);
+        return Err(RunOutcome::Blocked(reason::DEPENDENCY_CYCLE, text, wake));
     }
     let mut found = BTreeMap::new();
     for source in &spec.sources {
         let node = source_node(&node.namespace, source);
         let failed = |text: String| {
-            let wake = Wake::on([node.clone()]).and_at(retry_at);
-            Outcome::Failed(SOURCE_FETCH_FAILED, format!("get sources failed: {text}"), wake)
+            let wake = WakeTrigger::on([node.clone()]).and_at(retry_at);
+            RunOutcome::Failed(SOURCE_FETCH_FAILED, format!("get sources failed: {text}"), wake)
         };
         let snapshot = context.sources.find(&node, &context.settings);
         let snapshot = snapshot.ok_or_else(|| failed(missing(&node)))?;
@@ -95,7 +97,7 @@ fn missing(node: &ObjectKey) -> String {
 /// The way by which what a generator makes leads back to it, from itself to itself: it would grow with each run.
 ///
 /// Differs(flux): there it does.
-fn way_back(context: &Context, node: &ObjectKey, spec: &GeneratorSpec) -> Option<Vec<String>> {
+fn way_back(context: &RunContext, node: &ObjectKey, spec: &GeneratorSpec) -> Option<Vec<String>> {
     let maker = |external: &ObjectKey| {
         let found = context.seen::<ExternalArtifact>(&external.namespace, &external.name)?;
         let source = found.spec.source_ref.as_ref();

@@ -5,7 +5,7 @@ use artifactgen::{
     validate,
 };
 use crds::extensions::{self, ArtifactGenerator, ArtifactGeneratorSpec};
-use reconcile::Outcome;
+use reconcile::RunOutcome;
 
 /// The spec as the engine takes it.
 pub(super) fn spec(object: &ArtifactGenerator) -> GeneratorSpec {
@@ -57,9 +57,9 @@ pub(super) fn check(
     spec: &GeneratorSpec,
     namespace: &str,
     is_confined: bool,
-) -> Result<(), Outcome> {
+) -> Result<(), RunOutcome> {
     validate(spec, namespace, is_confined)
-        .map_err(|error| Outcome::Stalled(error.reason(), error.to_string()))
+        .map_err(|error| RunOutcome::Stalled(error.reason(), error.to_string()))
 }
 
 #[cfg(test)]
@@ -119,12 +119,12 @@ mod tests {
         assert_eq!(check(&with(json!([other]), "one"), "apps", false), Ok(()));
         let refused = |sources: Value, artifact: &str| {
             let outcome = check(&with(sources, artifact), "apps", true).unwrap_err();
-            assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+            assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
             outcome
         };
         let denied = refused(json!([other]), "one");
         let text = "cross-namespace reference to source Bucket/other/b is not allowed";
-        assert_eq!(denied, Outcome::Stalled(ACCESS_DENIED, text.to_owned()));
+        assert_eq!(denied, RunOutcome::Stalled(ACCESS_DENIED, text.to_owned()));
         let twice = refused(json!([own, own]), "one");
         assert_eq!(twice.reason().as_str(), "ValidationFailed");
         assert_eq!(twice.text(), "duplicate source alias 'src' found");

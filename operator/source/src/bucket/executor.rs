@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use crds::source::{Bucket, BucketStatus};
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, Wake};
+use reconcile::{RunOutcome, WakeTrigger};
 use sources::archive::{self, ExtractOptions};
-use sources::bucket::{self, BucketListing, Error, Note, Previous, Remote, bundle};
-use sources::reason::{
+use sources::bucket::{
+    self, BucketArtifactNote, BucketListing, Error, PreviousArtifact, RemoteBucket, bundle,
+};
+use sources::source_reasons::{
     ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, BUCKET_OPERATION_FAILED, URL_INVALID,
 };
 
@@ -18,7 +20,7 @@ use windlass_runtime::blocking_task::blocking;
 
 /// What is fetched.
 pub(crate) struct BucketFetchSpec {
-    pub(super) remote: Remote,
+    pub(super) remote: RemoteBucket,
     /// The key of the bundle, if there is one.
     pub(super) bundle: Option<String>,
 }
@@ -26,33 +28,35 @@ pub(crate) struct BucketFetchSpec {
 /// What asking found.
 pub(crate) enum BucketLookupResult {
     /// The objects, and what the artifact was made of until now.
-    Objects(Box<(BucketListing, Note)>),
+    Objects(Box<(BucketListing, BucketArtifactNote)>),
     /// That the bundle is there.
     Bundle,
 }
 
 /// What a failed fetch means for the object.
-pub(super) fn classify(error: &Error) -> Outcome {
+pub(super) fn classify(error: &Error) -> RunOutcome {
     let text = chain(error);
     match error {
-        Error::Endpoint(_) | Error::Account(_) => Outcome::Stalled(URL_INVALID, text),
+        Error::Endpoint(_) | Error::Account(_) => RunOutcome::Stalled(URL_INVALID, text),
         Error::NoCredentials { .. } | Error::BadSecret(_) | Error::Http(_) => {
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
         }
         Error::Busy(said) => busy(BUCKET_OPERATION_FAILED, said),
-        Error::Disk(_) => Outcome::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default()),
+        Error::Disk(_) => {
+            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, text, WakeTrigger::default())
+        }
         // A server may change without the spec, so the rest is tried again.
-        _ => Outcome::Failed(BUCKET_OPERATION_FAILED, text, Wake::default()),
+        _ => RunOutcome::Failed(BUCKET_OPERATION_FAILED, text, WakeTrigger::default()),
     }
 }
 
 /// The note beside the artifact; one that cannot be read says nothing.
-async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<Note, Outcome> {
+async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<BucketArtifactNote, RunOutcome> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
         let slot = slot(&*run.object).ok();
         let note = slot.and_then(|slot| run.context.artifacts.note(&slot).ok().flatten());
-        Ok(note.map(|note| Note::parse(&note)).unwrap_or_default())
+        Ok(note.map(|note| BucketArtifactNote::parse(&note)).unwrap_or_default())
     })
     .await
 }
@@ -60,7 +64,7 @@ async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<Note, Outcome> {
 /// The revision that the bucket has now.
 pub(super) async fn ask(
     run: &Arc<SourceRun<Bucket>>,
-) -> Result<RemoteRevision<BucketLookupResult>, Outcome> {
+) -> Result<RemoteRevision<BucketLookupResult>, RunOutcome> {
     let (BucketFetchSpec { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     if let Some(key) = bundle {
         let revision = bundle::ask(remote, key, known).await.map_err(|e| classify(&e))?;
@@ -77,7 +81,7 @@ pub(super) async fn ask(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<Bucket>>,
     found: BucketLookupResult,
-) -> Result<StoredArtifact<BucketStatus>, Outcome> {
+) -> Result<StoredArtifact<BucketStatus>, RunOutcome> {
     match found {
         BucketLookupResult::Objects(found) => {
             let (listed, note) = *found;
@@ -88,7 +92,10 @@ pub(super) async fn fetch(
 }
 
 /// The artifact that is kept until now, if the note speaks of it.
-async fn previous(run: &Arc<SourceRun<Bucket>>, note: Note) -> Result<Previous, Outcome> {
+async fn previous(
+    run: &Arc<SourceRun<Bucket>>,
+    note: BucketArtifactNote,
+) -> Result<PreviousArtifact, RunOutcome> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
         let artifact = run.object.status.as_ref().and_then(|status| status.artifact.as_ref());
@@ -97,7 +104,7 @@ async fn previous(run: &Arc<SourceRun<Bucket>>, note: Note) -> Result<Previous, 
             let options = ExtractOptions::default();
             run.context.artifacts.load(&artifact.path, &artifact.digest, &options).ok()
         };
-        Ok(Previous { files: artifact.and_then(load), note })
+        Ok(PreviousArtifact { files: artifact.and_then(load), note })
     })
     .await
 }
@@ -105,8 +112,8 @@ async fn previous(run: &Arc<SourceRun<Bucket>>, note: Note) -> Result<Previous, 
 async fn objects(
     run: &Arc<SourceRun<Bucket>>,
     listed: BucketListing,
-    note: Note,
-) -> Result<StoredArtifact<BucketStatus>, Outcome> {
+    note: BucketArtifactNote,
+) -> Result<StoredArtifact<BucketStatus>, RunOutcome> {
     let previous = previous(run, note).await?;
     let remote = &run.work.remote;
     let known = &run.context.remotes.buckets;
@@ -129,7 +136,7 @@ async fn objects(
             &fetched.revision,
             |out| archive::write(out, &fetched.contents, |_, body| fetched.load(body)).map(drop),
         )?;
-        let note = Note { artifact: artifact.digest.clone(), ..fetched.note };
+        let note = BucketArtifactNote { artifact: artifact.digest.clone(), ..fetched.note };
         let kept = slot(&*run.object)
             .and_then(|slot| run.context.artifacts.keep_note(&slot, &note.to_bytes()));
         if let Err(error) = kept {
@@ -147,7 +154,7 @@ async fn objects(
     .await
 }
 
-async fn bundled(run: &Arc<SourceRun<Bucket>>) -> Result<StoredArtifact<BucketStatus>, Outcome> {
+async fn bundled(run: &Arc<SourceRun<Bucket>>) -> Result<StoredArtifact<BucketStatus>, RunOutcome> {
     let (BucketFetchSpec { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     let key = bundle.as_deref().unwrap_or_default();
     let ignore = run.object.spec.ignore.as_deref();

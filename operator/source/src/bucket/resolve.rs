@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::Bucket;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, Wake};
-use sources::reason::AUTHENTICATION_FAILED;
+use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
+use sources::source_reasons::AUTHENTICATION_FAILED;
 
-use windlass_runtime::context::Context;
-use windlass_runtime::reference::References;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// The data of a Secret.
 pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;
@@ -31,15 +31,15 @@ pub(super) struct BucketInputs {
 
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     object: &Bucket,
-) -> Result<BucketInputs, Outcome> {
+) -> Result<BucketInputs, RunOutcome> {
     let spec = &object.spec;
     let sts = spec.sts.as_ref();
     let sts_secret = sts.and_then(|it| it.secret_ref.clone());
     let sts_certificates = sts.and_then(|it| it.cert_secret_ref.clone());
-    let mut references = References::new(&context.watcher);
+    let mut references = ReadReferences::new(&context.watcher);
     // All references are watched before a missing one ends the run.
     let mut read = Vec::new();
     for (field, what, reference) in [
@@ -66,16 +66,16 @@ pub(super) async fn resolve(
 /// The data of a Secret; `None` if the spec names none.
 async fn data(
     object: &Bucket,
-    references: &mut References,
+    references: &mut ReadReferences,
     field: &str,
     what: &str,
     reference: Option<&LocalObjectReference>,
-) -> Result<Option<SourceSecretData>, Outcome> {
+) -> Result<Option<SourceSecretData>, RunOutcome> {
     let Some(LocalObjectReference { name, .. }) = reference else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();
     let failed = |why: String| {
         let text = format!("{what}failed to get secret '{namespace}/{name}': {why}");
-        Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
     };
     let secret = references.secret(&namespace, name).await;
     let secret = secret.map_err(|error| failed(error.to_string()))?;

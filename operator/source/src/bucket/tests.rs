@@ -3,15 +3,15 @@
 use crds::Artifact;
 use crds::source::BucketStatus;
 use expect_test::{Expect, expect};
-use reconcile::{Time, Wake};
+use reconcile::{Time, WakeTrigger};
 use sources::bucket::Error;
 
 use super::executor::classify;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::source::report::{Report, report};
-use windlass_runtime::record::conditions_of;
+use crate::source::report::{SourceReport, report};
+use windlass_runtime::object_status::conditions_of;
 
 fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
@@ -38,11 +38,11 @@ fn stored() -> StoredArtifact<BucketStatus> {
     StoredArtifact::new(artifact, message, |_| {})
 }
 
-fn settled() -> Outcome {
-    Outcome::Settled(reason::SUCCEEDED, "stored artifact: revision 'sha256:1'".to_owned())
+fn settled() -> RunOutcome {
+    RunOutcome::Settled(reason::SUCCEEDED, "stored artifact: revision 'sha256:1'".to_owned())
 }
 
-fn check(report: &Report<BucketStatus>, expected: &Expect) {
+fn check(report: &SourceReport<BucketStatus>, expected: &Expect) {
     let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
@@ -72,7 +72,7 @@ fn a_new_artifact_is_ready_and_an_event_and_a_missing_bucket_keeps_it() {
     );
     let error = Error::NoBucket { bucket: "app".to_owned(), endpoint: "s3.example.com".to_owned() };
     let outcome = match classify(&error) {
-        Outcome::Failed(why, text, _) => Outcome::Failed(why, text, Wake::at(time())),
+        RunOutcome::Failed(why, text, _) => RunOutcome::Failed(why, text, WakeTrigger::at(time())),
         other => other,
     };
     let second = report(&bucket(first.after), None, None, None, &outcome, time());

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use crds::source::{Bucket, BucketProvider, BucketSpec, BucketSts, StsProvider};
 use objects::RedactedValue;
-use reconcile::{Outcome, Reason, Wake, reason};
-use sources::bucket::{BucketIdentity, Endpoint, Error, Ldap, Remote, Server, bundle};
-use sources::http::{ClientIdentity, Proxy, Tls};
-use sources::plan::ArtifactInputs;
-use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger, reason};
+use sources::bucket::{
+    BucketEndpoint, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, RemoteBucket, bundle,
+};
+use sources::fetch_plan::ArtifactInputs;
+use sources::http::{ClientIdentity, HttpProxy, TlsConfig};
+use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 use url::Url;
 
 use super::executor::{BucketFetchSpec, classify};
@@ -20,7 +22,7 @@ use crate::source::{LONGEST_TIMEOUT, SourceSpec};
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The `sts` of the spec cannot be used.
-const INVALID_STS_CONFIGURATION: Reason = Reason::new("InvalidSTSConfiguration");
+const INVALID_STS_CONFIGURATION: ConditionReason = ConditionReason::new("InvalidSTSConfiguration");
 
 /// Fields that were given and have no support, in the spec's order.
 pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
@@ -49,43 +51,44 @@ pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
 pub(super) fn desired(
     object: &Bucket,
     resolved: BucketInputs,
-) -> Result<SourceSpec<BucketFetchSpec>, Outcome> {
+) -> Result<SourceSpec<BucketFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = windlass_runtime::unsupported::unsupported_text(&fields);
-        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+        let text = windlass_runtime::unsupported_fields::unsupported_text(&fields);
+        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
-    let endpoint =
-        endpoint(spec).map_err(|e| Outcome::Stalled(URL_INVALID, format!("spec.endpoint: {e}")))?;
+    let endpoint = endpoint(spec)
+        .map_err(|e| RunOutcome::Stalled(URL_INVALID, format!("spec.endpoint: {e}")))?;
     let identity = identity(spec, &endpoint, &resolved)?;
     let tls = tls(spec, resolved.certificates.as_ref())?;
-    let proxy = resolved.proxy.as_ref().map(Proxy::from_secret).transpose();
+    let proxy = resolved.proxy.as_ref().map(HttpProxy::from_secret).transpose();
     let proxy = proxy.map_err(|error| unusable(format!("failed to get proxy URL: {error}")))?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| RunOutcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT)
         .min(LONGEST_TIMEOUT);
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
-        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let bundle = super::bundle(object).map(str::to_owned);
     if let Some(key) = &bundle {
         bundle::check(key).map_err(|error| {
             let text = format!("annotation {}: {error}", super::BUNDLE);
-            Outcome::Stalled(reason::INVALID_PATH, text)
+            RunOutcome::Stalled(reason::INVALID_PATH, text)
         })?;
         if spec.prefix.is_some() {
             let text = format!(
                 "spec.prefix cannot be combined with the annotation {}, which names the full key; remove one of them",
                 super::BUNDLE
             );
-            return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+            return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
         }
     }
-    let server = Server { endpoint, region: spec.region.clone(), identity, tls, proxy };
-    let remote = Remote {
+    let server =
+        BucketServerAddress { endpoint, region: spec.region.clone(), identity, tls, proxy };
+    let remote = RemoteBucket {
         server,
         bucket: spec.bucket_name.clone(),
         prefix: spec.prefix.clone().unwrap_or_default(),
@@ -99,21 +102,21 @@ pub(super) fn desired(
 /// Where the store is.
 ///
 /// Differs(flux): there `spec.endpoint` is ignored for `gcp`.
-fn endpoint(spec: &BucketSpec) -> Result<Endpoint, Error> {
+fn endpoint(spec: &BucketSpec) -> Result<BucketEndpoint, Error> {
     match spec.provider {
-        Some(BucketProvider::Azure) => Endpoint::parse_account(&spec.endpoint),
+        Some(BucketProvider::Azure) => BucketEndpoint::parse_account(&spec.endpoint),
         Some(BucketProvider::Gcp) => {
             let host = spec.endpoint.strip_prefix("https://").unwrap_or(&spec.endpoint);
-            Endpoint::parse(host, spec.insecure)
+            BucketEndpoint::parse(host, spec.insecure)
         }
         Some(BucketProvider::Generic | BucketProvider::Aws) | None => {
-            Endpoint::parse(&spec.endpoint, spec.insecure)
+            BucketEndpoint::parse(&spec.endpoint, spec.insecure)
         }
     }
 }
 
-fn unusable(text: String) -> Outcome {
-    Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+fn unusable(text: String) -> RunOutcome {
+    RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
 }
 
 /// The name of the Secret with credentials.
@@ -129,9 +132,9 @@ fn text<'d>(data: &'d SourceSecretData, key: &str) -> Option<&'d str> {
 /// The identity with which the server is asked, and the protocol.
 fn identity(
     spec: &BucketSpec,
-    endpoint: &Endpoint,
+    endpoint: &BucketEndpoint,
     resolved: &BucketInputs,
-) -> Result<BucketIdentity, Outcome> {
+) -> Result<BucketIdentity, RunOutcome> {
     let secret = resolved.secret.as_ref();
     match spec.provider {
         Some(BucketProvider::Gcp) => {
@@ -149,7 +152,10 @@ fn identity(
 /// The identity with which an S3 server is asked.
 ///
 /// Parity(flux): a Secret goes before the environment, which is used for `aws` only; empty keys mean anonymous access.
-fn identity_of_s3(spec: &BucketSpec, resolved: &BucketInputs) -> Result<BucketIdentity, Outcome> {
+fn identity_of_s3(
+    spec: &BucketSpec,
+    resolved: &BucketInputs,
+) -> Result<BucketIdentity, RunOutcome> {
     let is_aws = spec.provider == Some(BucketProvider::Aws);
     if let Some(sts) = spec.sts.as_ref().filter(|sts| sts.provider == StsProvider::Ldap) {
         return ldap(spec, sts, resolved).map(BucketIdentity::Ldap);
@@ -191,8 +197,12 @@ const BOTH: &str = "spec.sts cannot be combined with spec.secretRef, which has t
 /// The user that a token service gives keys to.
 ///
 /// Differs(flux): there the service is asked without credentials if no Secret names a user.
-fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<Ldap, Outcome> {
-    let wrong = |text: &str| Err(Outcome::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
+fn ldap(
+    spec: &BucketSpec,
+    sts: &BucketSts,
+    resolved: &BucketInputs,
+) -> Result<LdapUserLogin, RunOutcome> {
+    let wrong = |text: &str| Err(RunOutcome::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
     if !matches!(spec.provider, None | Some(BucketProvider::Generic)) {
         return wrong("STS provider 'ldap' is supported for the 'generic' bucket provider only");
     }
@@ -213,7 +223,7 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<L
         )));
     };
     let endpoint = Url::parse(&sts.endpoint)
-        .map_err(|error| Outcome::Stalled(URL_INVALID, format!("spec.sts.endpoint: {error}")))?;
+        .map_err(|error| RunOutcome::Stalled(URL_INVALID, format!("spec.sts.endpoint: {error}")))?;
     let is_bare = endpoint.username().is_empty() && endpoint.password().is_none();
     if !is_bare || !matches!(endpoint.scheme(), "http" | "https") {
         return wrong(
@@ -222,7 +232,7 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<L
     }
     let name = sts.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
     let tls = resolved.sts_certificates.as_ref().map(|data| certificates("STS TLS", name, data));
-    Ok(Ldap {
+    Ok(LdapUserLogin {
         endpoint,
         username: username.to_owned(),
         password: RedactedValue::new(password.to_owned()),
@@ -233,8 +243,8 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<L
 /// Where a web identity is exchanged.
 ///
 /// Parity(flux): only AWS's own services are asked, since the service gets the token of windlass itself.
-fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Outcome> {
-    let wrong = |text: String| Err(Outcome::Stalled(INVALID_STS_CONFIGURATION, text));
+fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, RunOutcome> {
+    let wrong = |text: String| Err(RunOutcome::Stalled(INVALID_STS_CONFIGURATION, text));
     if spec.provider != Some(BucketProvider::Aws) {
         return wrong(
             "STS provider 'aws' is not supported for 'generic' bucket provider".to_owned(),
@@ -245,7 +255,7 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Outcome> {
     }
     let field = "spec.sts.endpoint";
     let url = Url::parse(&sts.endpoint)
-        .map_err(|error| Outcome::Stalled(URL_INVALID, format!("{field}: {error}")))?;
+        .map_err(|error| RunOutcome::Stalled(URL_INVALID, format!("{field}: {error}")))?;
     let host = url.host_str().unwrap_or_default();
     let name = host.strip_suffix(".cn").unwrap_or(host).strip_suffix(".amazonaws.com");
     let is_sts = name.is_some_and(|name| name.split('.').any(|it| it == "sts" || it == "sts-fips"));
@@ -262,18 +272,18 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Outcome> {
 /// Whom connections trust, and what they show.
 ///
 /// Differs(flux): there the system's authorities are trusted besides.
-fn tls(spec: &BucketSpec, data: Option<&SourceSecretData>) -> Result<Tls, Outcome> {
-    let Some(data) = data else { return Ok(Tls::default()) };
+fn tls(spec: &BucketSpec, data: Option<&SourceSecretData>) -> Result<TlsConfig, RunOutcome> {
+    let Some(data) = data else { return Ok(TlsConfig::default()) };
     let name = spec.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
     if spec.insecure {
         let text = "spec.certSecretRef cannot be combined with spec.insecure; remove one of them";
-        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
+        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
     }
     certificates("TLS", name, data)
 }
 
 /// Certificates of a Secret; `what` they are for.
-fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<Tls, Outcome> {
+fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<TlsConfig, RunOutcome> {
     let wrong = |why: &str| unusable(format!("failed to get {what} config: secret '{name}' {why}"));
     // Parity(flux): the older names count as well.
     let get = |new: &str, old: &str| data.get(new).or_else(|| data.get(old)).cloned();
@@ -290,7 +300,7 @@ fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<Tls, 
     if ca.is_none() && identity.is_none() {
         return Err(wrong("has neither 'ca.crt' nor 'tls.crt' and 'tls.key'"));
     }
-    let tls = Tls { ca, identity };
+    let tls = TlsConfig { ca, identity };
     // An unusable Secret is reported as such, and not as a server that cannot be reached.
     sources::http::client(&tls, None).map_err(|error| classify(&error.into()))?;
     Ok(tls)

@@ -4,40 +4,40 @@
 
 use std::sync::Arc;
 
-use reconcile::{Outcome, Wake};
-use sources::archive::Contents;
-use sources::git::{Checkout, CheckoutItem, GitLimits, TreeEntryKind};
-use sources::ignore::{IGNORE_FILE, Matcher};
-use sources::reason::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
+use reconcile::{RunOutcome, WakeTrigger};
+use sources::archive::ArchiveContents;
+use sources::git::{CheckoutItem, FetchedCheckout, GitLimits, TreeEntryKind};
+use sources::ignore::{IGNORE_FILE, IgnoreMatcher};
+use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::include::Include;
+use super::include::RepositoryInclude;
 use windlass_cluster::error::chain;
 use windlass_runtime::git_remote::classify;
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone)]
-pub(super) enum Body {
+pub(super) enum FileBodyLocation {
     /// In the commit, or one of its submodules.
     Git(CheckoutItem),
     /// In an artifact that is included.
     Included(Arc<MemoryTree>, RelPath),
 }
 
-fn failed(text: String) -> Outcome {
-    Outcome::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default())
+fn failed(text: String) -> RunOutcome {
+    RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, text, WakeTrigger::default())
 }
 
 /// Puts everything together that the archive is made of.
 ///
 /// Parity(flux): what is included is copied before ignore rules are read, so they hold for it, and its own hold too.
 pub(super) fn contents(
-    checkout: &Checkout,
-    includes: &[(&Include, Arc<MemoryTree>)],
+    checkout: &FetchedCheckout,
+    includes: &[(&RepositoryInclude, Arc<MemoryTree>)],
     ignore: Option<&str>,
     limits: &GitLimits,
-) -> Result<Contents<Body>, Outcome> {
-    let mut contents = Contents::new();
+) -> Result<ArchiveContents<FileBodyLocation>, RunOutcome> {
+    let mut contents = ArchiveContents::new();
     let mut left = CopyBudget::new(limits);
     for item in checkout.items() {
         let path = RelPath::parse(&item.path).map_err(|e| failed(e.to_string()))?;
@@ -57,7 +57,7 @@ pub(super) fn contents(
         };
         left.entries = left.entries.saturating_sub(1);
         contents
-            .file(path, is_executable, Body::Git(item.clone()))
+            .file(path, is_executable, FileBodyLocation::Git(item.clone()))
             .map_err(|e| failed(chain(&e)))?;
     }
     for (include, tree) in includes {
@@ -66,7 +66,7 @@ pub(super) fn contents(
                 "failed to copy '{}' include from `{}` to `{}`: {why}",
                 include.node.name, include.from, include.to
             );
-            Outcome::Failed(COPY_FAILURE, text, Wake::default())
+            RunOutcome::Failed(COPY_FAILURE, text, WakeTrigger::default())
         })?;
     }
     let mut ignore_files = Vec::new();
@@ -75,16 +75,21 @@ pub(super) fn contents(
         let folder = path.parent().unwrap_or_else(RelPath::root);
         ignore_files.push((folder, String::from_utf8_lossy(&text).into_owned()));
     }
-    let ignored = Matcher::new(&ignore_files, ignore).map_err(|e| failed(chain(&e)))?;
+    let ignored = IgnoreMatcher::new(&ignore_files, ignore).map_err(|e| failed(chain(&e)))?;
     contents.leave_out(&ignored);
     Ok(contents)
 }
 
 /// The bytes of a file.
-pub(super) fn load(checkout: &Checkout, body: &Body) -> Result<Arc<[u8]>, Outcome> {
+pub(super) fn load(
+    checkout: &FetchedCheckout,
+    body: &FileBodyLocation,
+) -> Result<Arc<[u8]>, RunOutcome> {
     match body {
-        Body::Git(item) => checkout.read(item).map(Arc::from).map_err(|e| classify(&e)),
-        Body::Included(tree, path) => tree.read(path).map_err(|e| failed(e.to_string())),
+        FileBodyLocation::Git(item) => checkout.read(item).map(Arc::from).map_err(|e| classify(&e)),
+        FileBodyLocation::Included(tree, path) => {
+            tree.read(path).map_err(|e| failed(e.to_string()))
+        }
     }
 }
 
@@ -114,13 +119,13 @@ impl CopyBudget {
 ///
 /// Parity(flux): a folder takes no other's place, unless that is empty; a file takes that of a file.
 fn copy(
-    contents: &mut Contents<Body>,
-    include: &Include,
+    contents: &mut ArchiveContents<FileBodyLocation>,
+    include: &RepositoryInclude,
     tree: &Arc<MemoryTree>,
     left: &mut CopyBudget,
 ) -> Result<(), String> {
-    let Include { from, to, .. } = include;
-    let body = |path: &RelPath| Body::Included(Arc::clone(tree), path.clone());
+    let RepositoryInclude { from, to, .. } = include;
+    let body = |path: &RelPath| FileBodyLocation::Included(Arc::clone(tree), path.clone());
     match tree.entry(from) {
         None => return Err(format!("`{from}` not found in the artifact")),
         Some(FileMetadata::File { len, executable }) => {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use crds::source::{GitRepository, GitRepositoryStatus};
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, Wake};
+use reconcile::{RunOutcome, WakeTrigger};
 use sources::archive::{self, ExtractOptions};
-use sources::git::{Content, Reference, Remote, Revision};
-use sources::reason::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
-use sources::store::{self, Store};
+use sources::git::{GitReference, GitRemote, GitRevision, RequestedContent};
+use sources::source_reasons::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
+use sources::store::{self, ArtifactStore};
 use tree::MemoryTree;
 
 use super::contents::{contents, load};
-use super::include::Include;
-use super::verify::Verification;
+use super::include::RepositoryInclude;
+use super::verify::CommitVerification;
 use crate::source::executor::{SourceRun, StoredArtifact, keep};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
@@ -22,12 +22,12 @@ use windlass_runtime::git_remote::{classify, operation_context};
 
 /// What is fetched, and what is made of it.
 pub(crate) struct GitFetchSpec {
-    pub(super) remote: Remote,
-    pub(super) reference: Reference,
-    pub(super) content: Content,
-    pub(super) include: Vec<Include>,
+    pub(super) remote: GitRemote,
+    pub(super) reference: GitReference,
+    pub(super) content: RequestedContent,
+    pub(super) include: Vec<RepositoryInclude>,
     /// The keys of the required signatures; none if the spec requires none.
-    pub(super) signed: Option<Verification>,
+    pub(super) signed: Option<CommitVerification>,
 }
 
 /// Bytes of all the artifacts that are included, which are in memory at the same time.
@@ -35,22 +35,22 @@ const MOST_INCLUDED: u64 = 512 << 20;
 
 /// The files of everything that is included.
 fn included<'i>(
-    store: &Store,
-    includes: &'i [Include],
-) -> Result<Vec<(&'i Include, Arc<MemoryTree>)>, Outcome> {
+    store: &ArtifactStore,
+    includes: &'i [RepositoryInclude],
+) -> Result<Vec<(&'i RepositoryInclude, Arc<MemoryTree>)>, RunOutcome> {
     let mut bytes = BTreeMap::new();
-    let files = |include: &'i Include| {
-        let Include { node, artifact, .. } = include;
+    let files = |include: &'i RepositoryInclude| {
+        let RepositoryInclude { node, artifact, .. } = include;
         let failed = |why: String| {
             let text = format!("failed to copy '{}' include: {why}", node.name);
-            Outcome::Failed(COPY_FAILURE, text, Wake::default())
+            RunOutcome::Failed(COPY_FAILURE, text, WakeTrigger::default())
         };
         let loaded = store.load(&artifact.path, &artifact.digest, &ExtractOptions::default());
         let files = loaded.map_err(|error| match error {
             // It is being replaced, or will be made again: either wakes us.
             store::Error::Missing(_) | store::Error::Mismatch { .. } => {
                 let text = format!("no artifact available for include '{}'", node.name);
-                Outcome::Blocked(NO_ARTIFACT, text, Wake::on([node.clone()]))
+                RunOutcome::Blocked(NO_ARTIFACT, text, WakeTrigger::on([node.clone()]))
             }
             error => failed(chain(&error)),
         })?;
@@ -69,10 +69,10 @@ fn included<'i>(
 /// Fetches the remote as it is now, packs it and keeps it. Blocks.
 fn fetch_and_store(
     work: &GitFetchSpec,
-    context: &sources::git::Context,
-    store: &Store,
+    context: &sources::git::GitOperationContext,
+    store: &ArtifactStore,
     object: &GitRepository,
-) -> Result<StoredArtifact<GitRepositoryStatus>, Outcome> {
+) -> Result<StoredArtifact<GitRepositoryStatus>, RunOutcome> {
     let GitFetchSpec { remote, reference, content, include, signed } = work;
     let included = included(store, include)?;
     let checkout = sources::git::checkout(remote, reference, content, context);
@@ -105,13 +105,13 @@ fn fetch_and_store(
 }
 
 /// The revision that the remote has now.
-pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, Outcome> {
+pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, RunOutcome> {
     let working = operation_context(&run.context);
     let run = run.clone();
     let tip = move || {
         let GitFetchSpec { remote, reference, .. } = &run.work;
         let tip = sources::git::tip(remote, reference, &working).map_err(|e| classify(&e))?;
-        Ok(Revision::new(reference, &tip).to_string())
+        Ok(GitRevision::new(reference, &tip).to_string())
     };
     blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", tip).await
 }
@@ -119,7 +119,7 @@ pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, O
 /// Fetches the remote as it is now, packs it and keeps it.
 pub(super) async fn fetch(
     run: &Arc<SourceRun<GitRepository>>,
-) -> Result<StoredArtifact<GitRepositoryStatus>, Outcome> {
+) -> Result<StoredArtifact<GitRepositoryStatus>, RunOutcome> {
     let working = operation_context(&run.context);
     let run = run.clone();
     let work = move || fetch_and_store(&run.work, &working, &run.context.artifacts, &run.object);

@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crds::source::{GitRepository, GitRepositoryInclude};
 use crds::{Artifact, ArtifactSource as _};
 use kube_core::ResourceExt as _;
-use reconcile::{Edge, ObjectKey, Outcome, Wake};
+use reconcile::{DependencyEdge, ObjectKey, RunOutcome, WakeTrigger};
 use serde_json::{Value, json};
-use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, INVALID_INCLUDE, NO_ARTIFACT, NOT_FOUND};
+use sources::source_reasons::{
+    ILLEGAL_PATH, INCLUDE_CYCLE, INVALID_INCLUDE, NO_ARTIFACT, NOT_FOUND,
+};
 use tree::RelPath;
 
-use windlass_runtime::catalog::artifact_owner;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_named;
+use windlass_runtime::controller_kind::node_named;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::artifact_owner;
 
 /// Most entries of `spec.include`. Differs(flux): there may be any number.
 const MOST_INCLUDES: usize = 64;
@@ -28,7 +30,7 @@ fn included(object: &GitRepository) -> &[GitRepositoryInclude] {
 
 /// One entry of `spec.include`, ready to be copied.
 #[derive(Debug, Clone)]
-pub(super) struct Include {
+pub(super) struct RepositoryInclude {
     /// The GitRepository that is included.
     pub(super) node: ObjectKey,
     /// Its artifact.
@@ -40,7 +42,7 @@ pub(super) struct Include {
     spec: GitRepositoryInclude,
 }
 
-impl Include {
+impl RepositoryInclude {
     /// As the plan compares it.
     pub(super) fn shape(&self) -> Value {
         shape(&self.spec, &self.artifact)
@@ -53,36 +55,36 @@ pub(super) fn shape(spec: &GitRepositoryInclude, artifact: &Artifact) -> Value {
 }
 
 /// Tells the work queue who is included, so that a new artifact there makes one here.
-pub(super) fn edges(context: &Context, node: &ObjectKey, object: &GitRepository) {
+pub(super) fn edges(context: &RunContext, node: &ObjectKey, object: &GitRepository) {
     let nodes: BTreeSet<ObjectKey> = included(object)
         .iter()
         .map(|include| node_named::<GitRepository>(&node.namespace, &include.repository.name))
         .collect();
-    context.work_queue.set_edges(node, Edge::Source, nodes);
+    context.work_queue.set_edges(node, DependencyEdge::Source, nodes);
 }
 
 /// Finds what is included, as the watch last saw it.
 ///
 /// Differs(flux): there a GitRepository may include itself, and grows at every run.
 pub(super) fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     object: &GitRepository,
-) -> Result<Vec<Include>, Outcome> {
+) -> Result<Vec<RepositoryInclude>, RunOutcome> {
     let namespace = &node.namespace;
     let name = object.name_any();
     let find = |name: &str| context.seen::<GitRepository>(namespace, name);
     let count = object.spec.include.len();
     if count > MOST_INCLUDES {
         let text = format!("spec.include has {count} entries, which is more than {MOST_INCLUDES}");
-        return Err(Outcome::Stalled(INVALID_INCLUDE, text));
+        return Err(RunOutcome::Stalled(INVALID_INCLUDE, text));
     }
     let names = |object: &GitRepository| {
         included(object).iter().map(|it| it.repository.name.clone()).collect::<Vec<_>>()
     };
     if names(object).contains(&name) {
         let text = "spec.include names this GitRepository itself; remove that entry";
-        return Err(Outcome::Stalled(INCLUDE_CYCLE, text.to_owned()));
+        return Err(RunOutcome::Stalled(INCLUDE_CYCLE, text.to_owned()));
     }
     let way = cycle(&name, names(object), |other| find(other).map_or(Vec::new(), |o| names(&o)));
     if let Some(way) = way {
@@ -91,12 +93,13 @@ pub(super) fn resolve(
             "spec.include leads back to this GitRepository: {}; remove one of these includes",
             way.join(" → ")
         );
-        return Err(Outcome::Blocked(INCLUDE_CYCLE, text, Wake::on(others)));
+        return Err(RunOutcome::Blocked(INCLUDE_CYCLE, text, WakeTrigger::on(others)));
     }
     let include = |spec: &GitRepositoryInclude| {
         let other = &spec.repository.name;
         let node = node_named::<GitRepository>(namespace, other);
-        let blocked = |why, text: String| Outcome::Blocked(why, text, Wake::on([node.clone()]));
+        let blocked =
+            |why, text: String| RunOutcome::Blocked(why, text, WakeTrigger::on([node.clone()]));
         let missing = || {
             let text = format!(
                 "could not get resource for include '{other}': GitRepository '{namespace}/{other}' not found; \
@@ -110,16 +113,17 @@ pub(super) fn resolve(
         artifact_owner::check(&node, &artifact, false).map_err(|why| blocked(NO_ARTIFACT, why))?;
         let from = inside("fromPath", spec.from_path.as_deref().unwrap_or_default())?;
         let to = inside("toPath", spec.to_path.as_deref().unwrap_or(other))?;
-        Ok(Include { node: node.clone(), artifact, from, to, spec: spec.clone() })
+        Ok(RepositoryInclude { node: node.clone(), artifact, from, to, spec: spec.clone() })
     };
     included(object).iter().map(include).collect()
 }
 
 /// A path in a tree. Parity(flux): a leading `/` stands for the root of the tree.
 /// Differs(flux): there a path that climbs out is cut off at the root; here it is refused.
-fn inside(field: &str, path: &str) -> Result<RelPath, Outcome> {
-    RelPath::parse(path.trim_start_matches('/'))
-        .map_err(|error| Outcome::Stalled(ILLEGAL_PATH, format!("spec.include[].{field}: {error}")))
+fn inside(field: &str, path: &str) -> Result<RelPath, RunOutcome> {
+    RelPath::parse(path.trim_start_matches('/')).map_err(|error| {
+        RunOutcome::Stalled(ILLEGAL_PATH, format!("spec.include[].{field}: {error}"))
+    })
 }
 
 /// The shortest way by which a name leads back to itself, from itself to itself.
@@ -186,7 +190,7 @@ mod tests {
         assert_eq!(inside("toPath", "/a/../b").unwrap().as_str(), "b");
         assert!(inside("fromPath", "").unwrap().is_root());
         let outcome = inside("fromPath", "a/../../b").unwrap_err();
-        assert!(matches!(outcome, Outcome::Stalled(ILLEGAL_PATH, _)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Stalled(ILLEGAL_PATH, _)), "{outcome:?}");
         assert!(outcome.text().starts_with("spec.include[].fromPath: "), "{}", outcome.text());
     }
 }

@@ -3,14 +3,14 @@
 
 use crds::source::GitRepository;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, Wake};
+use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
 use signatures::git::GitVerificationError;
-use sources::reason::VERIFICATION_ERROR;
+use sources::source_reasons::VERIFICATION_ERROR;
 
-use super::include::{self, Include};
-use windlass_runtime::context::Context;
+use super::include::{self, RepositoryInclude};
 use windlass_runtime::git_remote::{GitRemoteSecrets, GitSecretData};
-use windlass_runtime::reference::References;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// What was read for a run.
 pub(super) struct GitRepositoryInputs {
@@ -19,18 +19,18 @@ pub(super) struct GitRepositoryInputs {
     /// Data of the Secret with the keys that have to have signed; nothing if none have to.
     pub(super) keys: Option<GitSecretData>,
     /// What `spec.include` names, in its order.
-    pub(super) include: Vec<Include>,
+    pub(super) include: Vec<RepositoryInclude>,
 }
 
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     object: &GitRepository,
-) -> Result<GitRepositoryInputs, Outcome> {
+) -> Result<GitRepositoryInputs, RunOutcome> {
     include::edges(context, node, object);
     // All references are watched before a missing one ends the run.
-    let mut references = References::new(&context.watcher);
+    let mut references = ReadReferences::new(&context.watcher);
     let secrets = GitRemoteSecrets::read(object, &mut references).await;
     let keys = keys(object, &mut references).await;
     references.watch(node);
@@ -42,12 +42,12 @@ pub(super) async fn resolve(
 /// The Secret of `spec.verify`. Parity(flux): the words.
 async fn keys(
     object: &GitRepository,
-    references: &mut References,
-) -> Result<Option<GitSecretData>, Outcome> {
+    references: &mut ReadReferences,
+) -> Result<Option<GitSecretData>, RunOutcome> {
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let failed = |why: String| {
         let text = GitVerificationError::without_keys(&why).message;
-        Outcome::Failed(VERIFICATION_ERROR, text, Wake::default())
+        RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default())
     };
     let namespace = object.namespace().unwrap_or_default();
     let name = &verify.secret_ref.name;

@@ -3,13 +3,13 @@
 use crds::Artifact;
 use crds::source::GitRepositoryStatus;
 use expect_test::{Expect, expect};
-use reconcile::{Time, Wake, reason};
+use reconcile::{Time, WakeTrigger, reason};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::source::report::{Report, report};
-use crate::source::verification::VerificationRecord;
-use windlass_runtime::record::conditions_of;
+use crate::source::artifact_verification::VerificationRecord;
+use crate::source::report::{SourceReport, report};
+use windlass_runtime::object_status::conditions_of;
 
 fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
@@ -35,11 +35,11 @@ fn stored() -> StoredArtifact<GitRepositoryStatus> {
     StoredArtifact::new(artifact, "stored artifact for commit 'Greet politely'".to_owned(), |_| {})
 }
 
-fn settled() -> Outcome {
-    Outcome::Settled(reason::SUCCEEDED, "stored artifact for revision 'main@sha1:1'".to_owned())
+fn settled() -> RunOutcome {
+    RunOutcome::Settled(reason::SUCCEEDED, "stored artifact for revision 'main@sha1:1'".to_owned())
 }
 
-fn check(report: &Report<GitRepositoryStatus>, expected: &Expect) {
+fn check(report: &SourceReport<GitRepositoryStatus>, expected: &Expect) {
     let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
@@ -85,10 +85,10 @@ fn a_run_that_finds_nothing_new_writes_nothing_but_a_new_address() {
 #[test]
 fn a_failed_fetch_keeps_the_artifact_and_says_why() {
     let first = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
-    let failed = Outcome::Failed(
-        sources::reason::GIT_OPERATION_FAILED,
+    let failed = RunOutcome::Failed(
+        sources::source_reasons::GIT_OPERATION_FAILED,
         "example.com cannot be reached".to_owned(),
-        Wake::at(time()),
+        WakeTrigger::at(time()),
     );
     let second = report(&repository(first.after), None, None, None, &failed, time());
     check(
@@ -127,7 +127,7 @@ fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
     assert_eq!(after["observedRecurseSubmodules"], true);
 
     let text = "no artifact available for include 'lib'".to_owned();
-    let blocked = Outcome::Blocked(NO_ARTIFACT, text, Wake::at(time()));
+    let blocked = RunOutcome::Blocked(NO_ARTIFACT, text, WakeTrigger::at(time()));
     check(
         &report(&repository(first.after), None, None, None, &blocked, time()),
         &expect![[r#"
@@ -157,7 +157,7 @@ fn a_signature_is_reported_and_goes_with_spec_verify() {
         object.spec.verify = Some(crds::source::GitRepositoryVerification::default());
         object
     };
-    let of = |report: &Report<GitRepositoryStatus>| {
+    let of = |report: &SourceReport<GitRepositoryStatus>| {
         let all = conditions_of(&report.after.conditions);
         let found = all.iter().find(|it| it.kind == SOURCE_VERIFIED);
         found.map(|it| format!("{:?} {}: {}", it.status, it.reason, it.message))
@@ -167,8 +167,8 @@ fn a_signature_is_reported_and_goes_with_spec_verify() {
     let object = wanting(json!(first.after));
     assert_eq!(SourceKind::unverified(&object), None);
 
-    let why = sources::reason::INVALID_COMMIT_SIGNATURE;
-    let refused = Outcome::Failed(why, "signed by another".to_owned(), Wake::at(time()));
+    let why = sources::source_reasons::INVALID_COMMIT_SIGNATURE;
+    let refused = RunOutcome::Failed(why, "signed by another".to_owned(), WakeTrigger::at(time()));
     let second = report(&object, None, None, None, &refused, time());
     assert_eq!(of(&second).as_deref(), Some("False InvalidCommitSignature: signed by another"));
     let object = wanting(json!(second.after));

@@ -3,40 +3,39 @@
 //! Elsewhere: how its remote is reached, and which reference is wanted (`windlass_runtime::git_remote`).
 
 use crds::source::GitRepository;
-use reconcile::Outcome;
-use sources::git::{Content, Sparse};
-use sources::plan::ArtifactInputs;
-use sources::reason::INVALID_DURATION;
+use reconcile::RunOutcome;
+use sources::fetch_plan::ArtifactInputs;
+use sources::git::{RequestedContent, SparseCheckout};
+use sources::source_reasons::INVALID_DURATION;
 use windlass_runtime::git_remote::{self, classify};
 
 use super::executor::GitFetchSpec;
-use super::include::Include;
+use super::include::RepositoryInclude;
 use super::resolve::GitRepositoryInputs;
-use super::verify::Verification;
+use super::verify::CommitVerification;
 use crate::source::SourceSpec;
-use crate::source::verification::VERIFY;
+use crate::source::artifact_verification::VERIFY;
 
 /// Checks a spec.
 pub(super) fn desired(
     object: &GitRepository,
     resolved: GitRepositoryInputs,
-) -> Result<SourceSpec<GitFetchSpec>, Outcome> {
+) -> Result<SourceSpec<GitFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     let remote = resolved.secrets.remote(spec)?;
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
-        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
-    let sparse = Sparse::parse(&spec.sparse_checkout).map_err(|error| classify(&error))?;
-    let include = resolved.include.iter().map(Include::shape).collect::<Vec<_>>();
+    let sparse = SparseCheckout::parse(&spec.sparse_checkout).map_err(|error| classify(&error))?;
+    let include = resolved.include.iter().map(RepositoryInclude::shape).collect::<Vec<_>>();
     let shape = ArtifactInputs::default()
         .with("ignore", spec.ignore.clone())
         .with("recurseSubmodules", spec.recurse_submodules)
         .with("sparseCheckout", spec.sparse_checkout.clone())
         .with("include", include);
-    let signed =
-        spec.verify.as_ref().zip(resolved.keys).map(|(verify, keys)| {
-            Verification::new(verify.mode.unwrap_or_default().as_str(), keys)
-        });
+    let signed = spec.verify.as_ref().zip(resolved.keys).map(|(verify, keys)| {
+        CommitVerification::new(verify.mode.unwrap_or_default().as_str(), keys)
+    });
     let shape = match &signed {
         Some(signed) => shape.with(VERIFY, signed.shape()),
         None => shape,
@@ -44,7 +43,7 @@ pub(super) fn desired(
     let work = GitFetchSpec {
         remote,
         reference: git_remote::reference(spec.reference.as_ref())?,
-        content: Content { submodules: spec.recurse_submodules, sparse },
+        content: RequestedContent { submodules: spec.recurse_submodules, sparse },
         include: resolved.include,
         signed,
     };

@@ -4,28 +4,30 @@
 
 use std::collections::BTreeMap;
 
-use reconcile::{Outcome, Reason, Wake};
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use signatures::git::{self, GitVerificationError, Keys, Mode, Tag};
-use sources::git::Checkout;
+use signatures::git::{
+    self, GitTag, GitVerificationError, GitVerificationKeys, GitVerificationMode,
+};
+use sources::git::FetchedCheckout;
 
-use crate::source::verification::VerificationRecord;
+use crate::source::artifact_verification::VerificationRecord;
 use windlass_runtime::git_remote::classify;
 
 /// Which objects have to be signed, and the keys for that.
-pub(super) struct Verification {
-    mode: Mode,
+pub(super) struct CommitVerification {
+    mode: GitVerificationMode,
     /// The data of the Secret with the keys.
     keys: BTreeMap<String, Vec<u8>>,
 }
 
-impl Verification {
+impl CommitVerification {
     pub(super) fn new(mode: &str, keys: BTreeMap<String, Vec<u8>>) -> Self {
-        Self { mode: Mode::named(mode), keys }
+        Self { mode: GitVerificationMode::named(mode), keys }
     }
 
-    pub(super) fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> GitVerificationMode {
         self.mode
     }
 
@@ -42,26 +44,30 @@ impl Verification {
     }
 
     /// Verifies what was checked out.
-    pub(super) fn verify(&self, checkout: &Checkout) -> Result<VerificationRecord, Outcome> {
+    pub(super) fn verify(
+        &self,
+        checkout: &FetchedCheckout,
+    ) -> Result<VerificationRecord, RunOutcome> {
         let signable = checkout.signable().map_err(|error| classify(&error))?;
         let tag = signable.tag.as_ref().map(|tag| {
             let object = tag.object.as_ref();
             let object = object.map(|(hash, object)| (hash.as_str(), object.as_slice()));
-            Tag { name: &tag.name, object }
+            GitTag { name: &tag.name, object }
         });
-        let found = git::Checkout { commit: (&signable.sha, &signable.commit), tag };
+        let found = git::CheckedOutCommit { commit: (&signable.sha, &signable.commit), tag };
         let keys = self.keys.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
         let now = jiff::Timestamp::now().as_second().try_into().unwrap_or_default();
-        let text = git::verify(self.mode, &found, &Keys::new(keys), now).map_err(refused)?;
+        let text = git::verify(self.mode, &found, &GitVerificationKeys::new(keys), now)
+            .map_err(refused)?;
         Ok(VerificationRecord { how: self.shape(), text })
     }
 }
 
-fn refused(refused: GitVerificationError) -> Outcome {
+fn refused(refused: GitVerificationError) -> RunOutcome {
     let GitVerificationError { reason, message, is_permanent } = refused;
-    let why = Reason::new(reason);
+    let why = ConditionReason::new(reason);
     match is_permanent {
-        true => Outcome::Stalled(why, message),
-        false => Outcome::Failed(why, message, Wake::default()),
+        true => RunOutcome::Stalled(why, message),
+        false => RunOutcome::Failed(why, message, WakeTrigger::default()),
     }
 }

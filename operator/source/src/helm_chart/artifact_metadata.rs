@@ -1,7 +1,7 @@
 //! What a run made of a chart, as conditions and events tell it.
 
-use reconcile::Reason;
-use sources::reason::{CHART_PACKAGE_SUCCEEDED, CHART_PULL_SUCCEEDED};
+use reconcile::ConditionReason;
+use sources::source_reasons::{CHART_PACKAGE_SUCCEEDED, CHART_PULL_SUCCEEDED};
 
 /// A chart as it is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) struct ChartArtifactMetadata {
 
 impl ChartArtifactMetadata {
     /// The reason of `Ready`.
-    pub(super) fn reason(&self) -> Reason {
+    pub(super) fn reason(&self) -> ConditionReason {
         if self.is_packaged { CHART_PACKAGE_SUCCEEDED } else { CHART_PULL_SUCCEEDED }
     }
 

@@ -10,28 +10,28 @@ use std::time::Duration;
 
 use crds::ArtifactSource as _;
 use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepositoryType};
-use helm::chart::Dependency;
+use helm::chart::ChartDependency;
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, Wake, reason};
+use reconcile::{RunOutcome, WakeTrigger, reason};
 use sources::charts::dependency::{self, GitFolder};
 use sources::charts::repository::normalized;
 use sources::charts::{
-    self, ChartRepository, Credentials, DependencyLocation, Index, IndexFetchResult,
-    LoadedChartFiles,
+    self, ChartIndex, ChartRepository, ChartRepositoryCredentials, DependencyLocation,
+    IndexFetchResult, LoadedChartFiles,
 };
 use sources::oci::chart;
-use sources::reason::DEPENDENCY_BUILD_ERROR;
+use sources::source_reasons::DEPENDENCY_BUILD_ERROR;
 use tokio_util::sync::CancellationToken;
 use tree::{MemoryTree, RelPath};
 
-use super::{oci_registry, package};
+use super::{chart_package, oci_registry};
 use crate::helm_repository::{self, executor, with_address};
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::catalog::artifact_owner;
-use windlass_runtime::kind::node_named;
-use windlass_runtime::reference::References;
+use windlass_runtime::controller_kind::node_named;
+use windlass_runtime::source_catalog::artifact_owner;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// Most dependencies of one chart that are fetched.
 const MAX_FETCHED_DEPENDENCIES: usize = 128;
@@ -39,24 +39,24 @@ const MAX_FETCHED_DEPENDENCIES: usize = 128;
 /// How long anything that no HelmRepository speaks of may take.
 const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-type Chart = Arc<SourceRun<HelmChart>>;
+type ChartWithFiles = Arc<SourceRun<HelmChart>>;
 
 /// A repository with its index.
-type IndexedRepository = (Arc<ChartRepository>, Arc<Index>);
+type IndexedRepository = (Arc<ChartRepository>, Arc<ChartIndex>);
 
 /// Adds the charts that are listed and not there.
 pub(super) async fn add(
-    run: &Chart,
+    run: &ChartWithFiles,
     mut files: LoadedChartFiles,
     tree: &Arc<MemoryTree>,
     path: &RelPath,
-) -> Result<LoadedChartFiles, Outcome> {
+) -> Result<LoadedChartFiles, RunOutcome> {
     let missing = files.missing();
     if missing.len() > MAX_FETCHED_DEPENDENCIES {
         let text = format!(
             "dependency build error: more than {MAX_FETCHED_DEPENDENCIES} dependencies are missing"
         );
-        return Err(Outcome::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default()));
+        return Err(RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, text, WakeTrigger::default()));
     }
     let mut opened = BTreeMap::new();
     for dependency in missing {
@@ -68,7 +68,7 @@ pub(super) async fn add(
                 "dependency build error: failed to add {what} dependency '{}': {why}",
                 dependency.name
             );
-            Outcome::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default())
+            RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, text, WakeTrigger::default())
         };
         let found = match place.map_err(|error| failed(chain(&error)))? {
             DependencyLocation::Folder(path) => {
@@ -81,18 +81,18 @@ pub(super) async fn add(
             DependencyLocation::Registry(url) => from_registry(run, &url, &dependency).await,
             DependencyLocation::Git(folder) => from_git(run, folder, &dependency).await,
         };
-        files = package::with(files, found.map_err(failed)?)?;
+        files = chart_package::with(files, found.map_err(failed)?)?;
     }
     Ok(files)
 }
 
 async fn from_repository(
-    run: &Chart,
+    run: &ChartWithFiles,
     url: &str,
-    dependency: &Dependency,
+    dependency: &ChartDependency,
     opened: &mut BTreeMap<String, IndexedRepository>,
 ) -> Result<LoadedChartFiles, String> {
-    let Dependency { name, version, .. } = dependency;
+    let ChartDependency { name, version, .. } = dependency;
     let url = normalized(url).map_err(|error| chain(&error))?.to_string();
     let (repository, index) = match opened.get(&url) {
         Some(opened) => opened.clone(),
@@ -127,7 +127,11 @@ async fn reading(
 }
 
 /// The chart in an archive, if it is the one that is meant. Blocks.
-fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<LoadedChartFiles, String> {
+fn loaded(
+    archive: &[u8],
+    dependency: &ChartDependency,
+    at: &str,
+) -> Result<LoadedChartFiles, String> {
     let files = LoadedChartFiles::in_archive(archive).map_err(|error| chain(&error))?;
     dependency::check(files, dependency, at).map_err(|error| chain(&error))
 }
@@ -135,13 +139,13 @@ fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<LoadedCha
 /// Parity(flux): the HelmRepository of the namespace that has the address says how the registry is spoken to; without
 /// one, windlass pulls anonymously.
 async fn from_registry(
-    run: &Chart,
+    run: &ChartWithFiles,
     url: &str,
-    dependency: &Dependency,
+    dependency: &ChartDependency,
 ) -> Result<LoadedChartFiles, String> {
-    let Dependency { name, version, .. } = dependency;
+    let ChartDependency { name, version, .. } = dependency;
     let context = &run.context;
-    let said = |outcome: Outcome| outcome.text().to_owned();
+    let said = |outcome: RunOutcome| outcome.text().to_owned();
     let found = with_address(context, &namespace_of(run), url);
     let object = found.unwrap_or_else(|| {
         let type_ = Some(HelmRepositoryType::Oci);
@@ -149,7 +153,7 @@ async fn from_registry(
         Arc::new(HelmRepository::new("", spec))
     });
     // Not watched: a failed build is repeated anyway.
-    let mut references = References::new(&context.watcher);
+    let mut references = ReadReferences::new(&context.watcher);
     let secrets = helm_repository::secrets(&object, &mut references).await;
     let remote = helm_repository::registry(context, &object, &secrets.map_err(said)?, name).await;
     let remote = remote.map_err(said)?;
@@ -171,14 +175,14 @@ async fn from_registry(
 
 /// Parity(flux): the HelmRepository of the namespace that has the address says how it is spoken to, and its index is
 /// used; without one, windlass reads it anonymously.
-async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
+async fn open(run: &ChartWithFiles, url: &str) -> Result<IndexedRepository, String> {
     let context = &run.context;
     let found = with_address(context, &namespace_of(run), url);
-    let said = |outcome: Outcome| outcome.text().to_owned();
+    let said = |outcome: RunOutcome| outcome.text().to_owned();
     let repository = match &found {
         Some(object) => {
             // Not watched: a failed build is repeated anyway.
-            let mut references = References::new(&context.watcher);
+            let mut references = ReadReferences::new(&context.watcher);
             let secrets = helm_repository::secrets(object, &mut references).await;
             helm_repository::repository(context, object, &secrets.map_err(said)?).map_err(said)?
         }
@@ -186,7 +190,7 @@ async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
             let reach = helm_repository::reach(context);
             let opened = ChartRepository::new(
                 url,
-                Credentials::default(),
+                ChartRepositoryCredentials::default(),
                 false,
                 DEFAULT_FETCH_TIMEOUT,
                 &reach,
@@ -211,11 +215,11 @@ async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
     Ok((Arc::new(repository), index))
 }
 
-fn namespace_of(run: &Chart) -> String {
+fn namespace_of(run: &ChartWithFiles) -> String {
     run.object.namespace().unwrap_or_default()
 }
 
-async fn download(repository: &ChartRepository) -> Result<Arc<Index>, String> {
+async fn download(repository: &ChartRepository) -> Result<Arc<ChartIndex>, String> {
     let answer = repository.index(None).await.map_err(|error| chain(&error))?;
     let IndexFetchResult::Index { file, .. } = answer else {
         return Err("unexpected response with HTTP status 304".to_owned());
@@ -224,16 +228,16 @@ async fn download(repository: &ChartRepository) -> Result<Arc<Index>, String> {
         let mut text = Vec::new();
         let read = file.take(charts::MAX_INDEX).read_to_end(&mut text);
         read.map_err(|error| error.to_string())?;
-        Index::parse(&text).map(Arc::new).map_err(|error| chain(&error))
+        ChartIndex::parse(&text).map(Arc::new).map_err(|error| chain(&error))
     };
     let read = tokio::task::spawn_blocking(read).await;
     read.unwrap_or_else(|_| Err("reading the index was interrupted".to_owned()))
 }
 
 async fn from_git(
-    run: &Chart,
+    run: &ChartWithFiles,
     folder: GitFolder,
-    dependency: &Dependency,
+    dependency: &ChartDependency,
 ) -> Result<LoadedChartFiles, String> {
     if run.context.settings.no_remote_bases {
         return Err(
@@ -242,7 +246,7 @@ async fn from_git(
                 .to_owned(),
         );
     }
-    let working = sources::git::Context {
+    let working = sources::git::GitOperationContext {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
         scratch: run.context.artifacts.scratch(),

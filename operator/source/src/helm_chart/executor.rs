@@ -1,6 +1,6 @@
 //! Which version of a chart there is, and keeping it.
 //!
-//! Here: choosing, fetching from a repository, keeping. Elsewhere: packing (`package.rs`), dependencies
+//! Here: choosing, fetching from a repository, keeping. Elsewhere: packing (`chart_package.rs`), dependencies
 //! (`dependencies.rs`), reading an index (`helm_repository`).
 
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use std::sync::Arc;
 use crds::source::{HelmChart, HelmChartStatus};
 use crds::{Artifact, ReconciledObject as _};
 use parking_lot::Mutex;
-use reconcile::{Outcome, Reason, Wake, reason};
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger, reason};
 use sources::charts::repository::Error as RepositoryError;
-use sources::charts::{LoadedChartFiles, files, with_metadata};
-use sources::plan::KeptArtifact;
-use sources::reason::{
+use sources::charts::{LoadedChartFiles, chart_files, with_metadata};
+use sources::fetch_plan::KeptArtifact;
+use sources::source_reasons::{
     AUTHENTICATION_FAILED, CHART_PACKAGE_ERROR, CHART_PACKAGE_SUCCEEDED, CHART_PULL_ERROR,
     INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, NO_SOURCE_ARTIFACT, VALUES_FILES_ERROR,
 };
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::artifact_metadata::ChartArtifactMetadata;
-use super::provenance::Keyring;
-use super::resolve::{Origin, SourceArtifact};
-use super::signed_name::SignedName;
-use super::{LATEST, generation, oci_registry, package};
+use super::provenance::ProvenanceKeyring;
+use super::resolve::{ChartOrigin, SourceArtifact};
+use super::signed_name::SignedChartName;
+use super::{LATEST, chart_package, generation, oci_registry};
 use crate::helm_repository::executor::index;
+use crate::source::artifact_verification::VerificationRecord;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
-use crate::source::verification::VerificationRecord;
 use crate::source::{busy, linked};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
@@ -33,13 +33,13 @@ use windlass_runtime::blocking_task::blocking;
 /// What is fetched, and what is made of it.
 pub(crate) struct ChartFetchSpec {
     /// Where it comes from.
-    pub(super) origin: Origin,
+    pub(super) origin: ChartOrigin,
     /// What stands behind the `+` of the version.
     pub(super) metadata: Option<String>,
     /// Those that replace the chart's own.
     pub(super) values_files: Vec<String>,
     /// The public keys for the required provenance file; none if none is required.
-    pub(super) keyring: Option<Keyring>,
+    pub(super) keyring: Option<ProvenanceKeyring>,
     /// What there is, as soon as that is known.
     pub(super) built: Mutex<Option<ChartArtifactMetadata>>,
 }
@@ -85,7 +85,7 @@ pub(crate) enum ChartLookupResult {
 }
 
 /// A failure in Flux's words: which of them only another spec or source helps against is Flux's choice too.
-pub(super) fn failed(why: Reason, text: String) -> Outcome {
+pub(super) fn failed(why: ConditionReason, text: String) -> RunOutcome {
     let summary = match why {
         INVALID_CHART_REFERENCE => "invalid chart reference: ",
         CHART_PULL_ERROR => "chart pull error: ",
@@ -96,9 +96,9 @@ pub(super) fn failed(why: Reason, text: String) -> Outcome {
     };
     let text = format!("{summary}{text}");
     if [INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, VALUES_FILES_ERROR].contains(&why) {
-        Outcome::Stalled(why, text)
+        RunOutcome::Stalled(why, text)
     } else {
-        Outcome::Failed(why, text, Wake::default())
+        RunOutcome::Failed(why, text, WakeTrigger::default())
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn failed(why: Reason, text: String) -> Outcome {
 pub(super) async fn ask(
     run: &Arc<SourceRun<HelmChart>>,
     kept: Option<&KeptArtifact>,
-) -> Result<RemoteRevision<ChartLookupResult>, Outcome> {
+) -> Result<RemoteRevision<ChartLookupResult>, RunOutcome> {
     let work = &run.work;
     let object = &run.object;
     let same = kept.zip(last_time(object, work.origin.artifact()));
@@ -126,9 +126,9 @@ pub(super) async fn ask(
         });
     }
     let (found, name, version, is_packaged) = match &work.origin {
-        Origin::Index(held, _) => choose(run, held).await?,
-        Origin::Tree(held) => in_tree(run, held).await?,
-        Origin::Registry(registry) => {
+        ChartOrigin::Index(held, _) => choose(run, held).await?,
+        ChartOrigin::Tree(held) => in_tree(run, held).await?,
+        ChartOrigin::Registry(registry) => {
             let known = &run.context.remotes.oci;
             let spec = &object.spec;
             let range = spec.version.as_deref().unwrap_or_default();
@@ -166,7 +166,7 @@ fn last_time<'o>(object: &'o HelmChart, artifact: Option<&Artifact>) -> Option<&
 async fn choose(
     run: &Arc<SourceRun<HelmChart>>,
     held: &SourceArtifact,
-) -> Result<(ChartLookupResult, String, String, bool), Outcome> {
+) -> Result<(ChartLookupResult, String, String, bool), RunOutcome> {
     let work = &run.work;
     let spec = &run.object.spec;
     let index = index(&run.context, &held.artifact, held.is_elsewhere).await;
@@ -190,19 +190,19 @@ async fn choose(
 async fn in_tree(
     run: &Arc<SourceRun<HelmChart>>,
     held: &SourceArtifact,
-) -> Result<(ChartLookupResult, String, String, bool), Outcome> {
+) -> Result<(ChartLookupResult, String, String, bool), RunOutcome> {
     let SourceArtifact { artifact, is_elsewhere } = held;
-    let tree = windlass_runtime::artifact::files(&run.context, artifact, *is_elsewhere).await;
+    let tree = windlass_runtime::artifact_files::files(&run.context, artifact, *is_elsewhere).await;
     let tree = tree.map_err(|why| {
         let text = format!("failed to open source artifact: {why}");
-        Outcome::Failed(NO_SOURCE_ARTIFACT, text, Wake::default())
+        RunOutcome::Failed(NO_SOURCE_ARTIFACT, text, WakeTrigger::default())
     })?;
     let run = run.clone();
     let read = move || {
         let refused = |why: String| failed(INVALID_CHART_REFERENCE, why);
         let path = RelPath::parse(&run.object.spec.chart).map_err(|e| refused(e.to_string()))?;
         let files = LoadedChartFiles::in_tree(&tree, &path).map_err(|error| match error {
-            files::Error::Load(_) | files::Error::NotFound(_) => refused(chain(&error)),
+            chart_files::Error::Load(_) | chart_files::Error::NotFound(_) => refused(chain(&error)),
             error => failed(CHART_PACKAGE_ERROR, chain(&error)),
         })?;
         let metadata = &files.chart().metadata;
@@ -219,7 +219,7 @@ async fn in_tree(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<HelmChart>>,
     found: ChartLookupResult,
-) -> Result<StoredArtifact<HelmChartStatus>, Outcome> {
+) -> Result<StoredArtifact<HelmChartStatus>, RunOutcome> {
     match found {
         ChartLookupResult::Nothing => {
             let text = "the artifact changed while it was being read".to_owned();
@@ -228,24 +228,24 @@ pub(super) async fn fetch(
         ChartLookupResult::Version { url, digest, chart } => {
             let (archive, verified) = pull(run, url.as_deref(), digest.as_deref()).await?;
             let [name, version] = chart;
-            let named = SignedName { place: "the index of the repository", name, version };
+            let named = SignedChartName { place: "the index of the repository", name, version };
             let stored = pulled(run, archive, verified.is_some().then_some(named)).await?;
             Ok(StoredArtifact { verified, ..stored })
         }
         ChartLookupResult::Tag(version) => {
-            let Origin::Registry(registry) = &run.work.origin else {
+            let ChartOrigin::Registry(registry) = &run.work.origin else {
                 return Err(failed(CHART_PULL_ERROR, "no registry configured".to_owned()));
             };
             let (archive, verified) = oci_registry::pull(run, registry, &version).await?;
             let name = oci_registry::name_of(&run.object.spec.chart).to_owned();
-            let named = SignedName { place: "the registry", name, version };
+            let named = SignedChartName { place: "the registry", name, version };
             // A trust policy that demands no signature demands no name either.
             let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());
             let stored = pulled(run, archive, is_signed.then_some(named)).await?;
             Ok(StoredArtifact { verified, ..stored })
         }
         ChartLookupResult::Files { files, tree } => {
-            let files = package::local(run, *files, &tree).await?;
+            let files = chart_package::local(run, *files, &tree).await?;
             let run = run.clone();
             let pack = move || {
                 let path = RelPath::parse(&run.object.spec.chart).unwrap_or_default();
@@ -266,8 +266,8 @@ pub(super) async fn fetch(
 async fn pulled(
     run: &Arc<SourceRun<HelmChart>>,
     archive: Vec<u8>,
-    named: Option<SignedName>,
-) -> Result<StoredArtifact<HelmChartStatus>, Outcome> {
+    named: Option<SignedChartName>,
+) -> Result<StoredArtifact<HelmChartStatus>, RunOutcome> {
     let run = run.clone();
     let pack = move || {
         let files = LoadedChartFiles::in_archive(&archive)
@@ -278,7 +278,7 @@ async fn pulled(
         if !run.work.changes() {
             return store(&run, |out| out.write_all(&archive));
         }
-        let files = package::pulled(&run, files)?;
+        let files = chart_package::pulled(&run, files)?;
         store(&run, |out| files.write(out))
     };
     blocking(CHART_PACKAGE_ERROR, "packing the chart", pack).await
@@ -289,11 +289,11 @@ async fn pull(
     run: &SourceRun<HelmChart>,
     url: Option<&str>,
     digest: Option<&str>,
-) -> Result<(Vec<u8>, Option<VerificationRecord>), Outcome> {
+) -> Result<(Vec<u8>, Option<VerificationRecord>), RunOutcome> {
     let pull_failed = |why: String| {
         failed(CHART_PULL_ERROR, format!("failed to download chart for remote reference: {why}"))
     };
-    let Origin::Index(_, repository) = &run.work.origin else {
+    let ChartOrigin::Index(_, repository) = &run.work.origin else {
         return Err(pull_failed("no repository configured".to_owned()));
     };
     let no_url =
@@ -303,7 +303,7 @@ async fn pull(
     let archive = pulled.map_err(|error| match error {
         error if error.is_about_credentials() => {
             let text = format!("failed to authenticate with the Helm repository: {error}");
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
         }
         RepositoryError::Busy(said) => busy(CHART_PULL_ERROR, &said),
         error => pull_failed(chain(&error)),
@@ -319,7 +319,7 @@ async fn pull(
 fn store<E>(
     run: &SourceRun<HelmChart>,
     write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), E>,
-) -> Result<StoredArtifact<HelmChartStatus>, Outcome>
+) -> Result<StoredArtifact<HelmChartStatus>, RunOutcome>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {

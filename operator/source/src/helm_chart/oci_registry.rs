@@ -6,31 +6,33 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use crds::source::HelmChart;
-use reconcile::{Outcome, Reason, Wake};
-use signatures::image;
-use sources::oci::{Digest, Error, Layer, RegistryCache, Remote, Session, chart};
-use sources::reason::{
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use signatures::image_verification;
+use sources::oci::{
+    Error, FetchedLayer, OciDigest, RegistryCache, RegistrySession, RemoteOciRepository, chart,
+};
+use sources::source_reasons::{
     AUTHENTICATION_FAILED, CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, INVALID_CHART_REFERENCE,
 };
 
 use super::executor::{ChartLookupResult, failed};
-use super::resolve::Registry;
-use crate::image_trust::{ImageTrustError, Verification, signer};
+use super::resolve::ChartRegistry;
+use crate::image_trust::{ImageTrustError, ImageVerificationPolicy, signer};
+use crate::source::artifact_verification::VerificationRecord;
 use crate::source::busy;
 use crate::source::executor::SourceRun;
-use crate::source::verification::VerificationRecord;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 
 /// What went wrong with a registry, in Flux's words.
-fn refused(what: &str, error: &Error) -> Outcome {
+fn refused(what: &str, error: &Error) -> RunOutcome {
     let text = || format!("{what}: {}", chain(error));
     match error {
         Error::Busy(said) => busy(CHART_PULL_ERROR, said),
-        Error::Unauthorized { .. } | Error::Login { .. } => Outcome::Failed(
+        Error::Unauthorized { .. } | Error::Login { .. } => RunOutcome::Failed(
             AUTHENTICATION_FAILED,
             format!("failed to authenticate with the registry: {}", chain(error)),
-            Wake::default(),
+            WakeTrigger::default(),
         ),
         // A version may be pushed later, and no watch reports that: the registry is asked again.
         Error::NoMatch { .. } | Error::NotFound { .. } => {
@@ -41,8 +43,8 @@ fn refused(what: &str, error: &Error) -> Outcome {
     }
 }
 
-fn again(why: Reason, text: &str) -> Outcome {
-    Outcome::Failed(why, text.to_owned(), Wake::default())
+fn again(why: ConditionReason, text: &str) -> RunOutcome {
+    RunOutcome::Failed(why, text.to_owned(), WakeTrigger::default())
 }
 
 /// The name of a chart that may be in a folder of the repository.
@@ -52,11 +54,11 @@ pub(super) fn name_of(chart: &str) -> &str {
 
 /// The version that there is.
 pub(super) async fn choose(
-    remote: &Remote,
+    remote: &RemoteOciRepository,
     known: &RegistryCache,
     name: &str,
     range: &str,
-) -> Result<(ChartLookupResult, String, String), Outcome> {
+) -> Result<(ChartLookupResult, String, String), RunOutcome> {
     let refused =
         |error: Error| refused("failed to get chart version for remote reference", &error);
     let version = chart::choose(remote, known, range).await.map_err(refused)?;
@@ -69,12 +71,12 @@ pub(super) async fn choose(
 /// Differs(flux): what is verified is what is fetched. There the tag is asked for each time, and may be moved in between.
 pub(super) async fn pull(
     run: &Arc<SourceRun<HelmChart>>,
-    registry: &Registry,
+    registry: &ChartRegistry,
     version: &str,
-) -> Result<(Vec<u8>, Option<VerificationRecord>), Outcome> {
+) -> Result<(Vec<u8>, Option<VerificationRecord>), RunOutcome> {
     let refused = |error: Error| refused("failed to download chart for remote reference", &error);
     let known = &run.context.remotes.oci;
-    let session = Session::new(&registry.remote, known).map_err(refused)?;
+    let session = RegistrySession::new(&registry.remote, known).map_err(refused)?;
     let digest = chart::resolve(&session, version).await.map_err(refused)?;
     let verified = match &registry.signed {
         Some(signed) => Some(verify(run, signed, &session, &digest).await?),
@@ -88,10 +90,10 @@ pub(super) async fn pull(
 
 async fn verify(
     run: &SourceRun<HelmChart>,
-    signed: &Verification,
-    session: &Session<'_>,
-    digest: &Digest,
-) -> Result<VerificationRecord, Outcome> {
+    signed: &ImageVerificationPolicy,
+    session: &RegistrySession<'_>,
+    digest: &OciDigest,
+) -> Result<VerificationRecord, RunOutcome> {
     let verified = signed.verify(session, digest).await.map_err(|failure| match failure {
         ImageTrustError::Registry(error) => {
             refused("failed to fetch the signatures of the chart", &error)
@@ -101,16 +103,16 @@ async fn verify(
         }
     })?;
     let text = match verified {
-        image::ImageVerification::By(name) => {
+        image_verification::ImageVerification::By(name) => {
             format!("verified signature of version {}{}", run.work.built().version, signer(&name))
         }
-        image::ImageVerification::Ignored => String::new(),
+        image_verification::ImageVerification::Ignored => String::new(),
     };
     Ok(VerificationRecord { how: signed.how(), text })
 }
 
 /// The bytes of a layer. Blocks.
-pub(super) fn read(mut layer: Layer) -> io::Result<Vec<u8>> {
+pub(super) fn read(mut layer: FetchedLayer) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     layer.file.read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -118,18 +120,18 @@ pub(super) fn read(mut layer: Layer) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use sources::oci::Selection;
+    use sources::oci::TagSelection;
 
     use super::*;
 
     #[test]
     fn a_version_that_is_not_there_is_looked_for_again_and_a_range_that_is_none_is_not() {
         let none = refused("failed", &Error::NoMatch { range: "9.x".to_owned() });
-        assert!(matches!(none, Outcome::Failed(INVALID_CHART_REFERENCE, ..)), "{none:?}");
+        assert!(matches!(none, RunOutcome::Failed(INVALID_CHART_REFERENCE, ..)), "{none:?}");
         assert_eq!(none.text(), "invalid chart reference: failed: no match found for semver: 9.x");
-        let range = Selection::parse("nonsense", None, true).unwrap_err();
+        let range = TagSelection::parse("nonsense", None, true).unwrap_err();
         let range = refused("failed", &range);
-        assert!(matches!(range, Outcome::Stalled(INVALID_CHART_REFERENCE, _)), "{range:?}");
+        assert!(matches!(range, RunOutcome::Stalled(INVALID_CHART_REFERENCE, _)), "{range:?}");
     }
 
     #[test]

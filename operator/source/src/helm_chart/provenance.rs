@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmChart;
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, Wake};
+use reconcile::{RunOutcome, WakeTrigger};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use signatures::provenance::{self, VerifiedChart as Signed};
 use sources::charts::repository::{ChartRepository, Error, file_name};
-use sources::reason::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
+use sources::source_reasons::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
 
+use crate::source::artifact_verification::VerificationRecord;
 use crate::source::busy;
-use crate::source::verification::VerificationRecord;
 use windlass_cluster::error::chain;
-use windlass_runtime::reference::References;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// Annotation of a HelmChart: the Secret with the public keys of those who have to have signed the chart.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";
@@ -27,30 +27,30 @@ pub(super) fn secret_of(object: &HelmChart) -> Option<&str> {
 }
 
 /// Public keys, of which one has to have signed.
-pub(super) struct Keyring(Vec<u8>);
+pub(super) struct ProvenanceKeyring(Vec<u8>);
 
-pub(super) fn refused(why: &str) -> Outcome {
+pub(super) fn refused(why: &str) -> RunOutcome {
     let text = format!("chart verification error: {why}");
-    Outcome::Failed(CHART_VERIFICATION_ERROR, text, Wake::default())
+    RunOutcome::Failed(CHART_VERIFICATION_ERROR, text, WakeTrigger::default())
 }
 
 /// The repository did not say whether the chart is signed: a stored artifact is not withdrawn for that.
-fn unanswered(file: &str, why: &str) -> Outcome {
+fn unanswered(file: &str, why: &str) -> RunOutcome {
     let text = format!("chart pull error: failed to get provenance file '{file}.prov': {why}");
-    Outcome::Failed(CHART_PULL_ERROR, text, Wake::default())
+    RunOutcome::Failed(CHART_PULL_ERROR, text, WakeTrigger::default())
 }
 
-impl Keyring {
+impl ProvenanceKeyring {
     /// Reads the Secret that the annotation names; every entry of it is a keyring.
     pub(super) async fn read(
         object: &HelmChart,
-        references: &mut References,
-    ) -> Result<Option<Self>, Outcome> {
+        references: &mut ReadReferences,
+    ) -> Result<Option<Self>, RunOutcome> {
         let Some(name) = secret_of(object) else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
         let failed = |why: String| {
             let text = format!("failed to get secret '{namespace}/{name}': {why}");
-            Outcome::Failed(VERIFICATION_ERROR, text, Wake::default())
+            RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default())
         };
         let data: Option<BTreeMap<String, Vec<u8>>> =
             references.secret(&namespace, name).await.map_err(|error| failed(error.to_string()))?;
@@ -70,7 +70,7 @@ impl Keyring {
         repository: &ChartRepository,
         reference: &str,
         archive: &[u8],
-    ) -> Result<VerificationRecord, Outcome> {
+    ) -> Result<VerificationRecord, RunOutcome> {
         let file = file_name(reference);
         let provenance = repository.provenance(reference).await.map_err(|error| match error {
             // A server says so of a file that is not there; one that forbids it may have it.
@@ -97,7 +97,7 @@ fn verification_text(file: &str, signed: &Signed) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sources::reason::is_refused_signature;
+    use sources::source_reasons::is_refused_signature;
 
     use super::*;
 

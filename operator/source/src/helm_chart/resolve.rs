@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use crds::Artifact;
 use crds::source::{ChartSourceKind, HelmChart, HelmRepository};
 use kube_core::ResourceExt as _;
-use reconcile::{Edge, ObjectKey, Outcome, Wake};
+use reconcile::{DependencyEdge, ObjectKey, RunOutcome, WakeTrigger};
 use sources::charts::ChartRepository;
-use sources::oci::Remote;
-use sources::reason::{
+use sources::oci::RemoteOciRepository;
+use sources::source_reasons::{
     CHART_VERIFICATION_ERROR, NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE, VERIFICATION_ERROR,
 };
 
-use super::provenance::Keyring;
+use super::provenance::ProvenanceKeyring;
 use crate::helm_repository::{is_registry, registry, repository, secrets};
-use crate::image_trust::{SignaturePolicy, Verification};
-use windlass_runtime::catalog::SOURCES;
-use windlass_runtime::context::Context;
-use windlass_runtime::reference::References;
+use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SOURCES;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// What a source has for others.
 pub(super) struct SourceArtifact {
@@ -27,22 +27,22 @@ pub(super) struct SourceArtifact {
 }
 
 /// A registry, and the signatures that its charts need.
-pub(super) struct Registry {
-    pub(super) remote: Remote,
-    pub(super) signed: Option<Verification>,
+pub(super) struct ChartRegistry {
+    pub(super) remote: RemoteOciRepository,
+    pub(super) signed: Option<ImageVerificationPolicy>,
 }
 
 /// Where the chart comes from.
-pub(super) enum Origin {
+pub(super) enum ChartOrigin {
     /// The files of a source.
     Tree(SourceArtifact),
     /// A repository, and its index.
     Index(SourceArtifact, Box<ChartRepository>),
     /// A registry, which has no index.
-    Registry(Box<Registry>),
+    Registry(Box<ChartRegistry>),
 }
 
-impl Origin {
+impl ChartOrigin {
     /// The artifact of the source; a registry has none.
     pub(super) fn artifact(&self) -> Option<&Artifact> {
         match self {
@@ -59,20 +59,25 @@ fn source_node(object: &HelmChart) -> ObjectKey {
 }
 
 /// Tells the work queue which source it is, so that a new artifact there is observed here.
-pub(super) fn edges(context: &Context, node: &ObjectKey, object: &HelmChart) {
-    context.work_queue.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
+pub(super) fn edges(context: &RunContext, node: &ObjectKey, object: &HelmChart) {
+    context.work_queue.set_edges(
+        node,
+        DependencyEdge::Source,
+        BTreeSet::from([source_node(object)]),
+    );
 }
 
 /// Finds the source, as the watch last saw it, and reads the Secrets that it and the chart name.
 pub(super) async fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     object: &HelmChart,
-) -> Result<(Origin, Option<Keyring>), Outcome> {
+) -> Result<(ChartOrigin, Option<ProvenanceKeyring>), RunOutcome> {
     let source = source_node(object);
     let kind = &source.kind;
     let name = &source.name;
-    let blocked = |why, text: String| Outcome::Blocked(why, text, Wake::on([source.clone()]));
+    let blocked =
+        |why, text: String| RunOutcome::Blocked(why, text, WakeTrigger::on([source.clone()]));
     let missing = || {
         let text = format!(
             "failed to get source: {kind} '{}/{name}' not found; create it or correct spec.sourceRef",
@@ -80,9 +85,9 @@ pub(super) async fn resolve(
         );
         blocked(SOURCE_UNAVAILABLE, text)
     };
-    let mut references = References::new(&context.watcher);
+    let mut references = ReadReferences::new(&context.watcher);
     let mut reached = None;
-    let keyring = Keyring::read(object, &mut references).await;
+    let keyring = ProvenanceKeyring::read(object, &mut references).await;
     let is_repository = object.spec.source_ref.kind == ChartSourceKind::HelmRepository;
     let found = context.seen::<HelmRepository>(&source.namespace, name).filter(|_| is_repository);
     let url = found.as_ref().map(|found| found.spec.url.as_str()).unwrap_or_default();
@@ -99,7 +104,10 @@ pub(super) async fn resolve(
         references.watch(node);
         if is_registry(&found) {
             let remote = registry(context, &found, &read?, &object.spec.chart).await?;
-            return Ok((Origin::Registry(Box::new(Registry { remote, signed })), keyring?));
+            return Ok((
+                ChartOrigin::Registry(Box::new(ChartRegistry { remote, signed })),
+                keyring?,
+            ));
         }
         reached = Some(repository(context, &found, &read?)?);
     } else {
@@ -109,7 +117,7 @@ pub(super) async fn resolve(
         // Parity(flux): it fails there too. Charts of an index have provenance files in place of such signatures.
         let text = "chart verification error: spec.verify is for charts of OCI registries; remove it, or reference a \
                     HelmRepository of type `oci`";
-        return Err(Outcome::Stalled(CHART_VERIFICATION_ERROR, text.to_owned()));
+        return Err(RunOutcome::Stalled(CHART_VERIFICATION_ERROR, text.to_owned()));
     }
     let found = context.sources.find(&source, &context.settings).ok_or_else(missing)?;
     let denied = found.denied;
@@ -128,8 +136,8 @@ pub(super) async fn resolve(
     }
     let held = SourceArtifact { artifact, is_elsewhere: found.is_elsewhere };
     let origin = match reached {
-        Some(repository) => Origin::Index(held, Box::new(repository)),
-        None => Origin::Tree(held),
+        Some(repository) => ChartOrigin::Index(held, Box::new(repository)),
+        None => ChartOrigin::Tree(held),
     };
     Ok((origin, keyring?))
 }
@@ -138,12 +146,12 @@ pub(super) async fn resolve(
 async fn signed(
     object: &HelmChart,
     url: &str,
-    references: &mut References,
-) -> Result<Option<Verification>, Outcome> {
+    references: &mut ReadReferences,
+) -> Result<Option<ImageVerificationPolicy>, RunOutcome> {
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();
     let repository = format!("{}/{}", url.trim_end_matches('/'), object.spec.chart);
     let read = SignaturePolicy::of_chart(verify).read(&repository, &namespace, references).await;
-    let unread = |text| Outcome::Failed(VERIFICATION_ERROR, text, Wake::default());
+    let unread = |text| RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default());
     read.map(Some).map_err(unread)
 }

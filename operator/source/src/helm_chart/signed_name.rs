@@ -2,29 +2,29 @@
 //!
 //! Elsewhere: signatures themselves (`provenance.rs`, `oci_registry.rs`).
 
-use helm::chart::Metadata;
-use reconcile::Outcome;
+use helm::chart::ChartMetadata;
+use reconcile::RunOutcome;
 use sources::oci::chart::is_same_version;
 
 use super::provenance::refused;
 
 /// What a repository calls a chart that has to be signed.
-pub(super) struct SignedName {
+pub(super) struct SignedChartName {
     /// Where the name comes from, as the subject of a message.
     pub(super) place: &'static str,
     pub(super) name: String,
     pub(super) version: String,
 }
 
-impl SignedName {
+impl SignedChartName {
     /// Checks that the chart in an archive, of which the signature counts, is the one that was asked for.
     ///
     /// Differs(helm): there a user names the file; here the author of the index could name an old version, or another
     /// chart by the same keys. Differs(flux): a user who may push to a registry can put the tag of a new version on the
     /// signed manifest of an old one, or of another chart in a registry of many.
-    pub(super) fn check(&self, metadata: &Metadata) -> Result<(), Outcome> {
+    pub(super) fn check(&self, metadata: &ChartMetadata) -> Result<(), RunOutcome> {
         let Self { place, name, version } = self;
-        let Metadata { name: own, version: its, .. } = metadata;
+        let ChartMetadata { name: own, version: its, .. } = metadata;
         if own == name && is_same_version(its, version) {
             return Ok(());
         }
@@ -36,18 +36,21 @@ impl SignedName {
 
 #[cfg(test)]
 mod tests {
-    use sources::reason::is_refused_signature;
+    use sources::source_reasons::is_refused_signature;
 
     use super::*;
 
     #[test]
     fn a_signed_chart_counts_as_what_it_is_and_not_as_what_a_repository_calls_it() {
-        let metadata =
-            Metadata { name: "app".to_owned(), version: "1.0.0".to_owned(), ..Metadata::default() };
+        let metadata = ChartMetadata {
+            name: "app".to_owned(),
+            version: "1.0.0".to_owned(),
+            ..ChartMetadata::default()
+        };
         let check = |place, name: &str, version: &str| {
             let name = name.to_owned();
             let version = version.to_owned();
-            SignedName { place, name, version }.check(&metadata)
+            SignedChartName { place, name, version }.check(&metadata)
         };
         for place in ["the index of the repository", "the registry"] {
             assert_eq!(check(place, "app", "1.0.0"), Ok(()));

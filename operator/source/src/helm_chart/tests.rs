@@ -3,13 +3,13 @@
 use crds::Artifact;
 use crds::source::HelmChartStatus;
 use expect_test::expect;
-use reconcile::{Time, Wake};
+use reconcile::{Time, WakeTrigger};
 use serde_json::json;
-use sources::reason::{CHART_PULL_SUCCEEDED, NO_SOURCE_ARTIFACT};
+use sources::source_reasons::{CHART_PULL_SUCCEEDED, NO_SOURCE_ARTIFACT};
 
 use super::*;
-use crate::source::report::{Report, report};
-use windlass_runtime::record::conditions_of;
+use crate::source::report::{SourceReport, report};
+use windlass_runtime::object_status::conditions_of;
 
 fn object(status: impl serde::Serialize) -> HelmChart {
     serde_json::from_value(json!({
@@ -21,7 +21,7 @@ fn object(status: impl serde::Serialize) -> HelmChart {
     .unwrap()
 }
 
-fn lines(report: &Report<HelmChartStatus>) -> String {
+fn lines(report: &SourceReport<HelmChartStatus>) -> String {
     let conditions = conditions_of(&report.after.conditions);
     let conditions =
         conditions.iter().map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message));
@@ -44,7 +44,7 @@ fn a_chart_is_reported_as_flux_reports_it() {
     let stored = StoredArtifact::new(artifact, message.clone(), |status: &mut HelmChartStatus| {
         status.observed_chart_name = Some("app".to_owned());
     });
-    let settled = Outcome::Settled(CHART_PULL_SUCCEEDED, message);
+    let settled = RunOutcome::Settled(CHART_PULL_SUCCEEDED, message);
     let time = Time::from_second(1_790_000_000).unwrap();
     let first = report(&object(json!({})), None, Some(&stored), None, &settled, time);
     expect![[r#"
@@ -56,13 +56,19 @@ fn a_chart_is_reported_as_flux_reports_it() {
 
     for (outcome, condition) in [
         (
-            Outcome::Stalled(VALUES_FILES_ERROR, "values files merge error: x".to_owned()),
+            RunOutcome::Stalled(VALUES_FILES_ERROR, "values files merge error: x".to_owned()),
             "BuildFailed",
         ),
-        (Outcome::Failed(DEPENDENCY_BUILD_ERROR, "x".to_owned(), Wake::at(time)), "BuildFailed"),
-        (Outcome::Blocked(NO_SOURCE_ARTIFACT, "x".to_owned(), Wake::at(time)), "FetchFailed"),
         (
-            Outcome::Failed(ARCHIVE_OPERATION_FAILED, "x".to_owned(), Wake::at(time)),
+            RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, "x".to_owned(), WakeTrigger::at(time)),
+            "BuildFailed",
+        ),
+        (
+            RunOutcome::Blocked(NO_SOURCE_ARTIFACT, "x".to_owned(), WakeTrigger::at(time)),
+            "FetchFailed",
+        ),
+        (
+            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, "x".to_owned(), WakeTrigger::at(time)),
             "StorageOperationFailed",
         ),
     ] {

@@ -3,17 +3,17 @@
 use parking_lot::Mutex;
 
 use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, ReconcileStrategy};
-use reconcile::{Outcome, reason};
-use sources::reason::{INVALID_CHART_REFERENCE, INVALID_DURATION};
+use reconcile::{RunOutcome, reason};
+use sources::source_reasons::{INVALID_CHART_REFERENCE, INVALID_DURATION};
 use tree::RelPath;
 
 use super::executor::ChartFetchSpec;
-use super::provenance::{ANNOTATION, Keyring};
-use super::resolve::Origin;
+use super::provenance::{ANNOTATION, ProvenanceKeyring};
+use super::resolve::ChartOrigin;
 use super::{generation, shape};
-use crate::image_trust::Verification;
+use crate::image_trust::ImageVerificationPolicy;
 use crate::source::SourceSpec;
-use crate::source::verification::VERIFY;
+use crate::source::artifact_verification::VERIFY;
 
 /// How much of a revision goes into a version. Parity(flux).
 const REVISION_DIGITS: usize = 12;
@@ -22,13 +22,13 @@ const REVISION_DIGITS: usize = 12;
 const MOST_VALUES_FILES: usize = 256;
 
 /// Checks what can be checked without the source.
-pub(super) fn check(object: &HelmChart) -> Result<(), Outcome> {
+pub(super) fn check(object: &HelmChart) -> Result<(), RunOutcome> {
     let spec = &object.spec;
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
-        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let refused = |why: String| {
-        Outcome::Stalled(INVALID_CHART_REFERENCE, format!("invalid chart reference: {why}"))
+        RunOutcome::Stalled(INVALID_CHART_REFERENCE, format!("invalid chart reference: {why}"))
     };
     let is_repository = spec.source_ref.kind == ChartSourceKind::HelmRepository;
     match spec.chart.as_str() {
@@ -67,22 +67,22 @@ fn is_name(name: &str) -> bool {
 /// Puts the spec together with its source.
 pub(super) fn desired(
     object: &HelmChart,
-    origin: Origin,
-    keyring: Option<Keyring>,
-) -> Result<SourceSpec<ChartFetchSpec>, Outcome> {
-    if keyring.is_some() && !matches!(origin, Origin::Index(..)) {
+    origin: ChartOrigin,
+    keyring: Option<ProvenanceKeyring>,
+) -> Result<SourceSpec<ChartFetchSpec>, RunOutcome> {
+    if keyring.is_some() && !matches!(origin, ChartOrigin::Index(..)) {
         let text = format!(
             "annotation {ANNOTATION} is for charts of HelmRepositories that have an index: remove it, or set \
              spec.verify of the source"
         );
-        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let spec = &object.spec;
     let values_files = values_files(spec);
     let generation = generation(object);
     let revision = match &origin {
-        Origin::Tree(held) => Some(digits(&held.artifact.revision)),
-        Origin::Index(..) | Origin::Registry(_) => None,
+        ChartOrigin::Tree(held) => Some(digits(&held.artifact.revision)),
+        ChartOrigin::Index(..) | ChartOrigin::Registry(_) => None,
     };
     let is_revision = spec.reconcile_strategy == Some(ReconcileStrategy::Revision);
     let of_revision = revision.filter(|_| is_revision).map(str::to_owned);
@@ -98,10 +98,10 @@ pub(super) fn desired(
     let shape = shape(generation);
     let shape = match (&work.keyring, &work.origin) {
         (Some(keyring), _) => shape.with(VERIFY, keyring.shape()),
-        (None, Origin::Registry(registry)) => {
-            shape.with(VERIFY, registry.signed.as_ref().map(Verification::how))
+        (None, ChartOrigin::Registry(registry)) => {
+            shape.with(VERIFY, registry.signed.as_ref().map(ImageVerificationPolicy::how))
         }
-        (None, Origin::Tree(_) | Origin::Index(..)) => shape,
+        (None, ChartOrigin::Tree(_) | ChartOrigin::Index(..)) => shape,
     };
     Ok(SourceSpec { work, shape })
 }

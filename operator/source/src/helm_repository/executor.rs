@@ -6,35 +6,35 @@ use std::sync::Arc;
 
 use crds::Artifact;
 use crds::source::{HelmRepository, HelmRepositoryStatus};
-use reconcile::{Outcome, Wake, reason};
-use sources::charts::{self, ChartRepository, Index, IndexFetchResult};
-use sources::plan::KeptArtifact;
-use sources::reason::INDEXATION_FAILED;
+use reconcile::{RunOutcome, WakeTrigger, reason};
+use sources::charts::{self, ChartIndex, ChartRepository, IndexFetchResult};
+use sources::fetch_plan::KeptArtifact;
+use sources::source_reasons::INDEXATION_FAILED;
 
 use super::LATEST;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
 use crate::source::{busy, linked};
 use windlass_cluster::error::chain;
-use windlass_runtime::artifact;
+use windlass_runtime::artifact_files;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_of;
+use windlass_runtime::controller_kind::node_of;
+use windlass_runtime::run_context::RunContext;
 
 /// What is asked.
 pub(crate) struct RepositoryFetchSpec {
     pub(super) repository: ChartRepository,
 }
 
-fn failed(why: String) -> Outcome {
+fn failed(why: String) -> RunOutcome {
     let text = format!("failed to fetch Helm repository index: {why}");
-    Outcome::Failed(reason::FAILED, text, Wake::default())
+    RunOutcome::Failed(reason::FAILED, text, WakeTrigger::default())
 }
 
 /// Asks for the index, unless it is still the one that is kept.
 pub(super) async fn ask(
     run: &Arc<SourceRun<HelmRepository>>,
     kept: Option<&KeptArtifact>,
-) -> Result<RemoteRevision<Option<File>>, Outcome> {
+) -> Result<RemoteRevision<Option<File>>, RunOutcome> {
     let repository = &run.work.repository;
     let who = node_of(&*run.object).to_string();
     let url = repository.url();
@@ -47,7 +47,7 @@ pub(super) async fn ask(
     match (answer, kept) {
         (IndexFetchResult::Index { file, sealed, validators }, _) => {
             let revision = sealed.digest;
-            if validators != charts::Validators::default() {
+            if validators != charts::HttpValidators::default() {
                 known.remember(&who, &url, &revision, validators);
             }
             Ok(RemoteRevision { revision, found: Some(file) })
@@ -67,7 +67,7 @@ pub(super) async fn ask(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<HelmRepository>>,
     index: Option<File>,
-) -> Result<StoredArtifact<HelmRepositoryStatus>, Outcome> {
+) -> Result<StoredArtifact<HelmRepositoryStatus>, RunOutcome> {
     let run = run.clone();
     let Some(file) = index else {
         return Err(failed("the server did not send the index".to_owned()));
@@ -86,8 +86,8 @@ pub(super) async fn fetch(
         })?;
         // HelmCharts of the repository find the index in memory.
         let shared = context
-            .shared::<sources::charts::Indexes>()
-            .get(&artifact.digest, || Ok::<_, Outcome>(index));
+            .shared::<sources::charts::ChartIndexCache>()
+            .get(&artifact.digest, || Ok::<_, RunOutcome>(index));
         shared?;
         let size = human_size(artifact.size.unwrap_or_default());
         let remote = run.work.repository.url();
@@ -100,15 +100,15 @@ pub(super) async fn fetch(
     blocking(reason::FAILED, "reading the index", store).await
 }
 
-fn read(file: &mut File) -> Result<(String, Index), Outcome> {
+fn read(file: &mut File) -> Result<(String, ChartIndex), RunOutcome> {
     let mut text = Vec::new();
     let read = file.take(charts::MAX_INDEX + 1).read_to_end(&mut text);
     read.map_err(|error| failed(error.to_string()))?;
-    let index = Index::parse(&text).map_err(|error| {
+    let index = ChartIndex::parse(&text).map_err(|error| {
         let text = format!("failed to load Helm repository from index YAML: {}", chain(&error));
-        Outcome::Failed(INDEXATION_FAILED, text, Wake::default())
+        RunOutcome::Failed(INDEXATION_FAILED, text, WakeTrigger::default())
     })?;
-    let mut out = sources::archive::Digesting::new(io::sink());
+    let mut out = sources::archive::DigestingWriter::new(io::sink());
     let digested = io::Write::write_all(&mut out, &text);
     digested.map_err(|error| failed(error.to_string()))?;
     Ok((out.finish().1.digest, index))
@@ -119,23 +119,23 @@ fn read(file: &mut File) -> Result<(String, Index), Outcome> {
 /// # Errors
 /// Why it cannot be had, for a person.
 pub(crate) async fn index(
-    context: &Arc<Context>,
+    context: &Arc<RunContext>,
     artifact: &Artifact,
     elsewhere: bool,
-) -> Result<Arc<Index>, String> {
+) -> Result<Arc<ChartIndex>, String> {
     let context = context.clone();
     let artifact = artifact.clone();
     let runtime = tokio::runtime::Handle::current();
     let load = move || {
-        context.shared::<sources::charts::Indexes>().get(&artifact.digest, || {
-            let text = runtime.block_on(artifact::bytes(
+        context.shared::<sources::charts::ChartIndexCache>().get(&artifact.digest, || {
+            let text = runtime.block_on(artifact_files::bytes(
                 &context,
                 &artifact,
                 elsewhere,
                 charts::MAX_INDEX,
             ));
             let text = text.map_err(|error| error.to_string())?;
-            Index::parse(&text).map_err(|error| chain(&error))
+            ChartIndex::parse(&text).map_err(|error| chain(&error))
         })
     };
     let loaded = tokio::task::spawn_blocking(load).await;

@@ -4,26 +4,28 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmRepository;
 use objects::RedactedValue;
-use reconcile::{Outcome, Wake, reason};
+use reconcile::{RunOutcome, WakeTrigger, reason};
 use sources::charts::MAX_CHART;
-use sources::oci::{self, Auth, Keyring, OciRepositoryName, RegistryLimits, Remote};
-use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+use sources::oci::{
+    self, OciRepositoryName, RegistryAuth, RegistryKeyring, RegistryLimits, RemoteOciRepository,
+};
+use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
-use super::resolve::Secrets;
+use super::resolve::HelmRepositoryInputs;
 use super::validated_spec::{DEFAULT_TIMEOUT, unsupported};
-use crate::login::login;
-use windlass_runtime::context::Context;
+use crate::registry_login::login;
+use windlass_runtime::run_context::RunContext;
 
 /// The repository of a chart, with a login if the spec wants one.
 ///
 /// # Errors
 /// The outcome of a run: a field without support, an address or Secret that cannot be used, a login that fails.
 pub async fn registry(
-    context: &Context,
+    context: &RunContext,
     object: &HelmRepository,
-    secrets: &Secrets,
+    secrets: &HelmRepositoryInputs,
     chart: &str,
-) -> Result<Remote, Outcome> {
+) -> Result<RemoteOciRepository, RunOutcome> {
     let mut remote = remote(object, secrets, chart)?;
     let has_secret = object.spec.secret_ref.is_some();
     login(context, object.spec.provider, has_secret, &mut remote).await?;
@@ -31,36 +33,41 @@ pub async fn registry(
 }
 
 /// The repository of a chart, as the Secrets say that it is reached.
-fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Remote, Outcome> {
+fn remote(
+    object: &HelmRepository,
+    secrets: &HelmRepositoryInputs,
+    chart: &str,
+) -> Result<RemoteOciRepository, RunOutcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = windlass_runtime::unsupported::unsupported_text(&fields);
+        let text = windlass_runtime::unsupported_fields::unsupported_text(&fields);
         let text = format!(
             "HelmRepository '{}': {text}",
             object.metadata.name.as_deref().unwrap_or_default()
         );
-        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
-    let refused = |text: String| Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default());
+    let refused =
+        |text: String| RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default());
     let url = format!("{}/{chart}", spec.url.trim_end_matches('/'));
     let repository = OciRepositoryName::parse(&url).map_err(|error| {
-        Outcome::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
+        RunOutcome::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
     })?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| RunOutcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT);
     let auth = match &secrets.secret {
         Some(data) => auth(data, &repository)
             .map_err(|why| refused(format!("failed to configure Helm client: {why}")))?,
-        None => Auth::Anonymous,
+        None => RegistryAuth::Anonymous,
     };
     let tls = secrets.certificates.as_ref().map(oci::tls_from_secret).transpose();
     let tls = tls.map_err(|error| {
         refused(format!("failed to construct Helm client's TLS config: {error}"))
     })?;
-    Ok(Remote {
+    Ok(RemoteOciRepository {
         repository,
         auth,
         tls: tls.unwrap_or_default(),
@@ -72,8 +79,11 @@ fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Rem
 }
 
 /// Parity(flux): a docker config, or a user and a password.
-fn auth(data: &BTreeMap<String, Vec<u8>>, repository: &OciRepositoryName) -> Result<Auth, String> {
-    let mut keyring = Keyring::default();
+fn auth(
+    data: &BTreeMap<String, Vec<u8>>,
+    repository: &OciRepositoryName,
+) -> Result<RegistryAuth, String> {
+    let mut keyring = RegistryKeyring::default();
     if keyring.add(data).map_err(|error| error.to_string())? {
         return Ok(keyring.auth(repository));
     }
@@ -84,9 +94,9 @@ fn auth(data: &BTreeMap<String, Vec<u8>>, repository: &OciRepositoryName) -> Res
     };
     match (text("username")?, text("password")?) {
         (Some(username), Some(password)) => {
-            Ok(Auth::Basic { username, password: RedactedValue::new(password) })
+            Ok(RegistryAuth::Basic { username, password: RedactedValue::new(password) })
         }
-        (None, None) => Ok(Auth::Anonymous),
+        (None, None) => Ok(RegistryAuth::Anonymous),
         (Some(_), None) => Err("`username` of the Secret requires `password`".to_owned()),
         (None, Some(_)) => Err("`password` of the Secret requires `username`".to_owned()),
     }
@@ -100,9 +110,13 @@ mod tests {
         let data = data.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
         let repository = OciRepositoryName::parse("oci://registry.example.com/charts/app").unwrap();
         Ok(match auth(&data, &repository)? {
-            Auth::Anonymous => "nobody".to_owned(),
-            Auth::Basic { username, password } => format!("{username}:{}", password.expose()),
-            Auth::Login { .. } | Auth::Identity(_) | Auth::Bearer(_) => "a token".to_owned(),
+            RegistryAuth::Anonymous => "nobody".to_owned(),
+            RegistryAuth::Basic { username, password } => {
+                format!("{username}:{}", password.expose())
+            }
+            RegistryAuth::Login { .. } | RegistryAuth::Identity(_) | RegistryAuth::Bearer(_) => {
+                "a token".to_owned()
+            }
         })
     }
 

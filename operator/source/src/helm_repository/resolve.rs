@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmRepository;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, Wake};
-use sources::reason::AUTHENTICATION_FAILED;
+use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
+use sources::source_reasons::AUTHENTICATION_FAILED;
 
-use windlass_runtime::context::Context;
-use windlass_runtime::reference::References;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// The data of a Secret.
 type RepositorySecretData = BTreeMap<String, Vec<u8>>;
 
 /// What was read.
 #[derive(Default)]
-pub struct Secrets {
+pub struct HelmRepositoryInputs {
     /// Data of `spec.secretRef`.
     pub(crate) secret: Option<RepositorySecretData>,
     /// Data of `spec.certSecretRef`.
@@ -24,11 +24,11 @@ pub struct Secrets {
 
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     object: &HelmRepository,
-) -> Result<Secrets, Outcome> {
-    let mut references = References::new(&context.watcher);
+) -> Result<HelmRepositoryInputs, RunOutcome> {
+    let mut references = ReadReferences::new(&context.watcher);
     let read = secrets(object, &mut references).await;
     references.watch(node);
     read
@@ -40,8 +40,8 @@ pub(super) async fn resolve(
 /// The outcome of a run: a Secret that is missing or cannot be read.
 pub async fn secrets(
     object: &HelmRepository,
-    references: &mut References,
-) -> Result<Secrets, Outcome> {
+    references: &mut ReadReferences,
+) -> Result<HelmRepositoryInputs, RunOutcome> {
     let namespace = object.namespace().unwrap_or_default();
     let named = [
         (&object.spec.cert_secret_ref, "TLS authentication secret", "spec.certSecretRef"),
@@ -56,7 +56,7 @@ pub async fn secrets(
         let name = &reference.name;
         let failed = |why: String| {
             let text = format!("failed to get {what} '{namespace}/{name}': {why}");
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
         };
         let read = references.secret(&namespace, name).await;
         let missing = || failed(format!("not found; create it or correct {field}"));
@@ -68,5 +68,5 @@ pub async fn secrets(
     let mut found = found.into_iter();
     let certificates = found.next().transpose()?.flatten();
     let secret = found.next().transpose()?.flatten();
-    Ok(Secrets { secret, certificates })
+    Ok(HelmRepositoryInputs { secret, certificates })
 }

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use crds::source::{HelmRepository, HelmRepositorySpec, RegistryProvider};
-use reconcile::{Outcome, Wake, reason};
-use sources::charts::repository::Reach;
-use sources::charts::{self, ChartRepository, Credentials};
-use sources::plan::ArtifactInputs;
-use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+use reconcile::{RunOutcome, WakeTrigger, reason};
+use sources::charts::repository::RepositoryAccess;
+use sources::charts::{self, ChartRepository, ChartRepositoryCredentials};
+use sources::fetch_plan::ArtifactInputs;
+use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::executor::RepositoryFetchSpec;
-use super::resolve::Secrets;
+use super::resolve::HelmRepositoryInputs;
 use crate::source::{LONGEST_TIMEOUT, SourceSpec};
 use windlass_cluster::error::chain;
-use windlass_runtime::context::Context;
+use windlass_runtime::run_context::RunContext;
 
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -47,21 +47,21 @@ pub(super) fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without its Secrets.
-pub(super) fn check(object: &HelmRepository) -> Result<(), Outcome> {
+pub(super) fn check(object: &HelmRepository) -> Result<(), RunOutcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = windlass_runtime::unsupported::unsupported_text(&fields);
-        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+        let text = windlass_runtime::unsupported_fields::unsupported_text(&fields);
+        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     if spec.url.starts_with("oci://") {
         let text = "invalid Helm repository URL: 'oci' URL scheme cannot be used with 'default' HelmRepository type; \
                     set spec.type to `oci`";
-        return Err(Outcome::Stalled(URL_INVALID, text.to_owned()));
+        return Err(RunOutcome::Stalled(URL_INVALID, text.to_owned()));
     }
     let interval = spec.interval.as_ref().map(|it| reconcile::parse_duration(it.as_str()));
     if let Some(Err(error)) = interval {
-        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     Ok(())
 }
@@ -69,18 +69,18 @@ pub(super) fn check(object: &HelmRepository) -> Result<(), Outcome> {
 /// Checks a spec together with its Secrets.
 pub(super) fn desired(
     object: &HelmRepository,
-    secrets: &Secrets,
-    context: &Context,
-) -> Result<SourceSpec<RepositoryFetchSpec>, Outcome> {
+    secrets: &HelmRepositoryInputs,
+    context: &RunContext,
+) -> Result<SourceSpec<RepositoryFetchSpec>, RunOutcome> {
     let work = RepositoryFetchSpec { repository: repository(context, object, secrets)? };
     Ok(SourceSpec { work, shape: ArtifactInputs::default() })
 }
 
 /// What repositories share.
-pub fn reach(context: &Context) -> Reach {
+pub fn reach(context: &RunContext) -> RepositoryAccess {
     let budgets = context.remotes.budgets.clone();
     let buckets = context.remotes.buckets.clone();
-    Reach { budgets, clients: context.remotes.http.clone(), buckets }
+    RepositoryAccess { budgets, clients: context.remotes.http.clone(), buckets }
 }
 
 /// How the repository of an object is spoken to.
@@ -88,32 +88,33 @@ pub fn reach(context: &Context) -> Reach {
 /// # Errors
 /// The outcome of a run: an address, a time or a Secret that cannot be used.
 pub fn repository(
-    context: &Context,
+    context: &RunContext,
     object: &HelmRepository,
-    secrets: &Secrets,
-) -> Result<ChartRepository, Outcome> {
+    secrets: &HelmRepositoryInputs,
+) -> Result<ChartRepository, RunOutcome> {
     reached(&reach(context), object, secrets)
 }
 
 fn reached(
-    reach: &Reach,
+    reach: &RepositoryAccess,
     object: &HelmRepository,
-    secrets: &Secrets,
-) -> Result<ChartRepository, Outcome> {
+    secrets: &HelmRepositoryInputs,
+) -> Result<ChartRepository, RunOutcome> {
     let spec = &object.spec;
-    let refused = |text: String| Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default());
+    let refused =
+        |text: String| RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default());
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| RunOutcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT)
         .min(LONGEST_TIMEOUT);
-    let Secrets { secret, certificates } = secrets;
+    let HelmRepositoryInputs { secret, certificates } = secrets;
     let secret = secret.as_ref();
     let certificates = certificates.as_ref();
     let credentials = if spec.url.starts_with(BUCKET) {
-        Credentials::for_bucket(secret, certificates, spec.insecure)
+        ChartRepositoryCredentials::for_bucket(secret, certificates, spec.insecure)
     } else {
-        Credentials::from_secrets(secret, certificates)
+        ChartRepositoryCredentials::from_secrets(secret, certificates)
     };
     let credentials =
         credentials.map_err(|error| refused(format!("the Secret is invalid: {error}")))?;
@@ -121,7 +122,7 @@ fn reached(
         ChartRepository::new(&spec.url, credentials, spec.pass_credentials, timeout, reach);
     repository.map_err(|error| match error {
         charts::repository::Error::BadUrl { .. } => {
-            Outcome::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
+            RunOutcome::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
         }
         error => {
             refused(format!("failed to construct Helm client's TLS config: {}", chain(&error)))

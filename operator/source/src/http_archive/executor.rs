@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crds::windlass::{HTTPArchive, HTTPArchiveStatus};
-use reconcile::{Outcome, Wake};
+use reconcile::{RunOutcome, WakeTrigger};
 use sources::archive;
-use sources::http_archive::{self, ArchiveFetchResult, Error, Remote, Validators};
-use sources::plan::KeptArtifact;
-use sources::reason::{
+use sources::fetch_plan::KeptArtifact;
+use sources::http_archive::{self, ArchiveFetchResult, Error, HttpValidators, RemoteHttpArchive};
+use sources::source_reasons::{
     ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, URL_INVALID, VERIFICATION_ERROR,
 };
 use tree::{FileTree as _, MemoryTree};
@@ -17,12 +17,12 @@ use crate::source::busy;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::kind::node_of;
+use windlass_runtime::controller_kind::node_of;
 use windlass_runtime::object_store::StateCache;
 
 /// What is fetched.
 pub(crate) struct HttpFetchSpec {
-    pub(super) remote: Remote,
+    pub(super) remote: RemoteHttpArchive,
 }
 
 /// What the server gave, taken apart.
@@ -30,28 +30,33 @@ pub(crate) struct HttpArchiveDownload {
     tree: MemoryTree,
     revision: String,
     digest: String,
-    validators: Validators,
+    validators: HttpValidators,
 }
 
-const FETCHING_FAILED: reconcile::Reason = reconcile::Reason::new("HTTPOperationFailed");
+const FETCHING_FAILED: reconcile::ConditionReason =
+    reconcile::ConditionReason::new("HTTPOperationFailed");
 
 /// What a failure means for the object.
-fn classify(error: &Error) -> Outcome {
+fn classify(error: &Error) -> RunOutcome {
     let text = chain(error);
     match error {
-        Error::InvalidUrl { .. } | Error::InvalidDigest(_) => Outcome::Stalled(URL_INVALID, text),
-        Error::BadSecret(_) | Error::AuthenticationFailed { .. } => {
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        Error::InvalidUrl { .. } | Error::InvalidDigest(_) => {
+            RunOutcome::Stalled(URL_INVALID, text)
         }
-        Error::Mismatch { .. } => Outcome::Failed(VERIFICATION_ERROR, text, Wake::default()),
+        Error::BadSecret(_) | Error::AuthenticationFailed { .. } => {
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+        }
+        Error::Mismatch { .. } => {
+            RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default())
+        }
         Error::Busy(said) => busy(FETCHING_FAILED, said),
         // A server or a file may change without the spec, so the rest is tried again.
-        _ => Outcome::Failed(FETCHING_FAILED, text, Wake::default()),
+        _ => RunOutcome::Failed(FETCHING_FAILED, text, WakeTrigger::default()),
     }
 }
 
 /// By what the server can tell whether it has something else than what is kept.
-fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<Validators> {
+fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<HttpValidators> {
     let memory = run.context.shared::<StateCache<RevalidatedArchive>>().of(&node_of(&*run.object));
     let learned = memory.lock();
     if learned.of == (kept.revision.clone(), run.work.remote.url().to_string()) {
@@ -61,14 +66,14 @@ fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<Valid
     let is_of_kept = status.artifact.as_ref().is_some_and(|it| it.revision == kept.revision);
     let etag = status.etag.clone();
     let last_modified = status.last_modified.clone();
-    is_of_kept.then_some(Validators { etag, last_modified })
+    is_of_kept.then_some(HttpValidators { etag, last_modified })
 }
 
 /// Asks the server, on the condition that it has something else than what is kept; takes apart what it gives.
 pub(super) async fn ask(
     run: &Arc<SourceRun<HTTPArchive>>,
     kept: Option<&KeptArtifact>,
-) -> Result<RemoteRevision<Option<HttpArchiveDownload>>, Outcome> {
+) -> Result<RemoteRevision<Option<HttpArchiveDownload>>, RunOutcome> {
     let context = &run.context;
     let remote = &run.work.remote;
     let known = kept.and_then(|kept| validators(run, kept));
@@ -83,7 +88,7 @@ pub(super) async fn ask(
         // Nothing is asked on a condition without something that is kept.
         (ArchiveFetchResult::Unchanged, None) => {
             let text = format!("unexpected response with HTTP status 304 from `{}`", remote.url());
-            return Err(Outcome::Failed(FETCHING_FAILED, text, Wake::default()));
+            return Err(RunOutcome::Failed(FETCHING_FAILED, text, WakeTrigger::default()));
         }
     };
     let found = blocking(FETCHING_FAILED, "extracting the file", move || {
@@ -106,17 +111,17 @@ pub(super) async fn ask(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<HTTPArchive>>,
     found: Option<HttpArchiveDownload>,
-) -> Result<StoredArtifact<HTTPArchiveStatus>, Outcome> {
+) -> Result<StoredArtifact<HTTPArchiveStatus>, RunOutcome> {
     // What is unchanged is not fetched.
     let nothing = || {
         let text = "the server did not send the file, retrying".to_owned();
-        Outcome::Failed(FETCHING_FAILED, text, Wake::default())
+        RunOutcome::Failed(FETCHING_FAILED, text, WakeTrigger::default())
     };
     let HttpArchiveDownload { tree, revision, digest, validators } = found.ok_or_else(nothing)?;
     let run = run.clone();
     blocking(ARCHIVE_OPERATION_FAILED, "packing", move || {
         let failed = |error: &dyn std::error::Error| {
-            Outcome::Failed(ARCHIVE_OPERATION_FAILED, chain(error), Wake::default())
+            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, chain(error), WakeTrigger::default())
         };
         let ignore = run.object.spec.ignore.as_deref();
         let contents = http_archive::contents(&tree, ignore).map_err(|error| failed(&*error))?;
@@ -125,7 +130,7 @@ pub(super) async fn fetch(
         let artifact = keep(&run.context.artifacts, &*run.object, &file, &revision, |out| {
             archive::write(out, &contents, |_, path| tree.read(path)).map(drop)
         })?;
-        let Validators { etag, last_modified } = validators;
+        let HttpValidators { etag, last_modified } = validators;
         let message =
             format!("stored artifact for revision '{revision}' of a file with digest {digest}");
         Ok(StoredArtifact::new(artifact, message, move |status: &mut HTTPArchiveStatus| {
@@ -144,21 +149,25 @@ mod tests {
     #[test]
     fn what_fails_is_tried_again_unless_only_the_spec_can_help() {
         let stalled = classify(&Error::InvalidDigest("x".to_owned()));
-        assert!(matches!(stalled, Outcome::Stalled(URL_INVALID, _)), "{stalled:?}");
+        assert!(matches!(stalled, RunOutcome::Stalled(URL_INVALID, _)), "{stalled:?}");
         let url = "https://h/a".to_owned();
         let refused = classify(&Error::AuthenticationFailed { url: url.clone(), status: 401 });
         assert_eq!(refused.reason(), AUTHENTICATION_FAILED);
         let missing = classify(&Error::Status { url, status: 404 });
-        assert!(matches!(missing, Outcome::Failed(FETCHING_FAILED, ..)), "{missing:?}");
+        assert!(matches!(missing, RunOutcome::Failed(FETCHING_FAILED, ..)), "{missing:?}");
         assert_eq!(crate::http_archive::failure(missing.reason()), FETCH_FAILED);
         let expected = format!("sha256:{}", "0".repeat(64));
         let mismatch = classify(&Error::Mismatch { url: "https://h/a".to_owned(), expected });
-        assert!(matches!(mismatch, Outcome::Failed(VERIFICATION_ERROR, ..)), "{mismatch:?}");
+        assert!(matches!(mismatch, RunOutcome::Failed(VERIFICATION_ERROR, ..)), "{mismatch:?}");
         let until = "2026-11-22T10:00:00Z".parse().unwrap();
-        let said =
-            sources::http::Busy { host: "h:443".to_owned(), until, status: 429, is_tried: false };
+        let said = sources::http::HostBusyError {
+            host: "h:443".to_owned(),
+            until,
+            status: 429,
+            is_tried: false,
+        };
         let busy = classify(&Error::Busy(said));
-        assert_eq!(busy.wake().and_then(Wake::earliest), Some(until));
+        assert_eq!(busy.wake().and_then(WakeTrigger::earliest), Some(until));
         assert_eq!(
             busy.text(),
             "h:443 responded with HTTP status 429; next request at 2026-11-22T10:00:00Z"

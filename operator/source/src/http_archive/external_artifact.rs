@@ -10,24 +10,24 @@ use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{Conditions, Outcome, Wake, reason};
-use sources::reason::EXTERNAL_ARTIFACT_FAILED;
+use reconcile::{RunOutcome, StatusConditions, WakeTrigger, reason};
+use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
 
 use super::RevalidatedArchive;
 use windlass_cluster::ClusterError;
-use windlass_runtime::catalog::SOURCES;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_named;
+use windlass_runtime::controller_kind::node_named;
+use windlass_runtime::object_status::{change, conditions_of, listed, status_of};
 use windlass_runtime::object_store::StateCache;
-use windlass_runtime::record::{change, conditions_of, listed, status_of};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SOURCES;
 
 /// The field manager of ExternalArtifacts.
 const MANAGER: &str = "windlass";
 
-fn failed(name: &str, why: &str, wake: Wake) -> Outcome {
+fn failed(name: &str, why: &str, wake: WakeTrigger) -> RunOutcome {
     let text =
         format!("the artifact is stored, but ExternalArtifact `{name}` cannot be written: {why}");
-    Outcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
+    RunOutcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
 }
 
 /// Whether an ExternalArtifact is that of the HTTPArchive.
@@ -69,14 +69,14 @@ const SHOWN_POLL: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Writes the artifact into the ExternalArtifact, unless it is there already.
 pub(super) async fn offer(
-    context: &Context,
+    context: &RunContext,
     object: &Arc<HTTPArchive>,
     artifact: Option<&Artifact>,
-) -> Result<(), Outcome> {
+) -> Result<(), RunOutcome> {
     let Some(artifact) = artifact else { return Ok(()) };
     let namespace = object.namespace().unwrap_or_default();
     let name = object.name_any();
-    let refused = |error: ClusterError| failed(&name, &error.to_string(), Wake::default());
+    let refused = |error: ClusterError| failed(&name, &error.to_string(), WakeTrigger::default());
     let seen = context.seen::<ExternalArtifact>(&namespace, &name);
     let external = match seen {
         Some(seen) => (*seen).clone(),
@@ -85,7 +85,7 @@ pub(super) async fn offer(
             // The watch has not shown it yet.
             Err(error) if error.code() == Some(409) => {
                 let found = context.cluster.read::<ExternalArtifact>(&namespace, &name).await;
-                let gone = || failed(&name, "it was deleted concurrently", Wake::default());
+                let gone = || failed(&name, "it was deleted concurrently", WakeTrigger::default());
                 found.map_err(refused)?.ok_or_else(gone)?
             }
             Err(error) => return Err(refused(error)),
@@ -93,7 +93,7 @@ pub(super) async fn offer(
     };
     if !is_of(&external, object) {
         let why = "one with this name exists and is not owned by this HTTPArchive; delete or rename either";
-        let wake = Wake::on([node_named::<ExternalArtifact>(&namespace, &name)]);
+        let wake = WakeTrigger::on([node_named::<ExternalArtifact>(&namespace, &name)]);
         return Err(failed(&name, why, wake));
     }
     let status = external.status.as_ref();
@@ -101,21 +101,21 @@ pub(super) async fn offer(
         return Ok(());
     }
     let text = format!("stored artifact for revision '{}'", artifact.revision);
-    let outcome = Outcome::Settled(reason::SUCCEEDED, text);
+    let outcome = RunOutcome::Settled(reason::SUCCEEDED, text);
     write(context, &external, Some(artifact), &outcome).await.map_err(refused)
 }
 
 /// Writes which artifact an ExternalArtifact has, and why.
 async fn write(
-    context: &Context,
+    context: &RunContext,
     external: &ExternalArtifact,
     artifact: Option<&Artifact>,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
 ) -> Result<(), ClusterError> {
     let before = status_of(external);
     let had = conditions_of(&before.conditions);
     let generation = external.metadata.generation.unwrap_or_default();
-    let conditions = Conditions::since(&had, generation, jiff::Timestamp::now(), &[]);
+    let conditions = StatusConditions::since(&had, generation, jiff::Timestamp::now(), &[]);
     let after = ExternalArtifactStatus {
         artifact: artifact.cloned(),
         conditions: listed(conditions.finish(outcome)),
@@ -126,7 +126,7 @@ async fn write(
 
 /// Takes the artifact out of the ExternalArtifact, if it is that of the HTTPArchive.
 pub(super) async fn unoffer(
-    context: &Context,
+    context: &RunContext,
     object: &Arc<HTTPArchive>,
 ) -> Result<(), ClusterError> {
     let namespace = object.namespace().unwrap_or_default();
@@ -140,7 +140,7 @@ pub(super) async fn unoffer(
         |external: &ExternalArtifact| is_of(external, object) && has_artifact(external);
     let Some(external) = found.filter(is_offered) else { return Ok(()) };
     let text = "artifact not found in storage, fetching it again".to_owned();
-    let outcome = Outcome::Running(reason::PROGRESSING, text, Wake::default());
+    let outcome = RunOutcome::Running(reason::PROGRESSING, text, WakeTrigger::default());
     write(context, &external, None, &outcome).await?;
     // `offer` decides by what the watch shows, which must not be the object before this write.
     for _ in 0..SHOWN_LOOKS {
@@ -155,12 +155,12 @@ pub(super) async fn unoffer(
 
 /// Deletes the ExternalArtifact, if it is that of the HTTPArchive.
 pub(super) async fn withdraw(
-    context: &Context,
+    context: &RunContext,
     object: &Arc<HTTPArchive>,
 ) -> Result<(), ClusterError> {
     context
         .shared::<StateCache<RevalidatedArchive>>()
-        .forget(&windlass_runtime::kind::node_of(&**object));
+        .forget(&windlass_runtime::controller_kind::node_of(&**object));
     let namespace = object.namespace().unwrap_or_default();
     let name = object.name_any();
     let id = ObjectId::new(&namespace, &name, SOURCES, "ExternalArtifact");

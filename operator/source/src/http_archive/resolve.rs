@@ -6,12 +6,12 @@ use crds::LocalObjectReference;
 use crds::source::ExternalArtifact;
 use crds::windlass::HTTPArchive;
 use kube_core::ResourceExt as _;
-use reconcile::{Edge, ObjectKey, Outcome, Wake};
-use sources::reason::AUTHENTICATION_FAILED;
+use reconcile::{DependencyEdge, ObjectKey, RunOutcome, WakeTrigger};
+use sources::source_reasons::AUTHENTICATION_FAILED;
 
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_named;
-use windlass_runtime::reference::References;
+use windlass_runtime::controller_kind::node_named;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::spec_references::ReadReferences;
 
 /// The data of a Secret.
 pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;
@@ -26,14 +26,14 @@ pub(super) struct HttpArchiveInputs {
 
 /// Reads what the spec names, and has the object woken when that changes or its ExternalArtifact is gone.
 pub(super) async fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     object: &HTTPArchive,
-) -> Result<HttpArchiveInputs, Outcome> {
+) -> Result<HttpArchiveInputs, RunOutcome> {
     let offered = node_named::<ExternalArtifact>(&node.namespace, &node.name);
-    context.work_queue.set_edges(node, Edge::Source, BTreeSet::from([offered]));
+    context.work_queue.set_edges(node, DependencyEdge::Source, BTreeSet::from([offered]));
     let spec = &object.spec;
-    let mut references = References::new(&context.watcher);
+    let mut references = ReadReferences::new(&context.watcher);
     // All references are watched before a missing one ends the run.
     let mut read = async |field: &str, reference: &Option<LocalObjectReference>| {
         let Some(reference) = reference else { return Ok(None) };
@@ -41,7 +41,7 @@ pub(super) async fn resolve(
         let name = &reference.name;
         let failed = |why: String| {
             let text = format!("failed to get secret '{namespace}/{name}': {why}");
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
         };
         let secret = references.secret(&namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crds::windlass::{HTTPArchive, HTTPArchiveSpec};
-use reconcile::{Outcome, Wake};
-use sources::git::{Auth, Credentials, RemoteUrl};
-use sources::http::Proxy;
-use sources::http_archive::{DownloadLimits, Remote};
-use sources::plan::ArtifactInputs;
-use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+use reconcile::{RunOutcome, WakeTrigger};
+use sources::fetch_plan::ArtifactInputs;
+use sources::git::{GitAuth, GitCredentials, RemoteUrl};
+use sources::http::HttpProxy;
+use sources::http_archive::{DownloadLimits, RemoteHttpArchive};
+use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::executor::HttpFetchSpec;
 use super::resolve::{HttpArchiveInputs, SourceSecretData};
@@ -19,15 +19,15 @@ const CERTIFICATES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
 /// Keys of credentials, which belong in the Secret of `spec.secretRef`.
 const CREDENTIALS: [&str; 3] = ["username", "password", "bearerToken"];
 
-fn unusable(text: String) -> Outcome {
-    Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+fn unusable(text: String) -> RunOutcome {
+    RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
 }
 
 /// Checks a spec.
 pub(super) fn desired(
     object: &HTTPArchive,
     resolved: &HttpArchiveInputs,
-) -> Result<SourceSpec<HttpFetchSpec>, Outcome> {
+) -> Result<SourceSpec<HttpFetchSpec>, RunOutcome> {
     // No `..`: a new field must be thought about here. Those that are not read here name what was resolved, or are read by
     // the run that all sources share.
     let HTTPArchiveSpec {
@@ -41,14 +41,14 @@ pub(super) fn desired(
         ignore,
         suspend: _,
     } = &object.spec;
-    let mut remote = Remote::new(url)
+    let mut remote = RemoteHttpArchive::new(url)
         .and_then(|remote| remote.with_digest(digest.as_deref()))
-        .map_err(|error| Outcome::Stalled(URL_INVALID, error.to_string()))?;
+        .map_err(|error| RunOutcome::Stalled(URL_INVALID, error.to_string()))?;
     let timeout = timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout: Option<Duration> = timeout
-        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?;
+        .map_err(|error| RunOutcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?;
     if let Err(error) = reconcile::parse_duration(interval.as_str()) {
-        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let credentials = credentials(url, resolved)?;
     remote.auth = credentials.auth;
@@ -56,7 +56,7 @@ pub(super) fn desired(
     remote.proxy = resolved
         .proxy
         .as_ref()
-        .map(Proxy::from_secret)
+        .map(HttpProxy::from_secret)
         .transpose()
         .map_err(|error| unusable(format!("failed to configure proxy options: {error}")))?;
     let limits = DownloadLimits::default();
@@ -70,7 +70,7 @@ pub(super) fn desired(
 }
 
 /// The credentials for the server, and the certificates that are trusted.
-fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<Credentials, Outcome> {
+fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<GitCredentials, RunOutcome> {
     let only = |data: &Option<SourceSecretData>, keys: [&str; 3]| -> SourceSecretData {
         let data = data.iter().flatten().filter(|(key, _)| keys.contains(&key.as_str()));
         data.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -78,11 +78,11 @@ fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<Credentials, O
     let mut data = only(&resolved.secret, CREDENTIALS);
     data.extend(only(&resolved.certificates, CERTIFICATES));
     // The keys and their meaning are those that Flux gives them for Git over HTTP.
-    let url =
-        RemoteUrl::parse(url).map_err(|error| Outcome::Stalled(URL_INVALID, error.to_string()))?;
+    let url = RemoteUrl::parse(url)
+        .map_err(|error| RunOutcome::Stalled(URL_INVALID, error.to_string()))?;
     let credentials =
-        Credentials::from_secret(&data, &url).map_err(|error| unusable(error.to_string()))?;
-    if resolved.secret.is_some() && matches!(credentials.auth, Auth::None) {
+        GitCredentials::from_secret(&data, &url).map_err(|error| unusable(error.to_string()))?;
+    if resolved.secret.is_some() && matches!(credentials.auth, GitAuth::None) {
         let text = "the Secret of spec.secretRef has neither `username` nor `bearerToken`";
         return Err(unusable(text.to_owned()));
     }

@@ -4,16 +4,16 @@
 
 use std::io::Write;
 
-use reconcile::{Outcome, Wake};
-use sources::archive::{self, Contents};
-use sources::ignore::{IGNORE_FILE, Matcher};
-use sources::reason::ARCHIVE_OPERATION_FAILED;
+use reconcile::{RunOutcome, WakeTrigger};
+use sources::archive::{self, ArchiveContents};
+use sources::ignore::{IGNORE_FILE, IgnoreMatcher};
+use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use windlass_cluster::error::chain;
 
-fn failed(text: String) -> Outcome {
-    Outcome::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default())
+fn failed(text: String) -> RunOutcome {
+    RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, text, WakeTrigger::default())
 }
 
 /// The files of a layer that are archived.
@@ -22,8 +22,8 @@ fn failed(text: String) -> Outcome {
 pub(super) fn contents(
     tree: &MemoryTree,
     ignore: Option<&str>,
-) -> Result<Contents<RelPath>, Outcome> {
-    let mut contents = Contents::new();
+) -> Result<ArchiveContents<RelPath>, RunOutcome> {
+    let mut contents = ArchiveContents::new();
     let mut ignore_files = Vec::new();
     for (path, entry) in tree.walk() {
         let added = match entry {
@@ -39,7 +39,8 @@ pub(super) fn contents(
             ignore_files.push((folder, String::from_utf8_lossy(&text).into_owned()));
         }
     }
-    let ignored = Matcher::new(&ignore_files, ignore).map_err(|error| failed(chain(&error)))?;
+    let ignored =
+        IgnoreMatcher::new(&ignore_files, ignore).map_err(|error| failed(chain(&error)))?;
     contents.leave_out(&ignored);
     Ok(contents)
 }
@@ -48,7 +49,7 @@ pub(super) fn contents(
 pub(super) fn write(
     out: &mut dyn Write,
     tree: &MemoryTree,
-    contents: &Contents<RelPath>,
+    contents: &ArchiveContents<RelPath>,
 ) -> Result<(), archive::Error> {
     archive::write(out, contents, |_, path| tree.read(path)).map(drop)
 }

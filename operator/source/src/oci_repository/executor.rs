@@ -7,25 +7,26 @@ use std::sync::Arc;
 
 use crds::source::{OCIRepository, OCIRepositoryStatus};
 use jiff::Timestamp;
-use reconcile::{Outcome, Reason, Wake};
-use signatures::image::{self, acceptance};
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use signatures::image_verification::{self, acceptance};
 use sources::archive::{self, ExtractOptions};
 use sources::oci::{
-    Digest, Error, Layer, Reference, RegistryCache, Remote, Selection, Session, chart,
+    Error, FetchedLayer, ManifestReference, OciDigest, RegistryCache, RegistrySession,
+    RemoteOciRepository, TagSelection, chart,
 };
-use sources::reason::{
+use sources::source_reasons::{
     OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED, VERIFICATION_ERROR,
 };
-use sources::store::Store;
+use sources::store::ArtifactStore;
 
 use super::contents::{contents, write};
 use super::signed_version;
-use crate::image_trust::{ImageTrustError, Verification, signer};
+use crate::image_trust::{ImageTrustError, ImageVerificationPolicy, signer};
+use crate::source::artifact_verification::VerificationRecord;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
-use crate::source::verification::VerificationRecord;
 use crate::source::{LATEST_ARCHIVE, linked};
 use windlass_cluster::error::chain;
-use windlass_runtime::artifact::ORIGIN_REVISION;
+use windlass_runtime::artifact_files::ORIGIN_REVISION;
 use windlass_runtime::blocking_task::blocking;
 
 /// Parity(flux): the annotation of the image whose value events have beside the revision.
@@ -33,51 +34,51 @@ const SOURCE: &str = "org.opencontainers.image.source";
 
 /// What is fetched, and what is made of it.
 pub(crate) struct OciFetchSpec {
-    pub(super) remote: Remote,
+    pub(super) remote: RemoteOciRepository,
     pub(super) wanted: ArtifactSelector,
     pub(super) media_type: Option<String>,
     /// Whether the layer is kept as it is.
     pub(super) is_copied: bool,
     /// The keys of the required signatures; none if the spec requires none.
-    pub(super) signed: Option<Verification>,
+    pub(super) signed: Option<ImageVerificationPolicy>,
 }
 
 /// Which artifact.
 #[derive(Debug)]
 pub(super) enum ArtifactSelector {
-    One(Reference),
-    Highest(Selection),
+    One(ManifestReference),
+    Highest(TagSelection),
 }
 
 /// What the registry has now.
 pub(crate) struct OciLookupResult {
-    digest: Digest,
+    digest: OciDigest,
     revision: String,
     /// The tag that it has there, unless a digest was asked for.
     tag: Option<String>,
 }
 
 /// What a failure means for the object; Parity(flux): `what` stands before the cause.
-fn failed(why: Reason, what: &str, error: &Error) -> Outcome {
-    let wake = error.retry_at(Timestamp::now()).map(Wake::at).unwrap_or_default();
+fn failed(why: ConditionReason, what: &str, error: &Error) -> RunOutcome {
+    let wake = error.retry_at(Timestamp::now()).map(WakeTrigger::at).unwrap_or_default();
     let text = if what.is_empty() { chain(error) } else { format!("{what}: {}", chain(error)) };
-    Outcome::Failed(why, text, wake)
+    RunOutcome::Failed(why, text, wake)
 }
 
 fn client<'w>(
     work: &'w OciFetchSpec,
     known: &'w RegistryCache,
     url: &str,
-) -> Result<Session<'w>, Outcome> {
+) -> Result<RegistrySession<'w>, RunOutcome> {
     let what = super::resolve::transport(url);
-    Session::new(&work.remote, known)
+    RegistrySession::new(&work.remote, known)
         .map_err(|error| super::resolve::unusable(&what, &error.to_string()))
 }
 
 /// The revision that the registry has now: no request for a digest, one for a tag, pages of tags more for a range.
 pub(super) async fn ask(
     run: &SourceRun<OCIRepository>,
-) -> Result<RemoteRevision<OciLookupResult>, Outcome> {
+) -> Result<RemoteRevision<OciLookupResult>, RunOutcome> {
     let found = resolve_tag(&run.work, &run.context.remotes.oci, &run.object.spec.url).await?;
     Ok(RemoteRevision { revision: found.revision.clone(), found })
 }
@@ -86,7 +87,7 @@ async fn resolve_tag(
     work: &OciFetchSpec,
     known: &RegistryCache,
     url: &str,
-) -> Result<OciLookupResult, Outcome> {
+) -> Result<OciLookupResult, RunOutcome> {
     let client = client(work, known, url)?;
     let reference = match &work.wanted {
         ArtifactSelector::One(reference) => reference.clone(),
@@ -102,8 +103,8 @@ async fn resolve_tag(
         .map_err(|error| failed(OCI_PULL_FAILED, "failed to determine artifact digest", &error))?;
     let revision = reference.revision(&digest);
     let tag = match reference {
-        Reference::Tag(tag) => Some(tag),
-        Reference::Digest(_) => None,
+        ManifestReference::Tag(tag) => Some(tag),
+        ManifestReference::Digest(_) => None,
     };
     Ok(OciLookupResult { digest, revision, tag })
 }
@@ -112,7 +113,7 @@ async fn resolve_tag(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<OCIRepository>>,
     found: OciLookupResult,
-) -> Result<StoredArtifact<OCIRepositoryStatus>, Outcome> {
+) -> Result<StoredArtifact<OCIRepositoryStatus>, RunOutcome> {
     let run = run.clone();
     let known = &run.context.remotes.oci;
     let url = &run.object.spec.url;
@@ -136,7 +137,7 @@ async fn verify(
     known: &RegistryCache,
     url: &str,
     found: &OciLookupResult,
-) -> Result<Option<VerificationRecord>, Outcome> {
+) -> Result<Option<VerificationRecord>, RunOutcome> {
     let Some(signed) = &work.signed else { return Ok(None) };
     let client = client(work, known, url)?;
     let verified =
@@ -146,19 +147,21 @@ async fn verify(
                 failed(OCI_PULL_FAILED, &what, &error)
             }
             ImageTrustError::Refused(text) => {
-                Outcome::Failed(VERIFICATION_ERROR, text, Wake::default())
+                RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default())
             }
         })?;
     let text = match verified {
-        image::ImageVerification::By(name) => acceptance(&found.revision) + &signer(&name),
-        image::ImageVerification::Ignored => String::new(),
+        image_verification::ImageVerification::By(name) => {
+            acceptance(&found.revision) + &signer(&name)
+        }
+        image_verification::ImageVerification::Ignored => String::new(),
     };
     Ok(Some(VerificationRecord { how: signed.how(), text }))
 }
 
 /// What was pulled.
 pub(super) struct PulledArtifact {
-    pub(super) layer: Layer,
+    pub(super) layer: FetchedLayer,
     /// Whether the manifest calls the layer a chart.
     pub(super) is_chart: bool,
     /// What the manifest says of itself.
@@ -170,7 +173,7 @@ async fn pull(
     known: &RegistryCache,
     url: &str,
     found: &OciLookupResult,
-) -> Result<PulledArtifact, Outcome> {
+) -> Result<PulledArtifact, RunOutcome> {
     let what = format!("failed to pull artifact from '{url}'");
     let client = client(work, known, url)?;
     let manifest = client.manifest(&found.digest).await;
@@ -188,11 +191,11 @@ async fn pull(
 /// Makes the artifact of a layer and keeps it. Blocks.
 fn store(
     work: &OciFetchSpec,
-    store: &Store,
+    store: &ArtifactStore,
     object: &OCIRepository,
     pulled: PulledArtifact,
     found: &OciLookupResult,
-) -> Result<StoredArtifact<OCIRepositoryStatus>, Outcome> {
+) -> Result<StoredArtifact<OCIRepositoryStatus>, RunOutcome> {
     // Parity(flux): the name does not depend on how the layer is stored.
     let file = format!("{}.tar.gz", found.digest);
     let PulledArtifact { layer, annotations, .. } = pulled;
@@ -214,10 +217,10 @@ fn store(
 }
 
 /// Parity(flux): symbolic links are passed over.
-fn extract(body: File) -> Result<tree::MemoryTree, Outcome> {
+fn extract(body: File) -> Result<tree::MemoryTree, RunOutcome> {
     archive::extract(BufReader::new(body), &ExtractOptions::default()).map_err(|error| {
         let text = format!("failed to extract layer contents from artifact: {}", chain(&error));
-        Outcome::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
+        RunOutcome::Failed(OCI_LAYER_OPERATION_FAILED, text, WakeTrigger::default())
     })
 }
 

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::OCIRepository;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, Wake};
-use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
+use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
+use sources::source_reasons::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
-use crate::image_trust::{SignaturePolicy, Verification};
-use windlass_runtime::context::Context;
-use windlass_runtime::reference::{References, distinct_pull_secrets};
+use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::spec_references::{ReadReferences, distinct_pull_secrets};
 
 /// The data of a Secret.
 pub(super) type OciSecretData = BTreeMap<String, Vec<u8>>;
@@ -28,12 +28,12 @@ pub(super) struct OciRepositoryInputs {
     /// Data of the Secret that describes a proxy.
     pub(super) proxy: Option<OciSecretData>,
     /// The keys of the required signatures; none if the spec requires none.
-    pub(super) signed: Option<Verification>,
+    pub(super) signed: Option<ImageVerificationPolicy>,
 }
 
 /// What cannot be read or used makes an attempt fail, with these words before the cause.
-pub(super) fn unusable(what: &str, why: &str) -> Outcome {
-    Outcome::Failed(AUTHENTICATION_FAILED, format!("{what}: {why}"), Wake::default())
+pub(super) fn unusable(what: &str, why: &str) -> RunOutcome {
+    RunOutcome::Failed(AUTHENTICATION_FAILED, format!("{what}: {why}"), WakeTrigger::default())
 }
 
 /// Parity(flux): the words before what is wrong with credentials.
@@ -48,14 +48,14 @@ pub(super) fn transport(url: &str) -> String {
 
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(
-    context: &Context,
+    context: &RunContext,
     node: &ObjectKey,
     object: &OCIRepository,
-) -> Result<OciRepositoryInputs, Outcome> {
+) -> Result<OciRepositoryInputs, RunOutcome> {
     let spec = &object.spec;
     let namespace = object.namespace().unwrap_or_default();
     // All references are watched before a missing one ends the run.
-    let mut references = References::new(&context.watcher);
+    let mut references = ReadReferences::new(&context.watcher);
     let mut reader = SpecReader { namespace: &namespace, references: &mut references };
     let secret = reader.named("spec.secretRef", CREDENTIALS, spec.secret_ref.as_ref()).await;
     let pull_secrets = match &spec.service_account_name {
@@ -70,7 +70,8 @@ pub(super) async fn resolve(
         Some(verify) => {
             let wanted = SignaturePolicy::of_repository(verify);
             let read = wanted.read(&spec.url, &namespace, &mut references).await;
-            let unread = |text| Outcome::Failed(VERIFICATION_ERROR, text, Wake::default());
+            let unread =
+                |text| RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default());
             read.map(Some).map_err(unread)
         }
         None => Ok(None),
@@ -87,7 +88,7 @@ pub(super) async fn resolve(
 
 struct SpecReader<'a> {
     namespace: &'a str,
-    references: &'a mut References,
+    references: &'a mut ReadReferences,
 }
 
 impl SpecReader<'_> {
@@ -97,7 +98,7 @@ impl SpecReader<'_> {
         field: &str,
         what: &str,
         reference: Option<&LocalObjectReference>,
-    ) -> Result<Option<OciSecretData>, Outcome> {
+    ) -> Result<Option<OciSecretData>, RunOutcome> {
         let Some(reference) = reference else { return Ok(None) };
         let advice = format!("create it or correct {field}");
         self.secret(&reference.name, &advice).await.map(Some).map_err(|why| unusable(what, &why))
@@ -111,7 +112,7 @@ impl SpecReader<'_> {
     }
 
     /// Parity(flux): each image pull secret has to exist.
-    async fn pull_secrets(&mut self, account: &str) -> Result<Vec<OciSecretData>, Outcome> {
+    async fn pull_secrets(&mut self, account: &str) -> Result<Vec<OciSecretData>, RunOutcome> {
         let place = format!("{}/{account}", self.namespace);
         let failed = |why: String| unusable(CREDENTIALS, &why);
         let names = self.references.pull_secrets(self.namespace, account).await;

@@ -4,11 +4,11 @@
 
 use std::io::{Read as _, Seek as _};
 
-use reconcile::{Outcome, Wake};
+use reconcile::{RunOutcome, WakeTrigger};
 use sources::charts::{LoadedChartFiles, MAX_CHART};
-use sources::oci::Layer;
+use sources::oci::FetchedLayer;
 use sources::oci::chart::{is_same_version, stated_version};
-use sources::reason::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
+use sources::source_reasons::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::executor::PulledArtifact;
 use windlass_cluster::error::chain;
@@ -18,7 +18,7 @@ use windlass_cluster::error::chain;
 ///
 /// Differs(flux): a user who may push to a registry can put the tag of a new version on the signed manifest of an old
 /// one.
-pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), Outcome> {
+pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), RunOutcome> {
     let Some(version) = stated_version(tag).filter(|_| pulled.is_chart) else { return Ok(()) };
     let own = version_of(&mut pulled.layer)?;
     if is_same_version(&own, &version) {
@@ -27,14 +27,14 @@ pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), Outcom
     let text = format!(
         "what is signed is a chart with version '{own}', and the registry has it under the tag '{tag}'"
     );
-    Err(Outcome::Failed(VERIFICATION_ERROR, text, Wake::default()))
+    Err(RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default()))
 }
 
 /// The version in the `Chart.yaml` of a layer, which can be read again then.
-fn version_of(layer: &mut Layer) -> Result<String, Outcome> {
+fn version_of(layer: &mut FetchedLayer) -> Result<String, RunOutcome> {
     let failed = |why: String| {
         let text = format!("failed to read the version of the signed chart: {why}");
-        Outcome::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
+        RunOutcome::Failed(OCI_LAYER_OPERATION_FAILED, text, WakeTrigger::default())
     };
     if layer.size > MAX_CHART {
         return Err(failed(format!("the layer is larger than {MAX_CHART} bytes")));

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use crds::Artifact;
 use crds::source::OCIRepositoryStatus;
 use expect_test::expect;
-use reconcile::{Time, Wake};
+use reconcile::{Time, WakeTrigger};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::source::report::{Report, report};
-use windlass_runtime::record::conditions_of;
+use crate::source::report::{SourceReport, report};
+use windlass_runtime::object_status::conditions_of;
 
 fn repository(status: impl serde::Serialize) -> OCIRepository {
     serde_json::from_value(json!({
@@ -38,7 +38,7 @@ fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
 }
 
-fn report_text(report: &Report<OCIRepositoryStatus>) -> String {
+fn report_text(report: &SourceReport<OCIRepositoryStatus>) -> String {
     let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
@@ -55,9 +55,9 @@ fn report_text(report: &Report<OCIRepositoryStatus>) -> String {
     lines.join("\n")
 }
 
-fn first() -> Report<OCIRepositoryStatus> {
+fn first() -> SourceReport<OCIRepositoryStatus> {
     let text = "stored artifact for digest 'v1@sha256:1'".to_owned();
-    let settled = Outcome::Settled(reason::SUCCEEDED, text);
+    let settled = RunOutcome::Settled(reason::SUCCEEDED, text);
     report(&repository(json!({})), None, Some(&stored()), None, &settled, time())
 }
 
@@ -77,8 +77,11 @@ fn a_new_artifact_is_ready_and_an_event() {
 #[test]
 fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
     let text = "failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no";
-    let failed =
-        Outcome::Failed(sources::reason::OCI_PULL_FAILED, text.to_owned(), Wake::at(time()));
+    let failed = RunOutcome::Failed(
+        sources::source_reasons::OCI_PULL_FAILED,
+        text.to_owned(),
+        WakeTrigger::at(time()),
+    );
     let second = report(&repository(first().after), None, None, None, &failed, time());
     expect![[r#"
         Reconciling=True ProgressingWithRetry: failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no

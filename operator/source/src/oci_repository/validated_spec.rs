@@ -5,18 +5,20 @@ use std::time::Duration;
 use crds::source::{
     LayerOperation, OCIRepository, OCIRepositoryRef, OCIRepositorySpec, RegistryProvider,
 };
-use reconcile::{Outcome, reason};
-use sources::http::Proxy;
+use reconcile::{RunOutcome, reason};
+use sources::fetch_plan::ArtifactInputs;
+use sources::http::HttpProxy;
 use sources::oci::{
-    self, Auth, Digest, Keyring, OciRepositoryName, Reference, RegistryLimits, Remote, Selection,
-    chart,
+    self, ManifestReference, OciDigest, OciRepositoryName, RegistryAuth, RegistryKeyring,
+    RegistryLimits, RemoteOciRepository, TagSelection, chart,
 };
-use sources::plan::ArtifactInputs;
-use sources::reason::{INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, URL_INVALID};
+use sources::source_reasons::{
+    INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, URL_INVALID,
+};
 
 use super::executor::{ArtifactSelector, OciFetchSpec};
 use super::resolve::{CREDENTIALS, OciRepositoryInputs, PROXY, transport, unusable};
-use crate::source::verification::VERIFY;
+use crate::source::artifact_verification::VERIFY;
 use crate::source::{LONGEST_TIMEOUT, SourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -55,37 +57,37 @@ pub(super) fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
 }
 
 /// Refuses what has no support.
-pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), Outcome> {
+pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), RunOutcome> {
     let fields = unsupported(spec);
     if fields.is_empty() {
         return Ok(());
     }
-    let text = windlass_runtime::unsupported::unsupported_text(&fields);
-    Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text))
+    let text = windlass_runtime::unsupported_fields::unsupported_text(&fields);
+    Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text))
 }
 
 /// Checks a spec.
 pub(super) fn desired(
     object: &OCIRepository,
     resolved: OciRepositoryInputs,
-) -> Result<SourceSpec<OciFetchSpec>, Outcome> {
+) -> Result<SourceSpec<OciFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     check(spec)?;
     let repository = OciRepositoryName::parse(&spec.url).map_err(|error| {
-        let url = sources::bases::without_credentials(&spec.url);
-        Outcome::Stalled(URL_INVALID, format!("URL validation failed for '{url}': {error}"))
+        let url = sources::remote_bases::without_credentials(&spec.url);
+        RunOutcome::Stalled(URL_INVALID, format!("URL validation failed for '{url}': {error}"))
     })?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| RunOutcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT)
         .min(LONGEST_TIMEOUT);
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
-        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let selector = spec.layer_selector.clone().unwrap_or_default();
     let wanted = wanted(spec, selector.media_type.as_deref() == Some(chart::CHART))?;
-    let proxy = resolved.proxy.as_ref().map(Proxy::from_secret).transpose();
+    let proxy = resolved.proxy.as_ref().map(HttpProxy::from_secret).transpose();
     let proxy = proxy.map_err(|error| unusable(PROXY, &error.to_string()))?;
     let tls = resolved.certificates.as_ref().map(oci::tls_from_secret).transpose();
     let tls = tls.map_err(|error| unusable(&transport(&spec.url), &error.to_string()))?;
@@ -98,7 +100,7 @@ pub(super) fn desired(
         None => shape,
     };
     let work = OciFetchSpec {
-        remote: Remote {
+        remote: RemoteOciRepository {
             repository,
             auth,
             tls: tls.unwrap_or_default(),
@@ -119,9 +121,12 @@ pub(super) fn desired(
 ///
 /// Parity(flux): image pull secrets of other types are passed over.
 /// Differs(flux): a Secret of another type in `spec.secretRef` is an error, where Flux accesses the registry anonymously.
-fn auth(repository: &OciRepositoryName, resolved: &OciRepositoryInputs) -> Result<Auth, Outcome> {
+fn auth(
+    repository: &OciRepositoryName,
+    resolved: &OciRepositoryInputs,
+) -> Result<RegistryAuth, RunOutcome> {
     let unusable = |error: oci::Error| unusable(CREDENTIALS, &error.to_string());
-    let mut keyring = Keyring::default();
+    let mut keyring = RegistryKeyring::default();
     if let Some(secret) = &resolved.secret
         && !keyring.add(secret).map_err(unusable)?
     {
@@ -137,9 +142,9 @@ fn auth(repository: &OciRepositoryName, resolved: &OciRepositoryInputs) -> Resul
 /// Parity(flux): a digest wins over a range of versions, that over a tag.
 ///
 /// Differs(flux): what is malformed is not tried again, since only a change of the spec helps.
-fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, Outcome> {
+fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, RunOutcome> {
     let stalled =
-        |why, what: &str, error: oci::Error| Outcome::Stalled(why, format!("{what}: {error}"));
+        |why, what: &str, error: oci::Error| RunOutcome::Stalled(why, format!("{what}: {error}"));
     let no_digest = |error| stalled(OCI_PULL_FAILED, "failed to determine artifact digest", error);
     let no_tag = |error| {
         let what = format!("failed to determine the artifact tag for '{}'", spec.url);
@@ -149,15 +154,15 @@ fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, 
     let given = spec.reference.clone().unwrap_or_default();
     let OCIRepositoryRef { digest, semver, semver_filter, tag } = given;
     if let Some(digest) = some(digest) {
-        let digest = Digest::parse(&digest).map_err(no_digest)?;
-        return Ok(ArtifactSelector::One(Reference::Digest(digest)));
+        let digest = OciDigest::parse(&digest).map_err(no_digest)?;
+        return Ok(ArtifactSelector::One(ManifestReference::Digest(digest)));
     }
     if let Some(range) = some(semver) {
-        let selection = Selection::parse(&range, semver_filter.as_deref(), is_chart);
+        let selection = TagSelection::parse(&range, semver_filter.as_deref(), is_chart);
         return selection.map(ArtifactSelector::Highest).map_err(no_tag);
     }
     let tag = some(tag).unwrap_or_else(|| DEFAULT_TAG.to_owned());
-    Reference::tag(&tag).map(ArtifactSelector::One).map_err(no_digest)
+    ManifestReference::tag(&tag).map(ArtifactSelector::One).map_err(no_digest)
 }
 
 #[cfg(test)]

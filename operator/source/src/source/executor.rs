@@ -10,24 +10,24 @@ use std::sync::Arc;
 use crds::Artifact;
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
-use reconcile::{Outcome, Wake};
-use sources::plan::{
-    ArtifactDesiredState, ArtifactObservedState, Fetching, KeptArtifact, SourceStep,
+use reconcile::{RunOutcome, WakeTrigger};
+use sources::fetch_plan::{
+    ArtifactDesiredState, ArtifactObservedState, KeptArtifact, SourceFetchPlan, SourceStep,
 };
-use sources::reason::ARCHIVE_OPERATION_FAILED;
-use sources::store::{self, Slot, Store};
+use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
+use sources::store::{self, ArtifactStore, ObjectFolder};
 
-use super::verification::{VERIFY, VerificationRecord};
-use super::{SourceKind, lost_artifact, verification};
+use super::artifact_verification::{VERIFY, VerificationRecord};
+use super::{SourceKind, artifact_verification, lost_artifact};
 use windlass_cluster::error::chain;
-use windlass_runtime::context::Context;
-use windlass_runtime::progress;
-use windlass_runtime::record::Latest;
+use windlass_runtime::object_status::LatestWrittenObject;
+use windlass_runtime::progress_status;
+use windlass_runtime::run_context::RunContext;
 
 /// One run of a source, as its kind sees it.
 pub(crate) struct SourceRun<K: SourceKind> {
     /// What every run may use.
-    pub(crate) context: Arc<Context>,
+    pub(crate) context: Arc<RunContext>,
     /// The object.
     pub(crate) object: Arc<K>,
     /// Its spec, checked.
@@ -69,7 +69,7 @@ impl<S> StoredArtifact<S> {
 /// The state of a source's run: its remote, and its artifact in the store.
 pub(super) struct SourceExecutor<'a, K: SourceKind> {
     run: Arc<SourceRun<K>>,
-    latest: &'a Latest<K>,
+    latest: &'a LatestWrittenObject<K>,
     found: Mutex<Option<K::LookupResult>>,
     stored: Mutex<Option<StoredArtifact<K::Status>>>,
 }
@@ -78,8 +78,8 @@ pub(super) struct SourceExecutor<'a, K: SourceKind> {
 ///
 /// # Errors
 /// When a name could leave the store, which the API server does not let happen.
-pub(crate) fn slot<K: SourceKind>(object: &K) -> Result<Slot, store::Error> {
-    Slot::new(K::FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
+pub(crate) fn slot<K: SourceKind>(object: &K) -> Result<ObjectFolder, store::Error> {
+    ObjectFolder::new(K::FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
 }
 
 /// Keeps what `write` produces as the artifact of an object. Blocks.
@@ -89,17 +89,17 @@ pub(crate) fn slot<K: SourceKind>(object: &K) -> Result<Slot, store::Error> {
 /// # Errors
 /// The disk, or what `write` says.
 pub(crate) fn keep<K: SourceKind, E>(
-    store: &Store,
+    store: &ArtifactStore,
     object: &K,
     file: &str,
     revision: &str,
     write: impl FnOnce(&mut dyn io::Write) -> Result<(), E>,
-) -> Result<Artifact, Outcome>
+) -> Result<Artifact, RunOutcome>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let failed = |error: store::Error| {
-        Outcome::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), Wake::default())
+        RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), WakeTrigger::default())
     };
     let now = jiff::Timestamp::now();
     let slot = slot(object).map_err(failed)?;
@@ -117,7 +117,7 @@ where
 }
 
 /// Throws away old artifacts of an object, but not the one that its status names, nor `new`. Blocks.
-pub(super) fn collect_garbage<K: SourceKind>(store: &Store, object: &K, new: Option<&str>) {
+pub(super) fn collect_garbage<K: SourceKind>(store: &ArtifactStore, object: &K, new: Option<&str>) {
     let named = object.artifact().map(|artifact| artifact.path.as_str());
     let keep: Vec<&str> = named.into_iter().chain(new).collect();
     let collected =
@@ -138,7 +138,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
     }
 
     /// The executor of a run.
-    pub(super) fn new(run: Arc<SourceRun<K>>, latest: &'a Latest<K>) -> Self {
+    pub(super) fn new(run: Arc<SourceRun<K>>, latest: &'a LatestWrittenObject<K>) -> Self {
         Self { run, latest, found: Mutex::default(), stored: Mutex::default() }
     }
 
@@ -150,7 +150,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
     /// Reports in the status that the remote is asked about a spec without a result.
     async fn tell_of_asking(&self) {
         let SourceRun { context, object, .. } = &*self.run;
-        if !progress::is_decided(&**object) {
+        if !progress_status::is_decided(&**object) {
             // Parity(flux): these are its words.
             let text = match (object.observed_generation(), object.meta().generation) {
                 (Some(was), Some(is)) if was > 0 && was != is => {
@@ -158,19 +158,19 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
                 }
                 _ => "reconciliation in progress".to_owned(),
             };
-            progress::tell(context, self.latest, object, &text).await;
+            progress_status::tell(context, self.latest, object, &text).await;
         }
     }
 
     /// Reports in the status that a new revision is fetched, but not for a repeated attempt.
     async fn tell_of_fetching(&self, revision: &str) {
         let SourceRun { context, object, .. } = &*self.run;
-        let has_failed = progress::is_decided(&**object)
+        let has_failed = progress_status::is_decided(&**object)
             && object.condition("Ready").is_some_and(|ready| ready.status == "False");
         if !has_failed {
             // Parity(flux): these are its words.
             let text = format!("building artifact: new upstream revision '{revision}'");
-            progress::tell(context, self.latest, object, &text).await;
+            progress_status::tell(context, self.latest, object, &text).await;
         }
     }
 
@@ -180,9 +180,10 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
         let artifact = object.artifact()?.clone();
         let shape = object.shape()?;
         let shape = match desired.shape.get(VERIFY) {
-            Some(_) => {
-                shape.with(VERIFY, verification::how(&self.run.context, &**object, &artifact).await)
-            }
+            Some(_) => shape.with(
+                VERIFY,
+                artifact_verification::how(&self.run.context, &**object, &artifact).await,
+            ),
             None => shape,
         };
         let kept = KeptArtifact { revision: K::modern(&artifact.revision), shape };
@@ -190,11 +191,11 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
     }
 }
 
-impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
+impl<K: SourceKind> reconcile::Executor<SourceFetchPlan> for SourceExecutor<'_, K> {
     async fn observe(
         &self,
         desired: &ArtifactDesiredState,
-    ) -> Result<ArtifactObservedState, Outcome> {
+    ) -> Result<ArtifactObservedState, RunOutcome> {
         if let Some(stored) = self.stored() {
             let revision = stored.artifact.revision;
             let kept = KeptArtifact { revision: revision.clone(), shape: desired.shape.clone() };
@@ -205,23 +206,24 @@ impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
         let _permit = self.run.context.asking.acquire(&self.namespace()).await;
         // A remote that is asked whether it has something newer may only be asked about what can be used.
         let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
-        let asked = progress::telling(K::ask(&self.run, usable), self.tell_of_asking());
+        let asked = progress_status::telling(K::ask(&self.run, usable), self.tell_of_asking());
         let RemoteRevision { revision, found } = asked.await?;
         *self.found.lock() = Some(found);
         let settled = K::settled(&self.run, &revision);
         Ok(ArtifactObservedState { remote: revision, kept, settled })
     }
 
-    async fn perform(&self, step: &SourceStep) -> Result<(), Outcome> {
+    async fn perform(&self, step: &SourceStep) -> Result<(), RunOutcome> {
         let SourceStep::Fetch { revision } = step;
         let found = self.found.lock().take();
         let Some(found) = found else { return Ok(()) };
         let _permit = self.run.context.fetching.acquire(&self.namespace()).await;
         let fetching = K::fetch(&self.run, found);
-        let stored = progress::telling(fetching, self.tell_of_fetching(revision)).await?;
+        let stored = progress_status::telling(fetching, self.tell_of_fetching(revision)).await?;
         if let Some(verified) = &stored.verified {
             let SourceRun { context, object, .. } = &*self.run;
-            verification::remember(context, &**object, &stored.artifact.digest, verified).await;
+            artifact_verification::remember(context, &**object, &stored.artifact.digest, verified)
+                .await;
         }
         *self.stored.lock() = Some(stored);
         Ok(())

@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use crds::{Artifact, ObjectStatus as _, SourceStatus as _};
 use kube_core::ResourceExt as _;
-use reconcile::{Conditions, Outcome, Wake, reason};
+use reconcile::{RunOutcome, StatusConditions, WakeTrigger, reason};
 
 use super::SourceKind;
 use super::executor::collect_garbage;
 use super::report::ARTIFACT_IN_STORAGE;
 use windlass_cluster::ClusterError;
-use windlass_runtime::catalog::artifact_owner;
-use windlass_runtime::context::Context;
-use windlass_runtime::kind::node_named;
-use windlass_runtime::record::{Latest, conditions_of, listed, status_of};
+use windlass_runtime::controller_kind::node_named;
+use windlass_runtime::object_status::{LatestWrittenObject, conditions_of, listed, status_of};
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::artifact_owner;
 
 /// Parity(flux): what is said until it is there again.
 const DISAPPEARED: &str = "building artifact: disappeared from storage";
 
 /// Whether the store has the artifact that an object's status names, as it was stored for this object.
 pub(super) async fn is_kept<K: SourceKind>(
-    context: &Context,
+    context: &RunContext,
     object: &K,
     artifact: &Artifact,
 ) -> bool {
@@ -40,8 +40,8 @@ pub(super) async fn is_kept<K: SourceKind>(
 /// # Errors
 /// The API server's refusal.
 pub(super) async fn take_back<K: SourceKind>(
-    context: &Context,
-    latest: &Latest<K>,
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
 ) -> Result<Option<Arc<K>>, ClusterError> {
     let Some(artifact) = object.artifact() else { return Ok(Some(object.clone())) };
@@ -67,8 +67,8 @@ pub(super) async fn take_back<K: SourceKind>(
 /// # Errors
 /// The API server's refusal.
 pub(super) async fn withdraw<K: SourceKind>(
-    context: &Context,
-    latest: &Latest<K>,
+    context: &RunContext,
+    latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
 ) -> Result<Option<Arc<K>>, ClusterError> {
     K::unoffer(context, object).await?;
@@ -81,8 +81,9 @@ fn without<K: SourceKind>(object: &K, now: reconcile::Time) -> (K::Status, K::St
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let outcome = Outcome::Running(reason::PROGRESSING, DISAPPEARED.to_owned(), Wake::default());
-    let conditions = Conditions::since(&had, generation, now, &[ARTIFACT_IN_STORAGE]);
+    let outcome =
+        RunOutcome::Running(reason::PROGRESSING, DISAPPEARED.to_owned(), WakeTrigger::default());
+    let conditions = StatusConditions::since(&had, generation, now, &[ARTIFACT_IN_STORAGE]);
     let mut after = before.clone();
     after.take_artifact_away();
     after.set_conditions(listed(conditions.finish(&outcome)));

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use crds::{Artifact, ObjectStatus as _, SourceStatus};
 use kube_core::ResourceExt as _;
 use reconcile::reason::SUCCEEDED;
-use reconcile::{Condition, ConditionStatus, Outcome, Reason, Time};
+use reconcile::{ConditionReason, ConditionStatus, RunOutcome, StatusCondition, Time};
 
 use super::SourceKind;
+use super::artifact_verification::VerificationRecord;
 use super::executor::{SourceRun, StoredArtifact};
-use super::verification::VerificationRecord;
-use windlass_cluster::events::{Event, Severity};
-use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::record::{conditions_of, listed, status_of};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::object_status::{conditions_of, listed, status_of};
 
 /// The artifact of the status is there.
 pub(super) const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
@@ -25,18 +25,18 @@ pub(crate) const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
 pub(crate) const SOURCE_VERIFIED: &str = "SourceVerified";
 
 /// Conditions of a kind that report failures, beside `Ready`.
-pub(crate) struct Conditions {
+pub(crate) struct FailureConditions {
     /// All that the kind sets besides `ArtifactInStorage`; others in the status are kept.
     pub(crate) owned: &'static [&'static str],
     /// Which of them reports a failure.
-    pub(crate) of_failure: fn(Reason) -> &'static str,
+    pub(crate) of_failure: fn(ConditionReason) -> &'static str,
 }
 
 /// The status to write and the events to announce.
-pub(crate) struct Report<S> {
+pub(crate) struct SourceReport<S> {
     pub(crate) before: S,
     pub(crate) after: S,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<ObjectEvent>,
     failed: Option<String>,
 }
 
@@ -46,9 +46,9 @@ pub(crate) fn report<K: SourceKind>(
     run: Option<&SourceRun<K>>,
     stored: Option<&StoredArtifact<K::Status>>,
     url: Option<String>,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     now: Time,
-) -> Report<K::Status> {
+) -> SourceReport<K::Status> {
     let before = status_of(object);
     let generation = object.meta().generation.unwrap_or_default();
     let had = conditions_of(before.conditions());
@@ -66,7 +66,7 @@ pub(crate) fn report<K: SourceKind>(
     }
     let owned: Vec<&str> =
         std::iter::once(&ARTIFACT_IN_STORAGE).chain(K::CONDITIONS.owned).copied().collect();
-    let mut conditions = reconcile::Conditions::since(&had, generation, now, &owned)
+    let mut conditions = reconcile::StatusConditions::since(&had, generation, now, &owned)
         .marked(&windlass_runtime::hold_conditions::of(object, now));
     match stored.and_then(|stored| stored.verified.as_ref()) {
         Some(VerificationRecord { text, .. }) if text.is_empty() => {}
@@ -76,7 +76,7 @@ pub(crate) fn report<K: SourceKind>(
         None if !object.is_verified() => {}
         // Of the artifact that is there it was said before.
         None => {
-            let said = Condition::find(&had, SOURCE_VERIFIED)
+            let said = StatusCondition::find(&had, SOURCE_VERIFIED)
                 .filter(|it| it.status == ConditionStatus::True);
             conditions = match said {
                 Some(said) if outcome.is_settled() => {
@@ -88,13 +88,13 @@ pub(crate) fn report<K: SourceKind>(
         }
     }
     match outcome {
-        Outcome::Settled(why, text) => {
+        RunOutcome::Settled(why, text) => {
             conditions = conditions.set(ARTIFACT_IN_STORAGE, ConditionStatus::True, *why, text);
         }
-        Outcome::Running(why, text, _)
-        | Outcome::Blocked(why, text, _)
-        | Outcome::Failed(why, text, _)
-        | Outcome::Stalled(why, text) => {
+        RunOutcome::Running(why, text, _)
+        | RunOutcome::Blocked(why, text, _)
+        | RunOutcome::Failed(why, text, _)
+        | RunOutcome::Stalled(why, text) => {
             let failure = (K::CONDITIONS.of_failure)(*why);
             // The others say that something is wrong.
             let status = if failure == SOURCE_VERIFIED {
@@ -107,22 +107,22 @@ pub(crate) fn report<K: SourceKind>(
     }
     after.set_conditions(listed(conditions.finish(outcome)));
     // Parity(flux): a source's observedGeneration moves when the generation was dealt with, well or for good.
-    if matches!(outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
+    if matches!(outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
         after.set_last_handled_reconcile_at(requested);
     }
     let failed = (!outcome.is_settled()).then(|| outcome.text().to_owned());
-    Report { events: events(object, stored, outcome, &had), before, after, failed }
+    SourceReport { events: events(object, stored, outcome, &had), before, after, failed }
 }
 
 fn events<K: SourceKind>(
     object: &K,
     stored: Option<&StoredArtifact<K::Status>>,
-    outcome: &Outcome,
-    had: &[Condition],
-) -> Vec<Event> {
+    outcome: &RunOutcome,
+    had: &[StatusCondition],
+) -> Vec<ObjectEvent> {
     let artifact = stored.map(|s| &s.artifact).or_else(|| object.artifact());
     let metadata: BTreeMap<String, String> = artifact
         .map(|a| {
@@ -131,15 +131,15 @@ fn events<K: SourceKind>(
                 .into()
         })
         .unwrap_or_default();
-    let was_ready = Condition::is(had, reconcile::READY, ConditionStatus::True);
-    let is_reported = Condition::find(had, reconcile::READY)
+    let was_ready = StatusCondition::is(had, reconcile::READY, ConditionStatus::True);
+    let is_reported = StatusCondition::find(had, reconcile::READY)
         .is_some_and(|c| c.reason == outcome.reason().as_str() && c.message == outcome.text());
     match outcome {
-        Outcome::Settled(..) => match stored {
+        RunOutcome::Settled(..) => match stored {
             Some(stored) => {
                 let message = stored.message.clone();
-                vec![Event {
-                    severity: Severity::Info,
+                vec![ObjectEvent {
+                    severity: EventSeverity::Info,
                     reason: K::event_reason(outcome.reason()).into(),
                     message,
                     metadata,
@@ -148,30 +148,30 @@ fn events<K: SourceKind>(
             None if was_ready || had.is_empty() => Vec::new(),
             None => {
                 let message = outcome.text().to_owned();
-                vec![Event {
-                    severity: Severity::Info,
+                vec![ObjectEvent {
+                    severity: EventSeverity::Info,
                     reason: outcome.reason().to_string(),
                     message,
                     metadata,
                 }]
             }
         },
-        Outcome::Running(..)
-        | Outcome::Blocked(..)
-        | Outcome::Failed(..)
-        | Outcome::Stalled(..)
+        RunOutcome::Running(..)
+        | RunOutcome::Blocked(..)
+        | RunOutcome::Failed(..)
+        | RunOutcome::Stalled(..)
             if is_reported =>
         {
             Vec::new()
         }
-        Outcome::Running(..)
-        | Outcome::Blocked(..)
-        | Outcome::Failed(..)
-        | Outcome::Stalled(..) => {
+        RunOutcome::Running(..)
+        | RunOutcome::Blocked(..)
+        | RunOutcome::Failed(..)
+        | RunOutcome::Stalled(..) => {
             // Parity(flux): waiting for something is not a failure.
-            let is_waiting = matches!(outcome, Outcome::Blocked(..));
-            vec![Event {
-                severity: if is_waiting { Severity::Info } else { Severity::Error },
+            let is_waiting = matches!(outcome, RunOutcome::Blocked(..));
+            vec![ObjectEvent {
+                severity: if is_waiting { EventSeverity::Info } else { EventSeverity::Error },
                 reason: outcome.reason().to_string(),
                 message: outcome.text().to_owned(),
                 metadata,
@@ -180,7 +180,7 @@ fn events<K: SourceKind>(
     }
 }
 
-impl<S: SourceStatus> Report<S> {
+impl<S: SourceStatus> SourceReport<S> {
     /// One log line, when something happened.
     pub(crate) fn log<K: SourceKind>(&self, object: &K) {
         let name = object.name_any();

@@ -59,9 +59,14 @@ fn an_unusable_entry_of_a_secret_is_reported_by_its_key_and_not_shown() {
         (application("t", "http://login.example"), "`authorityHost`"),
         (application("t", "https://login.example/?hunter2!"), "`authorityHost`"),
     ] {
-        let error = Credentials::new(&server, &identity, &Egress::default(), &Waiting::default())
-            .unwrap_err()
-            .to_string();
+        let error = AzureCredentials::new(
+            &server,
+            &identity,
+            &EgressRules::default(),
+            &CredentialWait::default(),
+        )
+        .unwrap_err()
+        .to_string();
         assert!(error.contains(says), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
@@ -70,8 +75,13 @@ fn an_unusable_entry_of_a_secret_is_reported_by_its_key_and_not_shown() {
         application("t.example", public),
         AzureIdentity::Signature(RedactedValue::new("?sv=1&sig=hunter2%2B".to_owned())),
     ] {
-        let credentials =
-            Credentials::new(&server, &identity, &Egress::default(), &Waiting::default()).unwrap();
+        let credentials = AzureCredentials::new(
+            &server,
+            &identity,
+            &EgressRules::default(),
+            &CredentialWait::default(),
+        )
+        .unwrap();
         assert!(!format!("{identity:?} {credentials:?}").contains("hunter2"));
     }
 }

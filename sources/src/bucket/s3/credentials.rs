@@ -17,22 +17,22 @@ use aws_sdk_sts::error::ProvideErrorMetadata as _;
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::call::endpoint_of_environment;
-use super::ldap::LdapUser;
-use super::transport::Transport;
-use crate::bucket::credential_requests::Waiting;
+use super::aws_call::endpoint_of_environment;
+use super::ldap::LdapCredentialProvider;
+use super::sdk_transport::AwsSdkTransport;
+use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::request_context::printable;
 use crate::bucket::{BucketIdentity, Error};
-use crate::http::{self, Budgets, Egress, Proxy, Tls};
+use crate::http::{self, EgressRules, HostBudgets, HttpProxy, TlsConfig};
 
 /// Where credentials come from; none for requests without any. Proxy and budgets are for services that a spec names.
 /// `waiting` notes the service that is asked.
 pub(crate) fn provider(
     identity: &BucketIdentity,
     region: &str,
-    proxy: Option<&Proxy>,
-    budgets: &Arc<Budgets>,
-    waiting: &Waiting,
+    proxy: Option<&HttpProxy>,
+    budgets: &Arc<HostBudgets>,
+    waiting: &CredentialWait,
 ) -> Result<Option<SharedCredentialsProvider>, Error> {
     Ok(match identity {
         // Google and Azure have clients of their own.
@@ -45,14 +45,18 @@ pub(crate) fn provider(
         BucketIdentity::Environment { sts: None } => {
             let transport = of_machine(waiting)?;
             let region = region.to_owned();
-            Some(waiting.watch(Chain { transport, region, chain: Arc::default() }))
+            Some(waiting.watch(AwsCredentialChain { transport, region, chain: Arc::default() }))
         }
         BucketIdentity::Environment { sts: Some(endpoint) } => {
-            Some(waiting.watch(WebIdentity::new(endpoint, region, of_spec(budgets, waiting)?)))
+            Some(waiting.watch(WebIdentityCredentials::new(
+                endpoint,
+                region,
+                of_spec(budgets, waiting)?,
+            )))
         }
         // Parity(flux): what the service of a spec is asked goes through the proxy of the spec.
         BucketIdentity::Ldap(ldap) => {
-            let user = LdapUser::new(ldap.clone(), proxy, budgets.clone())?;
+            let user = LdapCredentialProvider::new(ldap.clone(), proxy, budgets.clone())?;
             waiting.ask(user.place());
             Some(waiting.watch(user))
         }
@@ -60,14 +64,16 @@ pub(crate) fn provider(
 }
 
 /// What the credentials of the machine are asked for with.
-fn of_machine(waiting: &Waiting) -> Result<Transport, Error> {
-    let transport = Transport::new(&Tls::default(), None, &Egress::Anywhere, Arc::default())?;
+fn of_machine(waiting: &CredentialWait) -> Result<AwsSdkTransport, Error> {
+    let transport =
+        AwsSdkTransport::new(&TlsConfig::default(), None, &EgressRules::Anywhere, Arc::default())?;
     Ok(transport.telling(waiting))
 }
 
 /// What a service is asked with that a spec names.
-fn of_spec(budgets: &Arc<Budgets>, waiting: &Waiting) -> Result<Transport, Error> {
-    let transport = Transport::new(&Tls::default(), None, budgets.egress(), budgets.clone())?;
+fn of_spec(budgets: &Arc<HostBudgets>, waiting: &CredentialWait) -> Result<AwsSdkTransport, Error> {
+    let transport =
+        AwsSdkTransport::new(&TlsConfig::default(), None, budgets.egress(), budgets.clone())?;
     Ok(transport.telling(waiting))
 }
 
@@ -80,8 +86,8 @@ pub(crate) async fn assume(
     region: &str,
     role: &str,
     session: &str,
-    budgets: &Arc<Budgets>,
-    waiting: &Waiting,
+    budgets: &Arc<HostBudgets>,
+    waiting: &CredentialWait,
 ) -> Result<Credentials, String> {
     let transport = of_spec(budgets, waiting).map_err(|error| error.to_string())?;
     let config = aws_sdk_sts::Config::builder()
@@ -109,13 +115,13 @@ pub(crate) async fn assume(
 
 /// AWS's own order of places, set up when credentials are first needed, since that reads files.
 #[derive(Debug)]
-struct Chain {
-    transport: Transport,
+struct AwsCredentialChain {
+    transport: AwsSdkTransport,
     region: String,
     chain: Arc<OnceCell<DefaultCredentialsChain>>,
 }
 
-impl Chain {
+impl AwsCredentialChain {
     async fn credentials(&self) -> provider::Result {
         let set_up = || async {
             let region = Region::new(self.region.clone());
@@ -129,7 +135,7 @@ impl Chain {
     }
 }
 
-impl ProvideCredentials for Chain {
+impl ProvideCredentials for AwsCredentialChain {
     fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
     where
         Self: 'a,
@@ -140,12 +146,12 @@ impl ProvideCredentials for Chain {
 
 /// The web identity of the environment, exchanged at the STS endpoint of the spec.
 #[derive(Debug)]
-struct WebIdentity {
+struct WebIdentityCredentials {
     client: aws_sdk_sts::Client,
 }
 
-impl WebIdentity {
-    fn new(endpoint: &Url, region: &str, transport: Transport) -> Self {
+impl WebIdentityCredentials {
+    fn new(endpoint: &Url, region: &str, transport: AwsSdkTransport) -> Self {
         let config = aws_sdk_sts::Config::builder()
             .behavior_version(aws_sdk_sts::config::BehaviorVersion::v2026_01_12())
             .region(aws_sdk_sts::config::Region::new(region.to_owned()))
@@ -187,7 +193,7 @@ impl WebIdentity {
     }
 }
 
-impl ProvideCredentials for WebIdentity {
+impl ProvideCredentials for WebIdentityCredentials {
     fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
     where
         Self: 'a,

@@ -16,8 +16,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Request};
 use url::form_urlencoded::Serializer;
 
-use crate::bucket::{Error, Ldap};
-use crate::http::{self, Budgets, Proxy, is_distrust, root_cause};
+use crate::bucket::{Error, LdapUserLogin};
+use crate::http::{self, HostBudgets, HttpProxy, is_distrust, root_cause};
 
 /// Bytes of an answer, which has about one thousand.
 const MAX_RESPONSE_BYTES: usize = 1 << 18;
@@ -26,23 +26,23 @@ const MAX_RESPONSE_BYTES: usize = 1 << 18;
 const LONGEST_TEXT: usize = 300;
 
 /// A provider of S3 keys for a user of an LDAP directory, by MinIO's action `AssumeRoleWithLDAPIdentity`.
-pub(super) struct LdapUser {
-    ldap: Ldap,
+pub(super) struct LdapCredentialProvider {
+    ldap: LdapUserLogin,
     client: reqwest::Client,
-    budgets: Arc<Budgets>,
+    budgets: Arc<HostBudgets>,
 }
 
-impl fmt::Debug for LdapUser {
+impl fmt::Debug for LdapCredentialProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LdapUser({:?})", self.ldap)
     }
 }
 
-impl LdapUser {
+impl LdapCredentialProvider {
     pub(super) fn new(
-        ldap: Ldap,
-        proxy: Option<&Proxy>,
-        budgets: Arc<Budgets>,
+        ldap: LdapUserLogin,
+        proxy: Option<&HttpProxy>,
+        budgets: Arc<HostBudgets>,
     ) -> Result<Self, Error> {
         // The server that answers gets a password: it must be the one in the spec, and not a name that leads to this
         // machine.
@@ -102,7 +102,7 @@ impl LdapUser {
     }
 }
 
-impl ProvideCredentials for LdapUser {
+impl ProvideCredentials for LdapCredentialProvider {
     fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
     where
         Self: 'a,
@@ -157,7 +157,7 @@ fn read(text: &str) -> Option<Credentials> {
 }
 
 /// The message of an answer without credentials; a service may repeat what it was sent.
-fn said(text: &str, ldap: &Ldap) -> String {
+fn said(text: &str, ldap: &LdapUserLogin) -> String {
     let Some(given) = children(text, "Error") else { return String::new() };
     let one = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, text)| &**text);
     let strings = [one("Code"), one("Message")].map(Option::unwrap_or_default);
@@ -175,7 +175,7 @@ mod tests {
     use objects::RedactedValue;
 
     use super::*;
-    use crate::http::Tls;
+    use crate::http::TlsConfig;
 
     fn parts(credentials: &Credentials) -> (&str, &str, Option<&str>) {
         let it = credentials;
@@ -211,11 +211,11 @@ mod tests {
 
     #[test]
     fn errors_of_a_service_are_quoted_without_the_password() {
-        let ldap = Ldap {
+        let ldap = LdapUserLogin {
             endpoint: "https://sts.example.com".parse().unwrap(),
             username: "me".to_owned(),
             password: RedactedValue::new("hunter2".to_owned()),
-            tls: Tls::default(),
+            tls: TlsConfig::default(),
         };
         let answer = "<ErrorResponse><Error><Type/><Code>InvalidParameterValue</Code>\
             <Message>LDAP server error: no hunter2</Message></Error></ErrorResponse>";

@@ -4,13 +4,15 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Error, Index, Raw};
+use super::{ChartIndex, Error, RawChartVersion};
 
 /// Reads an index; gives it with its `apiVersion`.
-pub(super) fn read(text: &[u8]) -> Result<(Index, Option<String>), Error> {
-    let mut reading = Reading::default();
+pub(super) fn read(text: &[u8]) -> Result<(ChartIndex, Option<String>), Error> {
+    let mut reading = IndexReader::default();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let read = Top(&mut reading).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    let read = IndexDocument(&mut reading)
+        .deserialize(&mut deserializer)
+        .and_then(|()| deserializer.end());
     match (reading.refused, read) {
         (Some(refused), _) => Err(refused),
         (None, read) => read.map(|()| (reading.index, reading.api_version)).map_err(Error::from),
@@ -18,14 +20,14 @@ pub(super) fn read(text: &[u8]) -> Result<(Index, Option<String>), Error> {
 }
 
 #[derive(Default)]
-struct Reading {
-    index: Index,
+struct IndexReader {
+    index: ChartIndex,
     api_version: Option<String>,
     /// Why the index does not take more; errors of serde hold strings only.
     refused: Option<Error>,
 }
 
-impl Reading {
+impl IndexReader {
     fn keep<E: serde::de::Error>(&mut self, done: Result<(), Error>) -> Result<(), E> {
         done.map_err(|error| {
             self.refused = Some(error);
@@ -35,13 +37,13 @@ impl Reading {
 }
 
 /// The whole index.
-struct Top<'r>(&'r mut Reading);
+struct IndexDocument<'r>(&'r mut IndexReader);
 
 /// Its charts, which may be null.
-struct Entries<'r>(&'r mut Reading);
+struct IndexCharts<'r>(&'r mut IndexReader);
 
 /// The versions of a chart, which may be null.
-struct Versions<'r>(&'r mut Reading, &'r str);
+struct IndexChartVersions<'r>(&'r mut IndexReader, &'r str);
 
 macro_rules! anything {
     ($($part:ident),+) => {$(
@@ -55,9 +57,9 @@ macro_rules! anything {
     )+};
 }
 
-anything!(Top, Entries, Versions);
+anything!(IndexDocument, IndexCharts, IndexChartVersions);
 
-impl<'de> Visitor<'de> for Top<'_> {
+impl<'de> Visitor<'de> for IndexDocument<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +70,7 @@ impl<'de> Visitor<'de> for Top<'_> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "apiVersion" => self.0.api_version = map.next_value()?,
-                "entries" => map.next_value_seed(Entries(self.0))?,
+                "entries" => map.next_value_seed(IndexCharts(self.0))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -76,7 +78,7 @@ impl<'de> Visitor<'de> for Top<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Entries<'_> {
+impl<'de> Visitor<'de> for IndexCharts<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,13 +93,13 @@ impl<'de> Visitor<'de> for Entries<'_> {
         while let Some(chart) = map.next_key::<String>()? {
             let begun = self.0.index.begin(chart.clone());
             self.0.keep::<A::Error>(begun)?;
-            map.next_value_seed(Versions(self.0, &chart))?;
+            map.next_value_seed(IndexChartVersions(self.0, &chart))?;
         }
         Ok(())
     }
 }
 
-impl<'de> Visitor<'de> for Versions<'_> {
+impl<'de> Visitor<'de> for IndexChartVersions<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,7 +111,7 @@ impl<'de> Visitor<'de> for Versions<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while let Some(raw) = list.next_element::<Option<Raw>>()? {
+        while let Some(raw) = list.next_element::<Option<RawChartVersion>>()? {
             let added = self.0.index.add(self.1, raw.unwrap_or_default());
             self.0.keep::<A::Error>(added)?;
         }

@@ -28,7 +28,7 @@ entries:
   none: ~
 "#;
 
-fn chosen(index: &Index, chart: &str, range: &str) -> String {
+fn chosen(index: &ChartIndex, chart: &str, range: &str) -> String {
     match index.choose(chart, range) {
         Ok(found) => format!("{} {}", found.version, found.url.unwrap_or("nowhere")),
         Err(error) => error.to_string(),
@@ -41,7 +41,7 @@ fn the_version_that_is_asked_for_is_found_in_yaml_and_in_json() {
     // Of JSON, Go makes no strings of numbers.
     let json = String::from_utf8(json).unwrap().replace("\"version\":1.1}", "\"version\":\"1.1\"}");
     for text in [YAML.as_bytes(), json.as_bytes()] {
-        let index = Index::parse(text).unwrap();
+        let index = ChartIndex::parse(text).unwrap();
         assert_eq!(index.len(), 6);
         for (chart, range, expected) in [
             ("app", "", "1.10.0+new new"),
@@ -57,7 +57,7 @@ fn the_version_that_is_asked_for_is_found_in_yaml_and_in_json() {
         ] {
             assert_eq!(chosen(&index, chart, range), expected, "{chart} {range}");
         }
-        assert!(matches!(index.choose("app", "latest"), Err(NoVersion::BadRange { .. })));
+        assert!(matches!(index.choose("app", "latest"), Err(NoChartVersionError::BadRange { .. })));
         let first = index.choose("app", "1.2.0").unwrap();
         assert_eq!(first.digest.map(str::len), Some(64));
         assert_eq!(index.choose("app", "1.10.0+mid").unwrap().digest, None);
@@ -78,7 +78,7 @@ fn what_is_no_index_is_refused() {
         ("apiVersion: v1\nentries: {a: [], a: []}", "the index lists the chart `a` twice"),
         ("{\"entries\": {\"a\": [], \"a\": []}}", "the index lists the chart `a` twice"),
     ] {
-        assert_eq!(Index::parse(text.as_bytes()).unwrap_err().to_string(), expected, "{text}");
+        assert_eq!(ChartIndex::parse(text.as_bytes()).unwrap_err().to_string(), expected, "{text}");
     }
     for text in [
         "<html></html>",
@@ -91,22 +91,22 @@ fn what_is_no_index_is_refused() {
         "{\"apiVersion\": \"v1\", \"entries\": [",
         "apiVersion: v1\nentries: {a: [{version: 1, version: 2}]}",
     ] {
-        assert!(Index::parse(text.as_bytes()).is_err(), "{text}");
+        assert!(ChartIndex::parse(text.as_bytes()).is_err(), "{text}");
     }
-    assert!(Index::parse(b"{apiVersion: v1, entries: {}}").is_ok(), "YAML may begin so too");
+    assert!(ChartIndex::parse(b"{apiVersion: v1, entries: {}}").is_ok(), "YAML may begin so too");
 }
 
 #[test]
 fn depth_costs_no_stack_and_one_version_no_memory_without_end() {
     let deep =
         format!("apiVersion: v1\nx: {}{}\nentries: {{}}", "[".repeat(9000), "]".repeat(9000));
-    assert!(Index::parse(deep.as_bytes()).is_ok());
+    assert!(ChartIndex::parse(deep.as_bytes()).is_ok());
     let far = format!("{{\"apiVersion\": \"v1\", \"x\": {}", "[".repeat(300_000));
-    assert!(Index::parse(far.as_bytes()).is_err());
+    assert!(ChartIndex::parse(far.as_bytes()).is_err());
     let inside = format!("apiVersion: v1\nentries: {{a: [{{x: {}", "[".repeat(300_000));
-    assert!(Index::parse(inside.as_bytes()).is_err());
+    assert!(ChartIndex::parse(inside.as_bytes()).is_err());
     let wide = format!("apiVersion: v1\nentries: {{a: [{{x: [{}]}}]}}", "1,".repeat(MAX_NODES));
-    let error = Index::parse(wide.as_bytes()).unwrap_err().to_string();
+    let error = ChartIndex::parse(wide.as_bytes()).unwrap_err().to_string();
     assert!(error.contains("more than 100000 nodes"), "{error}");
 }
 
@@ -124,7 +124,7 @@ fn thousands_of_versions_take_a_fraction_of_their_text() {
             ));
         }
     }
-    let index = Index::parse(text.as_bytes()).unwrap();
+    let index = ChartIndex::parse(text.as_bytes()).unwrap();
     assert_eq!(index.len(), 2_000);
     assert_eq!(
         chosen(&index, "chart-7", "~1.42"),

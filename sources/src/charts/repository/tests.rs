@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use super::*;
 
 /// A server that answers by path, and records requests.
-struct Server {
+struct FakeChartServer {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl FakeChartServer {
     /// `answer` gets the path and the whole request.
     fn start(answer: impl Fn(&str, &str) -> Vec<u8> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -63,14 +63,20 @@ fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
 
 fn repository(url: &str, pass: bool) -> ChartRepository {
     let basic = Some(("me".to_owned(), RedactedValue::new("hunter2".to_owned())));
-    let credentials = Credentials { basic, ..Credentials::default() };
-    ChartRepository::new(url, credentials, pass, Duration::from_secs(10), &Reach::default())
-        .unwrap()
+    let credentials = ChartRepositoryCredentials { basic, ..ChartRepositoryCredentials::default() };
+    ChartRepository::new(
+        url,
+        credentials,
+        pass,
+        Duration::from_secs(10),
+        &RepositoryAccess::default(),
+    )
+    .unwrap()
 }
 
 #[tokio::test]
 async fn an_index_that_did_not_change_is_not_sent_again() {
-    let server = Server::start(|path, request| {
+    let server = FakeChartServer::start(|path, request| {
         assert_eq!(path, "/charts/index.yaml?token=x");
         match request.to_ascii_lowercase().contains("if-none-match: \"1\"") {
             true => answer("304 Not Modified", "", b""),
@@ -98,14 +104,14 @@ async fn an_index_that_did_not_change_is_not_sent_again() {
 
 #[tokio::test]
 async fn credentials_go_to_the_repository_and_elsewhere_only_if_that_is_asked_for() {
-    let third = Server::start(|_, _| answer("200 OK", "", b"chart"));
+    let third = FakeChartServer::start(|_, _| answer("200 OK", "", b"chart"));
     let far = third.url("/far.tgz");
-    let other = Server::start(move |path, _| match path {
+    let other = FakeChartServer::start(move |path, _| match path {
         "/moved.tgz" => answer("302 Found", &format!("location: {far}\r\n"), b""),
         _ => answer("200 OK", "", b"chart"),
     });
     let away = other.url("/app.tgz");
-    let own = Server::start(move |path, _| match path {
+    let own = FakeChartServer::start(move |path, _| match path {
         "/away.tgz" => answer("302 Found", &format!("location: {away}\r\n"), b""),
         "/loop.tgz" => answer("302 Found", "location: /loop.tgz\r\n", b""),
         "/file.tgz" => answer("302 Found", "location: file:///etc/passwd\r\n", b""),
@@ -114,7 +120,7 @@ async fn credentials_go_to_the_repository_and_elsewhere_only_if_that_is_asked_fo
         "/404.tgz" => answer("404 Not Found", "", b""),
         _ => answer("200 OK", "", b"chart"),
     });
-    let has_credentials = |server: &Server| {
+    let has_credentials = |server: &FakeChartServer| {
         let asked = server.asked();
         assert!(!asked.is_empty());
         asked.iter().any(|request| request.contains("authorization:"))
@@ -159,7 +165,7 @@ async fn credentials_go_to_the_repository_and_elsewhere_only_if_that_is_asked_fo
 
 #[tokio::test]
 async fn an_archive_has_to_be_what_the_index_says_and_no_larger_than_one_may_be() {
-    let server = Server::start(|path, _| match path {
+    let server = FakeChartServer::start(|path, _| match path {
         "/large.tgz" => answer("200 OK", "", &vec![0; usize::try_from(MAX_CHART).unwrap() + 1]),
         "/slow.tgz" => b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nonly".to_vec(),
         _ => answer("200 OK", "", b"chart"),
@@ -190,10 +196,10 @@ fn addresses_are_compared_with_one_slash_at_their_end_and_shown_without_credenti
     let url = "https://me:hunter2@example.com/charts?token=hunter2";
     let repository = ChartRepository::new(
         url,
-        Credentials::default(),
+        ChartRepositoryCredentials::default(),
         false,
         Duration::from_secs(1),
-        &Reach::default(),
+        &RepositoryAccess::default(),
     )
     .unwrap();
     assert_eq!(repository.url(), "https://example.com/charts/");

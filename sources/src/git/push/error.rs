@@ -13,9 +13,9 @@ pub enum PushError {
     Failed(#[from] Error),
     /// The server has other commits than ours builds on, or does not want it. See [`RejectionCause`].
     #[error("{0}")]
-    Rejected(Box<Rejection>),
+    Rejected(Box<PushRejection>),
     /// The push was sent and no answer came: it may have been accepted. The references must be fetched before anything else
-    /// is pushed; if they are at [`Workspace::head`](super::Workspace::head), it was.
+    /// is pushed; if they are at [`PushWorkspace::head`](super::PushWorkspace::head), it was.
     #[error("the answer to the push was lost, it may have been accepted")]
     Unanswered(#[source] Error),
     /// A change that cannot be made.
@@ -41,7 +41,7 @@ pub enum PushError {
 
 /// References that were not updated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
+pub struct PushRejection {
     /// The remote without credentials.
     pub remote: String,
     /// What can be done.
@@ -73,7 +73,7 @@ pub struct RejectedReference {
     pub reason: String,
 }
 
-impl std::fmt::Display for Rejection {
+impl std::fmt::Display for PushRejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let named = |it: &RejectedReference| match self.cause {
             // Parity(flux): the text of go-git.
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_rejection_names_references_without_what_cannot_be_seen() {
         let reason = "no".to_owned();
-        let rejection = Rejection {
+        let rejection = PushRejection {
             remote: "https://h/app".to_owned(),
             cause: RejectionCause::Declined,
             references: vec![RejectedReference { name: "refs/heads/\u{202e}x".to_owned(), reason }],

@@ -2,7 +2,7 @@
 //!
 //! Nothing is written to a disk. Folders that have no change below them are neither read nor sent, and what is not changed in
 //! a folder stays as it is: other modes, links, submodules.
-//! Elsewhere: what is changed and why ([`Workspace`](super::Workspace)), sending (`receive_pack`).
+//! Elsewhere: what is changed and why ([`PushWorkspace`](super::PushWorkspace)), sending (`receive_pack`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -19,8 +19,8 @@ use gix::validate::path;
 
 use super::PushError;
 use crate::git::Error;
+use crate::git::commit_snapshot::{LONGEST_PATH, is_safe};
 use crate::git::error::shown;
-use crate::git::snapshot::{LONGEST_PATH, is_safe};
 
 const HASH: gix::hash::Kind = gix::hash::Kind::Sha1;
 
@@ -39,13 +39,13 @@ const DEEPEST_PATH: usize = 128;
 
 /// What becomes of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileChange {
+pub enum GitFileChange {
     /// It has these bytes, whether it was there or not; folders that lead to it are made.
     Write {
         /// Its content, or the target of a link.
         bytes: Vec<u8>,
         /// What it is.
-        mode: FileMode,
+        mode: GitFileMode,
     },
     /// It is gone; one that is not there stays so. A folder without files is gone, too.
     Remove,
@@ -53,7 +53,7 @@ pub enum FileChange {
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FileMode {
+pub enum GitFileMode {
     /// What it was; a new file is regular. A link is refused.
     #[default]
     AsBefore,
@@ -66,7 +66,7 @@ pub enum FileMode {
 }
 
 /// The entries of a folder by name.
-type Folder = BTreeMap<BString, Entry>;
+type FolderEntries = BTreeMap<BString, Entry>;
 
 /// How much more may be read of the folders that a commit changes.
 struct FolderRoom {
@@ -92,12 +92,12 @@ impl FolderRoom {
     }
 }
 
-struct NewObject {
+struct NewGitObject {
     kind: Kind,
     data: Vec<u8>,
 }
 
-impl NewObject {
+impl NewGitObject {
     /// What an object with so many bytes takes.
     fn size(length: usize) -> u64 {
         OBJECT_OVERHEAD.saturating_add(length as u64)
@@ -105,9 +105,9 @@ impl NewObject {
 }
 
 /// Objects that the remote does not have, and those below them that it gave.
-pub(super) struct NewObjects<'b> {
+pub(super) struct NewGitObjects<'b> {
     base: Option<&'b gix::odb::Handle>,
-    new: BTreeMap<ObjectId, NewObject>,
+    new: BTreeMap<ObjectId, NewGitObject>,
     /// Those of them that no commit has yet.
     loose: Vec<ObjectId>,
     /// The remote without credentials, for errors.
@@ -118,7 +118,7 @@ pub(super) struct NewObjects<'b> {
     written: u64,
 }
 
-impl<'b> NewObjects<'b> {
+impl<'b> NewGitObjects<'b> {
     pub(super) fn new(
         base: Option<&'b gix::odb::Handle>,
         remote: String,
@@ -139,7 +139,7 @@ impl<'b> NewObjects<'b> {
         if known != Some(id) && !self.new.contains_key(&id) {
             self.written = self.with_object(data.len())?;
             self.loose.push(id);
-            self.new.insert(id, NewObject { kind, data });
+            self.new.insert(id, NewGitObject { kind, data });
         }
         Ok(id)
     }
@@ -148,14 +148,14 @@ impl<'b> NewObjects<'b> {
     pub(super) fn discard(&mut self) {
         for id in self.loose.drain(..) {
             if let Some(object) = self.new.remove(&id) {
-                self.written = self.written.saturating_sub(NewObject::size(object.data.len()));
+                self.written = self.written.saturating_sub(NewGitObject::size(object.data.len()));
             }
         }
     }
 
     /// What the new objects take with one more.
     fn with_object(&self, length: usize) -> Result<u64, PushError> {
-        let written = self.written.saturating_add(NewObject::size(length));
+        let written = self.written.saturating_add(NewGitObject::size(length));
         if written > LARGEST_CHANGES {
             let what = "the size of all changed files and folders together";
             return Err(self.too_large(what, &format!("{LARGEST_CHANGES} bytes")));
@@ -183,7 +183,7 @@ impl<'b> NewObjects<'b> {
     pub(super) fn edit(
         &mut self,
         root: Option<ObjectId>,
-        changes: &BTreeMap<String, FileChange>,
+        changes: &BTreeMap<String, GitFileChange>,
     ) -> Result<Option<ObjectId>, PushError> {
         if changes.len() > self.most_entries {
             let limit = self.most_entries.to_string();
@@ -222,7 +222,7 @@ impl<'b> NewObjects<'b> {
     /// Reads the folders that lead to a path, from the first on.
     fn open_folders(
         &self,
-        folders: &mut BTreeMap<String, Folder>,
+        folders: &mut BTreeMap<String, FolderEntries>,
         path: &str,
         room: &mut FolderRoom,
     ) -> Result<(), PushError> {
@@ -237,7 +237,7 @@ impl<'b> NewObjects<'b> {
             let (parent, name) = split(outer);
             let known = folders.get(parent).and_then(|folder| folder.get(name.as_bytes()));
             let folder = match known {
-                None => Folder::new(),
+                None => FolderEntries::new(),
                 Some(entry) if entry.mode.is_tree() => self.folder(entry.oid, room)?,
                 Some(entry) => {
                     let what = noun(entry.mode.kind());
@@ -251,10 +251,10 @@ impl<'b> NewObjects<'b> {
 
     fn change(
         &mut self,
-        folder: &mut Folder,
+        folder: &mut FolderEntries,
         path: &str,
         name: &str,
-        change: &FileChange,
+        change: &GitFileChange,
     ) -> Result<(), PushError> {
         let known = folder.get(name.as_bytes());
         let kind = known.map(|entry| entry.mode.kind());
@@ -262,20 +262,20 @@ impl<'b> NewObjects<'b> {
             return Err(unwritable(path, &format!("it is {}", noun(kind))));
         }
         let (bytes, mode) = match change {
-            FileChange::Write { bytes, mode } => (bytes, *mode),
-            FileChange::Remove => {
+            GitFileChange::Write { bytes, mode } => (bytes, *mode),
+            GitFileChange::Remove => {
                 folder.remove(name.as_bytes());
                 return Ok(());
             }
         };
         let mode: EntryMode = match (mode, known) {
-            (FileMode::Symlink, _) => EntryKind::Link.into(),
+            (GitFileMode::Symlink, _) => EntryKind::Link.into(),
             (_, Some(_)) if kind == Some(EntryKind::Link) => {
                 return Err(unwritable(path, "it is a symbolic link; write the file it leads to"));
             }
-            (FileMode::AsBefore, Some(entry)) => entry.mode,
-            (FileMode::AsBefore | FileMode::Regular, _) => EntryKind::Blob.into(),
-            (FileMode::Executable, _) => EntryKind::BlobExecutable.into(),
+            (GitFileMode::AsBefore, Some(entry)) => entry.mode,
+            (GitFileMode::AsBefore | GitFileMode::Regular, _) => EntryKind::Blob.into(),
+            (GitFileMode::Executable, _) => EntryKind::BlobExecutable.into(),
         };
         self.with_object(bytes.len())?;
         let known = known.map(|entry| entry.oid);
@@ -284,8 +284,8 @@ impl<'b> NewObjects<'b> {
         Ok(())
     }
 
-    fn folder(&self, id: ObjectId, room: &mut FolderRoom) -> Result<Folder, PushError> {
-        let mut folder = Folder::new();
+    fn folder(&self, id: ObjectId, room: &mut FolderRoom) -> Result<FolderEntries, PushError> {
+        let mut folder = FolderEntries::new();
         // Servers need not store it.
         if id == ObjectId::empty_tree(HASH) {
             return Ok(folder);
@@ -317,7 +317,7 @@ impl<'b> NewObjects<'b> {
 
     fn add_folder(
         &mut self,
-        folder: Folder,
+        folder: FolderEntries,
         known: Option<ObjectId>,
     ) -> Result<ObjectId, PushError> {
         let mut entries: Vec<Entry> = folder.into_values().collect();
@@ -391,7 +391,7 @@ fn unwritable(path: &str, reason: &str) -> PushError {
     PushError::Unwritable { path: shown(path), reason: reason.to_owned() }
 }
 
-fn check_path(path: &str, change: &FileChange) -> Result<(), PushError> {
+fn check_path(path: &str, change: &GitFileChange) -> Result<(), PushError> {
     if path.len() > LONGEST_PATH {
         return Err(unwritable(path, &format!("its path is longer than {LONGEST_PATH} bytes")));
     }
@@ -402,7 +402,7 @@ fn check_path(path: &str, change: &FileChange) -> Result<(), PushError> {
         let reason = "its path has a part that is empty, `.`, `..` or `.git`";
         return Err(unwritable(path, reason));
     }
-    let is_link = matches!(change, FileChange::Write { mode: FileMode::Symlink, .. });
+    let is_link = matches!(change, GitFileChange::Write { mode: GitFileMode::Symlink, .. });
     let mode = is_link.then_some(path::component::Mode::Symlink);
     match path.split(['/', '\\']).any(|part| is_reserved(part, mode)) {
         true => Err(unwritable(path, "its path has a part that file systems take for Git's own")),

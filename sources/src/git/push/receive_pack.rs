@@ -1,7 +1,7 @@
 //! What is said to `git-receive-pack` and what it answers, as bytes: commands, push options, the report.
 //!
 //! Source: `gitprotocol-pack` of Git, "Pushing Data To a Server".
-//! Elsewhere: the connection (`conversation`), which commands are given and what the report means (`workspace`).
+//! Elsewhere: the connection (`git_connection`), which commands are given and what the report means (`workspace`).
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) const MOST_OPTIONS: usize = 64;
 
 /// A reference that is made or moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct ReferenceCommand {
     /// Where it is; nothing if it is new. The server refuses the command if it is elsewhere.
     pub(super) old: Option<ObjectId>,
     pub(super) new: ObjectId,
@@ -30,7 +30,7 @@ pub(super) struct Command {
 
 /// What client and server both know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Agreement {
+pub(super) struct NegotiatedCapabilities {
     /// The answer has bands: the report, and beside it what hooks say.
     pub(super) is_banded: bool,
     /// All commands or none.
@@ -43,7 +43,7 @@ pub(super) struct Agreement {
     pub(super) has_agent: bool,
 }
 
-impl Agreement {
+impl NegotiatedCapabilities {
     fn capabilities(self, agent: &str) -> String {
         let agent = format!("agent={agent}");
         let all = [
@@ -67,8 +67,8 @@ fn push_line(lines: &mut Vec<u8>, text: &[u8]) {
 
 /// A push as it is sent.
 pub(super) fn request(
-    commands: &[Command],
-    agreement: Agreement,
+    commands: &[ReferenceCommand],
+    agreement: NegotiatedCapabilities,
     agent: &str,
     options: &[String],
     pack: &[u8],
@@ -76,7 +76,7 @@ pub(super) fn request(
     let mut request = Vec::with_capacity(pack.len() + 4096);
     let null = gix::hash::Kind::Sha1.null();
     for (number, command) in commands.iter().enumerate() {
-        let Command { old, new, name } = command;
+        let ReferenceCommand { old, new, name } = command;
         let old = old.unwrap_or(null);
         let mut line = format!("{old} {new} {name}");
         if number == 0 {
@@ -96,7 +96,7 @@ pub(super) fn request(
 
 /// What the server says became of a push.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Report {
+pub(super) struct PushStatusReport {
     /// Why the pack could not be stored.
     pub(super) unpack_error: Option<String>,
     pub(super) updated: Vec<String>,
@@ -109,7 +109,11 @@ pub(super) struct Report {
 /// If the pack could not be stored, none was updated, whether it says so of each of them or not.
 ///
 /// In bands, its lines have their lengths; without, the reader took them off.
-pub(super) fn report(bytes: &[u8], is_banded: bool, commands: &[Command]) -> Option<Report> {
+pub(super) fn report(
+    bytes: &[u8],
+    is_banded: bool,
+    commands: &[ReferenceCommand],
+) -> Option<PushStatusReport> {
     let lines = match is_banded {
         true => lines(bytes)?,
         false => bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect(),
@@ -118,7 +122,7 @@ pub(super) fn report(bytes: &[u8], is_banded: bool, commands: &[Command]) -> Opt
     let unpacked = lines.next()?;
     let unpacked = unpacked.strip_prefix("unpack ")?;
     let unpack_error = Some(unpacked.to_owned()).filter(|said| said != "ok");
-    let mut report = Report { unpack_error, ..Report::default() };
+    let mut report = PushStatusReport { unpack_error, ..PushStatusReport::default() };
     let mut reported = BTreeSet::new();
     for line in lines {
         let (kind, rest) = line.split_once(' ')?;
@@ -167,7 +171,7 @@ fn lines(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
 mod tests {
     use super::*;
 
-    const NONE: Agreement = Agreement {
+    const NONE: NegotiatedCapabilities = NegotiatedCapabilities {
         is_banded: false,
         is_atomic: false,
         is_quiet: false,
@@ -176,9 +180,9 @@ mod tests {
         has_agent: false,
     };
 
-    fn command(name: &str) -> Command {
+    fn command(name: &str) -> ReferenceCommand {
         let new = ObjectId::from_hex(&[b'1'; 40]).unwrap();
-        Command { old: None, new, name: name.to_owned() }
+        ReferenceCommand { old: None, new, name: name.to_owned() }
     }
 
     #[test]
@@ -195,7 +199,7 @@ mod tests {
 
     #[test]
     fn push_options_stand_between_the_commands_and_the_pack() {
-        let all = Agreement {
+        let all = NegotiatedCapabilities {
             is_banded: true,
             is_atomic: true,
             is_quiet: true,

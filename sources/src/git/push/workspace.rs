@@ -1,6 +1,7 @@
 //! A fetched commit that commits are made on top of, and one push of them.
 //!
-//! Elsewhere: objects and the pack (`objects`), the bytes of the protocol (`receive_pack`), the connection (`conversation`).
+//! Elsewhere: objects and the pack (`objects`), the bytes of the protocol (`receive_pack`), the connection
+//! (`git_connection`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +9,20 @@ use gix::hash::ObjectId;
 use gix::objs::FindExt as _;
 use jiff::Timestamp;
 
-use super::error::{PushError, RejectedReference, Rejection, RejectionCause};
-use super::objects::{FileChange, NewObjects};
+use super::error::{PushError, PushRejection, RejectedReference, RejectionCause};
+use super::objects::{GitFileChange, NewGitObjects};
 use super::receive_pack::{
-    self, Agreement, Command, LONGEST_TEXT, MOST_COMMANDS, MOST_OPTIONS, Report,
+    self, LONGEST_TEXT, MOST_COMMANDS, MOST_OPTIONS, NegotiatedCapabilities, PushStatusReport,
+    ReferenceCommand,
 };
 use super::signer::CommitSigner;
-use crate::git::conversation::{Conversation, History, agent};
 use crate::git::error::shown;
+use crate::git::git_connection::{GitConnection, HistoryDepth, agent};
+use crate::git::operation_limits::GitOperation;
 use crate::git::reference::{full_name, hash};
-use crate::git::wire::Wire;
-use crate::git::{Context, Error, GitSnapshot, Remote, leads_to, scratch_repository};
+use crate::git::{
+    Error, GitOperationContext, GitRemote, GitSnapshot, leads_to, scratch_repository,
+};
 
 /// Who wrote or committed something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +85,7 @@ pub struct PushOutcome {
 }
 
 /// What commits are made on top of.
-struct Base {
+struct CommitBase {
     id: ObjectId,
     /// The full name of the reference that it was fetched by, if it was one.
     reference: Option<String>,
@@ -93,19 +97,19 @@ struct Base {
 /// # Guarantees
 /// Nothing is written to a disk. What is not changed is not read and stays as it is: other files, modes, links, submodules.
 /// The same changes and details make the same commits, unless they are signed with randomness.
-pub struct Workspace<'s> {
-    base: Option<Base>,
-    objects: NewObjects<'s>,
+pub struct PushWorkspace<'s> {
+    base: Option<CommitBase>,
+    objects: NewGitObjects<'s>,
     tree: Option<ObjectId>,
     commits: Vec<ObjectId>,
 }
 
-impl<'s> Workspace<'s> {
+impl<'s> PushWorkspace<'s> {
     /// Begins on top of a commit that was fetched.
     ///
     /// # Errors
     /// The commit cannot be read.
-    pub fn on(snapshot: &'s GitSnapshot, remote: &Remote) -> Result<Self, PushError> {
+    pub fn on(snapshot: &'s GitSnapshot, remote: &GitRemote) -> Result<Self, PushError> {
         let name = remote.url.to_string();
         let mut buffer = Vec::new();
         let commit = snapshot.objects.find_commit(&snapshot.id, &mut buffer).map_err(|error| {
@@ -116,14 +120,14 @@ impl<'s> Workspace<'s> {
             full if full.starts_with("refs/") => full.to_owned(),
             branch => format!("refs/heads/{branch}"),
         });
-        let base = Base { id: snapshot.id, reference, parents };
-        let objects = NewObjects::new(Some(&snapshot.objects), name, snapshot.limits.entries);
+        let base = CommitBase { id: snapshot.id, reference, parents };
+        let objects = NewGitObjects::new(Some(&snapshot.objects), name, snapshot.limits.entries);
         Ok(Self { base: Some(base), objects, tree: Some(snapshot.tree), commits: Vec::new() })
     }
 
     /// Begins in a repository without commits.
-    pub fn of_empty_repository(remote: &Remote) -> Self {
-        let objects = NewObjects::new(None, remote.url.to_string(), remote.limits.entries);
+    pub fn of_empty_repository(remote: &GitRemote) -> Self {
+        let objects = NewGitObjects::new(None, remote.url.to_string(), remote.limits.entries);
         Self { base: None, objects, tree: None, commits: Vec::new() }
     }
 
@@ -144,7 +148,7 @@ impl<'s> Workspace<'s> {
     /// latter two; [`PushError::Unsigned`]. Nothing is changed then.
     pub fn commit(
         &mut self,
-        changes: &BTreeMap<String, FileChange>,
+        changes: &BTreeMap<String, GitFileChange>,
         details: &CommitDetails,
         signer: Option<&CommitSigner>,
     ) -> Result<Option<String>, PushError> {
@@ -157,7 +161,7 @@ impl<'s> Workspace<'s> {
 
     fn try_commit(
         &mut self,
-        changes: &BTreeMap<String, FileChange>,
+        changes: &BTreeMap<String, GitFileChange>,
         details: &CommitDetails,
         signer: Option<&CommitSigner>,
     ) -> Result<Option<String>, PushError> {
@@ -186,21 +190,21 @@ impl<'s> Workspace<'s> {
     /// Sends all commits in one push, and has the references updated: all or none if the server can do that.
     ///
     /// A reference that is at the newest commit already is not touched; if all are, nothing is sent, and that is success.
-    /// It blocks, as a fetch does, and takes no longer than [`Remote::timeout`].
+    /// It blocks, as a fetch does, and takes no longer than [`GitRemote::timeout`].
     ///
     /// # Errors
     /// See [`PushError`]: its variants say what may be at the server now.
     pub fn push(
         &self,
         request: &PushRequest,
-        remote: &Remote,
-        context: &Context,
+        remote: &GitRemote,
+        context: &GitOperationContext,
     ) -> Result<PushOutcome, PushError> {
-        let wire = Wire::new(remote, context);
+        let wire = GitOperation::new(remote, context);
         let empty = || Error::EmptyRepository { remote: wire.remote() };
         let new = self.newest().ok_or_else(empty)?;
         check(request, &wire)?;
-        let mut conversation = Conversation::open_to_push(remote, &context.known, &wire)?;
+        let mut conversation = GitConnection::open_to_push(remote, &context.known, &wire)?;
         let advertised = advertised(&mut conversation)?;
         let mut commands = Vec::new();
         for update in &request.references {
@@ -211,7 +215,7 @@ impl<'s> Workspace<'s> {
             if !self.is_admitted(update, old, remote, context, &wire)? {
                 return Err(outdated(&update.name, &wire));
             }
-            commands.push(Command { old, new, name: update.name.clone() });
+            commands.push(ReferenceCommand { old, new, name: update.name.clone() });
         }
         if commands.is_empty() {
             return Ok(PushOutcome { commit: new.to_string(), updated: Vec::new() });
@@ -238,11 +242,11 @@ impl<'s> Workspace<'s> {
         &self,
         update: &ReferenceUpdate,
         old: Option<ObjectId>,
-        remote: &Remote,
-        context: &Context,
-        wire: &Wire,
+        remote: &GitRemote,
+        context: &GitOperationContext,
+        wire: &GitOperation,
     ) -> Result<bool, Error> {
-        let is_own = |base: &Base| base.reference.as_ref() == Some(&update.name);
+        let is_own = |base: &CommitBase| base.reference.as_ref() == Some(&update.name);
         let is_fetched = self.base.as_ref().is_some_and(is_own);
         let old = match (&update.rule, old) {
             (UpdateRule::Overwrite, _) => return Ok(true),
@@ -271,31 +275,31 @@ impl<'s> Workspace<'s> {
 /// # Errors
 /// A hash is none, or the server does not give the history.
 pub fn is_ancestor(
-    remote: &Remote,
+    remote: &GitRemote,
     tip: &str,
     ancestor: &str,
-    context: &Context,
+    context: &GitOperationContext,
 ) -> Result<bool, Error> {
     let tip = hash(tip)?;
     let ancestor = hash(ancestor)?;
     if tip == ancestor {
         return Ok(true);
     }
-    is_in_history(tip, ancestor, remote, context, &Wire::new(remote, context))
+    is_in_history(tip, ancestor, remote, context, &GitOperation::new(remote, context))
 }
 
 /// Whether a commit leads to another. Only the whole history tells, without its files where the server can leave them out.
 fn is_in_history(
     tip: ObjectId,
     wanted: ObjectId,
-    remote: &Remote,
-    context: &Context,
-    wire: &Wire,
+    remote: &GitRemote,
+    context: &GitOperationContext,
+    wire: &GitOperation,
 ) -> Result<bool, Error> {
     let scratch = scratch_repository(context)?;
-    let mut conversation = Conversation::open(remote, &context.known, wire)?;
+    let mut conversation = GitConnection::open(remote, &context.known, wire)?;
     let largest = remote.limits.file;
-    conversation.fetch(&[tip], History::AllNorFiles, scratch.path(), largest)?;
+    conversation.fetch(&[tip], HistoryDepth::AllNorFiles, scratch.path(), largest)?;
     drop(conversation);
     leads_to(tip, wanted, &scratch, remote, wire)
 }
@@ -316,7 +320,7 @@ impl CommitIdentity {
 }
 
 /// Checks what is asked for before anything is asked.
-fn check(request: &PushRequest, wire: &Wire) -> Result<(), Error> {
+fn check(request: &PushRequest, wire: &GitOperation) -> Result<(), Error> {
     let too_large = |what: &str, limit: usize| Error::TooLarge {
         remote: wire.remote(),
         what: what.to_owned(),
@@ -363,7 +367,7 @@ fn check(request: &PushRequest, wire: &Wire) -> Result<(), Error> {
 }
 
 /// Where the references of the remote are.
-fn advertised(conversation: &mut Conversation) -> Result<BTreeMap<String, ObjectId>, Error> {
+fn advertised(conversation: &mut GitConnection) -> Result<BTreeMap<String, ObjectId>, Error> {
     let all = conversation.references(&["refs/"])?;
     // A reference is at the tag, not at what that leads to.
     Ok(all.into_iter().map(|found| (found.name, found.tag.unwrap_or(found.id))).collect())
@@ -371,11 +375,11 @@ fn advertised(conversation: &mut Conversation) -> Result<BTreeMap<String, Object
 
 /// What of the server's abilities is used.
 fn agree(
-    conversation: &Conversation,
+    conversation: &GitConnection,
     commands: usize,
     options: &[String],
-    wire: &Wire,
-) -> Result<Agreement, Error> {
+    wire: &GitOperation,
+) -> Result<NegotiatedCapabilities, Error> {
     let refused =
         |message: &str| Error::Refused { remote: wire.remote(), message: message.to_owned() };
     if !conversation.offers("report-status") {
@@ -384,7 +388,7 @@ fn agree(
     if !options.is_empty() && !conversation.offers("push-options") {
         return Err(refused("it does not take push options; remove spec.git.push.options"));
     }
-    Ok(Agreement {
+    Ok(NegotiatedCapabilities {
         is_banded: conversation.offers("side-band-64k"),
         is_atomic: commands > 1 && conversation.offers("atomic"),
         is_quiet: conversation.offers("quiet"),
@@ -394,9 +398,9 @@ fn agree(
     })
 }
 
-fn outdated(name: &str, wire: &Wire) -> PushError {
+fn outdated(name: &str, wire: &GitOperation) -> PushError {
     let reason = "it is not where it was fetched".to_owned();
-    PushError::Rejected(Box::new(Rejection {
+    PushError::Rejected(Box::new(PushRejection {
         remote: wire.remote(),
         cause: RejectionCause::Outdated,
         references: vec![RejectedReference { name: name.to_owned(), reason }],
@@ -409,28 +413,28 @@ fn outdated(name: &str, wire: &Wire) -> PushError {
 ///
 /// The reason is a text for people that each server words otherwise; whether a reference moved is seen at the reference.
 fn rejection(
-    report: Report,
-    commands: &[Command],
-    remote: &Remote,
-    context: &Context,
-    wire: &Wire,
+    report: PushStatusReport,
+    commands: &[ReferenceCommand],
+    remote: &GitRemote,
+    context: &GitOperationContext,
+    wire: &GitOperation,
 ) -> PushError {
-    let Report { unpack_error, updated, mut rejected } = report;
+    let PushStatusReport { unpack_error, updated, mut rejected } = report;
     let message = wire.overheard();
     for reference in &mut rejected {
         reference.reason = wire.quote(&reference.reason);
     }
     if let Some(reason) = unpack_error {
-        let failed = |command: &Command| RejectedReference {
+        let failed = |command: &ReferenceCommand| RejectedReference {
             name: command.name.clone(),
             reason: wire.quote(&reason),
         };
         rejected = commands.iter().map(failed).collect();
     }
     wire.start_over();
-    let now = Conversation::open_to_push(remote, &context.known, wire)
+    let now = GitConnection::open_to_push(remote, &context.known, wire)
         .and_then(|mut conversation| advertised(&mut conversation));
-    let has_moved = |command: &Command| {
+    let has_moved = |command: &ReferenceCommand| {
         let is_rejected = rejected.iter().any(|rejected| rejected.name == command.name);
         is_rejected && now.as_ref().is_ok_and(|now| now.get(&command.name).copied() != command.old)
     };
@@ -439,7 +443,7 @@ fn rejection(
         false => RejectionCause::Declined,
     };
     let remote = wire.remote();
-    PushError::Rejected(Box::new(Rejection {
+    PushError::Rejected(Box::new(PushRejection {
         remote,
         cause,
         references: rejected,

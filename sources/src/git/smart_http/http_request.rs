@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{RequestBuilder, Response, StatusCode};
 
-use super::{Error, Wire};
-use crate::git::wire::HttpAnswer;
+use super::{Error, GitOperation};
+use crate::git::operation_limits::HttpRequestOutcome;
 use crate::http;
 
 /// The most bytes of a request other than a push. Such a request is a few lines.
@@ -27,19 +27,21 @@ const REPORT_TYPE: &str = "application/x-git-receive-pack-result";
 ///
 /// The server may close an idle connection just when it is used again. Only a request that reads may be repeated: a
 /// push may have been accepted.
-pub(super) fn send(wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
+pub(super) fn send(wire: &GitOperation, request: RequestBuilder) -> io::Result<Response> {
     let again = request.try_clone();
     let answer = match (wire.send(request)?, again) {
-        (HttpAnswer::Failed(error), Some(again)) if was_closed(&error) => wire.send(again)?,
+        (HttpRequestOutcome::Failed(error), Some(again)) if was_closed(&error) => {
+            wire.send(again)?
+        }
         (answer, _) => answer,
     };
     answered(wire, answer)
 }
 
-fn answered(wire: &Wire, answer: HttpAnswer) -> io::Result<Response> {
+fn answered(wire: &GitOperation, answer: HttpRequestOutcome) -> io::Result<Response> {
     match answer {
-        HttpAnswer::Response(response) => Ok(response),
-        HttpAnswer::Failed(error) => Err(broken(wire, error)),
+        HttpRequestOutcome::Response(response) => Ok(response),
+        HttpRequestOutcome::Failed(error) => Err(broken(wire, error)),
     }
 }
 
@@ -53,7 +55,7 @@ fn was_closed(error: &reqwest::Error) -> bool {
             || cause.contains("Broken pipe"))
 }
 
-fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
+fn broken(wire: &GitOperation, error: reqwest::Error) -> io::Error {
     let error = error.without_url();
     let host = wire.host();
     let cause = wire.quote(&http::root_cause(&error));
@@ -68,7 +70,7 @@ fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
 }
 
 /// Accepts a response of Git; any other is an error.
-pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
+pub(super) fn accepted(wire: &GitOperation, answer: Response) -> io::Result<Response> {
     let status = answer.status();
     let remote = wire.remote();
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
@@ -98,9 +100,9 @@ pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
 
 /// One request and its answer. The written bytes are collected, and sent when the answer is first read.
 #[derive(Clone)]
-pub(super) struct Exchange {
-    wire: Wire,
-    flight: Arc<Mutex<Flight>>,
+pub(super) struct SmartHttpExchange {
+    wire: GitOperation,
+    flight: Arc<Mutex<RequestProgress>>,
 }
 
 /// What is uploaded.
@@ -120,7 +122,7 @@ impl UploadKind {
         }
     }
 
-    fn send(self, wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
+    fn send(self, wire: &GitOperation, request: RequestBuilder) -> io::Result<Response> {
         match self {
             Self::Question => send(wire, request),
             Self::Pack => answered(wire, wire.send(request)?),
@@ -130,7 +132,7 @@ impl UploadKind {
     /// Checks that an accepted answer to a push is a report: a page of a login, for instance, is none, and nothing was pushed.
     ///
     /// Answers to questions are checked by gix.
-    fn check_type(self, wire: &Wire, answer: &Response) -> io::Result<()> {
+    fn check_type(self, wire: &GitOperation, answer: &Response) -> io::Result<()> {
         let given = answer.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
         let given = given.unwrap_or_default().trim();
         if self == Self::Question || given == REPORT_TYPE {
@@ -142,41 +144,45 @@ impl UploadKind {
     }
 }
 
-pub(super) enum Flight {
+pub(super) enum RequestProgress {
     Prepared { request: Box<RequestBuilder>, body: Vec<u8>, kind: UploadKind },
     Answered(Response),
     Over,
 }
 
-impl Exchange {
-    pub(super) fn new(wire: &Wire, flight: Flight) -> Self {
+impl SmartHttpExchange {
+    pub(super) fn new(wire: &GitOperation, flight: RequestProgress) -> Self {
         Self { wire: wire.clone(), flight: Arc::new(Mutex::new(flight)) }
     }
 
     /// Does something with the answer, after the request was sent.
     fn with_answer<T>(
         &self,
-        act: impl FnOnce(&Wire, &mut Response) -> io::Result<T>,
+        act: impl FnOnce(&GitOperation, &mut Response) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut flight = self.flight.lock();
-        let mut answer = match mem::replace(&mut *flight, Flight::Over) {
-            Flight::Prepared { request, body, kind } => {
+        let mut answer = match mem::replace(&mut *flight, RequestProgress::Over) {
+            RequestProgress::Prepared { request, body, kind } => {
                 let answer = accepted(&self.wire, kind.send(&self.wire, request.body(body))?)?;
                 kind.check_type(&self.wire, &answer)?;
                 answer
             }
-            Flight::Answered(answer) => answer,
-            Flight::Over => return Err(io::ErrorKind::BrokenPipe.into()),
+            RequestProgress::Answered(answer) => answer,
+            RequestProgress::Over => return Err(io::ErrorKind::BrokenPipe.into()),
         };
         let done = act(&self.wire, &mut answer)?;
-        *flight = Flight::Answered(answer);
+        *flight = RequestProgress::Answered(answer);
         Ok(done)
     }
 
     /// Reads the rest of an answer, if it is short: only then can its connection be used again.
     fn read_out(&self) {
         let mut flight = self.flight.lock();
-        let Flight::Answered(mut answer) = mem::replace(&mut *flight, Flight::Over) else { return };
+        let RequestProgress::Answered(mut answer) =
+            mem::replace(&mut *flight, RequestProgress::Over)
+        else {
+            return;
+        };
         if self.wire.check().is_err() {
             return;
         }
@@ -198,19 +204,21 @@ impl Exchange {
 }
 
 /// What is sent with a request.
-pub(super) struct Upload(pub(super) Exchange);
+pub(super) struct RequestUpload(pub(super) SmartHttpExchange);
 
-impl Write for Upload {
+impl Write for RequestUpload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut flight = self.0.flight.lock();
         match &mut *flight {
-            Flight::Prepared { body, kind, .. } if body.len() + bytes.len() <= kind.largest() => {
+            RequestProgress::Prepared { body, kind, .. }
+                if body.len() + bytes.len() <= kind.largest() =>
+            {
                 body.extend_from_slice(bytes);
                 Ok(bytes.len())
             }
-            Flight::Prepared { .. } | Flight::Answered(_) | Flight::Over => {
-                Err(io::ErrorKind::BrokenPipe.into())
-            }
+            RequestProgress::Prepared { .. }
+            | RequestProgress::Answered(_)
+            | RequestProgress::Over => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -220,13 +228,13 @@ impl Write for Upload {
 }
 
 /// The headers of an answer, one a line.
-pub(super) struct Lines {
-    exchange: Option<Exchange>,
+pub(super) struct ResponseHeaderLines {
+    exchange: Option<SmartHttpExchange>,
     text: io::Cursor<Vec<u8>>,
 }
 
-impl Lines {
-    pub(super) fn new(exchange: &Exchange) -> Self {
+impl ResponseHeaderLines {
+    pub(super) fn new(exchange: &SmartHttpExchange) -> Self {
         Self { exchange: Some(exchange.clone()), text: io::Cursor::default() }
     }
 
@@ -236,7 +244,7 @@ impl Lines {
     }
 }
 
-impl BufRead for Lines {
+impl BufRead for ResponseHeaderLines {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if let Some(exchange) = self.exchange.take() {
             self.text = exchange.with_answer(|_, answer| {
@@ -259,32 +267,32 @@ impl BufRead for Lines {
     }
 }
 
-impl Read for Lines {
+impl Read for ResponseHeaderLines {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         read_buffered(self, into)
     }
 }
 
 /// The body of an answer as it comes in.
-pub(super) struct Body {
-    exchange: Exchange,
+pub(super) struct ResponseBodyReader {
+    exchange: SmartHttpExchange,
     chunk: io::Cursor<Vec<u8>>,
     is_finished: bool,
 }
 
-impl Body {
-    pub(super) fn new(exchange: Exchange) -> Self {
+impl ResponseBodyReader {
+    pub(super) fn new(exchange: SmartHttpExchange) -> Self {
         Self { exchange, chunk: io::Cursor::default(), is_finished: false }
     }
 
     /// A remembered body, without a request.
-    pub(super) fn remembered(wire: &Wire, bytes: Vec<u8>) -> Self {
-        let exchange = Exchange::new(wire, Flight::Over);
+    pub(super) fn remembered(wire: &GitOperation, bytes: Vec<u8>) -> Self {
+        let exchange = SmartHttpExchange::new(wire, RequestProgress::Over);
         Self { exchange, chunk: io::Cursor::new(bytes), is_finished: true }
     }
 }
 
-impl Drop for Body {
+impl Drop for ResponseBodyReader {
     fn drop(&mut self) {
         // gix stops at the end of what it understands, which is before the end of the body.
         if !self.is_finished {
@@ -293,7 +301,7 @@ impl Drop for Body {
     }
 }
 
-impl BufRead for Body {
+impl BufRead for ResponseBodyReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while !self.is_finished && self.chunk.fill_buf()?.is_empty() {
             let next = self.exchange.with_answer(|wire, answer| {
@@ -312,7 +320,7 @@ impl BufRead for Body {
     }
 }
 
-impl Read for Body {
+impl Read for ResponseBodyReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         read_buffered(self, into)
     }

@@ -4,21 +4,21 @@ use e2e::git_server::StoryRepository;
 use e2e::servers::web::WebServer;
 
 use crate::test_bed::BenchTestbed;
-use crate::workload::{self, App, NAMESPACE};
+use crate::workload::{self, NAMESPACE, WorkloadApp};
 use e2e::servers::chart_archive::{digest, pack};
 
 /// What the chart is called.
 const NAME: &str = "app";
 
 /// Where the chart comes from.
-pub(super) enum Origin {
+pub(super) enum BenchChartOrigin {
     /// A folder of a GitRepository.
     Git(StoryRepository),
     /// A repository of charts on a web server.
     Web(WebServer),
 }
 
-impl Origin {
+impl BenchChartOrigin {
     /// A web server without charts.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ pub(super) fn version(number: u32) -> String {
 
 /// The files of a version.
 pub(crate) fn files(number: u32) -> [(String, String); 3] {
-    let any = App {
+    let any = WorkloadApp {
         name: "{{ .Release.Name }}".to_owned(),
         namespace: "{{ .Release.Namespace }}".to_owned(),
         work: "{{ .Values.work }}".to_owned(),
@@ -121,8 +121,8 @@ pub(super) fn template(work: &str, number: u32) -> String {
 }
 
 /// The objects of an application.
-pub(crate) fn manifests(app: &App, number: u32) -> String {
-    let App { name, namespace, work, .. } = app;
+pub(crate) fn manifests(app: &WorkloadApp, number: u32) -> String {
+    let WorkloadApp { name, namespace, work, .. } = app;
     let label = workload::LABEL;
     format!(
         "{}---

@@ -13,13 +13,13 @@ const AT_ONCE: usize = 8;
 const EVENT_OBJECT_COUNT: usize = 100;
 
 /// A client that posts.
-pub(super) struct Posting {
+pub(super) struct EventPostingClient {
     client: reqwest::Client,
     url: String,
     namespace: String,
 }
 
-impl Posting {
+impl EventPostingClient {
     /// Posts to an address, about objects of a namespace.
     pub(super) fn new(address: &str, namespace: &str) -> Self {
         let url = format!("http://{address}/");

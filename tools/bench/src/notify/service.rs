@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use super::Dead;
+use super::DeadServiceBehavior;
 
 /// How many connections wait for a service that does not take them.
 const MAX_LISTEN_BACKLOG: u32 = 1_024;
@@ -29,7 +29,7 @@ struct MessageCounts {
 }
 
 /// What is not served yet.
-enum Asleep {
+enum SleepingService {
     /// Bound, so that no other program takes the port; connections are refused.
     Bound(TcpSocket),
     /// Connections are taken by the kernel, and nothing answers.
@@ -38,10 +38,10 @@ enum Asleep {
 
 /// A notification service on loopback that counts the messages it receives, or does not answer until it is
 /// started. It ends when dropped.
-pub(super) struct Service {
+pub(super) struct CountingNotificationService {
     address: SocketAddr,
     seen: Arc<Mutex<MessageCounts>>,
-    asleep: Option<Asleep>,
+    asleep: Option<SleepingService>,
     serving: JoinSet<()>,
 }
 
@@ -51,7 +51,7 @@ struct NotificationBody {
     message: String,
 }
 
-impl Service {
+impl CountingNotificationService {
     /// One that works.
     ///
     /// # Errors
@@ -63,17 +63,19 @@ impl Service {
         Ok(service)
     }
 
-    /// One that does not work until [`Service::revive`].
+    /// One that does not work until [`CountingNotificationService::revive`].
     ///
     /// # Errors
     /// There is no port.
-    pub(super) fn dead(how: Dead) -> anyhow::Result<Self> {
+    pub(super) fn dead(how: DeadServiceBehavior) -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4().context("no socket for a service")?;
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("no port for a service")?;
         let mut service = Self::at(socket.local_addr()?);
         service.asleep = Some(match how {
-            Dead::Refuses => Asleep::Bound(socket),
-            Dead::Silent => Asleep::Listening(socket.listen(MAX_LISTEN_BACKLOG)?),
+            DeadServiceBehavior::Refuses => SleepingService::Bound(socket),
+            DeadServiceBehavior::Silent => {
+                SleepingService::Listening(socket.listen(MAX_LISTEN_BACKLOG)?)
+            }
         });
         Ok(service)
     }
@@ -88,8 +90,8 @@ impl Service {
     /// The port cannot be listened on.
     pub(super) fn revive(&mut self) -> anyhow::Result<()> {
         match self.asleep.take() {
-            Some(Asleep::Bound(socket)) => self.serve(socket.listen(MAX_LISTEN_BACKLOG)?),
-            Some(Asleep::Listening(listener)) => self.serve(listener),
+            Some(SleepingService::Bound(socket)) => self.serve(socket.listen(MAX_LISTEN_BACKLOG)?),
+            Some(SleepingService::Listening(listener)) => self.serve(listener),
             None => {}
         }
         Ok(())
@@ -169,7 +171,7 @@ async fn take(State(seen): State<Arc<Mutex<MessageCounts>>>, body: Bytes) -> Sta
 mod tests {
     use super::*;
 
-    async fn send(service: &Service, message: &str) -> bool {
+    async fn send(service: &CountingNotificationService, message: &str) -> bool {
         let client = reqwest::Client::new();
         let body = serde_json::json!({"message": message, "reason": "Succeeded"});
         client.post(service.url()).json(&body).send().await.is_ok_and(|it| it.status() == 200)
@@ -177,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn repetitions_are_distinguished_from_events_and_probes_are_none() {
-        let service = Service::start().await.unwrap();
+        let service = CountingNotificationService::start().await.unwrap();
         for message in ["probe 1", "a", "b", "a"] {
             assert!(send(&service, message).await);
         }
@@ -189,7 +191,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dead_service_refuses_until_it_is_brought_to_life() {
-        let mut service = Service::dead(Dead::Refuses).unwrap();
+        let mut service = CountingNotificationService::dead(DeadServiceBehavior::Refuses).unwrap();
         assert!(!send(&service, "a").await);
         service.revive().unwrap();
         assert!(send(&service, "a").await);

@@ -12,7 +12,7 @@ use futures::future::try_join_all;
 use serde_json::json;
 
 use super::super::workload;
-use e2e::installation::{Installation, Selection, Watch, WatchedObject};
+use e2e::installation::{ObjectWatch, TestInstallation, WatchSelection, WatchedObject};
 
 /// The name of everything.
 const NAME: &str = "pushed";
@@ -36,14 +36,14 @@ const QUIET_PERIOD: Duration = Duration::from_secs(5);
 
 /// A GitRepository that is reconciled when a webhook reports a push, and the Kustomization of its only object.
 pub(super) struct WebhookBenchmark<'a> {
-    installation: &'a Installation,
+    installation: &'a TestInstallation,
     repository: StoryRepository,
     client: reqwest::Client,
     /// The whole URL of the Receiver.
     url: String,
     /// Counts the commits; the object carries the number.
     round: u32,
-    runs: Watch,
+    runs: ObjectWatch,
     /// The requests to reconcile that the repository has handled, by their times.
     handled: BTreeSet<String>,
 }
@@ -53,13 +53,13 @@ impl<'a> WebhookBenchmark<'a> {
     ///
     /// # Errors
     /// When that does not happen.
-    pub(super) async fn install(installation: &'a Installation) -> anyhow::Result<Self> {
+    pub(super) async fn install(installation: &'a TestInstallation) -> anyhow::Result<Self> {
         let repository = installation.git().repository(NAME)?;
         let selections = [receiver(), config_map()];
-        let mut watch = Watch::begin(installation.client(), &selections).await?;
-        let source = Selection::of("source.toolkit.fluxcd.io/v1", "GitRepository");
+        let mut watch = ObjectWatch::begin(installation.client(), &selections).await?;
+        let source = WatchSelection::of("source.toolkit.fluxcd.io/v1", "GitRepository");
         let source = source.within(FLUX).named(NAME);
-        let runs = Watch::begin(installation.client(), &[source]).await?;
+        let runs = ObjectWatch::begin(installation.client(), &[source]).await?;
         let client = reqwest::Client::new();
         let url = String::new();
         let handled = BTreeSet::new();
@@ -102,7 +102,7 @@ impl<'a> WebhookBenchmark<'a> {
     ///
     /// # Errors
     /// When it does not open.
-    pub(super) async fn watch(&self) -> anyhow::Result<Watch> {
+    pub(super) async fn watch(&self) -> anyhow::Result<ObjectWatch> {
         Ok(config_map().watch_alone(self.installation.client()).await?.1)
     }
 
@@ -127,7 +127,7 @@ impl<'a> WebhookBenchmark<'a> {
     ///
     /// # Errors
     /// When it has not in time.
-    pub(super) async fn applied(&self, watch: &mut Watch) -> anyhow::Result<Instant> {
+    pub(super) async fn applied(&self, watch: &mut ObjectWatch) -> anyhow::Result<Instant> {
         let what = format!("the value of round {}", self.round);
         Ok(watch.until(&what, STEP_TIMEOUT, |seen| self.is_current(seen)).await?.at)
     }
@@ -177,13 +177,13 @@ impl<'a> WebhookBenchmark<'a> {
     }
 }
 
-fn receiver() -> Selection {
-    let all = Selection::of("notification.toolkit.fluxcd.io/v1", "Receiver");
+fn receiver() -> WatchSelection {
+    let all = WatchSelection::of("notification.toolkit.fluxcd.io/v1", "Receiver");
     all.within(FLUX).named(NAME)
 }
 
-fn config_map() -> Selection {
-    Selection::of("v1", "ConfigMap").within(NAMESPACE).named(NAME)
+fn config_map() -> WatchSelection {
+    WatchSelection::of("v1", "ConfigMap").within(NAMESPACE).named(NAME)
 }
 
 fn manifests(url: &str) -> String {

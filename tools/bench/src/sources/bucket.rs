@@ -1,12 +1,13 @@
 //! A bucket: all of its objects, one that changed, nothing new.
 
-use e2e::relay::Relay;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
+use e2e::tcp_relay::TcpRelay;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 
 use super::{
-    AwaitedObjects, Fetch, NEVER, Row, Scene, SourceMeasurement, asked, object, revision, rounds,
+    AwaitedObjects, FetchMeasurement, FetchTableRow, NEVER, SourceBenchSetup, SourceMeasurement,
+    asked, object, revision, rounds,
 };
 use crate::workload::NAMESPACE;
 use e2e::installation::WatchedObject;
@@ -25,7 +26,7 @@ fn body(number: usize, value: u16) -> String {
     format!("value: {value}\ntext: {text}\n")
 }
 
-pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasurement> {
+pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<SourceMeasurement> {
     let runtime = &scene.runtime;
     let server = step(&format!("a bucket of {OBJECT_COUNT} objects"), || {
         runtime.block_on(async {
@@ -42,7 +43,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasure
             anyhow::Ok(server)
         })
     })?;
-    let relay = runtime.block_on(Relay::start(server.endpoint().parse()?))?;
+    let relay = runtime.block_on(TcpRelay::start(server.endpoint().parse()?))?;
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME, "namespace": NAMESPACE},
         "stringData": {"accesskey": ACCESS, "secretkey": SECRET},
@@ -81,9 +82,9 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasure
         title: format!("a bucket of {OBJECT_COUNT} objects"),
         rows: vec![
             // One listing, and each object once.
-            Row::new("the first fetch", Some(OBJECT_COUNT + 1), &[first]),
-            Row::new("one object changed", Some(2), &changes),
-            Row::new("nothing changed", Some(1), &unchanged),
+            FetchTableRow::new("the first fetch", Some(OBJECT_COUNT + 1), &[first]),
+            FetchTableRow::new("one object changed", Some(2), &changes),
+            FetchTableRow::new("nothing changed", Some(1), &unchanged),
         ],
         peak: scene.peak()?,
         idle,
@@ -91,14 +92,14 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasure
 }
 
 /// The revision that there is now.
-async fn current(scene: &Scene) -> anyhow::Result<String> {
-    let selection = e2e::installation::Selection::of(super::API, KIND).within(NAMESPACE);
+async fn current(scene: &SourceBenchSetup) -> anyhow::Result<String> {
+    let selection = e2e::installation::WatchSelection::of(super::API, KIND).within(NAMESPACE);
     let object = selection.api(scene.installation.client()).get(NAME).await?;
     Ok(object.data["status"]["artifact"]["revision"].as_str().unwrap_or_default().to_owned())
 }
 
 /// One listing and the one object that changed, or else it is an error.
-fn downloads(fetch: Fetch, asked_for: &[String]) -> anyhow::Result<Fetch> {
+fn downloads(fetch: FetchMeasurement, asked_for: &[String]) -> anyhow::Result<FetchMeasurement> {
     let objects = asked_for.iter().filter(|it| !it.contains("list-type=2")).count();
     anyhow::ensure!(objects == 1, "one object changed, and {objects} were fetched: {asked_for:?}");
     Ok(asked(fetch, asked_for.len()))

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use e2e::relay::Relay;
 use e2e::servers::web::WebServer;
+use e2e::tcp_relay::TcpRelay;
 use serde_json::{Value, json};
 
 use super::{
-    AwaitedObjects, Fetch, NEVER, Row, Scene, SourceMeasurement, asked, object, revision, rounds,
+    AwaitedObjects, FetchMeasurement, FetchTableRow, NEVER, SourceBenchSetup, SourceMeasurement,
+    asked, object, revision, rounds,
 };
 use e2e::installation::WatchedObject;
 use e2e::servers::chart_archive::{digest, pack};
@@ -77,11 +78,11 @@ fn publish(server: &WebServer, newest: &str) -> anyhow::Result<usize> {
     Ok(length)
 }
 
-pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasurement> {
+pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<SourceMeasurement> {
     let runtime = &scene.runtime;
     let server = runtime.block_on(WebServer::start())?;
     let length = step("an index of 20 MB", || publish(&server, "1.0.0"))?;
-    let relay = runtime.block_on(Relay::start(server.address()))?;
+    let relay = runtime.block_on(TcpRelay::start(server.address()))?;
     let repository = json!({"interval": NEVER, "url": format!("http://{}", relay.address())});
     let of = |number: usize| -> Value {
         let source = json!({"kind": REPOSITORY, "name": NAME});
@@ -94,7 +95,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasure
         .collect();
     let idle = scene.peak()?;
 
-    let counted = |fetch: Fetch| asked(fetch, server.answers().len());
+    let counted = |fetch: FetchMeasurement| asked(fetch, server.answers().len());
     server.answers();
     let is_done = |seen: &WatchedObject| revision(seen).is_some();
     let first = step(&format!("the first fetch, {CHART_COUNT} charts"), || {
@@ -123,9 +124,9 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasure
         ),
         rows: vec![
             // The index, and each chart once.
-            Row::new("the first fetch, all charts", Some(CHART_COUNT + 1), &[first]),
-            Row::new("a new version of one chart", Some(2), &changes),
-            Row::new("nothing changed", Some(1), &unchanged),
+            FetchTableRow::new("the first fetch, all charts", Some(CHART_COUNT + 1), &[first]),
+            FetchTableRow::new("a new version of one chart", Some(2), &changes),
+            FetchTableRow::new("nothing changed", Some(1), &unchanged),
         ],
         peak: scene.peak()?,
         idle,

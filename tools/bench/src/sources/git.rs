@@ -1,11 +1,12 @@
 //! A Git repository over HTTP: all of it, one changed file, nothing new.
 
 use anyhow::Context as _;
-use e2e::relay::Relay;
+use e2e::tcp_relay::TcpRelay;
 use serde_json::json;
 
 use super::{
-    AwaitedObjects, Fetch, NEVER, Row, Scene, SourceMeasurement, asked, object, revision, rounds,
+    AwaitedObjects, FetchMeasurement, FetchTableRow, NEVER, SourceBenchSetup, SourceMeasurement,
+    asked, object, revision, rounds,
 };
 use e2e::installation::WatchedObject;
 use testbed::progress::step;
@@ -22,7 +23,7 @@ fn manifest(number: usize, value: u16) -> String {
     )
 }
 
-pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasurement> {
+pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<SourceMeasurement> {
     let runtime = &scene.runtime;
     let git = scene.installation.git();
     let repository = git.repository(NAME)?;
@@ -37,7 +38,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasure
     let url = git.url(&repository);
     let address = git.base_url();
     let address = address.strip_prefix("http://").context("it is served over HTTP")?;
-    let relay = runtime.block_on(Relay::start(address.parse()?))?;
+    let relay = runtime.block_on(TcpRelay::start(address.parse()?))?;
     let url = url.replacen(address, &relay.address().to_string(), 1);
     let spec = json!({"interval": NEVER, "url": url, "ref": {"branch": "main"}});
     let idle = scene.peak()?;
@@ -45,7 +46,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasure
     let is_at = |sha: String| {
         move |seen: &WatchedObject| revision(seen).is_some_and(|it| it.ends_with(&sha))
     };
-    let counted = |fetch: Fetch| asked(fetch, git.requests().len());
+    let counted = |fetch: FetchMeasurement| asked(fetch, git.requests().len());
     git.forget_requests();
     let is_done = is_at(repository.hash("main")?);
     let first = step("the first fetch", || {
@@ -69,10 +70,10 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasure
     Ok(SourceMeasurement {
         title: format!("a Git repository of {FILE_COUNT} files over HTTP"),
         rows: vec![
-            Row::new("the first fetch", None, &[first]),
-            Row::new("one file changed", None, &changes),
+            FetchTableRow::new("the first fetch", None, &[first]),
+            FetchTableRow::new("one file changed", None, &changes),
             // A greeting and a question.
-            Row::new("nothing changed", Some(2), &unchanged),
+            FetchTableRow::new("nothing changed", Some(2), &unchanged),
         ],
         peak: scene.peak()?,
         idle,

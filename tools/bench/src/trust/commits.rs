@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use e2e::git_server::StoryRepository;
-use e2e::signer::Signer;
-use signatures::git::{Checkout, Keys, Mode, verify};
+use e2e::signing_key::SigningKey;
+use signatures::git::{CheckedOutCommit, GitVerificationKeys, GitVerificationMode, verify};
 
 /// How long each verification of a commit takes that is made here.
 ///
@@ -13,7 +13,7 @@ use signatures::git::{Checkout, Keys, Mode, verify};
 /// When it cannot be made, or is not verified.
 pub(super) fn times(
     repository: &StoryRepository,
-    signer: &Signer,
+    signer: &SigningKey,
     count: u16,
 ) -> anyhow::Result<Vec<Duration>> {
     signer.sign(repository)?;
@@ -25,9 +25,9 @@ pub(super) fn times(
     let mut times = Vec::new();
     for _ in 0..count {
         let begun = Instant::now();
-        let keys = Keys::new([(name, key.as_bytes())]);
-        let checkout = Checkout { commit: (&hash, object.as_bytes()), tag: None };
-        verify(Mode::Head, &checkout, &keys, now)?;
+        let keys = GitVerificationKeys::new([(name, key.as_bytes())]);
+        let checkout = CheckedOutCommit { commit: (&hash, object.as_bytes()), tag: None };
+        verify(GitVerificationMode::Head, &checkout, &keys, now)?;
         times.push(begun.elapsed());
     }
     Ok(times)

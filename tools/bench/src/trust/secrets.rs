@@ -8,9 +8,9 @@ use std::time::Instant;
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use sops::{DecryptionOutcome, Decryptor, Keys};
+use sops::{DecryptionKeys, DecryptionOutcome, SopsDecryptor};
 
-use super::super::process_comparison::{Row, median};
+use super::super::process_comparison::{ComparisonRow, median};
 use super::MIN_DECRYPTION_SPEEDUP;
 
 /// The file with the private key, as the entry of a Secret is called.
@@ -27,7 +27,7 @@ struct DecryptionFigures {
 ///
 /// # Errors
 /// When one of both does not decrypt one of them, or their results differ.
-pub(super) fn rows(decrypts: &Path, count: u16, rounds: u16) -> anyhow::Result<Vec<Row>> {
+pub(super) fn rows(decrypts: &Path, count: u16, rounds: u16) -> anyhow::Result<Vec<ComparisonRow>> {
     let folder = tempfile::tempdir().context("cannot make a folder")?;
     run(decrypts, "make", folder.path(), count)?;
     let flux = run(decrypts, "measure", folder.path(), rounds)?;
@@ -42,7 +42,7 @@ pub(super) fn rows(decrypts: &Path, count: u16, rounds: u16) -> anyhow::Result<V
     let milliseconds = |seconds: &[f64]| median(seconds).map(|median| median * 1000.0);
     let flux = milliseconds(&flux.seconds).context("no rounds")?;
     let what = format!("{count} Secrets (age)");
-    Ok(vec![Row::new(
+    Ok(vec![ComparisonRow::new(
         &what,
         "decrypted, ms",
         flux,
@@ -67,8 +67,8 @@ fn measure(folder: &Path, rounds: u16) -> anyhow::Result<DecryptionFigures> {
     for _ in 0..rounds {
         let mut objects = encrypted.clone();
         let begun = Instant::now();
-        let keys = Keys::import("apps/keys", [(IDENTITY, key.as_slice())])?;
-        let decryptor = Decryptor::new(&keys);
+        let keys = DecryptionKeys::import("apps/keys", [(IDENTITY, key.as_slice())])?;
+        let decryptor = SopsDecryptor::new(&keys);
         for object in &mut objects {
             let change = decryptor.decrypt_resource(object)?;
             ensure!(change == DecryptionOutcome::Decrypted, "a Secret was not decrypted");

@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use crdguard::{Facts, Judge, Presence, Problem};
+use crdguard::{CrdChangeJudge, CrdChangeProblem, CrdGuardFacts, CrdPresence};
 use e2e::harness::definitions::contains;
 use e2e::harness::{Story, StoryTarget};
-use golang::meter::Stop;
+use golang::work_meter::StopSignal;
 use kube::Api;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use projects::{PROJECTS, Project};
+use projects::{CrdProject, PROJECTS};
 use testbed::progress::step;
 
 /// How long a definition may take until its objects can be created.
@@ -31,7 +31,7 @@ const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which projects, and how many of their releases.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct CrdComparisonOptions {
     /// Names of projects; all by default
     projects: Vec<String>,
     /// How many minor releases of each
@@ -47,7 +47,7 @@ pub struct Options {
 
 /// What came of a project.
 #[derive(Debug, Default)]
-struct Row {
+struct ProjectRow {
     project: String,
     versions: String,
     /// Definitions that are in two releases in a row.
@@ -73,11 +73,11 @@ struct Row {
 /// # Errors
 /// There are false alarms, or breaks that were missed; or the API server fails.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let is_wanted = |it: &&Project| {
+pub(super) fn run(options: &CrdComparisonOptions) -> anyhow::Result<()> {
+    let is_wanted = |it: &&CrdProject| {
         options.projects.is_empty() || options.projects.iter().any(|name| name == it.name)
     };
-    let wanted: Vec<&Project> = PROJECTS.iter().filter(is_wanted).collect();
+    let wanted: Vec<&CrdProject> = PROJECTS.iter().filter(is_wanted).collect();
     ensure!(!wanted.is_empty(), "there is no such project");
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let story = match options.offline {
@@ -91,7 +91,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
             let clone = clone.filter(|it| it.is_dir());
             let fetched = project.fetch(clone.as_deref(), options.releases.into());
             let row = runtime.block_on(compared(project, &fetched.releases, story.as_ref()));
-            row.map(|row| Row { missing: fetched.missing, ..row })
+            row.map(|row| ProjectRow { missing: fetched.missing, ..row })
         });
         rows.push(row?);
     }
@@ -107,13 +107,16 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn compared(
-    project: &Project,
-    releases: &[projects::Release],
+    project: &CrdProject,
+    releases: &[projects::CrdProjectRelease],
     story: Option<&Story>,
-) -> anyhow::Result<Row> {
+) -> anyhow::Result<ProjectRow> {
     let versions: Vec<&str> = releases.iter().map(|it| it.version.as_str()).collect();
-    let mut row =
-        Row { project: project.name.to_owned(), versions: versions.join(" "), ..Row::default() };
+    let mut row = ProjectRow {
+        project: project.name.to_owned(),
+        versions: versions.join(" "),
+        ..ProjectRow::default()
+    };
     for pair in releases.windows(2) {
         let [before, after] = pair else { continue };
         for old in &before.definitions {
@@ -130,7 +133,7 @@ async fn compared(
 
 /// Judges an upgrade of a definition, and asks the API server whether that is right.
 async fn upgrade(
-    row: &mut Row,
+    row: &mut ProjectRow,
     what: &str,
     old: &Value,
     new: &Value,
@@ -142,7 +145,7 @@ async fn upgrade(
     let storage: Vec<&Value> =
         versions.filter(|it| it["storage"] == true).map(|it| &it["name"]).collect();
     live["status"] = json!({"storedVersions": storage});
-    let mut judge = match Judge::new(&live, new, &Stop::default()) {
+    let mut judge = match CrdChangeJudge::new(&live, new, &StopSignal::default()) {
         Ok(judge) => judge,
         Err(fault) => {
             row.missed.push(format!("{what}: {fault}"));
@@ -157,8 +160,11 @@ async fn upgrade(
     }
     row.changed += usize::from(!judge.versions().is_empty());
     row.objects += objects.len();
-    let facts =
-        Facts { total: objects.len() as u64, service: Presence::Present, is_complete: true };
+    let facts = CrdGuardFacts {
+        total: objects.len() as u64,
+        service: CrdPresence::Present,
+        is_complete: true,
+    };
     let verdict = judge.finish(facts);
     row.refused += usize::from(!verdict.is_compatible());
     for finding in &verdict.findings {
@@ -181,8 +187,12 @@ async fn upgrade(
         }
     }
     // What a default means, and which versions clients use, no API server says.
-    let is_about_objects =
-        |it: Problem| matches!(it, Problem::Invalid | Problem::Lost | Problem::Unjudged);
+    let is_about_objects = |it: CrdChangeProblem| {
+        matches!(
+            it,
+            CrdChangeProblem::Invalid | CrdChangeProblem::Lost | CrdChangeProblem::Unjudged
+        )
+    };
     let alarms = verdict.findings.iter().filter(|it| is_about_objects(it.problem)).count();
     match (alarms > 0, broken) {
         (true, None) => row.false_alarms.push(what.to_owned()),
@@ -291,7 +301,7 @@ async fn refused(story: &Story, plural: &str, object: &Value) -> anyhow::Result<
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[ProjectRow]) -> String {
     let mut text = format!(
         "{:<26}{:>9}{:>9}{:>9}{:>9}{:>7}{:>8}  RELEASES\n",
         "PROJECT", "UPGRADES", "CHANGED", "OBJECTS", "REFUSED", "FALSE", "MISSED"
@@ -351,7 +361,7 @@ mod tests {
 
     #[test]
     fn the_table_names_why_a_definition_was_refused_and_what_was_wrong() {
-        let row = Row {
+        let row = ProjectRow {
             project: "acme".to_owned(),
             versions: "v1.0.0 v1.1.0".to_owned(),
             upgrades: 3,

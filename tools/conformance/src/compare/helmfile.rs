@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use testbed::oracle::Oracle;
+use testbed::oracle::OracleProgram;
 
-use super::report::{Difference, Table};
+use super::report::{AnswerDifference, ComparisonTable};
 use super::{conclude, windlass};
 use crate::corpus::ProgramOutput;
-use crate::replay::helmfile::{HelmfileCase, Program, own};
+use crate::replay::helmfile::{HelmfileCase, HelmfileCommandLine, own};
 use testbed::progress::step;
 
 /// Which cases.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct HelmfileComparisonOptions {
     /// Cases whose names begin like this; all by default
     names: Vec<String>,
     /// Show every difference, not the first few
@@ -25,7 +25,7 @@ pub struct Options {
 }
 
 /// Where helmfile is, and the folders of what it runs.
-pub struct Real {
+pub struct HelmfileProgram {
     /// The program.
     pub path: PathBuf,
     /// The folders.
@@ -36,14 +36,14 @@ pub struct Real {
 ///
 /// # Errors
 /// When one cannot be built.
-pub fn real() -> anyhow::Result<Real> {
-    let ensure = |oracle: Oracle| step(oracle.version(), || oracle.ensure());
-    let tools = [Oracle::Helm, Oracle::Kustomize].map(|oracle| {
+pub fn real() -> anyhow::Result<HelmfileProgram> {
+    let ensure = |oracle: OracleProgram| step(oracle.version(), || oracle.ensure());
+    let tools = [OracleProgram::Helm, OracleProgram::Kustomize].map(|oracle| {
         let path = ensure(oracle)?;
         path.parent().map(Path::to_owned).context("a program is in a folder")
     });
-    Ok(Real {
-        path: ensure(Oracle::Helmfile)?,
+    Ok(HelmfileProgram {
+        path: ensure(OracleProgram::Helmfile)?,
         tools: tools.into_iter().collect::<anyhow::Result<_>>()?,
     })
 }
@@ -52,16 +52,16 @@ pub fn real() -> anyhow::Result<Real> {
 ///
 /// # Errors
 /// When something differs, or a program cannot be built or run.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &HelmfileComparisonOptions) -> anyhow::Result<()> {
     let real = real()?;
     let own_path = windlass()?;
     let is_chosen = |name: &str| {
         options.names.is_empty() || options.names.iter().any(|start| name.starts_with(start))
     };
     let cases: Vec<_> = own()?.into_iter().filter(|(name, _)| is_chosen(name)).collect();
-    let real = Program { path: &real.path, command: &[], tools: &real.tools };
-    let ours = Program { path: &own_path, command: &["helmfile"], tools: &[] };
-    let mut table = Table::default();
+    let real = HelmfileCommandLine { path: &real.path, command: &[], tools: &real.tools };
+    let ours = HelmfileCommandLine { path: &own_path, command: &["helmfile"], tools: &[] };
+    let mut table = ComparisonTable::default();
     for ((name, case), differences) in
         step("helmfiles, with both", || differences(&cases, real, ours))?
     {
@@ -70,13 +70,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     conclude(&table, options.all)
 }
 
-type CaseDifferences<'c> = (&'c (String, HelmfileCase), Vec<Difference>);
+type CaseDifferences<'c> = (&'c (String, HelmfileCase), Vec<AnswerDifference>);
 
 /// Asks both programs about all cases, as many at a time as there are processors.
 fn differences<'c>(
     cases: &'c [(String, HelmfileCase)],
-    real: Program<'_>,
-    ours: Program<'_>,
+    real: HelmfileCommandLine<'_>,
+    ours: HelmfileCommandLine<'_>,
 ) -> anyhow::Result<Vec<CaseDifferences<'c>>> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -102,9 +102,9 @@ fn differences<'c>(
 
 fn compare(
     case: &HelmfileCase,
-    real: Program<'_>,
-    ours: Program<'_>,
-) -> anyhow::Result<Vec<Difference>> {
+    real: HelmfileCommandLine<'_>,
+    ours: HelmfileCommandLine<'_>,
+) -> anyhow::Result<Vec<AnswerDifference>> {
     let mut found = Vec::new();
     for run in case.runs() {
         let [mut wanted, mut got] = [case.ask(real, run)?, case.ask(ours, run)?];
@@ -115,7 +115,7 @@ fn compare(
             }
             answer.stderr.clear();
         }
-        found.extend(Difference::between("", &run.args, &wanted, &got));
+        found.extend(AnswerDifference::between("", &run.args, &wanted, &got));
     }
     Ok(found)
 }

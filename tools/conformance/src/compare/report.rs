@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use crate::corpus::{Case, ProgramOutput, RecordedAnswer, RecordedText};
+use crate::corpus::{CorpusCase, ProgramOutput, RecordedAnswer, RecordedText};
 use testbed::progress::{bold, dim, green, red};
 
 /// How many differences of a case are shown.
@@ -22,7 +22,7 @@ const MAX_LINE_CHARACTERS: usize = 240;
 
 /// One run whose answers are not the same.
 #[derive(Debug)]
-pub(super) struct Difference {
+pub(super) struct AnswerDifference {
     run: String,
     command: String,
     /// What differs, for people, with line ends.
@@ -31,7 +31,7 @@ pub(super) struct Difference {
 
 /// The outcome, a row a case.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct ComparisonTable {
     rows: Vec<CaseRow>,
     /// How many errors are worded in windlass's own way, by intention.
     worded_otherwise: usize,
@@ -41,10 +41,10 @@ pub(super) struct Table {
 struct CaseRow {
     case: String,
     runs: usize,
-    differences: Vec<Difference>,
+    differences: Vec<AnswerDifference>,
 }
 
-impl Difference {
+impl AnswerDifference {
     /// None when the answers are the same.
     pub(super) fn between(
         run: &str,
@@ -111,7 +111,7 @@ impl Difference {
     }
 }
 
-impl Difference {
+impl AnswerDifference {
     /// What differs, in lines.
     pub(super) fn into_text(self) -> String {
         self.shown
@@ -202,14 +202,14 @@ fn clip(line: &str, column: usize) -> String {
     format!("{before}{shown}{after}")
 }
 
-impl Table {
+impl ComparisonTable {
     /// Adds a chart or overlay.
-    pub(super) fn add(&mut self, case: &str, runs: usize, differences: Vec<Difference>) {
+    pub(super) fn add(&mut self, case: &str, runs: usize, differences: Vec<AnswerDifference>) {
         self.rows.push(CaseRow { case: case.to_owned(), runs, differences });
     }
 
     /// Adds a case of our own.
-    pub(super) fn add_case(&mut self, case: &Case, differences: Vec<Difference>) {
+    pub(super) fn add_case(&mut self, case: &CorpusCase, differences: Vec<AnswerDifference>) {
         self.worded_otherwise += case.worded_otherwise();
         self.add(&case.name, case.runs().len(), differences);
     }
@@ -236,7 +236,7 @@ impl Table {
             line(&mut text, &format!("{:width$}  {same:>5} / {:<5} {verdict}", row.case, row.runs));
             let shown = if all { usize::MAX } else { MAX_DIFFERENCES_SHOWN };
             for difference in row.differences.iter().take(shown) {
-                let Difference { run, command, shown } = difference;
+                let AnswerDifference { run, command, shown } = difference;
                 line(&mut text, &format!("    {} {run}  {}", red("✘"), dim(command)));
                 shown.lines().for_each(|shown| line(&mut text, &format!("        {shown}")));
             }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn shown(wanted: &ProgramOutput, got: &ProgramOutput) -> Option<String> {
-        Difference::between("run", &[], wanted, got).map(|it| it.shown)
+        AnswerDifference::between("run", &[], wanted, got).map(|it| it.shown)
     }
 
     #[test]
@@ -317,16 +317,16 @@ mod tests {
         let wanted = answer(0, &long, "w");
         let got = answer(0, &format!("{long}x"), "");
         let kept = RecordedAnswer::of(&wanted);
-        assert!(Difference::from_recorded("run", &[], &kept, &wanted).is_none());
-        let shown = Difference::from_recorded("run", &[], &kept, &got).unwrap().shown;
+        assert!(AnswerDifference::from_recorded("run", &[], &kept, &wanted).is_none());
+        let shown = AnswerDifference::from_recorded("run", &[], &kept, &got).unwrap().shown;
         assert!(shown.contains("stdout: wanted sha256:"), "{shown}");
         assert!(shown.contains("stderr, line 1:\n  wanted  w (no line end)"), "{shown}");
     }
 
     #[test]
     fn the_table_says_in_words_what_is_the_same() {
-        let mut table = Table::default();
-        let different = Difference::between("r", &[], &answer(0, "", ""), &answer(1, "", ""));
+        let mut table = ComparisonTable::default();
+        let different = AnswerDifference::between("r", &[], &answer(0, "", ""), &answer(1, "", ""));
         table.add("web", 2, different.into_iter().collect());
         table.add("small", 1, Vec::new());
         assert_eq!(table.differing(), 1);

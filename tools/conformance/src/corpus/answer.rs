@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
-use super::Corpus;
+use super::CorpusKind;
 
 /// Longest time that an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
@@ -56,7 +56,7 @@ pub fn prepare(program: &Path, folder: &Path, home: &Path) -> Command {
 /// # Errors
 /// When the program cannot be started or does not end.
 pub fn ask<S: AsRef<OsStr>>(
-    corpus: Corpus,
+    corpus: CorpusKind,
     program: &Path,
     folder: &Path,
     arguments: &[S],

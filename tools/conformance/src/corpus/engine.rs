@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use e2e::random::Random;
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::{Map, Type};
-use helm::Env;
+use e2e::random_sequence::RandomSequence;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::{GoMap, GoType};
+use golang::work_meter::StopSignal;
+use helm::RenderEnvironment;
 use helm::capabilities::Capabilities;
-use helm::chart::{Chart, File, load, validate};
-use helm::render::{Mode, REQUIRED_STACK_BYTES, Release, Templates};
+use helm::chart::{Chart, ChartFile, load, validate};
+use helm::render::{ChartTemplates, REQUIRED_STACK_BYTES, ReleaseToRender, RenderMode};
 use helm::template::{self, RenderRequest, RenderedRelease};
 use parking_lot::Mutex;
 
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 /// # Errors
 /// As the command says it.
 pub fn chart(files: BTreeMap<String, Vec<u8>>) -> anyhow::Result<Chart> {
-    let file = |(name, data): (String, Vec<u8>)| File { name, data: data.into() };
+    let file = |(name, data): (String, Vec<u8>)| ChartFile { name, data: data.into() };
     let loaded = load::folder("chart", files.into_iter().map(file).collect())?;
     validate::installable(&loaded.chart)?;
     validate::dependencies_present(&loaded.chart)?;
@@ -44,9 +44,9 @@ pub fn chart_at(path: &Path) -> anyhow::Result<Chart> {
 }
 
 /// An environment without a cluster at the beginning of 2030, whose random bytes a seed repeats.
-pub fn environment(seed: u64) -> Env {
-    let zone = Zone::fixed("UTC", 0);
-    let random = Mutex::new(Random::new(seed));
+pub fn environment(seed: u64) -> RenderEnvironment {
+    let zone = GoTimeZone::fixed("UTC", 0);
+    let random = Mutex::new(RandomSequence::new(seed));
     let fill = move |buffer: &mut [u8]| {
         let mut random = random.lock();
         for part in buffer.chunks_mut(8) {
@@ -54,13 +54,13 @@ pub fn environment(seed: u64) -> Env {
             part.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
         }
     };
-    Env {
-        now: Time::from_unix(1_893_456_000, 0, zone.clone()),
+    RenderEnvironment {
+        now: GoTime::from_unix(1_893_456_000, 0, zone.clone()),
         local: zone,
         random: Arc::new(fill),
         capabilities: Arc::new(Capabilities::default()),
         cluster: None,
-        stop: Stop::default(),
+        stop: StopSignal::default(),
         names: None,
     }
 }
@@ -74,16 +74,16 @@ pub fn environment(seed: u64) -> Env {
 /// It is called within [`on_stack`].
 pub fn render(
     chart: &Chart,
-    templates: Option<Templates>,
-    env: &Env,
+    templates: Option<ChartTemplates>,
+    env: &RenderEnvironment,
 ) -> anyhow::Result<RenderedRelease> {
     let name = "rel".to_owned();
     let namespace = "default".to_owned();
     let request = RenderRequest {
         chart: chart.clone(),
-        values: &Map::new(Type::Any, []),
-        release: Release { name, namespace, revision: 1, is_upgrade: false },
-        mode: Mode::default(),
+        values: &GoMap::new(GoType::Any, []),
+        release: ReleaseToRender { name, namespace, revision: 1, is_upgrade: false },
+        mode: RenderMode::default(),
         skip_schema: false,
         sub_notes: false,
         templates,

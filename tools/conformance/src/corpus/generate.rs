@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// What is made, and how large.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-pub(super) enum Size {
+pub(super) enum GeneratedSize {
     /// A chart, below `chart/`.
     Chart {
         /// How many templates.
@@ -31,9 +31,9 @@ pub(super) enum Size {
 }
 
 /// The files, by path.
-pub(super) fn files(size: Size) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn files(size: GeneratedSize) -> BTreeMap<String, Vec<u8>> {
     match size {
-        Size::Chart { templates, objects } => chart::chart(templates, objects),
-        Size::Overlay { objects, plain } => overlay::overlay(objects, plain),
+        GeneratedSize::Chart { templates, objects } => chart::chart(templates, objects),
+        GeneratedSize::Overlay { objects, plain } => overlay::overlay(objects, plain),
     }
 }

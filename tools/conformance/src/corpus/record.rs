@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Case, ProgramOutput};
+use super::{CorpusCase, ProgramOutput};
 
 /// Strings longer than this are kept as their digest.
 const MAX_STRING_BYTES: usize = 64 << 10;
@@ -36,7 +36,7 @@ pub enum RecordedText {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Index {
+struct RecordedRunIndex {
     /// Who answered.
     tool: String,
     runs: BTreeMap<String, RunEntry>,
@@ -79,11 +79,11 @@ impl RecordedText {
 ///
 /// # Errors
 /// What cannot be read.
-pub fn read_recorded(case: &Case) -> anyhow::Result<BTreeMap<String, RecordedAnswer>> {
+pub fn read_recorded(case: &CorpusCase) -> anyhow::Result<BTreeMap<String, RecordedAnswer>> {
     let folder = case.recorded();
     let of = || format!("what is recorded of `{}`", case.name);
     let index = fs::read(folder.join(INDEX)).with_context(of)?;
-    let index: Index = serde_json::from_slice(&index).with_context(of)?;
+    let index: RecordedRunIndex = serde_json::from_slice(&index).with_context(of)?;
     let mut all = BTreeMap::new();
     for (run, entry) in index.runs {
         let mut strings: BTreeMap<String, RecordedText> = BTreeMap::new();
@@ -112,7 +112,7 @@ pub fn read_recorded(case: &Case) -> anyhow::Result<BTreeMap<String, RecordedAns
 /// # Errors
 /// What cannot be written.
 pub fn write_recorded(
-    case: &Case,
+    case: &CorpusCase,
     answers: &BTreeMap<String, RecordedAnswer>,
 ) -> anyhow::Result<()> {
     let folder = case.recorded();
@@ -121,7 +121,7 @@ pub fn write_recorded(
             .with_context(|| format!("cannot clear {}", folder.display()))?;
     }
     let mut index =
-        Index { tool: case.corpus.oracle().version().to_owned(), runs: BTreeMap::new() };
+        RecordedRunIndex { tool: case.corpus.oracle().version().to_owned(), runs: BTreeMap::new() };
     for (run, recorded) in answers {
         let mut digests = BTreeMap::new();
         for (name, text) in &recorded.strings {

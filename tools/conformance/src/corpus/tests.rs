@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-const BOTH: [(Corpus, usize); 2] = [(Corpus::Charts, 45), (Corpus::Overlays, 85)];
+const BOTH: [(CorpusKind, usize); 2] = [(CorpusKind::Charts, 45), (CorpusKind::Overlays, 85)];
 
 #[test]
 fn every_run_of_every_case_is_recorded() {
     for (corpus, enough) in BOTH {
-        let cases = Case::load(corpus, &[]).unwrap();
+        let cases = CorpusCase::load(corpus, &[]).unwrap();
         assert!(cases.len() >= enough, "only {} {}", cases.len(), corpus.noun());
         for case in cases {
             let recorded = read_recorded(&case).unwrap();
@@ -21,7 +21,7 @@ fn every_run_of_every_case_is_recorded() {
 
 #[test]
 fn recorded_files_belong_to_a_run() {
-    for case in BOTH.iter().flat_map(|(corpus, _)| Case::load(*corpus, &[]).unwrap()) {
+    for case in BOTH.iter().flat_map(|(corpus, _)| CorpusCase::load(*corpus, &[]).unwrap()) {
         for path in read_folder(&case.recorded()).unwrap().keys() {
             let run = path.split(['.', '/']).next().unwrap();
             assert!(
@@ -69,7 +69,7 @@ fn an_answer_does_not_depend_on_where_it_was_given() {
     .unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
-    let answer = ask(Corpus::Charts, &script, folder.path(), &["rel"], None).unwrap();
+    let answer = ask(CorpusKind::Charts, &script, folder.path(), &["rel"], None).unwrap();
     let written = BTreeMap::from([("out/file".to_owned(), b"new\n".to_vec())]);
     let [stdout, stderr] = ["${DIR}\n", "no\n"].map(|text| text.as_bytes().to_owned());
     assert_eq!(answer, ProgramOutput { status: Some(3), stdout, stderr, written });
@@ -95,7 +95,7 @@ fn times_in_a_log_and_addresses_in_an_error_are_no_answer() {
     std::fs::write(&script, "#!/bin/sh\necho '2026/01/02 03:04:05 no'\necho 2026/01/02\necho '&{0x2c8f4a0472b0 0x12}' >&2\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
-    let answer = ask(Corpus::Overlays, &script, folder.path(), &["dir"], None).unwrap();
+    let answer = ask(CorpusKind::Overlays, &script, folder.path(), &["dir"], None).unwrap();
     assert_eq!(String::from_utf8_lossy(&answer.stdout), "${TIME} no\n2026/01/02\n");
     assert_eq!(String::from_utf8_lossy(&answer.stderr), "&{${ADDRESS} 0x12}\n");
 }

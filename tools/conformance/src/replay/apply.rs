@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use apply::{Health, Report, StageKind, health, mask, meta, normalize, order, stages};
+use apply::{
+    ApplyStageKind, HealthReport, HealthStatus, apply_order, health, managed_metadata, mask,
+    normalize, stages,
+};
 use objects::{Object, ObjectId, stream};
 use reconcile::Time;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, nil};
+use super::case::{Case, CaseFailure, CaseJudgement, nil};
 
 pub(super) const TOPICS: [Topic; 2] = [
     Topic {
@@ -38,7 +41,7 @@ struct StatusCase {
 /// After every recorded Pod that is old, and before the one that is young.
 const NOW: &str = "2026-06-01T00:00:00Z";
 
-fn status(case: Case) -> Judgement {
+fn status(case: Case) -> CaseJudgement {
     let StatusCase { reader, object, related } = case.inputs()?;
     let now: Time = NOW.parse().map_err(|error| CaseFailure::NotRun(format!("{NOW}: {error}")))?;
     let judged = || {
@@ -61,9 +64,9 @@ fn status(case: Case) -> Judgement {
     case.judge(answer)
 }
 
-fn report_json(report: &Report, with_conditions: bool) -> Value {
+fn report_json(report: &HealthReport, with_conditions: bool) -> Value {
     let mut value = json!({"status": report.status.to_string(), "message": report.message});
-    if let Health::Unknown(error) = &report.status {
+    if let HealthStatus::Unknown(error) = &report.status {
         value["error"] = error.as_str().into();
     }
     if with_conditions {
@@ -81,12 +84,12 @@ fn report_json(report: &Report, with_conditions: bool) -> Value {
     value
 }
 
-fn server_side_apply(case: Case) -> Judgement {
+fn server_side_apply(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "order" => {
-            let Order { objects } = case.inputs()?;
+            let ApplyOrderCase { objects } = case.inputs()?;
             let mut ids: Vec<ObjectId> = objects.iter().map(NamedObject::id).collect();
-            ids.sort_by(order::compare);
+            ids.sort_by(apply_order::compare);
             case.judge(Ok(ids.iter().map(ObjectId::subject).collect()))
         }
         "stages" => stage_names(&case),
@@ -111,7 +114,7 @@ fn server_side_apply(case: Case) -> Judgement {
             case.judge(mended.map(|()| object.into()).map_err(|error| error.to_string()))
         }
         "read" => {
-            let Stream { text } = case.inputs()?;
+            let ManifestStreamCase { text } = case.inputs()?;
             let objects = stream::read(&text).map_err(|error| error.to_string());
             case.judge(objects.map(|objects| objects.into_iter().map(Value::Object).collect()))
         }
@@ -132,7 +135,7 @@ struct NormalizeInputs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stream {
+struct ManifestStreamCase {
     text: String,
 }
 
@@ -145,7 +148,7 @@ struct MaskInputs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
+struct ApplyOrderCase {
     #[serde(deserialize_with = "nil")]
     objects: Vec<NamedObject>,
 }
@@ -181,14 +184,14 @@ struct GroupKinds {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Stages {
+struct ApplyStagesCase {
     #[serde(default)]
     custom_stage_kinds: String,
 }
 
 /// The stage of each row; what is asked stands in the answer only.
-fn stage_names(case: &Case) -> Judgement {
-    let Stages { custom_stage_kinds } = case.inputs()?;
+fn stage_names(case: &Case) -> CaseJudgement {
+    let ApplyStagesCase { custom_stage_kinds } = case.inputs()?;
     let custom = stages::parse_group_kinds(&custom_stage_kinds);
     let rows: Vec<(String, String, String)> = case.list()?;
     let named = rows.into_iter().map(|(api_version, kind, _)| {
@@ -201,10 +204,10 @@ fn stage_names(case: &Case) -> Judgement {
         });
         let object = Object::new(object).map_err(|error| error.to_string())?;
         let stage = match stages::stage_of(&object, &custom) {
-            StageKind::Crds => "definitions",
-            StageKind::Classes => "classes",
-            StageKind::Custom => "custom",
-            StageKind::Rest => "resources",
+            ApplyStageKind::Crds => "definitions",
+            ApplyStageKind::Classes => "classes",
+            ApplyStageKind::Custom => "custom",
+            ApplyStageKind::Rest => "resources",
         };
         Ok(json!([api_version, kind, stage]))
     });
@@ -219,7 +222,7 @@ struct AnyMeta {
     meta: BTreeMap<String, String>,
 }
 
-fn any_meta(case: &Case) -> Judgement {
+fn any_meta(case: &Case) -> CaseJudgement {
     let AnyMeta { mut object, meta } = case.inputs()?;
     // The recorded objects have no more than what is asked about.
     for (field, filling) in [("apiVersion", json!("v1")), ("kind", json!("ConfigMap"))] {
@@ -228,7 +231,8 @@ fn any_meta(case: &Case) -> Judgement {
     if let Some(metadata) = object.entry("metadata").or_insert(json!({})).as_object_mut() {
         metadata.entry("name").or_insert("x".into());
     }
-    let has_any = |object| meta.iter().any(|(key, value)| meta::has(&object, key, value));
+    let has_any =
+        |object| meta.iter().any(|(key, value)| managed_metadata::has(&object, key, value));
     let answer = Object::new(Value::Object(object)).map(|object| has_any(object).into());
     case.judge(answer.map_err(|error| error.to_string()))
 }

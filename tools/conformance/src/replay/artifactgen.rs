@@ -9,14 +9,14 @@ use artifactgen::{
     ArtifactRequest, BUILD_ALLOWANCE, GeneratorSpec, ObservedSource, OutputArtifact, SourceTrees,
     artifact_requests,
 };
-use golang::meter::{Meter, Stop};
+use golang::work_meter::{StopSignal, WorkMeter};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tree::{FileTree, MemoryTree};
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, nil, same};
-use trees::Links;
+use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil, same};
+use trees::LinkHandling;
 
 mod build;
 mod reconcile;
@@ -72,7 +72,7 @@ pub(super) const TOPICS: [Topic; 4] = [
 ];
 
 /// A form that is not known is a failure here.
-fn strict(judged: Judgement) -> Judgement {
+fn strict(judged: CaseJudgement) -> CaseJudgement {
     judged.map_err(|fault| match fault {
         CaseFailure::NotRun(reason) => mismatch("a form that is known", &reason),
         fault => fault,
@@ -83,8 +83,8 @@ fn mismatch(wanted: &str, got: &str) -> CaseFailure {
     CaseFailure::Mismatch { wanted: wanted.to_owned(), got: got.to_owned() }
 }
 
-fn meter() -> Meter {
-    Meter::new(BUILD_ALLOWANCE, Stop::default())
+fn meter() -> WorkMeter {
+    WorkMeter::new(BUILD_ALLOWANCE, StopSignal::default())
 }
 
 /// The trees of sources as the engine takes them.
@@ -111,13 +111,13 @@ struct RecordedRequest {
     labels: BTreeMap<String, String>,
 }
 
-fn path_pattern(case: Case) -> Judgement {
+fn path_pattern(case: Case) -> CaseJudgement {
     strict(requests(&case))
 }
 
-fn requests(case: &Case) -> Judgement {
+fn requests(case: &Case) -> CaseJudgement {
     let PatternInputs { sources, spec, terminal } = case.inputs()?;
-    let trees = trees::trees(&sources, Links::Left)?;
+    let trees = trees::trees(&sources, LinkHandling::Left)?;
     match (&case.answer, artifact_requests(&spec, &by_alias(&trees), &mut meter())) {
         (ReferenceAnswer::Error(wanted), Err(error)) => {
             same(&format!("{terminal} {wanted}"), &format!("{} {error}", error.is_terminal()))
@@ -140,7 +140,7 @@ struct DigestInputs {
     sources: BTreeMap<String, ObservedSource>,
 }
 
-fn sources_digest(case: Case) -> Judgement {
+fn sources_digest(case: Case) -> CaseJudgement {
     let judge = || {
         let DigestInputs { sources } = case.inputs()?;
         case.judge(Ok(artifactgen::sources_digest(&sources).into()))

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 /// What one case came to.
-pub(super) type Judgement = Result<(), CaseFailure>;
+pub(super) type CaseJudgement = Result<(), CaseFailure>;
 
 /// Why a case did not pass.
 #[derive(Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Case {
     }
 
     /// Compares an answer with the recorded one.
-    pub(super) fn judge(&self, got: Result<Value, String>) -> Judgement {
+    pub(super) fn judge(&self, got: Result<Value, String>) -> CaseJudgement {
         match (&self.answer, got) {
             (ReferenceAnswer::Elsewhere, _) => {
                 Err(CaseFailure::NotRun("no answer is recorded".to_owned()))
@@ -156,7 +156,7 @@ where
 }
 
 /// Compares two strings.
-pub(super) fn same(wanted: &str, got: &str) -> Judgement {
+pub(super) fn same(wanted: &str, got: &str) -> CaseJudgement {
     if wanted == got {
         return Ok(());
     }
@@ -164,7 +164,7 @@ pub(super) fn same(wanted: &str, got: &str) -> Judgement {
 }
 
 /// Compares two values; `1` and `1.0` are not the same.
-pub(super) fn same_value(wanted: &Value, got: &Value) -> Judgement {
+pub(super) fn same_value(wanted: &Value, got: &Value) -> CaseJudgement {
     if wanted == got {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, same};
+use super::case::{Case, CaseFailure, CaseJudgement, same};
 
 pub(super) const TOPICS: [Topic; 1] =
     [Topic { name: "flux/crds", path: "flux/crds", judge: crd, exceptions: &[] }];
@@ -20,7 +20,7 @@ const ADDITIONS: &[&str] = &[
     r#"HelmRepository: /versions/0/schema/properties/spec/properties/url/pattern: "^(http|https|oci)://.*$" became "^(http|https|oci|s3)://.*$""#,
 ];
 
-fn crd(case: Case) -> Judgement {
+fn crd(case: Case) -> CaseJudgement {
     let flux: Value = case.inputs()?;
     let kind = kind_of(&flux);
     let Some(ours) = condensed(kind) else {

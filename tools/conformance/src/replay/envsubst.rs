@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ::envsubst::{SubstitutionLimits, Unset, substitute};
+use ::envsubst::{SubstitutionLimits, UnsetVariablePolicy, substitute};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Topic;
-use super::case::{Case, Judgement, same};
+use super::case::{Case, CaseJudgement, same};
 
 pub(super) const TOPICS: [Topic; 1] =
     [Topic { name: "recorded/envsubst", path: "recorded/envsubst.jsonl", judge, exceptions: &[] }];
@@ -17,16 +17,16 @@ pub(super) const TOPICS: [Topic; 1] =
 /// Variables and a text. Where the answer is not UTF-8, it is `out_base64`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Substitution {
+struct SubstitutionCase {
     vars: BTreeMap<String, String>,
     strict: bool,
     text: String,
     out_base64: Option<String>,
 }
 
-fn judge(case: Case) -> Judgement {
-    let Substitution { vars, strict, text, out_base64 } = case.inputs()?;
-    let unset = if strict { Unset::Error } else { Unset::Empty };
+fn judge(case: Case) -> CaseJudgement {
+    let SubstitutionCase { vars, strict, text, out_base64 } = case.inputs()?;
+    let unset = if strict { UnsetVariablePolicy::Error } else { UnsetVariablePolicy::Empty };
     let lookup = |name: &str| vars.get(name).map(String::as_bytes);
     let got = substitute(text.as_bytes(), lookup, unset, SubstitutionLimits::default());
     match (out_base64, got) {

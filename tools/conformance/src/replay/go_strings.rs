@@ -1,14 +1,14 @@
 //! Go's strings: regular expressions, times, globs. Elsewhere: versions and `fmt` (`golang`).
 
 use ::golang::glob::Glob;
-use ::golang::regexp::Regexp;
-use ::golang::strconv::{Quoting, quote};
-use ::golang::time::{self, Duration, Time, Zone};
+use ::golang::regexp::GoRegexp;
+use ::golang::strconv::{QuotingStyle, quote};
+use ::golang::time::{self, GoDuration, GoTime, GoTimeZone};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, same};
+use super::case::{Case, CaseFailure, CaseJudgement, same};
 
 pub(super) const TOPICS: [Topic; 3] = [
     Topic { name: "misc/regexp", path: "misc/regexp.jsonl", judge: regexp, exceptions: &[] },
@@ -29,19 +29,19 @@ pub(super) const TOPICS: [Topic; 3] = [
 /// A pattern and a text, and the answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pair {
+struct PatternAndTextCase {
     input: (String, String),
     go: String,
 }
 
 fn quoted(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+    String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
 /// A pattern and a text; the answer is all matches, quoted.
-fn regexp(case: Case) -> Judgement {
-    let Pair { input: (pattern, text), go } = case.inputs()?;
-    let Ok(pattern) = Regexp::new(&pattern) else { return same(&go, "ERR") };
+fn regexp(case: Case) -> CaseJudgement {
+    let PatternAndTextCase { input: (pattern, text), go } = case.inputs()?;
+    let Ok(pattern) = GoRegexp::new(&pattern) else { return same(&go, "ERR") };
     let matches: Vec<String> = pattern.find_all(&text, None).into_iter().map(quoted).collect();
     same(&go, &format!("[{}]", matches.join(" ")))
 }
@@ -54,7 +54,7 @@ struct GlobCase {
     files: Vec<String>,
 }
 
-fn globfiles(case: Case) -> Judgement {
+fn globfiles(case: Case) -> CaseJudgement {
     let GlobCase { pattern, mut files } = case.inputs()?;
     // Helm takes all files where the glob is none.
     let glob = Glob::new(&pattern, &['/']).or_else(|_| Glob::new("**", &['/']));
@@ -81,32 +81,32 @@ struct TimeFormatCase {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parse {
+struct TimeParseCase {
     layout: String,
     r#in: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reading {
+struct DurationReading {
     r#in: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nanoseconds {
+struct NanosecondsCase {
     ns: String,
 }
 
-fn gotime(case: Case) -> Judgement {
+fn gotime(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "format" => {
             let TimeFormatCase { time, zone, layout } = case.inputs()?;
-            let formatted = Time::parse(time::RFC3339, &time, &Zone::Utc)
+            let formatted = GoTime::parse(time::RFC3339, &time, &GoTimeZone::Utc)
                 .map_err(|error| error.to_string())
                 .and_then(|time| match zone.as_str() {
                     "" => Ok(time),
-                    zone => Zone::load(zone)
+                    zone => GoTimeZone::load(zone)
                         .map(|zone| time.in_zone(zone))
                         .map_err(|error| error.to_string()),
                 })
@@ -114,29 +114,29 @@ fn gotime(case: Case) -> Judgement {
             case.judge(formatted)
         }
         "parse" => {
-            let Parse { layout, r#in } = case.inputs()?;
-            let parsed = Time::parse(&layout, &r#in, &Zone::Utc).map(|time| {
+            let TimeParseCase { layout, r#in } = case.inputs()?;
+            let parsed = GoTime::parse(&layout, &r#in, &GoTimeZone::Utc).map(|time| {
                 let (zone, offset) = time.abbreviation_and_offset();
                 json!({"time": time.format(time::RFC3339_NANO), "zone": zone, "offset": offset})
             });
             case.judge(parsed.map_err(|error| error.to_string()))
         }
         "duration" => {
-            let Reading { r#in } = case.inputs()?;
-            let parsed = Duration::parse(&r#in).map(|duration| {
+            let DurationReading { r#in } = case.inputs()?;
+            let parsed = GoDuration::parse(&r#in).map(|duration| {
                 json!({"ns": duration.nanoseconds().to_string(), "string": duration.to_string()})
             });
             case.judge(parsed.map_err(|error| error.to_string()))
         }
         "string" => {
-            let Nanoseconds { ns } = case.inputs()?;
-            let duration = ns.parse().map(Duration);
+            let NanosecondsCase { ns } = case.inputs()?;
+            let duration = ns.parse().map(GoDuration);
             let duration = duration
                 .map_err(|_| CaseFailure::NotRun("`ns` is not 64 bits of a number".to_owned()))?;
             case.judge(Ok(json!({
                 "string": duration.to_string(),
-                "round_second": duration.round(Duration::SECOND).to_string(),
-                "truncate_minute": duration.truncate(Duration::MINUTE).to_string(),
+                "round_second": duration.round(GoDuration::SECOND).to_string(),
+                "truncate_minute": duration.truncate(GoDuration::MINUTE).to_string(),
                 "hours": in_json(duration.hours()),
                 "minutes": in_json(duration.minutes()),
                 "seconds": in_json(duration.seconds()),

@@ -2,12 +2,12 @@
 
 use ::golang::GoRuntimeValue;
 use ::golang::fmt::sprintf;
-use ::golang::semver::{Constraint, Version};
-use ::golang::value::{IntKind, Integer, List, Object, ReflectKind, Str, Type};
+use ::golang::semver::{SemverVersion, VersionConstraint};
+use ::golang::value::{GoList, GoObject, GoString, GoType, IntegerKind, ReflectKind, SizedInteger};
 use serde::Deserialize;
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, same};
+use super::case::{Case, CaseFailure, CaseJudgement, same};
 
 pub(super) const TOPICS: [Topic; 2] = [
     Topic { name: "misc/semver", path: "misc/semver.jsonl", judge: semver, exceptions: &[] },
@@ -22,15 +22,15 @@ pub(super) const TOPICS: [Topic; 2] = [
 /// A constraint and versions between commas; the answer is one word for each version.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Range {
+struct VersionRangeCase {
     input: (String, String),
     go: String,
 }
 
-fn semver(case: Case) -> Judgement {
-    let Range { input: (constraint, versions), go } = case.inputs()?;
-    let Ok(constraint) = Constraint::parse(&constraint) else { return same(&go, "ERR") };
-    let words = versions.split(',').map(|version| match Version::parse(version) {
+fn semver(case: Case) -> CaseJudgement {
+    let VersionRangeCase { input: (constraint, versions), go } = case.inputs()?;
+    let Ok(constraint) = VersionConstraint::parse(&constraint) else { return same(&go, "ERR") };
+    let words = versions.split(',').map(|version| match SemverVersion::parse(version) {
         Ok(version) if constraint.matches(&version) => "true",
         Ok(_) => "false",
         Err(_) => "bad",
@@ -46,7 +46,7 @@ struct FmtFormatCase {
     args: Vec<(String, serde_json::Value)>,
 }
 
-fn printf(case: Case) -> Judgement {
+fn printf(case: Case) -> CaseJudgement {
     let FmtFormatCase { format, args } = case.inputs()?;
     let values =
         args.iter().map(|(kind, json)| value(kind, json)).collect::<Result<Vec<_>, _>>()?;
@@ -61,12 +61,12 @@ fn value(kind: &str, json: &serde_json::Value) -> Result<GoRuntimeValue, CaseFai
         "json" | "nil" | "bool" | "string" | "float64" => GoRuntimeValue::from_json(json),
         "int" => GoRuntimeValue::int(number()?),
         "int64" => GoRuntimeValue::int64(number()?),
-        "[]string" if json.is_null() => GoRuntimeValue::List(List::nil(Type::String)),
+        "[]string" if json.is_null() => GoRuntimeValue::List(GoList::nil(GoType::String)),
         "[]string" => {
             let items = json.as_array().ok_or_else(strange)?;
             GoRuntimeValue::strings(items.iter().filter_map(|item| item.as_str()))
         }
-        "duration" => GoRuntimeValue::object(Duration(number()?)),
+        "duration" => GoRuntimeValue::object(GoDurationObject(number()?)),
         "error" => GoRuntimeValue::object(GoError(json.as_str().ok_or_else(strange)?.to_owned())),
         _ => return Err(strange()),
     })
@@ -74,23 +74,23 @@ fn value(kind: &str, json: &serde_json::Value) -> Result<GoRuntimeValue, CaseFai
 
 /// A `time.Duration` in nanoseconds.
 #[derive(Debug)]
-struct Duration(i64);
+struct GoDurationObject(i64);
 
-impl Object for Duration {
+impl GoObject for GoDurationObject {
     fn type_name(&self) -> &'static str {
         "time.Duration"
     }
 
     fn underlying(&self) -> Option<GoRuntimeValue> {
-        Some(GoRuntimeValue::Integer(Integer::new(IntKind::Int64, self.0)))
+        Some(GoRuntimeValue::Integer(SizedInteger::new(IntegerKind::Int64, self.0)))
     }
 
-    fn text(&self) -> Option<Str> {
+    fn text(&self) -> Option<GoString> {
         let seconds = self.0 / 1_000_000_000;
         let minutes = seconds / 60;
         let seconds = seconds % 60;
         // What the cases need: whole seconds below an hour.
-        Some(Str::from(match minutes {
+        Some(GoString::from(match minutes {
             0 => format!("{seconds}s"),
             _ => format!("{minutes}m{seconds}s"),
         }))
@@ -101,7 +101,7 @@ impl Object for Duration {
 #[derive(Debug)]
 struct GoError(String);
 
-impl Object for GoError {
+impl GoObject for GoError {
     fn type_name(&self) -> &'static str {
         "*errors.errorString"
     }
@@ -114,7 +114,7 @@ impl Object for GoError {
         vec![("s", GoRuntimeValue::from(self.0.as_str()))]
     }
 
-    fn text(&self) -> Option<Str> {
-        Some(Str::from(self.0.as_str()))
+    fn text(&self) -> Option<GoString> {
+        Some(GoString::from(self.0.as_str()))
     }
 }

@@ -4,12 +4,14 @@
 
 use golang::GoRuntimeValue;
 use golang::fmt::{sprint, sprintf};
-use golang::value::{Map, Signature, Type};
-use gotemplate::{Call, FunctionError, Functions, MissingKey, Set};
+use golang::value::{FunctionSignature, GoMap, GoType};
+use gotemplate::{
+    FunctionCallContext, MissingKeyPolicy, TemplateFunctionError, TemplateFunctions, TemplateSet,
+};
 use serde::Deserialize;
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
+use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same};
 
 pub(super) const TOPICS: [Topic; 2] = [
     Topic {
@@ -30,7 +32,7 @@ const DATA: &str = include_str!("../../../../e2e/conformance/gotemplate/data.jso
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Snippet {
+struct TemplateSnippetCase {
     #[serde(rename = "group")]
     _group: String,
     tpl: String,
@@ -38,17 +40,17 @@ struct Snippet {
     out: String,
 }
 
-fn snippet(case: Case) -> Judgement {
-    let Snippet { tpl, missing, out, .. } = case.inputs()?;
+fn snippet(case: Case) -> CaseJudgement {
+    let TemplateSnippetCase { tpl, missing, out, .. } = case.inputs()?;
     let missing = match missing.as_str() {
-        "" | "default" => MissingKey::Default,
-        "zero" => MissingKey::Zero,
-        "error" => MissingKey::Error,
+        "" | "default" => MissingKeyPolicy::Default,
+        "zero" => MissingKeyPolicy::Zero,
+        "error" => MissingKeyPolicy::Error,
         other => return Err(CaseFailure::NotRun(format!("unknown option missingkey=`{other}`"))),
     };
     let data: serde_json::Value = serde_json::from_str(DATA)
         .map_err(|error| CaseFailure::NotRun(format!("the data cannot be read: {error}")))?;
-    let mut set = Set::new("t", functions()).with_missing_key(missing);
+    let mut set = TemplateSet::new("t", functions()).with_missing_key(missing);
     let ran = match set.parse("t", tpl.as_bytes()) {
         Ok(_) => set.run("t", GoRuntimeValue::from_json(&data)),
         Err(error) => Err(error.into()),
@@ -71,29 +73,29 @@ fn text(value: &GoRuntimeValue) -> String {
 }
 
 /// The functions that the snippets were recorded with.
-fn functions() -> Functions {
-    use Type::{Any, Bool, String as Text};
-    let mut functions = Functions::default();
-    functions.insert("list", Signature::variadic([Any], Type::list()), |_, items| {
+fn functions() -> TemplateFunctions {
+    use GoType::{Any, Bool, String as Text};
+    let mut functions = TemplateFunctions::default();
+    functions.insert("list", FunctionSignature::variadic([Any], GoType::list()), |_, items| {
         Ok(GoRuntimeValue::list(items.iter().cloned()))
     });
-    functions.insert("dict", Signature::variadic([Any], Type::map()), |_, items| {
-        let map = Map::new(Any, []);
+    functions.insert("dict", FunctionSignature::variadic([Any], GoType::map()), |_, items| {
+        let map = GoMap::new(Any, []);
         for pair in items.chunks(2) {
             let key = sprint(&pair[..1])?;
             map.insert(key, pair.get(1).cloned().unwrap_or_else(|| GoRuntimeValue::from("")));
         }
         Ok(GoRuntimeValue::Map(map))
     });
-    functions.insert("set", Signature::new([Type::map(), Text, Any], Type::map()), set);
-    functions.insert("default", Signature::variadic([Any, Any], Any), |_, values| {
+    functions.insert("set", FunctionSignature::new([GoType::map(), Text, Any], GoType::map()), set);
+    functions.insert("default", FunctionSignature::variadic([Any, Any], Any), |_, values| {
         let given = values.get(1).filter(|value| value.is_true());
         Ok(given.or(values.first()).cloned().unwrap_or_default())
     });
-    functions.insert("ternary", Signature::new([Any, Any, Bool], Any), |_, values| {
+    functions.insert("ternary", FunctionSignature::new([Any, Any, Bool], Any), |_, values| {
         Ok(values[usize::from(!values[2].is_true())].clone())
     });
-    functions.insert("quote", Signature::variadic([Any], Text), |_, values| {
+    functions.insert("quote", FunctionSignature::variadic([Any], Text), |_, values| {
         let mut quoted = Vec::new();
         for value in values.iter().filter(|value| !matches!(value, GoRuntimeValue::Nil)) {
             quoted.push(sprintf(
@@ -103,34 +105,39 @@ fn functions() -> Functions {
         }
         Ok(GoRuntimeValue::string(quoted.join(&b' ')))
     });
-    functions.insert("upper", Signature::new([Text], Text), |_, values| {
+    functions.insert("upper", FunctionSignature::new([Text], Text), |_, values| {
         Ok(GoRuntimeValue::from(text(&values[0]).to_uppercase()))
     });
-    functions.insert("add", Signature::new([Type::INT, Type::INT], Type::INT), |_, values| {
-        let number = |value: &GoRuntimeValue| match value {
-            GoRuntimeValue::Integer(integer) => integer.signed(),
-            _ => 0,
-        };
-        Ok(GoRuntimeValue::int(number(&values[0]).wrapping_add(number(&values[1]))))
-    });
     functions.insert(
-        "fail",
-        Signature::new([Text], Text),
-        |_, values| Err(text(&values[0]).into()),
+        "add",
+        FunctionSignature::new([GoType::INT, GoType::INT], GoType::INT),
+        |_, values| {
+            let number = |value: &GoRuntimeValue| match value {
+                GoRuntimeValue::Integer(integer) => integer.signed(),
+                _ => 0,
+            };
+            Ok(GoRuntimeValue::int(number(&values[0]).wrapping_add(number(&values[1]))))
+        },
     );
-    functions.insert("kindOf", Signature::new([Any], Text), |_, values| {
+    functions.insert("fail", FunctionSignature::new([Text], Text), |_, values| {
+        Err(text(&values[0]).into())
+    });
+    functions.insert("kindOf", FunctionSignature::new([Any], Text), |_, values| {
         Ok(GoRuntimeValue::from(values[0].kind().to_string()))
     });
-    functions.insert("include", Signature::new([Text, Any], Text), |call, values| {
+    functions.insert("include", FunctionSignature::new([Text, Any], Text), |call, values| {
         Ok(GoRuntimeValue::string(call.run(&text(&values[0]), values[1].clone())?))
     });
-    functions.insert("tpl", Signature::new([Text, Any], Text), tpl);
-    functions.insert("retnil", Signature::new([], Any), |_, _| Ok(GoRuntimeValue::Nil));
-    functions.insert("panics", Signature::new([], Text), |_, _| Err("oops".into()));
+    functions.insert("tpl", FunctionSignature::new([Text, Any], Text), tpl);
+    functions.insert("retnil", FunctionSignature::new([], Any), |_, _| Ok(GoRuntimeValue::Nil));
+    functions.insert("panics", FunctionSignature::new([], Text), |_, _| Err("oops".into()));
     functions
 }
 
-fn set(_: &mut Call<'_>, values: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn set(
+    _: &mut FunctionCallContext<'_>,
+    values: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     if let [GoRuntimeValue::Map(map), GoRuntimeValue::String(key), value] = values {
         if map.is_nil() {
             return Err("assignment to entry in nil map".into());
@@ -140,7 +147,10 @@ fn set(_: &mut Call<'_>, values: &[GoRuntimeValue]) -> Result<GoRuntimeValue, Fu
     Ok(values[0].clone())
 }
 
-fn tpl(call: &mut Call<'_>, values: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+fn tpl(
+    call: &mut FunctionCallContext<'_>,
+    values: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let mut set = call.set().clone();
     let template = set.parse("t", text(&values[0]).as_bytes())?;
     Ok(GoRuntimeValue::string(call.run_template(&set, &template, values[1].clone())?))

@@ -5,15 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use ::helm::strvals::{self, Mode};
+use ::helm::strvals::{self, SetValueMode};
 use ::helm::values::to_json;
 use golang::GoRuntimeValue;
-use golang::value::{Map, Str};
+use golang::value::{GoMap, GoString};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same_value};
+use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same_value};
 
 mod command;
 mod release;
@@ -84,7 +84,7 @@ pub(super) const TOPICS: [Topic; 10] = [
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Set {
+struct SetFlagCase {
     mode: String,
     init: Json,
     #[serde(rename = "in")]
@@ -94,19 +94,19 @@ struct Set {
     after: Option<Json>,
 }
 
-fn set(case: Case) -> Judgement {
-    let Set { mode, init, text, files, after } = case.inputs()?;
+fn set(case: Case) -> CaseJudgement {
+    let SetFlagCase { mode, init, text, files, after } = case.inputs()?;
     let values = table(&init)?;
     let mut read = |name: &str| match files.get(name) {
-        Some(text) => Ok(Str::from(text.as_str())),
+        Some(text) => Ok(GoString::from(text.as_str())),
         None => Err(format!("no file {name:?}")),
     };
     let mode = match mode.as_str() {
-        "set" => Mode::Typed,
-        "string" => Mode::Strings,
-        "json" => Mode::Json,
-        "literal" => Mode::Literal,
-        "file" => Mode::File(&mut read),
+        "set" => SetValueMode::Typed,
+        "string" => SetValueMode::Strings,
+        "json" => SetValueMode::Json,
+        "literal" => SetValueMode::Literal,
+        "file" => SetValueMode::File(&mut read),
         other => return Err(CaseFailure::NotRun(format!("unknown mode `{other}`"))),
     };
     let done = strvals::set(&values, &text, mode);
@@ -118,15 +118,15 @@ fn set(case: Case) -> Judgement {
 }
 
 /// A table of Go; null is an empty one.
-fn table(json: &Json) -> Result<Map, CaseFailure> {
+fn table(json: &Json) -> Result<GoMap, CaseFailure> {
     match GoRuntimeValue::from_json(json) {
         GoRuntimeValue::Map(table) => Ok(table),
-        GoRuntimeValue::Nil => Ok(Map::new(golang::value::Type::Any, [])),
+        GoRuntimeValue::Nil => Ok(GoMap::new(golang::value::GoType::Any, [])),
         _ => Err(CaseFailure::NotRun("values that are no table".to_owned())),
     }
 }
 
-fn json(values: &Map) -> Result<Json, CaseFailure> {
+fn json(values: &GoMap) -> Result<Json, CaseFailure> {
     to_json(values).map_err(|error| CaseFailure::Mismatch {
         wanted: "values that JSON has".to_owned(),
         got: error.to_string(),

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::anyhow;
-use golang::regexp::Regexp;
+use golang::regexp::GoRegexp;
 use serde::Deserialize;
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, same};
-use super::kustomize::{Content, ROOT, write};
+use super::case::{Case, CaseFailure, CaseJudgement, same};
+use super::kustomize::{KustomizeFileContent, ROOT, write};
 use super::program::program;
 use crate::corpus::ProgramOutput;
 
@@ -58,7 +58,7 @@ const MARKS: [&str; 5] = ["exec", "vals", "secrets", "absolute", "escape"];
 /// A helmfile with its files, and what was asked about it.
 #[derive(Deserialize)]
 pub struct HelmfileCase {
-    files: BTreeMap<String, Content>,
+    files: BTreeMap<String, KustomizeFileContent>,
     #[serde(default)]
     dir: String,
     #[serde(default)]
@@ -87,7 +87,7 @@ pub struct HelmfileInvocation {
 
 /// The command of helmfile: the program, the arguments before its own, and folders of programs that it runs.
 #[derive(Clone, Copy)]
-pub struct Program<'p> {
+pub struct HelmfileCommandLine<'p> {
     /// The program.
     pub path: &'p Path,
     /// Arguments before helmfile's own.
@@ -115,12 +115,12 @@ pub fn own() -> anyhow::Result<Vec<(String, HelmfileCase)>> {
     Ok(cases)
 }
 
-fn run(case: Case) -> Judgement {
+fn run(case: Case) -> CaseJudgement {
     let recorded: HelmfileCase = case.inputs()?;
     if let Some(mark) = recorded.mark() {
         return Err(CaseFailure::NotRun(format!("marked `{mark}`")));
     }
-    let program = Program { path: program()?, command: &["helmfile"], tools: &[] };
+    let program = HelmfileCommandLine { path: program()?, command: &["helmfile"], tools: &[] };
     recorded.runs.iter().try_for_each(|run| {
         let got = recorded
             .ask(program, run)
@@ -129,7 +129,7 @@ fn run(case: Case) -> Judgement {
     })
 }
 
-fn judge(run: &HelmfileInvocation, got: &ProgramOutput) -> Judgement {
+fn judge(run: &HelmfileInvocation, got: &ProgramOutput) -> CaseJudgement {
     let name = run.args.join(" ");
     match (run.exit == 0, got.status) {
         (true, Some(0)) => {
@@ -191,7 +191,7 @@ impl HelmfileCase {
     /// When it cannot be run.
     pub fn ask(
         &self,
-        program: Program<'_>,
+        program: HelmfileCommandLine<'_>,
         run: &HelmfileInvocation,
     ) -> anyhow::Result<ProgramOutput> {
         let temporary = tempfile::tempdir()?;
@@ -246,7 +246,7 @@ fn normal(text: &str, base: &Path) -> anyhow::Result<String> {
     for (folder, name) in [("root", ROOT), ("tmp", "${TMP}"), ("home", "${HOME}")] {
         text = text.replace(&*base.join(folder).to_string_lossy(), name);
     }
-    let drawn = Regexp::new(r"\$\{TMP\}/chartify\d+").map_err(|error| anyhow!("{error}"))?;
+    let drawn = GoRegexp::new(r"\$\{TMP\}/chartify\d+").map_err(|error| anyhow!("{error}"))?;
     let found: Vec<String> = drawn.find_all(&text, None).into_iter().map(str::to_owned).collect();
     for directory in found {
         text = text.replace(&directory, "${TMP}/chartifyN");

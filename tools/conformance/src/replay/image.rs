@@ -8,21 +8,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::image::{
-    Change, Checkout, CheckoutEntry, CommitData, CommitEnvironment, FilterTags, ImageName,
-    ImageRef, ObjectIdentifier, Policy, PolicyChoice, PolicyResult, Rewrite, RewriteLimits,
-    RewriteMode, Rewriter, ScanDecision, ScanState, Setters, TagList, UpdateResult, check_strategy,
-    commit_message, has_marker, read_tags,
+    CheckoutFiles, CommitData, CommitEnvironment, FilterTags, ImageName, ImageRef,
+    ImageSetterValues, ImageValueChange, MarkerRewriteOptions, MarkerRewriter, ObjectIdentifier,
+    PolicyChoice, PolicyResult, RepositoryFileEntry, RewriteLimits, RewriteMode, ScanDecision,
+    ScanState, TagList, TagPolicy, UpdateResult, check_strategy, commit_message, has_marker,
+    read_tags,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::meter::{Allowance, Meter, Stop};
-use golang::time::{Time, Zone};
-use goyaml::v3::{Node, Style, YamlNodeKind};
+use golang::time::{GoTime, GoTimeZone};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
+use goyaml::v3::{YamlNode, YamlNodeKind, YamlNodeStyle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same, same_value};
+use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same, same_value};
 
 pub(super) const TOPICS: [Topic; 10] = [
     Topic { name: "image/tags", path: "image/tags.jsonl", judge: tags, exceptions: &[] },
@@ -63,16 +64,16 @@ pub(super) const TOPICS: [Topic; 10] = [
 ];
 
 /// Reconciles need the controllers of images.
-fn of_controllers(_: Case) -> Judgement {
+fn of_controllers(_: Case) -> CaseJudgement {
     Err(CaseFailure::NotRun("no controller yet".to_owned()))
 }
 
-fn meter() -> Meter {
-    Meter::new(Allowance { steps: 1_000_000_000, bytes: 64 << 20 }, Stop::default())
+fn meter() -> WorkMeter {
+    WorkMeter::new(WorkAllowance { steps: 1_000_000_000, bytes: 64 << 20 }, StopSignal::default())
 }
 
 /// Fails a case.
-fn mismatch(wanted: impl ToString, got: impl ToString) -> Judgement {
+fn mismatch(wanted: impl ToString, got: impl ToString) -> CaseJudgement {
     Err(CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
 }
 
@@ -85,7 +86,7 @@ struct TagsCase {
     tags: Vec<String>,
 }
 
-fn tags(case: Case) -> Judgement {
+fn tags(case: Case) -> CaseJudgement {
     let TagsCase { exclusion_list, tags } = case.inputs()?;
     let list = TagList::of_scan(tags, &exclusion_list.unwrap_or_default(), &mut meter());
     case.judge(list.map_err(|error| error.to_string()).map(|list| {
@@ -112,7 +113,7 @@ fn tags(case: Case) -> Judgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Range {
+struct PolicyRange {
     range: String,
 }
 
@@ -125,15 +126,15 @@ struct SortOrder {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Choice {
-    semver: Option<Range>,
+struct PolicyChoiceCase {
+    semver: Option<PolicyRange>,
     alphabetical: Option<SortOrder>,
     numerical: Option<SortOrder>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+struct TagFilter {
     #[serde(default)]
     pattern: String,
     #[serde(default)]
@@ -142,7 +143,7 @@ struct Filter {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Alternative {
+struct PolicyAlternative {
     out: Option<Value>,
     err: Option<String>,
 }
@@ -150,25 +151,25 @@ struct Alternative {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct PolicyCase {
-    policy: Choice,
-    filter_tags: Option<Filter>,
+    policy: PolicyChoiceCase,
+    filter_tags: Option<TagFilter>,
     tags: Vec<String>,
     #[serde(default)]
     stalled: bool,
     #[serde(default)]
-    any_of: Vec<Alternative>,
+    any_of: Vec<PolicyAlternative>,
 }
 
-fn policy(case: Case) -> Judgement {
+fn policy(case: Case) -> CaseJudgement {
     let PolicyCase { policy, filter_tags, tags, stalled, any_of } = case.inputs()?;
     let choice = PolicyChoice {
         semver: policy.semver.map(|it| it.range),
         alphabetical: policy.alphabetical.map(|it| it.order),
         numerical: policy.numerical.map(|it| it.order),
     };
-    let filter = filter_tags.map(|Filter { pattern, extract }| FilterTags { pattern, extract });
-    let latest =
-        Policy::new(&choice).and_then(|policy| policy.latest(filter.as_ref(), &tags, &mut meter()));
+    let filter = filter_tags.map(|TagFilter { pattern, extract }| FilterTags { pattern, extract });
+    let latest = TagPolicy::new(&choice)
+        .and_then(|policy| policy.latest(filter.as_ref(), &tags, &mut meter()));
     let is_stalled = latest.as_ref().is_err_and(|error| error.is_terminal());
     if is_stalled != stalled {
         return mismatch(format!("stalled: {stalled}"), format!("stalled: {is_stalled}"));
@@ -177,7 +178,7 @@ fn policy(case: Case) -> Judgement {
 }
 
 /// Compares an answer with the recorded one, or with all that were seen.
-fn one_of(case: &Case, any_of: &[Alternative], got: Result<Value, String>) -> Judgement {
+fn one_of(case: &Case, any_of: &[PolicyAlternative], got: Result<Value, String>) -> CaseJudgement {
     if any_of.is_empty() {
         return case.judge(got);
     }
@@ -197,7 +198,7 @@ struct ScanCase {
     database_error: Option<String>,
 }
 
-fn should_scan(case: Case) -> Judgement {
+fn should_scan(case: Case) -> CaseJudgement {
     let ScanCase { object, now, tags_in_database, database_error } = case.inputs()?;
     let unknown = |what: &str| CaseFailure::NotRun(format!("a form that is not known: {what}"));
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
@@ -206,7 +207,7 @@ fn should_scan(case: Case) -> Judgement {
         list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let interval = text("/spec/interval")
-        .and_then(|it| golang::time::Duration::parse(it).ok())
+        .and_then(|it| golang::time::GoDuration::parse(it).ok())
         .and_then(|it| u64::try_from(it.nanoseconds()).ok())
         .ok_or_else(|| unknown("spec.interval"))?;
     let last_scan = text("/status/lastScanResult/scanTime").map(str::parse).transpose();
@@ -248,7 +249,7 @@ struct NameCase {
     insecure: bool,
 }
 
-fn reference(case: Case) -> Judgement {
+fn reference(case: Case) -> CaseJudgement {
     let NameCase { image, insecure } = case.inputs()?;
     let name = ImageName::parse(&image, insecure);
     case.judge(name.map_err(|error| error.to_string()).map(|name| {
@@ -265,7 +266,7 @@ fn reference(case: Case) -> Judgement {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-struct Identity {
+struct GitIdentity {
     api_version: String,
     kind: String,
     name: String,
@@ -276,7 +277,7 @@ struct Identity {
 #[serde(deny_unknown_fields)]
 struct AddedChange {
     file: String,
-    object: Identity,
+    object: GitIdentity,
     old: String,
     new: String,
     setter: String,
@@ -289,22 +290,22 @@ struct MessageCase {
     values: Option<BTreeMap<String, String>>,
     changed: Option<Vec<AddedChange>>,
     #[serde(default)]
-    any_of: Vec<Alternative>,
+    any_of: Vec<PolicyAlternative>,
 }
 
-fn commit_template(case: Case) -> Judgement {
+fn commit_template(case: Case) -> CaseJudgement {
     let MessageCase { template, values, changed, any_of } = case.inputs()?;
     let mut result = UpdateResult::default();
     for AddedChange { file, object, old, new, setter } in changed.unwrap_or_default() {
-        let Identity { api_version, kind, name, namespace } = object;
+        let GitIdentity { api_version, kind, name, namespace } = object;
         let object = ObjectIdentifier { api_version, kind, name, namespace };
-        let change = Change { old_value: old, new_value: new, setter };
+        let change = ImageValueChange { old_value: old, new_value: new, setter };
         result.add(&file.into(), &Arc::new(object), change);
     }
     let values = values.as_ref();
     let data = CommitData { namespace: "flux-system", name: "apps", changed: &result, values };
     let random = Arc::new(|buffer: &mut [u8]| buffer.fill(0));
-    let environment = CommitEnvironment { now: Time::from_unix(0, 0, Zone::Utc), random };
+    let environment = CommitEnvironment { now: GoTime::from_unix(0, 0, GoTimeZone::Utc), random };
     let message = commit_message(&template, &data, &environment);
     one_of(&case, &any_of, message.map(Value::from).map_err(|error| error.to_string()))
 }
@@ -360,7 +361,7 @@ struct SettersCase {
     files: BTreeMap<String, FileContent>,
     policies: Vec<PolicyObject>,
     path: Option<String>,
-    /// Absent: `Setters`. Null: none.
+    /// Absent: `ImageSetterValues`. Null: none.
     #[serde(default, deserialize_with = "present")]
     update: Option<Option<UpdateSpec>>,
     #[serde(default)]
@@ -395,21 +396,21 @@ impl SettersCase {
         }
     }
 
-    fn checkout(&self) -> Checkout {
+    fn checkout(&self) -> CheckoutFiles {
         let entries = self.files.iter().map(|(path, content)| {
             let entry = match content {
-                FileContent::Symlink { symlink } => CheckoutEntry::Link(symlink.clone()),
+                FileContent::Symlink { symlink } => RepositoryFileEntry::Link(symlink.clone()),
                 FileContent::Text(_)
                 | FileContent::Base64 { .. }
-                | FileContent::Executable { .. } => CheckoutEntry::File,
+                | FileContent::Executable { .. } => RepositoryFileEntry::File,
             };
             (path.clone(), entry)
         });
-        Checkout::new(entries.collect())
+        CheckoutFiles::new(entries.collect())
     }
 
     /// What an update does, by the paths of the files in the repository.
-    fn run(&self, mode: RewriteMode) -> Result<Outcome, SettersFailure> {
+    fn run(&self, mode: RewriteMode) -> Result<UpdateOutcome, SettersFailure> {
         let failed = |error: &dyn ToString| SettersFailure::Update(error.to_string());
         let (strategy, path) = match &self.update {
             None => (Some("Setters"), self.path.as_deref()),
@@ -429,10 +430,10 @@ impl SettersCase {
             }),
         });
         let policies: Vec<PolicyResult> = policies.collect();
-        let setters = Setters::new(&policies).map_err(|error| failed(&error))?;
+        let setters = ImageSetterValues::new(&policies).map_err(|error| failed(&error))?;
         let path = path.unwrap_or_default();
         let selection = self.checkout().select(ROOT, path).map_err(|error| failed(&error))?;
-        let mut rewriter = Rewriter::new(&setters, mode, RewriteLimits::default());
+        let mut rewriter = MarkerRewriter::new(&setters, mode, RewriteLimits::default());
         let mut paths = BTreeMap::new();
         for file in selection.files {
             let content = self.content(&file.path)?;
@@ -448,15 +449,15 @@ impl SettersCase {
             (paths.get(name).cloned().unwrap_or_else(new), text.clone())
         });
         let files = files.collect();
-        Ok(Outcome { files, rewrite })
+        Ok(UpdateOutcome { files, rewrite })
     }
 }
 
 /// What an update did.
-struct Outcome {
+struct UpdateOutcome {
     /// The new content of files, by their path in the repository.
     files: BTreeMap<String, String>,
-    rewrite: Rewrite,
+    rewrite: MarkerRewriteOptions,
 }
 
 enum SettersFailure {
@@ -484,7 +485,7 @@ fn changes(result: &UpdateResult) -> BTreeMap<String, Value> {
             ];
             let members = members.into_iter().filter(|(_, text)| !text.is_empty());
             let members: BTreeMap<&str, &String> = members.collect();
-            let changes = changes.into_iter().map(|Change { old_value, new_value, setter }| {
+            let changes = changes.into_iter().map(|ImageValueChange { old_value, new_value, setter }| {
                 json!({"OldValue": old_value, "NewValue": new_value, "Setter": setter})
             });
             json!({"object": members, "changes": changes.collect::<Vec<_>>()})
@@ -505,7 +506,7 @@ fn file_text(content: &Value) -> &str {
     content.as_str().or_else(|| content["text"].as_str()).unwrap_or_default()
 }
 
-fn setters(case: Case) -> Judgement {
+fn setters(case: Case) -> CaseJudgement {
     let recorded: SettersCase = case.inputs()?;
     let as_flux = match recorded.run(RewriteMode::AsFlux) {
         Err(SettersFailure::Case(failure)) => return Err(failure),
@@ -554,7 +555,7 @@ struct KeptAnswer<'a> {
 
 impl SettersCase {
     /// Compares what is done when bytes are kept; without an answer Flux failed.
-    fn judge_kept(&self, flux: Option<&KeptAnswer<'_>>) -> Judgement {
+    fn judge_kept(&self, flux: Option<&KeptAnswer<'_>>) -> CaseJudgement {
         let outcome = match self.run(RewriteMode::KeepBytes) {
             Err(SettersFailure::Case(failure)) => return Err(failure),
             // Where no policy has an image or there is no path, both fail; else only Flux may.
@@ -608,7 +609,7 @@ impl SettersCase {
 }
 
 /// Lines without a marker stay, but for those of a value whose marker is close.
-fn unmarked_lines_stay(old: &str, new: &str) -> Judgement {
+fn unmarked_lines_stay(old: &str, new: &str) -> CaseJudgement {
     let lines: Vec<&str> = old.split('\n').collect();
     let is_marked = |line: &&str| {
         ["$imagepolicy", "u0024imagepolicy", "$ref", "x-k8s-cli"].iter().any(|it| line.contains(it))
@@ -629,7 +630,7 @@ fn unmarked_lines_stay(old: &str, new: &str) -> Judgement {
 
 /// Whether two files have documents of the same values, but for what Flux breaks or removes.
 fn says_the_same(flux: &str, kept: &str) -> bool {
-    let read = |text: &str| -> Option<Vec<Node>> {
+    let read = |text: &str| -> Option<Vec<YamlNode>> {
         let mut documents =
             goyaml::v3::parse(text.as_bytes(), &goyaml::YamlLimits::default()).ok()?;
         documents.retain(|document| document.content.first().is_some_and(|it| !it.is_null()));
@@ -637,11 +638,12 @@ fn says_the_same(flux: &str, kept: &str) -> bool {
         Some(documents)
     };
     let (Some(flux), Some(kept)) = (read(flux), read(kept)) else { return false };
-    let mut pairs: Vec<(&Node, &Node)> = flux.iter().zip(&kept).collect();
+    let mut pairs: Vec<(&YamlNode, &YamlNode)> = flux.iter().zip(&kept).collect();
     let mut is_same = flux.len() == kept.len();
     while let Some((flux, kept)) = pairs.pop() {
         // `!!int v1` is what Flux makes of a number, and `''` of a member of a set.
-        let is_broken = flux.style.contains(Style::TAGGED) && goyaml::v3::scalar(flux).is_err()
+        let is_broken = flux.style.contains(YamlNodeStyle::TAGGED)
+            && goyaml::v3::scalar(flux).is_err()
             || flux.tag == "!!null" && !flux.value.is_empty() && kept.value == flux.value
             || flux.value.is_empty() && kept.value.is_empty();
         is_same &= flux.kind == kept.kind
@@ -654,8 +656,8 @@ fn says_the_same(flux: &str, kept: &str) -> bool {
 }
 
 /// Removes what Flux removes: annotations of kyaml, and metadata that is empty then.
-fn without_annotations(root: &mut Node) {
-    let remove = |map: &mut Node, is_removed: &dyn Fn(&str, &Node) -> bool| {
+fn without_annotations(root: &mut YamlNode) {
+    let remove = |map: &mut YamlNode, is_removed: &dyn Fn(&str, &YamlNode) -> bool| {
         if map.kind != YamlNodeKind::Mapping {
             return;
         }

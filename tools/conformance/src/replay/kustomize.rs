@@ -6,14 +6,16 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::regexp::Regexp;
-use kustomize::{BuildBudget, Options, Order, Restriction, Warning};
+use golang::regexp::GoRegexp;
+use kustomize::{
+    BuildBudget, KustomizeBuildOptions, KustomizeBuildWarning, LoadRestriction, ObjectOrder,
+};
 use serde::Deserialize;
 use serde_json::Value;
-use sources::disk::Disk;
+use sources::local_disk::LocalDisk;
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, same};
+use super::case::{Case, CaseFailure, CaseJudgement, same};
 
 pub(super) const TOPICS: [Topic; 1] = [Topic {
     name: "kustomize/cases",
@@ -25,7 +27,7 @@ pub(super) const TOPICS: [Topic; 1] = [Topic {
 #[derive(Deserialize)]
 struct BuildInputs {
     #[serde(default)]
-    files: BTreeMap<String, Content>,
+    files: BTreeMap<String, KustomizeFileContent>,
     dir: String,
     args: Option<Vec<String>>,
     setup: Option<String>,
@@ -37,7 +39,7 @@ struct BuildInputs {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Content {
+pub(super) enum KustomizeFileContent {
     Text(String),
     Link { symlink: String },
     Bytes { base64: String },
@@ -46,7 +48,7 @@ pub(super) enum Content {
 /// Where the folder of a case stands in recorded strings.
 pub(super) const ROOT: &str = "${ROOT}";
 
-fn build(case: Case) -> Judgement {
+fn build(case: Case) -> CaseJudgement {
     let recorded: BuildInputs = case.inputs()?;
     let not_run = |error: &dyn std::fmt::Display| CaseFailure::NotRun(error.to_string());
     let temporary = tempfile::tempdir().map_err(|error| not_run(&error))?;
@@ -61,8 +63,13 @@ fn build(case: Case) -> Judgement {
     let options = options(recorded.args.as_deref().unwrap_or_default())?;
     let mut warnings = Vec::new();
     let dir = format!("{root}/{}", recorded.dir);
-    let built =
-        kustomize::build(&Disk::default(), &dir, &options, &BuildBudget::default(), &mut warnings);
+    let built = kustomize::build(
+        &LocalDisk::default(),
+        &dir,
+        &options,
+        &BuildBudget::default(),
+        &mut warnings,
+    );
     let built = built.and_then(|built| built.yaml());
     let mut said: String = warnings.iter().map(line).collect();
     match (built, recorded.expected) {
@@ -89,16 +96,16 @@ fn build(case: Case) -> Judgement {
 }
 
 /// Writes a file of a case.
-pub(super) fn write(path: &Path, content: &Content, root: &str) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, content: &KustomizeFileContent, root: &str) -> anyhow::Result<()> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }
     match content {
-        Content::Text(text) => fs::write(path, text.replace(ROOT, root))?,
-        Content::Link { symlink } => {
+        KustomizeFileContent::Text(text) => fs::write(path, text.replace(ROOT, root))?,
+        KustomizeFileContent::Link { symlink } => {
             std::os::unix::fs::symlink(symlink.replace(ROOT, root), path)?;
         }
-        Content::Bytes { base64 } => fs::write(path, STANDARD.decode(base64)?)?,
+        KustomizeFileContent::Bytes { base64 } => fs::write(path, STANDARD.decode(base64)?)?,
     }
     Ok(())
 }
@@ -110,17 +117,19 @@ fn set_up(script: &str, root: &str) -> Result<(), CaseFailure> {
     output.map(drop).map_err(|error| CaseFailure::NotRun(format!("setup: {error}")))
 }
 
-fn options(args: &[String]) -> Result<Options, CaseFailure> {
-    let mut options = Options { order: Order::Legacy, ..Options::default() };
+fn options(args: &[String]) -> Result<KustomizeBuildOptions, CaseFailure> {
+    let mut options =
+        KustomizeBuildOptions { order: ObjectOrder::Legacy, ..KustomizeBuildOptions::default() };
     let mut args = args.iter().map(String::as_str);
     while let Some(flag) = args.next() {
         match (flag, args.next()) {
             ("--reorder", Some(order)) => {
                 options.is_order_explicit = true;
-                options.order = if order == "none" { Order::AsRead } else { Order::Legacy };
+                options.order =
+                    if order == "none" { ObjectOrder::AsRead } else { ObjectOrder::Legacy };
             }
             ("--load-restrictor", Some("LoadRestrictionsNone")) => {
-                options.restriction = Restriction::None;
+                options.restriction = LoadRestriction::None;
             }
             _ => return Err(CaseFailure::NotRun(format!("unknown flag `{flag}`"))),
         }
@@ -128,11 +137,13 @@ fn options(args: &[String]) -> Result<Options, CaseFailure> {
     Ok(options)
 }
 
-fn line(warning: &Warning) -> String {
+fn line(warning: &KustomizeBuildWarning) -> String {
     match warning {
-        Warning::Advice(text) | Warning::Log(text) => format!("{text}\n"),
+        KustomizeBuildWarning::Advice(text) | KustomizeBuildWarning::Log(text) => {
+            format!("{text}\n")
+        }
         // Differs(kustomize 5.8): it is silent.
-        Warning::Lost(_) => String::new(),
+        KustomizeBuildWarning::Lost(_) => String::new(),
     }
 }
 
@@ -160,7 +171,7 @@ fn is_same_but_for_memory(wanted: &str, said: &str) -> bool {
         r"0x[0-9a-f]{6,}",
         r" on [0-9.]+:53",
     ];
-    let Ok(memory) = Regexp::new(&memory.join("|")) else { return false };
+    let Ok(memory) = GoRegexp::new(&memory.join("|")) else { return false };
     let mut rest = said;
     let mut from = 0;
     let mut parts = Vec::new();
@@ -191,7 +202,7 @@ fn holds(error: &Value, said: &str) -> bool {
     };
     let matches = |pattern: &String| {
         let pattern = pattern.replace(ROOT, "\\$\\{ROOT\\}");
-        Regexp::new(&pattern).is_ok_and(|pattern| pattern.is_match(said))
+        GoRegexp::new(&pattern).is_ok_and(|pattern| pattern.is_match(said))
     };
     let equal = error.get("equals").and_then(Value::as_str);
     let any = error.get("any").and_then(Value::as_array);

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Topic;
-use super::case::{Case, Judgement, same_value};
+use super::case::{Case, CaseJudgement, same_value};
 
 pub(super) const TOPICS: [Topic; 1] = [Topic {
     name: "recorded/objectid",
@@ -35,7 +35,7 @@ struct NamedObjectParts {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parse {
+struct ObjectIdParseCase {
     r#in: String,
 }
 
@@ -45,7 +45,7 @@ fn parsed(text: &str) -> Result<Value, String> {
     Ok(json!({"namespace": namespace, "name": name, "group": group, "kind": kind}))
 }
 
-fn id(case: Case) -> Judgement {
+fn id(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "format" => {
             let ObjectFormatCase { object, back, back_err } = case.inputs()?;
@@ -55,7 +55,7 @@ fn id(case: Case) -> Judgement {
             same_value(&wanted, &parsed(&id.to_string()).unwrap_or_else(Value::from))
         }
         "parse" => {
-            let Parse { r#in } = case.inputs()?;
+            let ObjectIdParseCase { r#in } = case.inputs()?;
             case.judge(parsed(&r#in))
         }
         _ => Err(case.unsupported(&[])),

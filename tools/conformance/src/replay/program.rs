@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use super::case::CaseFailure;
-use e2e::installation::{Build, make};
+use e2e::installation::{BuildProfile, make};
 
 /// The program as the source is now: what was built last may be older.
 static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    let program = make(Build::Debug).and_then(|()| e2e::operator::binary());
+    let program = make(BuildProfile::Debug).and_then(|()| e2e::operator_process::binary());
     program.map_err(|error| format!("{error:#}"))
 });
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
+use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same};
 
 pub(super) const TOPICS: [Topic; 1] = [Topic {
     name: "recorded/gotime (specs)",
@@ -16,7 +16,7 @@ pub(super) const TOPICS: [Topic; 1] = [Topic {
     exceptions: &[],
 }];
 
-fn time(case: Case) -> Judgement {
+fn time(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "duration" => duration(&case),
         "string" => string(&case),
@@ -27,19 +27,19 @@ fn time(case: Case) -> Judgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reading {
+struct DurationReading {
     r#in: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nanoseconds {
+struct NanosecondsCase {
     ns: String,
 }
 
 /// Reads a duration and writes it again.
-fn duration(case: &Case) -> Judgement {
-    let Reading { r#in } = case.inputs()?;
+fn duration(case: &Case) -> CaseJudgement {
+    let DurationReading { r#in } = case.inputs()?;
     let read = parse_duration(&r#in);
     if let ReferenceAnswer::Out(out) = &case.answer
         && out.get("ns").and_then(Value::as_str).is_some_and(|ns| ns.starts_with('-'))
@@ -80,8 +80,8 @@ fn quoted(text: &str) -> String {
 }
 
 /// Writes nanoseconds; the recorded numbers beside the text have no use here.
-fn string(case: &Case) -> Judgement {
-    let Nanoseconds { ns } = case.inputs()?;
+fn string(case: &Case) -> CaseJudgement {
+    let NanosecondsCase { ns } = case.inputs()?;
     let Ok(nanos) = ns.parse() else {
         return Err(CaseFailure::NotRun(
             "op string: nothing here writes negative durations".to_owned(),

@@ -5,14 +5,14 @@ mod lifecycle;
 use std::collections::BTreeMap;
 
 use ::helm::releasename;
-use ::release::record::Record;
-use ::release::snapshot::{Snapshot, observation};
+use ::release::record::ReleaseRecord;
+use ::release::release_snapshot::{ReleaseSnapshot, observation};
 use ::release::storage::{self, RecordWriteMode};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, same, same_value};
+use super::case::{Case, CaseFailure, CaseJudgement, same, same_value};
 
 pub(super) const TOPICS: [Topic; 3] = [
     Topic {
@@ -37,7 +37,7 @@ pub(super) const TOPICS: [Topic; 3] = [
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Shorten {
+struct NameShorteningCase {
     #[serde(rename = "in")]
     name: String,
 }
@@ -49,19 +49,19 @@ struct SnapshotInputs {
     observation: String,
 }
 
-fn name(case: Case) -> Judgement {
+fn name(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "shorten" => {
-            let Shorten { name } = case.inputs()?;
+            let NameShorteningCase { name } = case.inputs()?;
             case.judge(Ok(releasename::shorten(&name).into()))
         }
         "snapshot" => {
             let SnapshotInputs { release, observation: wanted } = case.inputs()?;
-            let record = Record::from_json(release.to_string().as_bytes());
+            let record = ReleaseRecord::from_json(release.to_string().as_bytes());
             let record = record.map_err(|error| mismatch("a release", &error))?;
             let text = observation(&record, "").map_err(|error| mismatch(&wanted, &error))?;
             same(&wanted, &text)?;
-            let snapshot = Snapshot::of(&record, None, "");
+            let snapshot = ReleaseSnapshot::of(&record, None, "");
             let snapshot = snapshot.map_err(|error| mismatch("a snapshot", &error))?;
             case.judge(serde_json::to_value(snapshot).map_err(|error| error.to_string()))
         }
@@ -84,7 +84,7 @@ struct StorageInputs {
 }
 
 /// Unpacks a Secret and packs it again.
-fn stored(case: Case) -> Judgement {
+fn stored(case: Case) -> CaseJudgement {
     let StorageInputs { secret, kind, labels, release } = case.inputs()?;
     let none = BTreeMap::new();
     let unpack = |parts: &[&[u8]]| {

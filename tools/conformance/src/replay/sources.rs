@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use sources::ignore::Matcher;
+use sources::ignore::IgnoreMatcher;
 use tree::RelPath;
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, nil, same};
+use super::case::{Case, CaseFailure, CaseJudgement, nil, same};
 
 mod revision;
 pub(super) mod tarball;
@@ -35,7 +35,7 @@ pub(super) const TOPICS: [Topic; 3] = [
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Ignore {
+struct SourceIgnoreCase {
     #[serde(default, deserialize_with = "nil")]
     ignore_files: BTreeMap<String, String>,
     spec_ignore: Option<String>,
@@ -44,15 +44,15 @@ struct Ignore {
 }
 
 /// Judges each path alone.
-fn ignore(case: Case) -> Judgement {
-    let Ignore { ignore_files, spec_ignore, paths } = case.inputs()?;
+fn ignore(case: Case) -> CaseJudgement {
+    let SourceIgnoreCase { ignore_files, spec_ignore, paths } = case.inputs()?;
     let wanted: Vec<bool> = case.list()?;
     if wanted.len() != paths.len() {
         return Err(CaseFailure::NotRun("paths and answers are not of one number".to_owned()));
     }
     let files: Result<Vec<_>, CaseFailure> =
         ignore_files.into_iter().map(|(folder, text)| Ok((inside(&folder)?, text))).collect();
-    let matcher = match Matcher::new(&files?, spec_ignore.as_deref()) {
+    let matcher = match IgnoreMatcher::new(&files?, spec_ignore.as_deref()) {
         Ok(matcher) => matcher,
         Err(error) => return same("patterns", &format!("error: {error}")),
     };

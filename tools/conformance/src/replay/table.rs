@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Tally;
+use super::ReplayTally;
 use super::case::CaseFailure;
 use testbed::progress::{bold, dim, green, red};
 
@@ -17,13 +17,13 @@ const MAX_ANSWER_CHARACTERS: usize = 600;
 const COMMON_CHARACTERS_SHOWN: usize = 100;
 
 /// The table of topics.
-pub(super) fn table(tallies: &BTreeMap<&str, Tally>) -> String {
+pub(super) fn table(tallies: &BTreeMap<&str, ReplayTally>) -> String {
     let width = tallies.keys().map(|name| name.len()).max().unwrap_or_default().max("topic".len());
     let mut table =
         format!("{}\n", bold(&format!("{:width$}  {:>6} / {:<6}", "topic", "passed", "all")));
     for (name, tally) in tallies {
         let verdict = match tally {
-            Tally { failures, .. } if !failures.is_empty() => red("FAILED"),
+            ReplayTally { failures, .. } if !failures.is_empty() => red("FAILED"),
             tally if tally.run() == 0 => dim("not run"),
             _ => green("ok"),
         };
@@ -41,7 +41,7 @@ fn line(table: &mut String, text: &str) {
     let _ = writeln!(table, "{text}");
 }
 
-fn details(table: &mut String, tally: &Tally) {
+fn details(table: &mut String, tally: &ReplayTally) {
     for (case, reason) in &tally.excepted {
         line(table, &format!("    {} {case}: {reason}", dim("exception")));
     }

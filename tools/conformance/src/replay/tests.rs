@@ -15,7 +15,7 @@ fn recorded(file: &str, text: impl AsRef<[u8]>) -> TempDir {
     folder
 }
 
-fn replayed(folder: &TempDir) -> Tallies {
+fn replayed(folder: &TempDir) -> ReplayTallies {
     replay(&topics(), &[folder.path().to_owned()]).unwrap()
 }
 

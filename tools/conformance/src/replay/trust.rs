@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement};
+use super::case::{Case, CaseFailure, CaseJudgement};
 
 pub(super) const TOPICS: [Topic; 8] = [
     Topic {
@@ -71,10 +71,10 @@ pub(super) const TOPICS: [Topic; 8] = [
 ];
 
 /// Judges a case of one operation.
-type Judge = fn(&Case, &TrustCase) -> Judgement;
+type CaseJudgeFunction = fn(&Case, &TrustCase) -> CaseJudgement;
 
 /// The judge of each operation.
-const JUDGES: [(&str, Judge); 8] = [
+const JUDGES: [(&str, CaseJudgeFunction); 8] = [
     ("git_verify", git::judge),
     ("helm_verify", helm::judge),
     ("sops_decrypt", sops::decrypt),
@@ -102,7 +102,7 @@ struct TrustCase {
     folder: PathBuf,
 }
 
-fn judge(topic: &str, case: Case) -> Judgement {
+fn judge(topic: &str, case: Case) -> CaseJudgement {
     let mut recorded: TrustCase = case.inputs()?;
     recorded.folder.clone_from(&case.folder);
     if recorded.topic != topic {

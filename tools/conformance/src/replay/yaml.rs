@@ -3,12 +3,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goyaml::v3::{self, Layout, Node, Note, YamlNodeKind};
+use goyaml::v3::{self, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Topic;
-use super::case::{Case, CaseFailure, Judgement, same};
+use super::case::{Case, CaseFailure, CaseJudgement, same};
 
 pub(super) const TOPICS: [Topic; 7] = [
     Topic { name: "yaml/read v2", path: "yaml/read.jsonl", judge: read, exceptions: &[] },
@@ -72,7 +72,7 @@ struct DocumentInputs {
 }
 
 /// Reads a text, reads it strictly, and writes what was read.
-fn read(mut case: Case) -> Judgement {
+fn read(mut case: Case) -> CaseJudgement {
     case.forget("v3_");
     let recorded: DocumentInputs = case.inputs()?;
     let input = input(recorded.yaml.as_ref(), recorded.yaml_base64.as_ref())?;
@@ -113,13 +113,13 @@ struct RecordedNodes {
 }
 
 /// Reads all documents, lists their nodes and writes them again.
-fn nodes(mut case: Case) -> Judgement {
+fn nodes(mut case: Case) -> CaseJudgement {
     case.forget("v2_");
     let recorded: RecordedNodes = case.inputs()?;
     let input = input(recorded.yaml.as_ref(), recorded.yaml_base64.as_ref())?;
     let mut documents = Vec::new();
     let mut error = String::new();
-    let stream = v3::Documents::new(&input, &goyaml::YamlLimits::default());
+    let stream = v3::NodeDocuments::new(&input, &goyaml::YamlLimits::default());
     match stream.map(|stream| stream.collect::<Vec<_>>()) {
         Ok(read) => {
             for document in read {
@@ -131,7 +131,7 @@ fn nodes(mut case: Case) -> Judgement {
         }
         Err(problem) => error = problem.to_string(),
     }
-    let layout = Layout { indent: 2, compact_sequences: true };
+    let layout = YamlLayout { indent: 2, compact_sequences: true };
     let text =
         v3::emit_documents(&documents, &layout).unwrap_or_else(|error| format!("ERR {error}"));
     let listed: String = documents.iter().map(listed).collect();
@@ -146,8 +146,8 @@ fn nodes(mut case: Case) -> Judgement {
 const MAX_LISTED: usize = 200;
 
 /// A document as the recorder lists it, a line a node.
-fn listed(document: &Node) -> String {
-    let line = |(depth, node): (usize, &Node)| {
+fn listed(document: &YamlNode) -> String {
+    let line = |(depth, node): (usize, &YamlNode)| {
         if depth > MAX_LISTED {
             return "…".to_owned();
         }
@@ -158,8 +158,9 @@ fn listed(document: &Node) -> String {
             YamlNodeKind::Scalar => 8,
             YamlNodeKind::Alias => 16,
         };
-        let [anchor, head, tail, foot] = [Note::Anchor, Note::Head, Note::Line, Note::Foot]
-            .map(|note| quoted(node.notes.get(note)));
+        let [anchor, head, tail, foot] =
+            [NodeNoteKind::Anchor, NodeNoteKind::Head, NodeNoteKind::Line, NodeNoteKind::Foot]
+                .map(|note| quoted(node.notes.get(note)));
         let value = quoted(&node.value);
         let indent = " ".repeat(depth + 1);
         let style = node.style.bits();
@@ -224,7 +225,7 @@ fn shown(value: &Result<Value, String>) -> String {
     value.as_ref().map_or_else(|error| format!("error: {error}"), Value::to_string)
 }
 
-fn same_json(name: &str, json: &str, got: &Result<Value, String>) -> Judgement {
+fn same_json(name: &str, json: &str, got: &Result<Value, String>) -> CaseJudgement {
     let shown = shown(got);
     let is_same = match (serde_json::from_str::<Value>(json), got) {
         (Ok(wanted), Ok(got)) => wanted == *got,
@@ -239,7 +240,7 @@ fn same_json(name: &str, json: &str, got: &Result<Value, String>) -> Judgement {
 }
 
 /// One verdict on the aspects of a case.
-fn all<const ASPECT_COUNT: usize>(aspects: [(&str, Judgement); ASPECT_COUNT]) -> Judgement {
+fn all<const ASPECT_COUNT: usize>(aspects: [(&str, CaseJudgement); ASPECT_COUNT]) -> CaseJudgement {
     let mut all_wanted = Vec::new();
     let mut all_got = Vec::new();
     for (aspect, judgement) in aspects {
@@ -257,7 +258,7 @@ fn all<const ASPECT_COUNT: usize>(aspects: [(&str, Judgement); ASPECT_COUNT]) ->
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Emission {
+struct YamlEmissionCase {
     json: String,
     yaml: String,
     /// Of go-yaml v3, as Helm's `toYamlPretty` asks for it.
@@ -265,8 +266,8 @@ struct Emission {
 }
 
 /// Writes a value.
-fn emission(case: Case) -> Judgement {
-    let Emission { json, yaml, .. } = case.inputs()?;
+fn emission(case: Case) -> CaseJudgement {
+    let YamlEmissionCase { json, yaml, .. } = case.inputs()?;
     let value = serde_json::from_str(&json)
         .map_err(|error| CaseFailure::NotRun(format!("`json` cannot be read: {error}")))?;
     let got = emitted(with_floats(value));
@@ -277,12 +278,12 @@ fn emission(case: Case) -> Judgement {
 }
 
 /// Writes a value with version 3.
-fn pretty(case: Case) -> Judgement {
-    let Emission { json, pretty, .. } = case.inputs()?;
+fn pretty(case: Case) -> CaseJudgement {
+    let YamlEmissionCase { json, pretty, .. } = case.inputs()?;
     let wanted = pretty.ok_or_else(|| CaseFailure::NotRun("no answer of go-yaml v3".to_owned()))?;
     let value = serde_json::from_str(&json)
         .map_err(|error| CaseFailure::NotRun(format!("`json` cannot be read: {error}")))?;
-    let layout = Layout { indent: 2, compact_sequences: false };
+    let layout = YamlLayout { indent: 2, compact_sequences: false };
     let got = v3::encode(&&with_floats(value), &layout);
     same(&wanted, &got.unwrap_or_else(|error| format!("ERR {error}")))
 }

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::api_proxy::{ApiProxy, Cut};
-use e2e::harness::Windlass;
+use e2e::api_proxy::{ApiProxy, ConnectionCutOrder};
+use e2e::harness::WindlassProcess;
 use kube::api::DynamicObject;
 
-use super::crash_points::Point;
-use super::scenario::{Scenario, Stage};
-use super::snapshot::{Names, Snapshot};
+use super::crash_points::CrashPoint;
+use super::scenario::{CrashScenario, ScenarioStage};
+use super::snapshot::{ClusterSnapshot, ReplacedNames};
 use crate::ownership::{absent, live, recorded, unrecorded};
 
 /// Within what time an act is done, counted from its beginning and again from a restart.
@@ -28,7 +28,7 @@ const QUIET_PERIOD: Duration = Duration::from_secs(1);
 /// What a run came to.
 pub(super) struct CrashRunReport {
     /// The end of each act.
-    pub(super) snapshots: Vec<Snapshot>,
+    pub(super) snapshots: Vec<ClusterSnapshot>,
     /// All writes.
     pub(super) writes: Vec<String>,
     /// Where it was cut; none if it was not.
@@ -45,10 +45,10 @@ pub(super) struct CrashRunReport {
 
 struct CrashRun<S> {
     scenario: S,
-    stage: Stage,
+    stage: ScenarioStage,
     proxy: ApiProxy,
-    windlass: Windlass,
-    cut: Option<Cut>,
+    windlass: WindlassProcess,
+    cut: Option<ConnectionCutOrder>,
     request: Option<String>,
     /// When windlass was last started.
     restarted: Option<Instant>,
@@ -65,14 +65,14 @@ struct CrashRun<S> {
 ///
 /// # Errors
 /// When the bed fails; what windlass does wrong is in the outcome.
-pub(super) async fn attempt<S: Scenario>(
-    point: Option<Point>,
-    usual: Option<&Vec<Snapshot>>,
+pub(super) async fn attempt<S: CrashScenario>(
+    point: Option<CrashPoint>,
+    usual: Option<&Vec<ClusterSnapshot>>,
 ) -> anyhow::Result<CrashRunReport> {
     let begun = Instant::now();
-    let stage = Stage::set("crash").await?;
+    let stage = ScenarioStage::set("crash").await?;
     let proxy = ApiProxy::start(stage.story.bed.operator_kubeconfig())?;
-    let windlass = Windlass::start_for(&stage.story, &[&proxy.flag()]).await?;
+    let windlass = WindlassProcess::start_for(&stage.story, &[&proxy.flag()]).await?;
     let cut = point.map(|point| proxy.cut_at(point.number, point.moment));
     let mut run = CrashRun {
         scenario: S::default(),
@@ -115,13 +115,13 @@ pub(super) async fn attempt<S: Scenario>(
     Ok(outcome)
 }
 
-impl<S: Scenario> CrashRun<S> {
+impl<S: CrashScenario> CrashRun<S> {
     /// Begins an act and waits for its end; none when it does not come.
     async fn play(
         &mut self,
         act: usize,
-        expected: Option<&Snapshot>,
-    ) -> anyhow::Result<Option<Snapshot>> {
+        expected: Option<&ClusterSnapshot>,
+    ) -> anyhow::Result<Option<ClusterSnapshot>> {
         self.scenario.begin(act, &mut self.stage).await?;
         let mut since = Instant::now();
         let mut was_cut = false;
@@ -157,8 +157,8 @@ impl<S: Scenario> CrashRun<S> {
     async fn observe(
         &mut self,
         act: usize,
-        expected: Option<&Snapshot>,
-    ) -> anyhow::Result<(Option<Snapshot>, Vec<String>)> {
+        expected: Option<&ClusterSnapshot>,
+    ) -> anyhow::Result<(Option<ClusterSnapshot>, Vec<String>)> {
         if !self.windlass.operator.is_running()? {
             return Ok((None, vec!["windlass has ended by itself".to_owned()]));
         }
@@ -170,8 +170,8 @@ impl<S: Scenario> CrashRun<S> {
         let owner = self.scenario.owner();
         let recorded = recorded(&story.client, &owner, &story.namespace).await?;
         let live = live(&story.client, &kinds, &owner, &story.namespace).await?;
-        let names = Names { namespace: &story.namespace, revisions: &self.stage.revisions };
-        let snapshot = Snapshot::take(&story.client, &live, &names).await?;
+        let names = ReplacedNames { namespace: &story.namespace, revisions: &self.stage.revisions };
+        let snapshot = ClusterSnapshot::take(&story.client, &live, &names).await?;
         let mut wrong = unrecorded(&live, &recorded, &owner);
         wrong.extend(absent(&live, &recorded));
         if let Some(expected) = expected {

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use e2e::api_proxy::Moment;
-use e2e::random::Random;
+use e2e::api_proxy::ConnectionCutMoment;
+use e2e::random_sequence::RandomSequence;
 
 /// One cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Point {
+pub(super) struct CrashPoint {
     /// The write, counted from 1.
     pub(super) number: usize,
     /// Whether the API server gets it.
-    pub(super) moment: Moment,
+    pub(super) moment: ConnectionCutMoment,
 }
 
 /// A part of all cut points.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
+pub(super) struct CrashPointSample {
     /// How many writes.
     pub(super) count: usize,
     /// Which ones, within their shares of the whole.
@@ -24,10 +24,10 @@ pub(super) struct Sample {
 }
 
 /// The cut points of a work of so many writes, in order; both moments of each write that is chosen.
-pub(super) fn choose(writes: usize, sample: Option<Sample>) -> Vec<Point> {
+pub(super) fn choose(writes: usize, sample: Option<CrashPointSample>) -> Vec<CrashPoint> {
     let numbers: BTreeSet<usize> = match sample {
         Some(sample) if sample.count < writes => {
-            let mut random = Random::new(sample.seed);
+            let mut random = RandomSequence::new(sample.seed);
             // The first and the last, and one of each of the equal shares between.
             let inner = writes.saturating_sub(2);
             let shares = sample.count.saturating_sub(2);
@@ -40,7 +40,10 @@ pub(super) fn choose(writes: usize, sample: Option<Sample>) -> Vec<Point> {
         }
         Some(_) | None => (1..=writes).collect(),
     };
-    let both = |number| [Moment::Before, Moment::After].map(|moment| Point { number, moment });
+    let both = |number| {
+        [ConnectionCutMoment::Before, ConnectionCutMoment::After]
+            .map(|moment| CrashPoint { number, moment })
+    };
     numbers.into_iter().flat_map(both).collect()
 }
 
@@ -49,7 +52,7 @@ mod tests {
     use super::*;
 
     fn numbers(writes: usize, count: usize, seed: u64) -> Vec<usize> {
-        let points = choose(writes, Some(Sample { count, seed }));
+        let points = choose(writes, Some(CrashPointSample { count, seed }));
         points.iter().step_by(2).map(|point| point.number).collect()
     }
 
@@ -57,8 +60,8 @@ mod tests {
     fn every_write_is_cut_at_twice() {
         let points = choose(3, None);
         assert_eq!(points.len(), 6);
-        assert_eq!(points[0], Point { number: 1, moment: Moment::Before });
-        assert_eq!(points[5], Point { number: 3, moment: Moment::After });
+        assert_eq!(points[0], CrashPoint { number: 1, moment: ConnectionCutMoment::Before });
+        assert_eq!(points[5], CrashPoint { number: 3, moment: ConnectionCutMoment::After });
         assert_eq!(choose(0, None), []);
     }
 

@@ -8,18 +8,18 @@ pub(super) mod helmfile;
 pub(super) mod kustomization;
 pub(super) mod lifecycle;
 
-use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
 use e2e::harness::{Story, StoryTarget};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use crate::ownership::Owner;
+use crate::ownership::OwnerKind;
 
 /// The GitRepository of every scenario.
 pub(super) const SOURCE_NAME: &str = "work";
 
 /// Work in acts. Each act is begun by a user, and done by windlass however often it dies.
-pub(super) trait Scenario: Default {
+pub(super) trait CrashScenario: Default {
     /// What `--scenario` calls it.
     const NAME: &'static str;
 
@@ -33,10 +33,10 @@ pub(super) trait Scenario: Default {
     fn kinds(&self, namespace: &str) -> Vec<ApiResource>;
 
     /// Whose its objects are.
-    fn owner(&self) -> Owner;
+    fn owner(&self) -> OwnerKind;
 
     /// Further violations of the scenario's own laws, judged at the end.
-    fn judge(&self, _stage: &Stage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, _stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         Ok(Vec::new())
     }
 
@@ -44,14 +44,14 @@ pub(super) trait Scenario: Default {
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool;
 
     /// Does what the user does; it does not wait for windlass.
-    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()>;
+    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()>;
 
     /// Whether windlass says that the act is done.
-    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool>;
+    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool>;
 }
 
 /// A namespace and a repository.
-pub(super) struct Stage {
+pub(super) struct ScenarioStage {
     /// The namespace.
     pub(super) story: Story,
     /// Serves the repository.
@@ -62,11 +62,11 @@ pub(super) struct Stage {
     pub(super) revisions: Vec<String>,
 }
 
-impl Stage {
+impl ScenarioStage {
     /// An empty stage.
     pub(super) async fn set(name: &str) -> anyhow::Result<Self> {
         let story = Story::begin(name).await?;
-        let server = GitServer::start(Access::Open)?;
+        let server = GitServer::start(GitReadAccess::Open)?;
         let repository = server.repository("work")?;
         Ok(Self { story, server, repository, revisions: Vec::new() })
     }

@@ -13,15 +13,15 @@ use crate::ownership::{helm_releases, kind, kustomizations};
 
 /// Objects and the state of our own ones, by id.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Snapshot(BTreeMap<String, Value>);
+pub(super) struct ClusterSnapshot(BTreeMap<String, Value>);
 
 /// The names that are replaced: the run's namespace, and its revisions in order.
-pub(super) struct Names<'a> {
+pub(super) struct ReplacedNames<'a> {
     pub(super) namespace: &'a str,
     pub(super) revisions: &'a [String],
 }
 
-impl Names<'_> {
+impl ReplacedNames<'_> {
     fn replace(&self, text: &str) -> String {
         let mut text = text.replace(self.namespace, "NAMESPACE");
         for (at, revision) in self.revisions.iter().enumerate() {
@@ -40,12 +40,12 @@ impl Names<'_> {
 /// What the cluster chooses anew each time.
 const CHOSEN: [&str; 2] = ["clusterIP", "clusterIPs"];
 
-impl Snapshot {
+impl ClusterSnapshot {
     /// Reads everything that belongs to a run. `live` has been read just before.
     pub(super) async fn take(
         client: &Client,
         live: &BTreeMap<String, DynamicObject>,
-        names: &Names<'_>,
+        names: &ReplacedNames<'_>,
     ) -> anyhow::Result<Self> {
         let mut all: BTreeMap<String, Value> = live
             .iter()
@@ -102,7 +102,10 @@ impl Snapshot {
 
 /// How many audits there are of each operation on a release: one. Attempts of a Kustomization that a cut makes fail are
 /// operations, too, so those are not counted.
-async fn audits(client: &Client, names: &Names<'_>) -> anyhow::Result<BTreeMap<String, Value>> {
+async fn audits(
+    client: &Client,
+    names: &ReplacedNames<'_>,
+) -> anyhow::Result<BTreeMap<String, Value>> {
     let kind = kind("release.windlass.dev/v1alpha1", "ReleaseAudit");
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), names.namespace, &kind);
     let mut counts = BTreeMap::<String, u64>::new();
@@ -205,10 +208,10 @@ fn state(object: &DynamicObject) -> Value {
 mod tests {
     use super::*;
 
-    fn snapshot(namespace: &str, revision: &str, text: &str) -> Snapshot {
-        let names = Names { namespace, revisions: &[revision.to_owned()] };
+    fn snapshot(namespace: &str, revision: &str, text: &str) -> ClusterSnapshot {
+        let names = ReplacedNames { namespace, revisions: &[revision.to_owned()] };
         let value = json!({"text": text, "of": namespace, "at": format!("main@sha1:{revision}")});
-        Snapshot(BTreeMap::from([(
+        ClusterSnapshot(BTreeMap::from([(
             names.replace(&format!("{namespace}_a__X")),
             names.value(&value),
         )]))
@@ -221,9 +224,12 @@ mod tests {
         let other = snapshot("crash-1", "aaaa", "other");
         assert_eq!(one.differences(&other).len(), 1);
         assert_eq!(
-            one.differences(&Snapshot(BTreeMap::new())),
+            one.differences(&ClusterSnapshot(BTreeMap::new())),
             ["NAMESPACE_a__X should not be there"]
         );
-        assert_eq!(Snapshot(BTreeMap::new()).differences(&one), ["NAMESPACE_a__X is missing"]);
+        assert_eq!(
+            ClusterSnapshot(BTreeMap::new()).differences(&one),
+            ["NAMESPACE_a__X is missing"]
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Cursor, Write as _};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sources::archive::{ExtractOptions, Symlinks, extract, unzip};
+use sources::archive::{ExtractOptions, SymlinkPolicy, extract, unzip};
 
 use super::FuzzTarget;
 use super::USUAL_STACK;
@@ -61,7 +61,7 @@ fn read(input: &[u8]) {
     // Changed bytes of a gzip rarely are one, so what is in it is changed, and packed.
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     let packed = packed.write_all(input).and_then(|()| packed.finish()).unwrap_or_default();
-    for symlinks in [Symlinks::Skip, Symlinks::Refuse] {
+    for symlinks in [SymlinkPolicy::Skip, SymlinkPolicy::Refuse] {
         let options = ExtractOptions { symlinks, ..ExtractOptions::default() };
         drop(extract(input, &options));
         drop(extract(packed.as_slice(), &options));

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 
-use conformance::corpus::{self, Case, Corpus, ProgramOutput};
-use e2e::installation::{Build, make, program};
-use e2e::rusage::{self, Cost};
+use conformance::corpus::{self, CorpusCase, CorpusKind, ProgramOutput};
+use e2e::installation::{BuildProfile, make, program};
+use e2e::rusage::{self, CommandResourceUsage};
 use testbed::progress::{green, red, step};
 use testbed::root;
 
@@ -41,9 +41,9 @@ const MAX_FAULTS: usize = 10;
 // Groups are named after the type, and the flattened one has the same name.
 #[derive(Debug, Args)]
 #[group(skip)]
-pub(crate) struct Options {
+pub(crate) struct CaseFuzzOptions {
     #[command(flatten)]
-    common: super::Options,
+    common: super::FuzzOptions,
     /// How many at most, instead of as many as there is time for
     #[arg(long)]
     most: Option<u64>,
@@ -67,7 +67,7 @@ struct ChangedCase {
 ///
 /// # Errors
 /// When something was found, or nothing could be run.
-pub(super) fn run(corpus: Corpus, options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(corpus: CorpusKind, options: &CaseFuzzOptions) -> anyhow::Result<()> {
     rounds(corpus, options, options.common.time())
 }
 
@@ -75,14 +75,14 @@ pub(super) fn run(corpus: Corpus, options: &Options) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn run_for(corpus: Corpus, time: Duration) -> anyhow::Result<()> {
-    let common = super::Options { minutes: 1, seed: None };
-    let options = Options { common, most: None, against_original: false, release: false };
+pub(super) fn run_for(corpus: CorpusKind, time: Duration) -> anyhow::Result<()> {
+    let common = super::FuzzOptions { minutes: 1, seed: None };
+    let options = CaseFuzzOptions { common, most: None, against_original: false, release: false };
     rounds(corpus, &options, time)
 }
 
-fn rounds(corpus: Corpus, options: &Options, time: Duration) -> anyhow::Result<()> {
-    let build = if options.release { Build::Release } else { Build::Debug };
+fn rounds(corpus: CorpusKind, options: &CaseFuzzOptions, time: Duration) -> anyhow::Result<()> {
+    let build = if options.release { BuildProfile::Release } else { BuildProfile::Debug };
     step("windlass itself", || make(build))?;
     let own = program(build)?;
     let original = match options.against_original {
@@ -91,7 +91,7 @@ fn rounds(corpus: Corpus, options: &Options, time: Duration) -> anyhow::Result<(
     };
     let cases = small(corpus)?;
     let noun = corpus.noun();
-    let first = options.common.seed.unwrap_or_else(Random::seed);
+    let first = options.common.seed.unwrap_or_else(RandomSequence::seed);
     let deadline = Instant::now() + time;
     eprintln!("{noun}: seeds from {first}");
     let mut done = 0;
@@ -117,23 +117,23 @@ fn rounds(corpus: Corpus, options: &Options, time: Duration) -> anyhow::Result<(
 }
 
 /// The cases that are files: thousands of objects take their time, and show nothing that a few do not.
-fn small(corpus: Corpus) -> anyhow::Result<Vec<Case>> {
-    let mut cases = Case::load(corpus, &[])?;
+fn small(corpus: CorpusKind) -> anyhow::Result<Vec<CorpusCase>> {
+    let mut cases = CorpusCase::load(corpus, &[])?;
     cases.retain(|case| !case.is_generated());
     Ok(cases)
 }
 
 /// What the files of a corpus are made of.
-const fn words(corpus: Corpus) -> &'static mutate::Words {
+const fn words(corpus: CorpusKind) -> &'static mutate::LanguageWords {
     match corpus {
-        Corpus::Charts => &mutate::TEMPLATE_FRAGMENTS,
-        Corpus::Overlays => &mutate::KUSTOMIZATION_FRAGMENTS,
+        CorpusKind::Charts => &mutate::TEMPLATE_FRAGMENTS,
+        CorpusKind::Overlays => &mutate::KUSTOMIZATION_FRAGMENTS,
     }
 }
 
 /// The changed case of a seed.
-fn change(cases: &[Case], seed: u64) -> anyhow::Result<ChangedCase> {
-    let mut random = Random::new(seed);
+fn change(cases: &[CorpusCase], seed: u64) -> anyhow::Result<ChangedCase> {
+    let mut random = RandomSequence::new(seed);
     let case = cases.get(random.below(cases.len())).context("there are no cases")?;
     let runs: Vec<&Vec<String>> = case.runs().values().collect();
     let arguments = runs.get(random.below(runs.len())).context("a case without runs")?;
@@ -144,7 +144,7 @@ fn change(cases: &[Case], seed: u64) -> anyhow::Result<ChangedCase> {
 
 /// What is wrong with how windlass takes a case; none when nothing is.
 fn judge(
-    corpus: Corpus,
+    corpus: CorpusKind,
     own: &Path,
     original: Option<&Path>,
     changed: &ChangedCase,
@@ -182,7 +182,8 @@ fn judge(
 
 /// Runs a command; what is wrong with how it ends.
 fn survives(command: &Process) -> anyhow::Result<Option<String>> {
-    let Cost { status, seconds, processor, peak, stderr } = rusage::cost(command, WALL_TIME_LIMIT)?;
+    let CommandResourceUsage { status, seconds, processor, peak, stderr } =
+        rusage::cost(command, WALL_TIME_LIMIT)?;
     let last = stderr.lines().last().unwrap_or_default();
     Ok(match status {
         None => Some(format!("not done within {} s", WALL_TIME_LIMIT.as_secs())),
@@ -197,7 +198,12 @@ fn survives(command: &Process) -> anyhow::Result<Option<String>> {
 }
 
 /// Keeps a case for the developer who searches for the fault.
-fn keep(corpus: Corpus, seed: u64, changed: &ChangedCase, fault: &str) -> anyhow::Result<PathBuf> {
+fn keep(
+    corpus: CorpusKind,
+    seed: u64,
+    changed: &ChangedCase,
+    fault: &str,
+) -> anyhow::Result<PathBuf> {
     let folder = root().join("target/fuzz").join(corpus.noun()).join(seed.to_string());
     for (path, content) in &changed.files {
         corpus::write(&folder.join(path), content)?;

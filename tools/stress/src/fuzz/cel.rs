@@ -1,6 +1,6 @@
 //! Expressions of specs (`gocel`): read, checked, evaluated over an object.
 
-use gocel::Expression;
+use gocel::CelExpression;
 use serde_json::json;
 
 use super::FuzzTarget;
@@ -107,10 +107,10 @@ fn read(input: &[u8]) {
         "spec": {"replicas": 2, "ratio": 1.5, "list": [1, 2, 3], "names": ["a", "b", "ü"], "on": true},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "at": "2026-01-02T03:04:05Z"},
     });
-    if let Ok(expression) = Expression::compile(text, &["self", "dep"]) {
+    if let Ok(expression) = CelExpression::compile(text, &["self", "dep"]) {
         drop(expression.evaluate_bool(&[("self", &object), ("dep", &object)]));
     }
-    if let Ok(expression) = Expression::parse(text)
+    if let Ok(expression) = CelExpression::parse(text)
         && let Some(fields) = object.as_object()
     {
         drop(expression.evaluate_bool_over(fields));

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use golang::time::{Time, Zone};
+use golang::time::{GoTime, GoTimeZone};
 use image::{
-    Change, CommitData, CommitEnvironment, ObjectIdentifier, REQUIRED_STACK_BYTES, UpdateResult,
-    commit_message,
+    CommitData, CommitEnvironment, ImageValueChange, ObjectIdentifier, REQUIRED_STACK_BYTES,
+    UpdateResult, commit_message,
 };
 
 use super::FuzzTarget;
@@ -59,11 +59,15 @@ fn read(input: &[u8]) {
     let [kind, old_value, new_value, setter] = ["Pod", "a:1", "a:2", "ns:p:tag"].map(str::to_owned);
     let object = ObjectIdentifier { kind, ..ObjectIdentifier::default() };
     let mut changed = UpdateResult::default();
-    changed.add(&"a.yaml".into(), &Arc::new(object), Change { old_value, new_value, setter });
+    changed.add(
+        &"a.yaml".into(),
+        &Arc::new(object),
+        ImageValueChange { old_value, new_value, setter },
+    );
     let values = [("a".to_owned(), "b".to_owned())].into();
     let data =
         CommitData { namespace: "ns", name: "auto", changed: &changed, values: Some(&values) };
     let random = Arc::new(|buffer: &mut [u8]| buffer.fill(7));
-    let environment = CommitEnvironment { now: Time::from_unix(0, 0, Zone::Utc), random };
+    let environment = CommitEnvironment { now: GoTime::from_unix(0, 0, GoTimeZone::Utc), random };
     drop(commit_message(&String::from_utf8_lossy(input), &data, &environment));
 }

@@ -1,6 +1,6 @@
 //! Strings with variables of a Kustomization (`envsubst`).
 
-use envsubst::{SubstitutionLimits, Unset, substitute};
+use envsubst::{SubstitutionLimits, UnsetVariablePolicy, substitute};
 
 use super::FuzzTarget;
 use super::USUAL_STACK;
@@ -63,7 +63,7 @@ fn read(input: &[u8]) {
         "empty" => Some(&b""[..]),
         _ => None,
     };
-    for unset in [Unset::Empty, Unset::Error] {
+    for unset in [UnsetVariablePolicy::Empty, UnsetVariablePolicy::Error] {
         drop(substitute(input, lookup, unset, SubstitutionLimits::default()));
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use golang::time::{Time, Zone};
+use golang::time::{GoTime, GoTimeZone};
 use helmfile::{
-    Helm, HelmfileEnvironment, List, Options, Plan, PrintEnvFormat, Settings, Template,
+    ChartRenderRequest, HelmChartRenderer, HelmfileEnvironment, HelmfilePlanSettings,
+    HelmfileProcessingPlan, PrintEnvFormat, ReleaseListFormat, ReleaseRenderOptions,
 };
 use tree::MemoryTree;
 
@@ -108,28 +109,31 @@ fn read(input: &[u8]) {
     let Ok(files) = MemoryTree::from_files(files) else { return };
     let files = Arc::new(files);
     for selectors in [vec![], vec!["a=b".to_owned(), "name!=a".to_owned()]] {
-        let utc = Zone::fixed("UTC", 0);
-        let now = Time::from_unix(0, 0, utc.clone());
+        let utc = GoTimeZone::fixed("UTC", 0);
+        let now = GoTime::from_unix(0, 0, utc.clone());
         let random = Arc::new(|bytes: &mut [u8]| bytes.fill(7));
         let helmfile_environment =
             HelmfileEnvironment::new(Arc::clone(&files) as _, BTreeMap::new(), now, utc, random);
         let environment = "default".to_owned();
-        let settings = Settings { environment, selectors, ..Settings::default() };
+        let settings =
+            HelmfilePlanSettings { environment, selectors, ..HelmfilePlanSettings::default() };
         let helmfile_environment = Arc::new(helmfile_environment);
-        let plan = || Plan::load(&helmfile_environment, "/", &settings);
-        drop(plan().and_then(|plan| plan.list(List::Json)));
+        let plan = || HelmfileProcessingPlan::load(&helmfile_environment, "/", &settings);
+        drop(plan().and_then(|plan| plan.list(ReleaseListFormat::Json)));
         drop(plan().and_then(|plan| plan.build(true, "/tmp")));
         drop(plan().and_then(|plan| plan.show_dag()));
         drop(plan().and_then(|plan| plan.print_env(PrintEnvFormat::Yaml)));
-        drop(plan().and_then(|plan| plan.renderings(&Options::default(), &Empty)));
+        drop(plan().and_then(|plan| {
+            plan.renderings(&ReleaseRenderOptions::default(), &EmptyChartFetcher)
+        }));
     }
 }
 
 /// Charts are read by the target `template`.
-struct Empty;
+struct EmptyChartFetcher;
 
-impl Helm for Empty {
-    fn template(&self, _: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+impl HelmChartRenderer for EmptyChartFetcher {
+    fn template(&self, _: &ChartRenderRequest<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
         Ok(vec![("c/templates/a.yaml".to_owned(), b"kind: ConfigMap\n".to_vec())])
     }
 }

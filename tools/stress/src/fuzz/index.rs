@@ -1,6 +1,6 @@
 //! Indexes of chart repositories (`sources::charts`): read, and chosen from.
 
-use sources::charts::Index;
+use sources::charts::ChartIndex;
 
 use super::FuzzTarget;
 use super::USUAL_STACK;
@@ -51,7 +51,7 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
 };
 
 fn read(input: &[u8]) {
-    let Ok(index) = Index::parse(input) else { return };
+    let Ok(index) = ChartIndex::parse(input) else { return };
     for range in ["", "*", "1.x", "^1.2.3-0", ">=1 <2 || 3", "x.y"] {
         drop(index.choose("podinfo", range));
     }

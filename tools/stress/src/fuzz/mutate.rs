@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 
 /// Words that a language trips over.
-pub(super) type Words = [&'static [u8]];
+pub(super) type LanguageWords = [&'static [u8]];
 
 /// Pieces of templates, of YAML, of JSON, numbers at their limits, bytes that are not text.
 pub(super) const TEMPLATE_FRAGMENTS: [&[u8]; 60] = [
@@ -144,7 +144,11 @@ pub(super) const KUSTOMIZATION_FRAGMENTS: [&[u8]; 66] = [
 ];
 
 /// Changes some places in one or two of the files.
-pub(super) fn files(files: &mut BTreeMap<String, Vec<u8>>, words: &Words, random: &mut Random) {
+pub(super) fn files(
+    files: &mut BTreeMap<String, Vec<u8>>,
+    words: &LanguageWords,
+    random: &mut RandomSequence,
+) {
     let names: Vec<String> = files.keys().cloned().collect();
     for _ in 0..=random.below(2) {
         let Some(name) = names.get(random.below(names.len())) else { return };
@@ -167,7 +171,12 @@ pub(super) fn files(files: &mut BTreeMap<String, Vec<u8>>, words: &Words, random
 }
 
 /// Changes some places of one input, with pieces of another; now and then one piece comes very often.
-pub(super) fn input(text: &mut Vec<u8>, other: &[u8], words: &Words, random: &mut Random) {
+pub(super) fn input(
+    text: &mut Vec<u8>,
+    other: &[u8],
+    words: &LanguageWords,
+    random: &mut RandomSequence,
+) {
     for _ in 0..=random.below(5) {
         change(text, other, words, random);
     }
@@ -191,7 +200,7 @@ pub(super) fn input(text: &mut Vec<u8>, other: &[u8], words: &Words, random: &mu
 const MOST_BYTES: usize = 256 << 10;
 
 /// Changes one place.
-fn change(text: &mut Vec<u8>, other: &[u8], words: &Words, random: &mut Random) {
+fn change(text: &mut Vec<u8>, other: &[u8], words: &LanguageWords, random: &mut RandomSequence) {
     let at = random.below(text.len() + 1);
     let longest = if random.chance(80) { 12 } else { 400 };
     let until = (at + random.below(longest)).min(text.len());
@@ -224,7 +233,7 @@ fn change(text: &mut Vec<u8>, other: &[u8], words: &Words, random: &mut Random) 
     }
 }
 
-fn word(words: &Words, random: &mut Random) -> &'static [u8] {
+fn word(words: &LanguageWords, random: &mut RandomSequence) -> &'static [u8] {
     words.get(random.below(words.len())).copied().unwrap_or_default()
 }
 
@@ -239,7 +248,7 @@ mod tests {
     fn changed(seed: u64) -> BTreeMap<String, Vec<u8>> {
         let text = b"a: {{ .Values.a }}\nb: 17\n".to_vec();
         let mut all = BTreeMap::from([("a".to_owned(), text.clone()), ("b".to_owned(), text)]);
-        files(&mut all, &TEMPLATE_FRAGMENTS, &mut Random::new(seed));
+        files(&mut all, &TEMPLATE_FRAGMENTS, &mut RandomSequence::new(seed));
         all
     }
 
@@ -255,8 +264,8 @@ mod tests {
     fn empty_files_are_no_trouble() {
         for seed in 0..200 {
             let mut all = BTreeMap::from([("a".to_owned(), Vec::new())]);
-            files(&mut all, &TEMPLATE_FRAGMENTS, &mut Random::new(seed));
-            files(&mut BTreeMap::new(), &TEMPLATE_FRAGMENTS, &mut Random::new(seed));
+            files(&mut all, &TEMPLATE_FRAGMENTS, &mut RandomSequence::new(seed));
+            files(&mut BTreeMap::new(), &TEMPLATE_FRAGMENTS, &mut RandomSequence::new(seed));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Policies with their filters, and the tags of a registry (`image`).
 
-use golang::meter::{Allowance, Meter, Stop};
-use image::{FilterTags, ImageName, Policy, PolicyChoice, TagList};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
+use image::{FilterTags, ImageName, PolicyChoice, TagList, TagPolicy};
 
 use super::FuzzTarget;
 use super::USUAL_STACK;
@@ -55,7 +55,12 @@ fn read(input: &[u8]) {
     let mut lines = text.split('\n').map(str::to_owned);
     let [pattern, extract, range] = [(); 3].map(|()| lines.next().unwrap_or_default());
     let tags: Vec<String> = lines.collect();
-    let meter = || Meter::new(Allowance { steps: 1_000_000_000, bytes: 64 << 20 }, Stop::default());
+    let meter = || {
+        WorkMeter::new(
+            WorkAllowance { steps: 1_000_000_000, bytes: 64 << 20 },
+            StopSignal::default(),
+        )
+    };
     drop(ImageName::parse(&pattern, false));
     let Ok(list) = TagList::of_scan(tags, std::slice::from_ref(&extract), &mut meter()) else {
         return;
@@ -66,7 +71,7 @@ fn read(input: &[u8]) {
         PolicyChoice { alphabetical: Some(range.clone()), ..PolicyChoice::default() },
         PolicyChoice { numerical: Some(range), ..PolicyChoice::default() },
     ];
-    for policy in choices.iter().filter_map(|choice| Policy::new(choice).ok()) {
+    for policy in choices.iter().filter_map(|choice| TagPolicy::new(choice).ok()) {
         for filter in [None, Some(&filter)] {
             if let Ok(tag) = policy.latest(filter, list.tags(), &mut meter()) {
                 assert!(list.tags().contains(&tag), "{tag} is none of the tags");

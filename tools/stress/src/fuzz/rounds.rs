@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 use nix::sys::resource::{Resource, setrlimit};
 
 use super::{FuzzTarget, TARGETS, mutate};
@@ -53,7 +53,7 @@ pub(crate) struct FuzzReaderArguments {
 /// # Errors
 /// When something was found, or nothing could be run.
 pub(super) fn run(target: &FuzzTarget, time: Duration, seed: Option<u64>) -> anyhow::Result<()> {
-    let seed = seed.unwrap_or_else(Random::seed);
+    let seed = seed.unwrap_or_else(RandomSequence::seed);
     let deadline = Instant::now() + time;
     let kept = inputs(target)?.len() as u64;
     eprintln!("{}: {kept} inputs to begin with, seeds from {seed}", target.name);
@@ -218,7 +218,7 @@ fn input(target: &FuzzTarget, inputs: &[Vec<u8>], number: u64, seed: u64) -> Vec
         let kept = usize::try_from(number).ok().and_then(|number| inputs.get(number));
         return kept.cloned().unwrap_or_default();
     };
-    let mut random = Random::new(seed + number);
+    let mut random = RandomSequence::new(seed + number);
     let mut any = || inputs.get(random.below(inputs.len())).cloned().unwrap_or_default();
     let mut text = any();
     let other = any();

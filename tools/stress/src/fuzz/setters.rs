@@ -1,6 +1,8 @@
 //! Files with markers, in which policies set values (`image`).
 
-use image::{ImageRef, PolicyResult, RewriteLimits, RewriteMode, Rewriter, Setters};
+use image::{
+    ImageRef, ImageSetterValues, MarkerRewriter, PolicyResult, RewriteLimits, RewriteMode,
+};
 
 use super::FuzzTarget;
 use super::USUAL_STACK;
@@ -58,11 +60,12 @@ fn read(input: &[u8]) {
     let [name, tag, namespace, policy] =
         ["ghcr.io/acme/web", "1.10", "apps", "web"].map(str::to_owned);
     let latest = Some(ImageRef { name, tag, digest: String::new() });
-    let Ok(setters) = Setters::new(&[PolicyResult { namespace, name: policy, latest }]) else {
+    let Ok(setters) = ImageSetterValues::new(&[PolicyResult { namespace, name: policy, latest }])
+    else {
         return;
     };
     let run = |input: &[u8], mode| {
-        let mut rewriter = Rewriter::new(&setters, mode, RewriteLimits::default());
+        let mut rewriter = MarkerRewriter::new(&setters, mode, RewriteLimits::default());
         rewriter.file("a.yaml", input);
         rewriter.finish("/")
     };

@@ -1,6 +1,6 @@
 //! Signed commits, tags and provenance files, with the keys for them (the engine `signatures`).
 
-use signatures::git::{self, Checkout, Keys, Mode, Tag};
+use signatures::git::{self, CheckedOutCommit, GitTag, GitVerificationKeys, GitVerificationMode};
 use signatures::provenance;
 
 use super::FuzzTarget;
@@ -52,10 +52,10 @@ fn read(input: &[u8]) {
     let (signed, keys) =
         at.map_or((input, &b""[..]), |at| (&input[..at], &input[at + KEYS_SEPARATOR.len()..]));
     let keys = [("a.asc", keys), ("a.sshpub", keys)];
-    let tag = Tag { name: "v1", object: Some(("0", signed)) };
-    let checkout = Checkout { commit: ("0", signed), tag: Some(tag) };
-    for mode in [Mode::Head, Mode::Tag] {
-        drop(git::verify(mode, &checkout, &Keys::new(keys), VERIFICATION_UNIX_TIME));
+    let tag = GitTag { name: "v1", object: Some(("0", signed)) };
+    let checkout = CheckedOutCommit { commit: ("0", signed), tag: Some(tag) };
+    for mode in [GitVerificationMode::Head, GitVerificationMode::Tag] {
+        drop(git::verify(mode, &checkout, &GitVerificationKeys::new(keys), VERIFICATION_UNIX_TIME));
     }
     let ring = provenance::keyring(keys.map(|(_, value)| value));
     drop(provenance::verify("a.tgz", b"chart", signed, &ring, VERIFICATION_UNIX_TIME));

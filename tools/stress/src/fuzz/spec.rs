@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 
-use super::Options;
-use e2e::installation::{Build, make};
+use super::FuzzOptions;
+use e2e::installation::{BuildProfile, make};
 use testbed::progress::{green, red, step};
 use testbed::{machine, root};
 
@@ -25,11 +25,11 @@ const MAX_FAULTS: u64 = 3;
 ///
 /// # Errors
 /// When a story failed, or nothing could be run.
-pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+pub(super) fn run(options: &FuzzOptions) -> anyhow::Result<()> {
     step("what the stories need", machine::ensure_for_stories)?;
-    step("control plane binaries", || testbed::binaries::Binaries::ensure().map(drop))?;
-    step("windlass itself", || make(Build::Debug))?;
-    let first = options.seed.unwrap_or_else(Random::seed);
+    step("control plane binaries", || testbed::binaries::TestbedBinaries::ensure().map(drop))?;
+    step("windlass itself", || make(BuildProfile::Debug))?;
+    let first = options.seed.unwrap_or_else(RandomSequence::seed);
     let deadline = Instant::now() + options.time();
     let mut done = 0;
     let mut found = 0;

@@ -1,7 +1,7 @@
 //! Manifests and values (`goyaml`): read and written as both of Go's libraries do.
 
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Layout};
+use goyaml::v3::{self, YamlLayout};
 
 use super::FuzzTarget;
 use super::USUAL_STACK;
@@ -89,5 +89,5 @@ fn read(input: &[u8]) {
         v3::is_stable(node);
         drop(v3::to_json(node, &YamlLimits::default()));
     }
-    drop(v3::emit_documents(&nodes, &Layout { indent: 2, compact_sequences: true }));
+    drop(v3::emit_documents(&nodes, &YamlLayout { indent: 2, compact_sequences: true }));
 }

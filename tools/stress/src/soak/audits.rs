@@ -36,15 +36,15 @@ impl ObjectWrite {
         Ok(Some(Self { at, action: action.to_owned(), name: name.to_owned() }))
     }
 
-    fn violation(&self, what: &str) -> Violation {
+    fn violation(&self, what: &str) -> AuditViolation {
         let Self { at, action, name } = self;
-        Violation { name: name.clone(), text: format!("{action} {name} at {at} {what}") }
+        AuditViolation { name: name.clone(), text: format!("{action} {name} at {at} {what}") }
     }
 }
 
 /// How many writes are in an audit, and in which way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct AuditTally {
     /// In the audit of their time.
     pub(super) audited: usize,
     /// Corrections that were audited within ten minutes before.
@@ -57,14 +57,14 @@ pub(super) struct Tally {
 
 /// What keeps a write from being audited.
 #[derive(Debug, Default)]
-pub(super) struct Excuses {
+pub(super) struct AuditExcuses {
     /// When windlass was killed.
     pub(super) kills: Vec<Timestamp>,
     /// From when to when the API server failed.
     pub(super) faults: Vec<(Timestamp, Timestamp)>,
 }
 
-impl Excuses {
+impl AuditExcuses {
     fn is_lost(&self, write: &ObjectWrite) -> bool {
         self.kills.iter().any(|kill| {
             let since = kill.saturating_sub(MAX_UNAUDITED_TIME).unwrap_or(Timestamp::MIN);
@@ -105,7 +105,7 @@ impl AuditedObject {
 
 /// A write that is not in exactly one audit, or an audit that cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Violation {
+pub(super) struct AuditViolation {
     /// The name of the object that was written, or of the subject of the audit.
     pub(super) name: String,
     /// What is wrong.
@@ -119,14 +119,14 @@ pub(super) struct Violation {
 pub(super) fn judge(
     writes: &[ObjectWrite],
     audits: &[ReleaseAudit],
-    excuses: &Excuses,
-) -> Result<Tally, Vec<Violation>> {
+    excuses: &AuditExcuses,
+) -> Result<AuditTally, Vec<AuditViolation>> {
     let mut audited: BTreeMap<&str, Vec<AuditedObject>> = BTreeMap::new();
     let mut wrong = Vec::new();
     for audit in audits.iter().map(|it| &it.spec) {
         let (Some(from), Some(to)) = (&audit.started, &audit.ended) else {
             let name = audit.subject.name.clone();
-            wrong.push(Violation { text: format!("the audit of {name} has no times"), name });
+            wrong.push(AuditViolation { text: format!("the audit of {name} has no times"), name });
             continue;
         };
         for object in audit.changes.objects.iter().filter(|it| it.kind == "ConfigMap") {
@@ -139,7 +139,7 @@ pub(super) fn judge(
             audited.entry(&object.name).or_default().push(one);
         }
     }
-    let mut tally = Tally::default();
+    let mut tally = AuditTally::default();
     for write in writes {
         let of_it = audited.get(write.name.as_str()).map(Vec::as_slice).unwrap_or_default();
         let covering = of_it.iter().filter(|it| it.covers(write, TIMESTAMP_ROUNDING)).count();
@@ -188,10 +188,14 @@ mod tests {
             audit("Apply", "Added", "00:00:10", "00:00:20"),
             audit("CorrectDrift", "Changed", "00:01:00", "00:01:01"),
         ];
-        let none = Excuses::default();
-        let judged = |write: ObjectWrite, excuses: &Excuses| judge(&[write], &audits, excuses);
-        let of =
-            |audited, repeated, lost, unanswered| Tally { audited, repeated, lost, unanswered };
+        let none = AuditExcuses::default();
+        let judged = |write: ObjectWrite, excuses: &AuditExcuses| judge(&[write], &audits, excuses);
+        let of = |audited, repeated, lost, unanswered| AuditTally {
+            audited,
+            repeated,
+            lost,
+            unanswered,
+        };
         let created = judged(write("00:00:15", "created configmaps/a"), &none).unwrap();
         assert_eq!(created, of(1, 0, 0, 0));
         let again = judged(write("00:05:00", "changed configmaps/a"), &none).unwrap();
@@ -202,13 +206,16 @@ mod tests {
         assert_eq!(judged(late.clone(), &none), Err(vec![violation]));
         judged(write("00:00:15", "created configmaps/b"), &none).unwrap_err();
         let at = |at: &str| format!("2026-01-01T{at}Z").parse().unwrap();
-        let killed = Excuses { kills: vec![at("00:20:05")], faults: Vec::new() };
+        let killed = AuditExcuses { kills: vec![at("00:20:05")], faults: Vec::new() };
         assert_eq!(judged(late.clone(), &killed).unwrap(), of(0, 0, 1, 0));
-        let faulty = Excuses { faults: vec![(at("00:19:59"), at("00:20:03"))], kills: Vec::new() };
+        let faulty =
+            AuditExcuses { faults: vec![(at("00:19:59"), at("00:20:03"))], kills: Vec::new() };
         assert_eq!(judged(late.clone(), &faulty).unwrap(), of(0, 0, 0, 1));
         // A write is there before its answer is lost, but not long before.
-        let fault =
-            |from: &str| Excuses { faults: vec![(at(from), at("00:20:09"))], kills: Vec::new() };
+        let fault = |from: &str| AuditExcuses {
+            faults: vec![(at(from), at("00:20:09"))],
+            kills: Vec::new(),
+        };
         assert_eq!(judged(late.clone(), &fault("00:20:01")).unwrap(), of(0, 0, 0, 1));
         judged(late, &fault("00:20:02")).unwrap_err();
         let twice = [

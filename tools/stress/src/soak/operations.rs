@@ -1,15 +1,15 @@
 //! What may happen, and how often.
 //!
-//! Here: choosing. Elsewhere: doing (`super::soak_environment`), what should come of it (`super::model`).
+//! Here: choosing. Elsewhere: doing (`super::soak_environment`), what should come of it (`super::soak_model`).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use e2e::api_proxy::ApiFault;
-use e2e::random::Random;
+use e2e::random_sequence::RandomSequence;
 
-use super::model::{Model, ROOT_KUSTOMIZATION_COUNT, State};
+use super::soak_model::{KustomizationState, ROOT_KUSTOMIZATION_COUNT, SoakModel};
 
 /// Something that happens.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +53,7 @@ pub(super) enum CommitChange {
 
 impl SoakOperation {
     /// Chooses what happens next.
-    pub(super) fn choose(model: &Model, random: &mut Random, may_kill: bool) -> Self {
+    pub(super) fn choose(model: &SoakModel, random: &mut RandomSequence, may_kill: bool) -> Self {
         loop {
             if let Some(operation) = Self::try_choose(model, random, may_kill) {
                 return operation;
@@ -62,8 +62,8 @@ impl SoakOperation {
     }
 
     /// None when what was chosen cannot be done now.
-    fn try_choose(model: &Model, random: &mut Random, may_kill: bool) -> Option<Self> {
-        let there = [State::Active, State::Suspended];
+    fn try_choose(model: &SoakModel, random: &mut RandomSequence, may_kill: bool) -> Option<Self> {
+        let there = [KustomizationState::Active, KustomizationState::Suspended];
         Some(match random.below(100) {
             0..12 => {
                 let folder = one_of(model.folders.keys().cloned().collect(), random)?;
@@ -72,17 +72,17 @@ impl SoakOperation {
             }
             12..47 => Self::Edit(object(model, random)?),
             47..68 => Self::Delete(object(model, random)?),
-            68..75 => Self::Suspend(one_of(model.those(&[State::Active]), random)?),
-            75..83 => Self::Resume(one_of(model.those(&[State::Suspended]), random)?),
+            68..75 => Self::Suspend(one_of(model.those(&[KustomizationState::Active]), random)?),
+            75..83 => Self::Resume(one_of(model.those(&[KustomizationState::Suspended]), random)?),
             83..87 => {
                 // A suspended one leaves its objects behind, and others depend on the first ones.
-                let mut active = model.those(&[State::Active]);
+                let mut active = model.those(&[KustomizationState::Active]);
                 active.retain(|name| {
                     model.folders.keys().position(|it| it == name) >= Some(ROOT_KUSTOMIZATION_COUNT)
                 });
                 Self::Remove(one_of(active, random)?)
             }
-            87..92 => Self::Recreate(one_of(model.those(&[State::Deleted]), random)?),
+            87..92 => Self::Recreate(one_of(model.those(&[KustomizationState::Deleted]), random)?),
             92..95 => fault(random),
             95 => Self::Compact,
             96..98 => Self::EndWatches,
@@ -105,16 +105,16 @@ impl SoakOperation {
     }
 }
 
-fn one_of<T>(all: Vec<T>, random: &mut Random) -> Option<T> {
+fn one_of<T>(all: Vec<T>, random: &mut RandomSequence) -> Option<T> {
     let at = random.below(all.len());
     all.into_iter().nth(at)
 }
 
-fn object(model: &Model, random: &mut Random) -> Option<String> {
+fn object(model: &SoakModel, random: &mut RandomSequence) -> Option<String> {
     one_of(model.objects().into_keys().collect(), random)
 }
 
-fn change(model: &Model, folder: &str, random: &mut Random) -> Option<CommitChange> {
+fn change(model: &SoakModel, folder: &str, random: &mut RandomSequence) -> Option<CommitChange> {
     let objects: Vec<String> = model.folders.get(folder)?.objects.keys().cloned().collect();
     Some(match random.below(10) {
         0..6 => CommitChange::Value(one_of(objects, random)?),
@@ -125,7 +125,7 @@ fn change(model: &Model, folder: &str, random: &mut Random) -> Option<CommitChan
     })
 }
 
-fn fault(random: &mut Random) -> SoakOperation {
+fn fault(random: &mut RandomSequence) -> SoakOperation {
     let lasts = Duration::from_millis(500 + random.below(6000) as u64);
     let percent = [30, 100][random.below(2)];
     let fault = match random.below(5) {
@@ -140,16 +140,16 @@ fn fault(random: &mut Random) -> SoakOperation {
 
 /// How many deeds there were of each sort.
 #[derive(Debug, Default)]
-pub(super) struct Counts(BTreeMap<&'static str, usize>);
+pub(super) struct OperationCounts(BTreeMap<&'static str, usize>);
 
-impl Counts {
+impl OperationCounts {
     /// Counts one.
     pub(super) fn add(&mut self, operation: &SoakOperation) {
         *self.0.entry(operation.sort()).or_default() += 1;
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for OperationCounts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<String> =
             self.0.iter().map(|(sort, count)| format!("{count} {sort}")).collect();
@@ -163,11 +163,11 @@ mod tests {
 
     #[test]
     fn everything_happens_and_nothing_that_cannot() {
-        let mut model = Model::new(20);
-        model.put("k012", State::Suspended);
-        model.put("k013", State::Deleted);
-        let mut random = Random::new(3);
-        let mut counts = Counts::default();
+        let mut model = SoakModel::new(20);
+        model.put("k012", KustomizationState::Suspended);
+        model.put("k013", KustomizationState::Deleted);
+        let mut random = RandomSequence::new(3);
+        let mut counts = OperationCounts::default();
         for _ in 0..3000 {
             let operation = SoakOperation::choose(&model, &mut random, true);
             counts.add(&operation);

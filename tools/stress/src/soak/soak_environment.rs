@@ -1,6 +1,6 @@
 //! A repository, Kustomizations and windlass behind a proxy: what is done to them, and how they are.
 //!
-//! Elsewhere: what is done when (`super::operations`), what should be (`super::model`).
+//! Elsewhere: what is done when (`super::operations`), what should be (`super::soak_model`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use e2e::api_proxy::{ApiFault, ApiProxy};
-use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
 use e2e::harness::flux::{condition, inventory, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 
-use super::audits::{Excuses, ObjectWrite, Tally, Violation, judge};
-use super::model::{Model, State};
+use super::audits::{AuditExcuses, AuditTally, AuditViolation, ObjectWrite, judge};
 use super::operations::{CommitChange, SoakOperation};
+use super::soak_model::{KustomizationState, SoakModel};
 use crate::ownership::{OWNER_NAME, kustomizations};
 
 /// The source of everything.
@@ -48,7 +48,7 @@ pub(super) struct SoakEnvironment {
     server: GitServer,
     repository: StoryRepository,
     proxy: ApiProxy,
-    windlass: Windlass,
+    windlass: WindlassProcess,
     /// The program that runs after the next kill.
     other: Option<PathBuf>,
     /// The newest commit.
@@ -58,7 +58,7 @@ pub(super) struct SoakEnvironment {
     /// How many of windlass's writes were judged already.
     judged: usize,
     /// What keeps writes from being audited.
-    excuses: Excuses,
+    excuses: AuditExcuses,
 }
 
 fn path(folder: &str, object: &str) -> String {
@@ -67,12 +67,12 @@ fn path(folder: &str, object: &str) -> String {
 
 impl SoakEnvironment {
     /// Starts everything and makes what the model has.
-    pub(super) async fn begin(model: &Model, other: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub(super) async fn begin(model: &SoakModel, other: Option<PathBuf>) -> anyhow::Result<Self> {
         let story = Story::begin("soak").await?;
-        let server = GitServer::start(Access::Open)?;
+        let server = GitServer::start(GitReadAccess::Open)?;
         let repository = server.repository(SOURCE)?;
         let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
-        let windlass = Windlass::start_for(&story, &[&proxy.flag(), ALL_AUDITS]).await?;
+        let windlass = WindlassProcess::start_for(&story, &[&proxy.flag(), ALL_AUDITS]).await?;
         let files: Vec<(String, String)> = model
             .objects()
             .iter()
@@ -91,7 +91,7 @@ impl SoakEnvironment {
             revision: first,
             fault_until: None,
             judged: 0,
-            excuses: Excuses::default(),
+            excuses: AuditExcuses::default(),
         };
         for name in model.folders.keys() {
             environment.create(name, model).await?;
@@ -99,7 +99,7 @@ impl SoakEnvironment {
         Ok(environment)
     }
 
-    async fn create(&self, name: &str, model: &Model) -> anyhow::Result<()> {
+    async fn create(&self, name: &str, model: &SoakModel) -> anyhow::Result<()> {
         let depends_on = model.folders.get(name).and_then(|folder| folder.depends_on.as_ref());
         let depends_on = depends_on.map(|it| json!([{"name": it}]));
         let more = json!({"path": format!("./{name}"), "dependsOn": depends_on});
@@ -110,7 +110,7 @@ impl SoakEnvironment {
     pub(super) async fn perform(
         &mut self,
         operation: &SoakOperation,
-        model: &mut Model,
+        model: &mut SoakModel,
     ) -> anyhow::Result<()> {
         match operation {
             SoakOperation::Push(folder, change) => self.push(folder, change, model).await,
@@ -124,21 +124,21 @@ impl SoakEnvironment {
                 tolerate_absence(self.story.delete(&StoryTarget::config_map(object)).await)
             }
             SoakOperation::Suspend(name) => {
-                model.put(name, State::Suspended);
+                model.put(name, KustomizationState::Suspended);
                 self.suspend(name, true).await
             }
             SoakOperation::Resume(name) => {
-                model.put(name, State::Active);
+                model.put(name, KustomizationState::Active);
                 self.suspend(name, false).await
             }
             SoakOperation::Remove(name) => {
-                model.put(name, State::Deleted);
+                model.put(name, KustomizationState::Deleted);
                 self.story.delete(&StoryTarget::kustomization(name)).await
             }
             SoakOperation::Recreate(name) => {
                 // While the old one is on its way there cannot be a new one.
                 if self.story.read(&StoryTarget::kustomization(name)).await?.is_none() {
-                    model.put(name, State::Active);
+                    model.put(name, KustomizationState::Active);
                     self.create(name, model).await?;
                 }
                 Ok(())
@@ -179,7 +179,7 @@ impl SoakEnvironment {
         &mut self,
         folder: &str,
         change: &CommitChange,
-        model: &mut Model,
+        model: &mut SoakModel,
     ) -> anyhow::Result<()> {
         let (object, is_gone) = match change {
             CommitChange::Value(object) => {
@@ -237,7 +237,7 @@ impl SoakEnvironment {
     }
 
     /// What is not as the model has it, a line each.
-    pub(super) async fn differences(&mut self, model: &Model) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn differences(&mut self, model: &SoakModel) -> anyhow::Result<Vec<String>> {
         ensure!(
             self.windlass.operator.is_running()?,
             "windlass has ended by itself\n{}",
@@ -263,7 +263,7 @@ impl SoakEnvironment {
         Ok(wrong)
     }
 
-    async fn wrong_kustomizations(&self, model: &Model) -> anyhow::Result<Vec<String>> {
+    async fn wrong_kustomizations(&self, model: &SoakModel) -> anyhow::Result<Vec<String>> {
         let client = self.story.client.clone();
         let namespace = &self.story.namespace;
         let api = Api::<DynamicObject>::namespaced_with(client, namespace, &kustomizations());
@@ -272,7 +272,7 @@ impl SoakEnvironment {
             listed.into_iter().map(|it| (it.name_any(), it)).collect();
         let mut wrong = Vec::new();
         for (name, folder) in &model.folders {
-            let is_wanted = folder.state != State::Deleted;
+            let is_wanted = folder.state != KustomizationState::Deleted;
             match listed.get(name) {
                 None if is_wanted => wrong.push(format!("Kustomization {name} is missing")),
                 Some(_) if !is_wanted => {
@@ -320,7 +320,7 @@ impl SoakEnvironment {
     }
 
     /// Fails when windlass asked for the deletion of an object that no operation ever removed.
-    pub(super) fn judge_deletions(&mut self, model: &Model) -> anyhow::Result<()> {
+    pub(super) fn judge_deletions(&mut self, model: &SoakModel) -> anyhow::Result<()> {
         let writes = self.proxy.writes();
         for write in writes.iter().skip(self.judged) {
             let Some(path) = write.strip_prefix("DELETE ") else { continue };
@@ -334,7 +334,7 @@ impl SoakEnvironment {
     }
 
     /// Fails when a write to a managed object is not in exactly one audit.
-    pub(super) async fn judge_audits(&self) -> anyhow::Result<Tally> {
+    pub(super) async fn judge_audits(&self) -> anyhow::Result<AuditTally> {
         let writes = self.story.timed_changes()?;
         let writes = writes.iter().map(|(at, change)| ObjectWrite::of(at, change));
         let writes: Vec<Option<ObjectWrite>> = writes.collect::<anyhow::Result<_>>()?;
@@ -344,17 +344,17 @@ impl SoakEnvironment {
     }
 
     /// An error that says which writes are not audited, what windlass logged of their objects and when it was disturbed.
-    fn unaudited(&self, wrong: &[Violation], writes: usize) -> anyhow::Error {
+    fn unaudited(&self, wrong: &[AuditViolation], writes: usize) -> anyhow::Error {
         let log = self.windlass.operator.log().unwrap_or_else(|error| error.to_string());
         let mut text = format!("{} of {writes} writes are not in exactly one audit", wrong.len());
-        for Violation { name, text: what } in wrong.iter().take(MAX_SHOWN_VIOLATIONS) {
+        for AuditViolation { name, text: what } in wrong.iter().take(MAX_SHOWN_VIOLATIONS) {
             // The Kustomization is called as its objects are, without their number.
             let owner = name.rsplit_once('-').map_or(name.as_str(), |(owner, _)| owner);
             let lines = log.lines().filter(|line| line.contains(owner));
             let lines: Vec<&str> = lines.take(MAX_LOG_LINES_PER_OBJECT).collect();
             text = format!("{text}\n{what}; the log about {owner}:\n{}", lines.join("\n"));
         }
-        let Excuses { kills, faults } = &self.excuses;
+        let AuditExcuses { kills, faults } = &self.excuses;
         let kills: Vec<String> =
             kills.iter().map(|at| format!("\nwindlass was killed at {at}")).collect();
         let faults =

@@ -1,6 +1,6 @@
 //! One changed object as `helm diff` shows it: a line that says what happens, then lines with marks.
 
-use apply::mask::mask;
+use apply::secret_mask::mask;
 use objects::{Object, ObjectId};
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};

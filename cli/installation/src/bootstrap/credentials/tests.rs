@@ -36,10 +36,10 @@ async fn found(
     objects: Vec<Value>,
     url: &str,
     given: &GitCredentialsArgs,
-) -> anyhow::Result<Credentials> {
+) -> anyhow::Result<RepositoryCredentials> {
     let (cluster, _) = with_objects(objects).await;
     let url = Url::parse(url).unwrap();
-    Credentials::find(&cluster, "flux-system", &url, given, None).await
+    RepositoryCredentials::find(&cluster, "flux-system", &url, given, None).await
 }
 
 /// Host keys of the new server, so that it need not be asked.

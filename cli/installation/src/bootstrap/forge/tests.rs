@@ -13,13 +13,13 @@ use super::*;
 type ForgeRequest = (String, String, String, Value);
 
 #[derive(Clone, Default)]
-struct Double {
+struct FakeForgeServer {
     asked: Arc<Mutex<Vec<ForgeRequest>>>,
     has_repository: bool,
     takes_keys: bool,
 }
 
-async fn answer(State(double): State<Double>, request: Request) -> Response {
+async fn answer(State(double): State<FakeForgeServer>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let header = |name: &str| {
         let value = parts.headers.get(name);
@@ -41,7 +41,7 @@ async fn answer(State(double): State<Double>, request: Request) -> Response {
     }
 }
 
-impl Double {
+impl FakeForgeServer {
     async fn serve(&self) -> Url {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -55,18 +55,18 @@ impl Double {
     }
 }
 
-fn forge(service: Service, host: Url) -> Forge {
-    Forge {
+fn forge(service: ForgeService, host: Url) -> ForgeRepository {
+    ForgeRepository {
         service,
         ssh: Url::parse(&format!("ssh://git@{}/", host.host_str().unwrap())).unwrap(),
         host,
         owner: "acme".to_owned(),
         repository: "fleet".to_owned(),
         is_personal: false,
-        visibility: Visibility::Private,
+        visibility: RepositoryVisibility::Private,
         read_only: true,
         token: "t0ken".to_owned(),
-        tls: Tls::default(),
+        tls: TlsConfig::default(),
     }
 }
 
@@ -76,10 +76,10 @@ fn asked(method: &str, path: &str, access: &str, body: Value) -> ForgeRequest {
 
 #[tokio::test]
 async fn a_repository_that_is_missing_is_created_and_takes_a_key() {
-    let double = Double { takes_keys: true, ..Double::default() };
+    let double = FakeForgeServer { takes_keys: true, ..FakeForgeServer::default() };
     let host = double.serve().await;
     for (service, version, access) in
-        [(Service::GitHub, "v3", "Bearer t0ken"), (Service::Gitea, "v1", "token t0ken")]
+        [(ForgeService::GitHub, "v3", "Bearer t0ken"), (ForgeService::Gitea, "v1", "token t0ken")]
     {
         let forge = forge(service, host.clone());
         forge.ensure_repository().await.unwrap();
@@ -96,7 +96,8 @@ async fn a_repository_that_is_missing_is_created_and_takes_a_key() {
             ]
         );
     }
-    let forge = Forge { owner: "acme/infra".to_owned(), ..forge(Service::GitLab, host) };
+    let forge =
+        ForgeRepository { owner: "acme/infra".to_owned(), ..forge(ForgeService::GitLab, host) };
     forge.ensure_repository().await.unwrap();
     forge.register("ssh-ed25519 AAAA", "flux-system").await.unwrap();
     let project = "/api/v4/projects/acme%2Finfra%2Ffleet";
@@ -117,45 +118,46 @@ async fn a_repository_that_is_missing_is_created_and_takes_a_key() {
 
 #[tokio::test]
 async fn a_repository_that_exists_is_left_as_it_is_and_a_refusal_says_what_to_do() {
-    let double = Double { has_repository: true, ..Double::default() };
-    let forge = forge(Service::GitHub, double.serve().await);
+    let double = FakeForgeServer { has_repository: true, ..FakeForgeServer::default() };
+    let forge = forge(ForgeService::GitHub, double.serve().await);
     forge.ensure_repository().await.unwrap();
     assert_eq!(double.asked().len(), 1);
     let error = forge.register("ssh-ed25519 AAAA", "x").await.unwrap_err().to_string();
     assert!(error.contains("403 Forbidden: not allowed"), "{error}");
     assert!(error.contains("--token-auth") && !error.contains("t0ken"), "{error}");
     let closed = Url::parse("http://127.0.0.1:1/").unwrap();
-    let error = self::forge(Service::Gitea, closed).ensure_repository().await.unwrap_err();
+    let error = self::forge(ForgeService::Gitea, closed).ensure_repository().await.unwrap_err();
     assert!(error.to_string().contains("127.0.0.1:1/api/v1/repos/acme/fleet cannot be reached"));
 }
 
 #[derive(clap::Parser)]
-struct Flags {
+struct ForgeTestCommand {
     #[command(flatten)]
     hosted: ForgeBootstrapArgs,
 }
 
 /// What more flags make of acme/fleet.
-fn given(service: Service, more: &[&str]) -> Result<Forge, String> {
+fn given(service: ForgeService, more: &[&str]) -> Result<ForgeRepository, String> {
     let flags = ["x", "--owner=acme", "--repository=fleet", "--token=t"];
-    let flags = <Flags as clap::Parser>::try_parse_from(flags.iter().chain(more)).unwrap();
-    Forge::new(service, &flags.hosted).map_err(|error| error.to_string())
+    let flags =
+        <ForgeTestCommand as clap::Parser>::try_parse_from(flags.iter().chain(more)).unwrap();
+    ForgeRepository::new(service, &flags.hosted).map_err(|error| error.to_string())
 }
 
 #[test]
 fn internal_repositories_are_for_gitlab() {
     let made =
         |service, visibility: &str| given(service, &["--visibility", visibility]).map(|_| ());
-    for service in [Service::GitHub, Service::Gitea] {
+    for service in [ForgeService::GitHub, ForgeService::Gitea] {
         assert!(made(service, "internal").unwrap_err().contains("is for GitLab"));
         assert_eq!(made(service, "public"), Ok(()));
     }
-    assert_eq!(made(Service::GitLab, "internal"), Ok(()));
+    assert_eq!(made(ForgeService::GitLab, "internal"), Ok(()));
 }
 
 #[test]
 fn urls_are_those_of_the_host() {
-    let forge = forge(Service::GitHub, Url::parse("https://github.com/").unwrap());
+    let forge = forge(ForgeService::GitHub, Url::parse("https://github.com/").unwrap());
     assert_eq!(forge.api(), "https://api.github.com/");
     assert_eq!(forge.url().unwrap().as_str(), "https://github.com/acme/fleet.git");
     assert_eq!(forge.ssh_url().unwrap().as_str(), "ssh://git@github.com/acme/fleet.git");
@@ -164,7 +166,7 @@ fn urls_are_those_of_the_host() {
 #[test]
 fn keys_may_have_a_host_and_a_port_of_their_own() {
     let ssh_url = |more: &[&str]| {
-        given(Service::Gitea, more).map(|forge| forge.ssh_url().unwrap().to_string())
+        given(ForgeService::Gitea, more).map(|forge| forge.ssh_url().unwrap().to_string())
     };
     let host = "--hostname=git.acme.example:3000";
     assert_eq!(ssh_url(&[host]).unwrap(), "ssh://git@git.acme.example/acme/fleet.git");

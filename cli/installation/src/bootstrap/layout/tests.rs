@@ -18,7 +18,9 @@ fn sync() -> Vec<Object> {
 
 #[test]
 fn a_path_is_a_folder_of_the_repository() {
-    let shown = |path: &str| Layout::new(path, "flux-system").map(|it| (it.shown(), it.folder));
+    let shown = |path: &str| {
+        BootstrapFileLayout::new(path, "flux-system").map(|it| (it.shown(), it.folder))
+    };
     for (path, of_cluster, folder) in [
         ("", "./", "flux-system"),
         (".", "./", "flux-system"),
@@ -35,7 +37,7 @@ fn a_path_is_a_folder_of_the_repository() {
 #[test]
 fn files_that_say_the_same_are_kept_and_others_are_written_again() {
     let root = tempfile::tempdir().unwrap();
-    let layout = Layout::new("one", "flux-system").unwrap();
+    let layout = BootstrapFileLayout::new("one", "flux-system").unwrap();
     let write = || layout.write(root.path(), COMPONENT, &sync()).unwrap();
     let in_folder = |name: &str| root.path().join("one/flux-system").join(name);
     assert_eq!(write().len(), 3);
@@ -66,7 +68,7 @@ fn a_link_of_the_repository_leads_nowhere_else() {
     let root = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(other.path(), root.path().join("one")).unwrap();
-    let layout = Layout::new("one", "flux-system").unwrap();
+    let layout = BootstrapFileLayout::new("one", "flux-system").unwrap();
     let error = layout.write(root.path(), COMPONENT, &sync()).unwrap_err().to_string();
     assert!(error.contains("symbolic link"), "{error}");
     assert!(!other.path().join("flux-system/gotk-sync.yaml").exists());

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::*;
 use windlass_cli_helm::template::render_chart;
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 /// Every overlay, those without a profile included.
 const OVERLAYS: [&str; 4] = ["single", "high-availability", "lockdown", "sharded"];
@@ -16,16 +16,16 @@ const OVERLAYS: [&str; 4] = ["single", "high-availability", "lockdown", "sharded
 #[derive(Debug, Parser)]
 struct InstallTestCommand {
     #[command(flatten)]
-    manifests: Manifests,
+    manifests: InstallManifestFlags,
 }
 
 #[derive(Debug, Parser)]
-struct Serve {
+struct ServeTestCommand {
     #[command(flatten)]
-    settings: Settings,
+    settings: OperatorSettings,
 }
 
-fn manifests(flags: &[&str]) -> Manifests {
+fn manifests(flags: &[&str]) -> InstallManifestFlags {
     InstallTestCommand::try_parse_from([&["install"], flags].concat()).unwrap().manifests
 }
 
@@ -57,7 +57,7 @@ fn the_arguments_of_every_overlay_are_flags_of_the_program() {
         for object in found {
             let arguments = strings_in_order(&pod(object)["containers"][0]["args"]);
             assert_eq!(arguments[0], "serve");
-            let parsed = Serve::try_parse_from(&arguments);
+            let parsed = ServeTestCommand::try_parse_from(&arguments);
             let settings = parsed.unwrap_or_else(|error| panic!("{name}: {error}")).settings;
             let terms = settings.terms().unwrap();
             assert!(terms.own.is_some(), "{name}: no election");
@@ -76,7 +76,7 @@ fn strings_in_order(value: &Value) -> Vec<&str> {
 
 #[test]
 fn the_ports_are_those_of_the_program() {
-    let settings = Serve::try_parse_from(["serve"]).unwrap().settings;
+    let settings = ServeTestCommand::try_parse_from(["serve"]).unwrap().settings;
     let port = |address: SocketAddr| Value::from(address.port());
     let wanted = [
         ("http", port(settings.storage_addr)),
@@ -295,7 +295,7 @@ fn chart(values: &[&str]) -> Result<Vec<Object>, String> {
         arguments.extend(["--set", value]);
     }
     let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-    let text = render_chart(&arguments, &[], None, &Stop::default())?;
+    let text = render_chart(&arguments, &[], None, &StopSignal::default())?;
     let documents = goyaml::documents(&text, &goyaml::YamlLimits::default()).unwrap();
     Ok(documents.into_iter().map(|it| Object::new(it.value).unwrap()).map(plain).collect())
 }
@@ -393,7 +393,7 @@ fn the_values_of_the_chart_are_checked_and_have_their_effect() {
     let container = &pod(found[0])["containers"][0];
     assert!(container["image"].as_str().unwrap().starts_with(&format!("{IMAGE}:v1.2.3@sha256:")));
     let arguments = strings_in_order(&container["args"]);
-    let settings = Serve::try_parse_from(&arguments).unwrap().settings;
+    let settings = ServeTestCommand::try_parse_from(&arguments).unwrap().settings;
     assert!(!settings.watch_all_namespaces && arguments.contains(&"--concurrent=9"));
     let account = objects.iter().find(|object| object.kind() == "ServiceAccount").unwrap();
     assert_eq!(account.annotation("role"), Some("reader"));

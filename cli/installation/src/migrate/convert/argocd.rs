@@ -5,23 +5,23 @@
 
 mod policy;
 
-use golang::value::Map as Values;
+use golang::value::GoMap as Values;
 use helm::chart::read_values;
-use helm::strvals::{Mode, set};
+use helm::strvals::{SetValueMode, set};
 use objects::Object;
 use serde_json::{Value, json};
 
-use self::policy::Policy;
+use self::policy::ArgocdSyncPolicy;
 use super::{
-    ConversionResult, Fields, HELM, KUSTOMIZE, Operator, SOURCE, chart_repository, is_empty,
-    object, put,
+    ConversionResult, ConvertibleOperator, HELM, KUSTOMIZE, SOURCE, UnconvertedFields,
+    chart_repository, is_empty, object, put,
 };
 
 const API: &str = "argoproj.io/v1alpha1";
 /// Where fields of kustomize go that a Kustomization does not have.
 const IN_OVERLAY: &str = "put it into the kustomization.yaml of the repository";
 
-pub(in crate::migrate) const OPERATOR: Operator = Operator {
+pub(in crate::migrate) const OPERATOR: ConvertibleOperator = ConvertibleOperator {
     gvk: (API, "Application"),
     others: &[(
         API,
@@ -38,9 +38,9 @@ pub(in crate::migrate) const OPERATOR: Operator = Operator {
 fn convert(found: &Object, namespace: &str) -> ConversionResult {
     let mut done = ConversionResult::default();
     let name = found.name().to_owned();
-    let mut spec = Fields::of("spec", found.get("spec").cloned().unwrap_or_default());
+    let mut spec = UnconvertedFields::of("spec", found.get("spec").cloned().unwrap_or_default());
     let target = policy::destination(&mut spec, &mut done);
-    let policy = Policy::of(found, &mut spec, &mut done);
+    let policy = ArgocdSyncPolicy::of(found, &mut spec, &mut done);
     let sources = spec.list("sources");
     let source = match sources.as_slice() {
         [] => spec.take("source"),
@@ -50,7 +50,7 @@ fn convert(found: &Object, namespace: &str) -> ConversionResult {
             return done;
         }
     };
-    let mut source = Fields::of("spec.source", source);
+    let mut source = UnconvertedFields::of("spec.source", source);
     let url = source.text("repoURL");
     let revision = source.text("targetRevision");
     let path = source.text("path");
@@ -80,7 +80,8 @@ fn convert(found: &Object, namespace: &str) -> ConversionResult {
     ));
     let source_ref = json!({"kind": source_ref, "name": name});
     let converted = if is_helm {
-        let at = Chart { name: name.clone(), chart, version: revision, path, source_ref };
+        let at =
+            ArgocdChartLocation { name: name.clone(), chart, version: revision, path, source_ref };
         release(&mut source, at, &target, &mut done)
     } else {
         kustomization(&mut source, &path, source_ref, &target, &mut done)
@@ -145,7 +146,7 @@ fn chart_url(url: &str) -> String {
 
 /// A directory or a kustomization.
 fn kustomization(
-    source: &mut Fields,
+    source: &mut UnconvertedFields,
     path: &str,
     source_ref: Value,
     target: &str,
@@ -187,10 +188,11 @@ fn kustomization(
 }
 
 /// Patches that name no file; a Kustomization has no other.
-fn patches(overlay: &mut Fields, done: &mut ConversionResult) -> Value {
+fn patches(overlay: &mut UnconvertedFields, done: &mut ConversionResult) -> Value {
     let mut patches = Vec::new();
     for (at, patch) in overlay.list("patches").into_iter().enumerate() {
-        let mut patch = Fields::of(&format!("spec.source.kustomize.patches[{at}]"), patch);
+        let mut patch =
+            UnconvertedFields::of(&format!("spec.source.kustomize.patches[{at}]"), patch);
         let mut converted = json!({"patch": patch.text("patch")});
         put(&mut converted, &["target"], patch.take("target"));
         patch.refuse_as(IN_OVERLAY, &mut done.obstacles);
@@ -200,7 +202,7 @@ fn patches(overlay: &mut Fields, done: &mut ConversionResult) -> Value {
 }
 
 /// Labels and annotations of all objects, where those of Argo CD are the same.
-fn common_metadata(overlay: &mut Fields, spec: &mut Value, done: &mut ConversionResult) {
+fn common_metadata(overlay: &mut UnconvertedFields, spec: &mut Value, done: &mut ConversionResult) {
     let labels = overlay.take("commonLabels");
     let is_of_objects =
         overlay.is_true("labelWithoutSelector") && !overlay.is_true("labelIncludeTemplates");
@@ -236,7 +238,7 @@ fn image(text: &str) -> Value {
 }
 
 /// Where a chart is.
-struct Chart {
+struct ArgocdChartLocation {
     /// The name of the Application.
     name: String,
     /// Its name in a repository; empty if it is in a directory.
@@ -246,7 +248,12 @@ struct Chart {
     source_ref: Value,
 }
 
-fn release(source: &mut Fields, at: Chart, target: &str, done: &mut ConversionResult) -> Value {
+fn release(
+    source: &mut UnconvertedFields,
+    at: ArgocdChartLocation,
+    target: &str,
+    done: &mut ConversionResult,
+) -> Value {
     let mut helm = source.fields("helm");
     let folder = at.path.trim_start_matches("./").trim_end_matches('/').to_owned();
     let is_in_repository = !at.chart.is_empty();
@@ -304,7 +311,7 @@ fn release(source: &mut Fields, at: Chart, target: &str, done: &mut ConversionRe
 }
 
 /// How the chart is rendered, beside its values.
-fn rendering(helm: &mut Fields, spec: &mut Value, done: &mut ConversionResult) {
+fn rendering(helm: &mut UnconvertedFields, spec: &mut Value, done: &mut ConversionResult) {
     // Argo CD applies CRDs with each sync.
     let crds = if helm.is_true("skipCrds") { "Skip" } else { "CreateReplace" };
     spec["install"] = json!({"crds": crds, "createNamespace": true});
@@ -338,17 +345,21 @@ fn rendering(helm: &mut Fields, spec: &mut Value, done: &mut ConversionResult) {
 }
 
 /// Values and parameters, which come after them.
-fn values(helm: &mut Fields) -> Result<Value, String> {
+fn values(helm: &mut UnconvertedFields) -> Result<Value, String> {
     let object = helm.take("valuesObject");
     let text = helm.text("values");
     let text = if object.is_object() { object.to_string() } else { text };
     let wrong = |error: &dyn std::fmt::Display| format!("spec.source.helm.values: {error}");
     let all: Values = read_values(text.as_bytes()).map_err(|error| wrong(&error))?;
     for parameter in helm.list("parameters") {
-        let mut parameter = Fields::of("spec.source.helm.parameters", parameter);
+        let mut parameter = UnconvertedFields::of("spec.source.helm.parameters", parameter);
         let name = parameter.text("name");
         let value = parameter.text("value");
-        let mode = if parameter.is_true("forceString") { Mode::Strings } else { Mode::Typed };
+        let mode = if parameter.is_true("forceString") {
+            SetValueMode::Strings
+        } else {
+            SetValueMode::Typed
+        };
         // Argo CD escapes what separates values for Helm.
         let pair = format!("{name}={}", value.replace(',', "\\,"));
         set(&all, &pair, mode)
@@ -357,7 +368,7 @@ fn values(helm: &mut Fields) -> Result<Value, String> {
     helm::values::to_json(&all).map_err(|error| wrong(&error))
 }
 
-impl Fields {
+impl UnconvertedFields {
     /// Whether a field is there and says something.
     fn left_is_empty(&self, key: &str) -> bool {
         self.left.get(key).is_none_or(|value| !value.is_object())

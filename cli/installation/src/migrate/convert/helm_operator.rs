@@ -3,9 +3,12 @@
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::{ConversionResult, Fields, HELM, Operator, SOURCE, chart_repository, object, put};
+use super::{
+    ConversionResult, ConvertibleOperator, HELM, SOURCE, UnconvertedFields, chart_repository,
+    object, put,
+};
 
-pub(in crate::migrate) const OPERATOR: Operator = Operator {
+pub(in crate::migrate) const OPERATOR: ConvertibleOperator = ConvertibleOperator {
     gvk: ("helm.fluxcd.io/v1", "HelmRelease"),
     others: &[],
     convert,
@@ -23,7 +26,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
             .push("metadata.namespace is not set, and the name of the release has it".to_owned());
         return done;
     }
-    let mut spec = Fields::of("spec", found.get("spec").cloned().unwrap_or_default());
+    let mut spec = UnconvertedFields::of("spec", found.get("spec").cloned().unwrap_or_default());
     let target = spec.text("targetNamespace");
     let release = match spec.text("releaseName") {
         given if !given.is_empty() => given,
@@ -60,7 +63,12 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
 }
 
 /// The source, and the chart in it.
-fn chart(spec: &mut Fields, namespace: &str, name: &str, done: &mut ConversionResult) -> Value {
+fn chart(
+    spec: &mut UnconvertedFields,
+    namespace: &str,
+    name: &str,
+    done: &mut ConversionResult,
+) -> Value {
     let mut chart = spec.fields("chart");
     let repository = chart.text("repository");
     let git = chart.text("git");
@@ -112,7 +120,7 @@ fn git_url(url: &str) -> String {
 }
 
 fn values_from(
-    spec: &mut Fields,
+    spec: &mut UnconvertedFields,
     namespace: &str,
     release: &mut Value,
     done: &mut ConversionResult,
@@ -120,7 +128,7 @@ fn values_from(
     let mut from = Vec::new();
     let mut files = Vec::new();
     for (at, item) in spec.list("valuesFrom").into_iter().enumerate() {
-        let mut item = Fields::of(&format!("spec.valuesFrom[{at}]"), item);
+        let mut item = UnconvertedFields::of(&format!("spec.valuesFrom[{at}]"), item);
         for (key, kind) in [("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")] {
             let mut reference = item.fields(key);
             let object = reference.text("name");
@@ -166,7 +174,7 @@ fn values_from(
 }
 
 /// How it is installed, upgraded, tested and rolled back.
-fn actions(spec: &mut Fields, release: &mut Value, done: &mut ConversionResult) {
+fn actions(spec: &mut UnconvertedFields, release: &mut Value, done: &mut ConversionResult) {
     let mut rollback = spec.fields("rollback");
     let mut test = spec.fields("test");
     let rolls_back = rollback.is_true("enable");

@@ -3,9 +3,9 @@
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::{ConversionResult, Fields, HELMFILE, Operator, object, put};
+use super::{ConversionResult, ConvertibleOperator, HELMFILE, UnconvertedFields, object, put};
 
-pub(in crate::migrate) const OPERATOR: Operator = Operator {
+pub(in crate::migrate) const OPERATOR: ConvertibleOperator = ConvertibleOperator {
     gvk: ("apps.mumoshu.github.io/v1alpha1", "Helmfile"),
     others: &[],
     convert,
@@ -23,7 +23,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
         "" => "default",
         namespace => namespace,
     };
-    let mut spec = Fields::of("spec", found.get("spec").cloned().unwrap_or_default());
+    let mut spec = UnconvertedFields::of("spec", found.get("spec").cloned().unwrap_or_default());
     let source = source(&mut spec, &mut done);
     let mut converted =
         json!({"source": source, "dialect": "v0", "interval": "1m", "deletionPolicy": "Orphan"});
@@ -69,10 +69,10 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
 }
 
 /// The address, with the reference that `version` names.
-fn source(spec: &mut Fields, done: &mut ConversionResult) -> String {
+fn source(spec: &mut UnconvertedFields, done: &mut ConversionResult) -> String {
     let source = spec.text("source");
     let version = spec.text("version");
-    let Some(address) = helmfile::Address::parse(&source) else {
+    let Some(address) = helmfile::RemoteAddress::parse(&source) else {
         done.obstacles.push(format!(
             "spec.source `{source}` is a path in the image of an applier: put the helmfile into a repository"
         ));

@@ -32,13 +32,13 @@ async fn objects_of_any_size_in_sum_are_read_from_a_cluster() {
         (200, Body::from(json!({"metadata": {"continue": next}, "items": [one]}).to_string()))
     })
     .await;
-    let mut conversion = Conversion::new(&argocd::OPERATOR, "flux-system");
+    let mut conversion = ObjectConversion::new(&argocd::OPERATOR, "flux-system");
     conversion.take_all(&cluster).await.unwrap();
     assert_eq!((conversion.count, conversion.left_out), (PAGES, 0));
     assert!(conversion.text.contains("name: app-8\n"), "{}", conversion.text);
 }
 
-fn convert(operator: &Operator, yaml: &str) -> ConversionResult {
+fn convert(operator: &ConvertibleOperator, yaml: &str) -> ConversionResult {
     let value = goyaml::to_json(yaml.as_bytes()).unwrap();
     (operator.convert)(&Object::new(value).unwrap(), "flux-system")
 }
@@ -65,7 +65,7 @@ fn is_read(object: &Value) {
     assert_eq!(unsupported, Vec::<&str>::new());
 }
 
-fn check(operator: &Operator, yaml: &str, expected: &Expect) {
+fn check(operator: &ConvertibleOperator, yaml: &str, expected: &Expect) {
     let ConversionResult { objects, notes, obstacles } = convert(operator, yaml);
     let mut shown = String::new();
     for object in &objects {

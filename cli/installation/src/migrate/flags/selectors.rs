@@ -12,7 +12,7 @@ const NOTIFYING: &str = "notification-controller";
 
 /// A controller, and which objects it selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Divider {
+pub(super) struct ControllerSelector {
     /// That of its Deployment.
     pub(super) name: String,
     /// Its name without that of a shard.
@@ -23,7 +23,7 @@ pub(super) struct Divider {
 
 /// Which objects controllers select together.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Selection {
+pub(super) enum ControllerObjectSelection {
     /// All of them, divided by the values of a label.
     Shards(String),
     /// Those that a selector matches.
@@ -33,11 +33,11 @@ pub(super) enum Selection {
 }
 
 /// What controllers select of which at least one has a selector.
-pub(super) fn of(mut dividers: Vec<Divider>) -> Selection {
+pub(super) fn of(mut dividers: Vec<ControllerSelector>) -> ControllerObjectSelection {
     dividers.retain(|it| it.controller != NOTIFYING || !it.selector.is_empty());
     let selectors: BTreeSet<&str> = dividers.iter().map(|it| it.selector.as_str()).collect();
     if selectors.len() == 1 {
-        return Selection::Part(selectors.into_iter().collect());
+        return ControllerObjectSelection::Part(selectors.into_iter().collect());
     }
     let labels: BTreeSet<&str> =
         selectors.iter().filter(|it| !it.is_empty()).map(|it| label(it)).collect();
@@ -48,9 +48,9 @@ pub(super) fn of(mut dividers: Vec<Divider>) -> Selection {
     };
     match labels.first() {
         Some(label) if labels.len() == 1 && kinds.iter().all(has_rest) => {
-            Selection::Shards((*label).to_owned())
+            ControllerObjectSelection::Shards((*label).to_owned())
         }
-        _ => Selection::Different(in_words(&dividers)),
+        _ => ControllerObjectSelection::Different(in_words(&dividers)),
     }
 }
 
@@ -61,7 +61,7 @@ fn label(selector: &str) -> &str {
     selector.get(..end).unwrap_or(selector)
 }
 
-fn in_words(dividers: &[Divider]) -> String {
+fn in_words(dividers: &[ControllerSelector]) -> String {
     let each = dividers.iter().map(|it| match it.selector.as_str() {
         "" => format!("{} has no --{FLAG}", it.name),
         selector => format!("{} has `--{FLAG}={selector}`", it.name),
@@ -73,8 +73,8 @@ fn in_words(dividers: &[Divider]) -> String {
 mod tests {
     use super::*;
 
-    fn divider(name: &str, controller: &'static str, selector: &str) -> Divider {
-        Divider { name: name.to_owned(), controller, selector: selector.to_owned() }
+    fn divider(name: &str, controller: &'static str, selector: &str) -> ControllerSelector {
+        ControllerSelector { name: name.to_owned(), controller, selector: selector.to_owned() }
     }
 
     #[test]
@@ -85,18 +85,24 @@ mod tests {
         let rest = "!sharding.fluxcd.io/key";
         let notifying = || divider(NOTIFYING, NOTIFYING, "");
         let selected = of(vec![source(rest), apply("main", rest), apply("one", shard)]);
-        assert_eq!(selected, Selection::Shards("sharding.fluxcd.io/key".to_owned()));
+        assert_eq!(
+            selected,
+            ControllerObjectSelection::Shards("sharding.fluxcd.io/key".to_owned())
+        );
         let selected = of(vec![source(""), apply("main", rest), apply("one", shard), notifying()]);
-        assert_eq!(selected, Selection::Shards("sharding.fluxcd.io/key".to_owned()));
+        assert_eq!(
+            selected,
+            ControllerObjectSelection::Shards("sharding.fluxcd.io/key".to_owned())
+        );
         // Who reconciles the others is not known.
         let selected = of(vec![source(""), apply("one", shard)]);
         let text = "source-controller has no --watch-label-selector, one has \
                     `--watch-label-selector=sharding.fluxcd.io/key=shard1`";
-        assert_eq!(selected, Selection::Different(text.to_owned()));
+        assert_eq!(selected, ControllerObjectSelection::Different(text.to_owned()));
         let selected = of(vec![source("env=prod"), apply("main", "env=prod"), notifying()]);
-        assert_eq!(selected, Selection::Part("env=prod".to_owned()));
+        assert_eq!(selected, ControllerObjectSelection::Part("env=prod".to_owned()));
         let selected = of(vec![source("env=prod"), apply("main", "team=a")]);
-        assert!(matches!(selected, Selection::Different(_)));
+        assert!(matches!(selected, ControllerObjectSelection::Different(_)));
         assert_eq!(label("key in (a, b)"), "key");
     }
 }

@@ -4,12 +4,12 @@ use clap::Parser;
 use serde_json::json;
 
 use super::*;
-use crate::install::manifests::Manifests;
+use crate::install::manifests::InstallManifestFlags;
 
 #[derive(Debug, Parser)]
 struct InstallTestCommand {
     #[command(flatten)]
-    manifests: Manifests,
+    manifests: InstallManifestFlags,
 }
 
 /// The arguments that Flux's own manifests give to every controller.
@@ -34,12 +34,12 @@ fn controller(name: &str, flags: &[&str]) -> Object {
 }
 
 /// What becomes of flags in an installation with these flags.
-fn carried_to(flags: &[&str], controllers: &[Object]) -> CarriedFlags {
+fn carried_to(flags: &[&str], controllers: &[Object]) -> MigratedFlags {
     let given = InstallTestCommand::try_parse_from([&["migrate"], flags].concat()).unwrap();
     carried(controllers, &given.manifests.objects("flux-system").unwrap())
 }
 
-fn of(controllers: &[Object]) -> CarriedFlags {
+fn of(controllers: &[Object]) -> MigratedFlags {
     carried_to(&[], controllers)
 }
 
@@ -52,7 +52,7 @@ fn what_the_manifests_of_flux_say_needs_no_word() {
         controller("kustomize-controller", &["--no-remote-bases=false"]),
         controller("notification-controller", &[]),
     ]);
-    assert_eq!(found, CarriedFlags::default());
+    assert_eq!(found, MigratedFlags::default());
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_lockdown_of_flux_is_one_of_windlass() {
     // The profile has the same.
     let locked = ["--profile=lockdown"];
     let kustomize = || controller("kustomize-controller", &tenants);
-    assert_eq!(carried_to(&locked, &[kustomize()]), CarriedFlags::default());
+    assert_eq!(carried_to(&locked, &[kustomize()]), MigratedFlags::default());
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What begins with `\`, and what stands between `[` and `]`.
 
-use super::super::class::{self, Class, NOTHING, folded};
+use super::super::class::{self, CharacterClass, NOTHING, folded};
 use super::super::{Error, RegexpError};
-use super::{Parser, first, until};
+use super::{RegexpParser, first, until};
 
-impl<'p> Parser<'p> {
+impl<'p> RegexpParser<'p> {
     /// Reads an escape that begins with a `\`; returns what follows.
     pub(super) fn backslash(&mut self, at: &'p str) -> Result<&'p str, Error> {
         let rest = at.get(2..).unwrap_or_default();
@@ -40,7 +40,7 @@ impl<'p> Parser<'p> {
 
     /// Reads `[…]`; returns what follows.
     pub(super) fn class(&mut self, at: &'p str) -> Result<&'p str, Error> {
-        let mut class = Class::default();
+        let mut class = CharacterClass::default();
         let inside = &at[1..];
         let (mut rest, is_negated) =
             inside.strip_prefix('^').map_or((inside, false), |rest| (rest, true));

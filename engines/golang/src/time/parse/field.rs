@@ -1,6 +1,6 @@
 //! Reading one part of a time. Elsewhere: what the parts come to (`parse.rs`).
 
-use super::super::layout::{self, Element, MONTHS, Offset, WEEKDAYS};
+use super::super::layout::{self, LayoutElement, MONTHS, WEEKDAYS, ZoneOffsetFormat};
 use super::TimeParts;
 
 /// Why a part cannot be read.
@@ -11,25 +11,25 @@ pub(super) enum TimeFieldError {
     OutOfRange(&'static str),
 }
 
-type Read<'t, T> = Result<(T, &'t [u8]), TimeFieldError>;
+type FieldReadResult<'t, T> = Result<(T, &'t [u8]), TimeFieldError>;
 
 impl TimeParts {
     /// Reads a part; gives what follows. `layout` is what follows in the layout.
     pub(super) fn read<'t>(
         &mut self,
-        element: Element,
+        element: LayoutElement,
         text: &'t [u8],
         layout: &[u8],
     ) -> Result<&'t [u8], TimeFieldError> {
         let rest;
         match element {
-            Element::Year => {
+            LayoutElement::Year => {
                 let (digits, after) = text.split_at_checked(2).ok_or(TimeFieldError::Mismatch)?;
                 let year = signed(digits)?;
                 self.year = year + if year >= 69 { 1900 } else { 2000 };
                 rest = after;
             }
-            Element::LongYear => {
+            LayoutElement::LongYear => {
                 let (digits, after) = text.split_at_checked(4).ok_or(TimeFieldError::Mismatch)?;
                 if !digits[0].is_ascii_digit() {
                     return Err(TimeFieldError::Mismatch);
@@ -37,50 +37,50 @@ impl TimeParts {
                 self.year = signed(digits)?;
                 rest = after;
             }
-            Element::Month | Element::LongMonth => {
-                let is_long = element == Element::LongMonth;
+            LayoutElement::Month | LayoutElement::LongMonth => {
+                let is_long = element == LayoutElement::LongMonth;
                 let month;
                 (month, rest) = name(&MONTHS, is_long, text)?;
                 self.month = Some(month + 1);
             }
-            Element::Weekday | Element::LongWeekday => {
-                (_, rest) = name(&WEEKDAYS, element == Element::LongWeekday, text)?;
+            LayoutElement::Weekday | LayoutElement::LongWeekday => {
+                (_, rest) = name(&WEEKDAYS, element == LayoutElement::LongWeekday, text)?;
             }
-            Element::NumMonth | Element::ZeroMonth => {
+            LayoutElement::NumMonth | LayoutElement::ZeroMonth => {
                 let month;
-                (month, rest) = number(text, element == Element::ZeroMonth)?;
+                (month, rest) = number(text, element == LayoutElement::ZeroMonth)?;
                 self.month = Some(month);
                 within("month", 1..=12, month)?;
             }
-            Element::Day | Element::UnderDay | Element::ZeroDay => {
-                let text = without_spaces(text, u32::from(element == Element::UnderDay));
+            LayoutElement::Day | LayoutElement::UnderDay | LayoutElement::ZeroDay => {
+                let text = without_spaces(text, u32::from(element == LayoutElement::UnderDay));
                 let day;
-                (day, rest) = number(text, element == Element::ZeroDay)?;
+                (day, rest) = number(text, element == LayoutElement::ZeroDay)?;
                 self.day = Some(day);
             }
-            Element::UnderYearDay | Element::ZeroYearDay => {
-                let is_padded = element == Element::UnderYearDay;
+            LayoutElement::UnderYearDay | LayoutElement::ZeroYearDay => {
+                let is_padded = element == LayoutElement::UnderYearDay;
                 let text = without_spaces(text, if is_padded { 2 } else { 0 });
                 let day;
                 (day, rest) = year_day(text, !is_padded)?;
                 self.year_day = Some(day);
             }
-            Element::Hour | Element::Hour12 | Element::ZeroHour12 => {
-                (self.clock.hour, rest) = number(text, element == Element::ZeroHour12)?;
-                let most = if element == Element::Hour { 23 } else { 12 };
+            LayoutElement::Hour | LayoutElement::Hour12 | LayoutElement::ZeroHour12 => {
+                (self.clock.hour, rest) = number(text, element == LayoutElement::ZeroHour12)?;
+                let most = if element == LayoutElement::Hour { 23 } else { 12 };
                 within("hour", 0..=most, self.clock.hour)?;
             }
-            Element::Minute | Element::ZeroMinute => {
-                (self.clock.minute, rest) = number(text, element == Element::ZeroMinute)?;
+            LayoutElement::Minute | LayoutElement::ZeroMinute => {
+                (self.clock.minute, rest) = number(text, element == LayoutElement::ZeroMinute)?;
                 within("minute", 0..=59, self.clock.minute)?;
             }
-            Element::Second | Element::ZeroSecond => {
-                let (second, after) = number(text, element == Element::ZeroSecond)?;
+            LayoutElement::Second | LayoutElement::ZeroSecond => {
+                let (second, after) = number(text, element == LayoutElement::ZeroSecond)?;
                 self.clock.second = second;
                 within("second", 0..=59, second)?;
                 rest = self.unannounced_fraction(after, layout)?;
             }
-            Element::HalfDay { is_upper } => {
+            LayoutElement::HalfDay { is_upper } => {
                 let (half, after) = text.split_at_checked(2).ok_or(TimeFieldError::Mismatch)?;
                 self.is_afternoon = Some(match (is_upper, half) {
                     (true, b"PM") | (false, b"pm") => true,
@@ -89,12 +89,12 @@ impl TimeParts {
                 });
                 rest = after;
             }
-            Element::Abbreviation => rest = self.abbreviation(text)?,
-            Element::Offset(form) => rest = self.offset(form, text)?,
-            Element::Fraction { digits, is_trimmed: false, .. } => {
+            LayoutElement::Abbreviation => rest = self.abbreviation(text)?,
+            LayoutElement::Offset(form) => rest = self.offset(form, text)?,
+            LayoutElement::Fraction { digits, is_trimmed: false, .. } => {
                 rest = self.fraction(text, 1 + digits)?;
             }
-            Element::Fraction { is_trimmed: true, .. } => {
+            LayoutElement::Fraction { is_trimmed: true, .. } => {
                 rest = if has_fraction(text) { self.fraction(text, length(text))? } else { text };
             }
         }
@@ -108,7 +108,7 @@ impl TimeParts {
         layout: &[u8],
     ) -> Result<&'t [u8], TimeFieldError> {
         let next = layout::chunk(layout).map(|chunk| chunk.element);
-        if !has_fraction(text) || matches!(next, Some(Element::Fraction { .. })) {
+        if !has_fraction(text) || matches!(next, Some(LayoutElement::Fraction { .. })) {
             return Ok(text);
         }
         self.fraction(text, length(text))
@@ -130,14 +130,18 @@ impl TimeParts {
         Ok(rest)
     }
 
-    fn offset<'t>(&mut self, form: Offset, text: &'t [u8]) -> Result<&'t [u8], TimeFieldError> {
+    fn offset<'t>(
+        &mut self,
+        form: ZoneOffsetFormat,
+        text: &'t [u8],
+    ) -> Result<&'t [u8], TimeFieldError> {
         if form.has_z
             && let Some(rest) = text.strip_prefix(b"Z")
         {
             self.is_utc = true;
             return Ok(rest);
         }
-        let Offset { has_colon, has_minutes, has_seconds, .. } = form;
+        let ZoneOffsetFormat { has_colon, has_minutes, has_seconds, .. } = form;
         let places: &[usize] = match (has_minutes, has_seconds, has_colon) {
             (false, ..) => &[1],
             (true, false, false) => &[1, 3],
@@ -199,7 +203,7 @@ fn without_spaces(text: &[u8], most: u32) -> &[u8] {
 }
 
 /// One or two digits; exactly two, if it is fixed.
-fn number(text: &[u8], is_fixed: bool) -> Read<'_, u32> {
+fn number(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
     let digit = |at: usize| {
         text.get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0'))
     };
@@ -211,7 +215,7 @@ fn number(text: &[u8], is_fixed: bool) -> Read<'_, u32> {
 }
 
 /// Up to three digits; exactly three, if it is fixed.
-fn year_day(text: &[u8], is_fixed: bool) -> Read<'_, u32> {
+fn year_day(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
     let length = text.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
     if length == 0 || is_fixed && length != 3 {
         return Err(TimeFieldError::Mismatch);
@@ -235,7 +239,7 @@ fn signed(text: &[u8]) -> Result<i64, TimeFieldError> {
 }
 
 /// The place of a name in a list, in any case; short names are the first three letters.
-fn name<'t>(names: &[&str], is_long: bool, text: &'t [u8]) -> Read<'t, u32> {
+fn name<'t>(names: &[&str], is_long: bool, text: &'t [u8]) -> FieldReadResult<'t, u32> {
     for (index, name) in (0..).zip(names) {
         let name = if is_long { name } else { &name[..3] };
         if let Some((head, rest)) = text.split_at_checked(name.len())

@@ -3,32 +3,32 @@
 use base64::Engine as _;
 use serde_json::Value;
 
-use super::super::node::{Node, YamlNodeKind};
+use super::super::node::{YamlNode, YamlNodeKind};
 use super::super::tag;
-use super::{Decoder, mark};
-use crate::Dialect;
+use super::{NodeDecoder, mark};
+use crate::YamlDialect;
 use crate::decode::BASE64;
 use crate::error::Error;
-use crate::gofmt;
+use crate::go_format;
 use crate::json::{number, replace_invalid};
-use crate::resolve::{Scalar, resolve, timestamp};
+use crate::scalar_resolve::{ResolvedScalar, resolve, timestamp};
 
-impl<'n> Decoder<'n> {
-    pub(super) fn scalar(&mut self, node: &'n Node) -> Result<Value, Error> {
+impl<'n> NodeDecoder<'n> {
+    pub(super) fn scalar(&mut self, node: &'n YamlNode) -> Result<Value, Error> {
         Ok(match meaning(node)? {
-            Scalar::Null => Value::Null,
-            Scalar::Bool(bool) => Value::Bool(bool),
-            Scalar::Int(int) => Value::from(int),
-            Scalar::Uint(uint) => Value::from(uint),
-            Scalar::Float(float) => match number(float) {
+            ResolvedScalar::Null => Value::Null,
+            ResolvedScalar::Bool(bool) => Value::Bool(bool),
+            ResolvedScalar::Int(int) => Value::from(int),
+            ResolvedScalar::Uint(uint) => Value::from(uint),
+            ResolvedScalar::Float(float) => match number(float) {
                 Some(number) => Value::Number(number),
                 None => {
-                    let shown = gofmt::float64(float);
+                    let shown = go_format::float64(float);
                     self.refuse(format!("json: unsupported value: {shown}"));
                     Value::Null
                 }
             },
-            Scalar::Timestamp => match timestamp::rfc3339(&node.value) {
+            ResolvedScalar::Timestamp => match timestamp::rfc3339(&node.value) {
                 Some(text) => Value::String(text),
                 None => {
                     self.refuse(
@@ -39,8 +39,8 @@ impl<'n> Decoder<'n> {
                     Value::Null
                 }
             },
-            Scalar::Binary => Value::String(binary(node)?),
-            Scalar::Str | Scalar::Other => Value::String(node.value.clone()),
+            ResolvedScalar::Binary => Value::String(binary(node)?),
+            ResolvedScalar::Str | ResolvedScalar::Other => Value::String(node.value.clone()),
         })
     }
 
@@ -49,7 +49,7 @@ impl<'n> Decoder<'n> {
     }
 
     /// The text of a key; `None` when the entry is left out.
-    pub(super) fn key(&mut self, key: &'n Node, map: usize) -> Result<Option<String>, Error> {
+    pub(super) fn key(&mut self, key: &'n YamlNode, map: usize) -> Result<Option<String>, Error> {
         self.count(key)?;
         let key = match key.kind {
             YamlNodeKind::Alias => {
@@ -66,14 +66,14 @@ impl<'n> Decoder<'n> {
             return Ok(None);
         }
         Ok(match meaning(key)? {
-            Scalar::Null if self.maps[map].takes_all => None,
-            Scalar::Binary => Some(binary(key)?),
+            ResolvedScalar::Null if self.maps[map].takes_all => None,
+            ResolvedScalar::Binary => Some(binary(key)?),
             _ => Some(key.value.clone()),
         })
     }
 
     /// A key that is a list or map where keys have to be text.
-    fn refuse_key(&mut self, key: &'n Node) -> Result<(), Error> {
+    fn refuse_key(&mut self, key: &'n YamlNode) -> Result<(), Error> {
         self.count_keys(key)?;
         if key.kind == YamlNodeKind::Mapping && self.note_duplicates(key)? {
             return Ok(());
@@ -89,20 +89,20 @@ impl<'n> Decoder<'n> {
     }
 
     /// The text of a key that is one.
-    pub(super) fn text_of(&self, key: &'n Node) -> Result<Option<String>, Error> {
+    pub(super) fn text_of(&self, key: &'n YamlNode) -> Result<Option<String>, Error> {
         let key = self.targets.get(&std::ptr::from_ref(key)).copied().unwrap_or(key);
         if key.kind != YamlNodeKind::Scalar {
             return Ok(None);
         }
         Ok(match meaning(key)? {
-            Scalar::Binary => Some(binary(key)?),
-            Scalar::Str | Scalar::Other => Some(key.value.clone()),
+            ResolvedScalar::Binary => Some(binary(key)?),
+            ResolvedScalar::Str | ResolvedScalar::Other => Some(key.value.clone()),
             _ => None,
         })
     }
 
     /// Whether Go takes all keys of a map for strings before it decodes them.
-    pub(super) fn has_text_keys(&self, map: &'n Node) -> bool {
+    pub(super) fn has_text_keys(&self, map: &'n YamlNode) -> bool {
         map.entries().all(|(key, _)| {
             let target = self.targets.get(&std::ptr::from_ref(key)).copied().unwrap_or(key);
             matches!(target.short_tag().as_ref(), tag::STR | tag::MERGE)
@@ -111,21 +111,21 @@ impl<'n> Decoder<'n> {
 }
 
 /// What a scalar means.
-pub(in crate::v3) fn meaning(node: &Node) -> Result<Scalar, Error> {
+pub(in crate::v3) fn meaning(node: &YamlNode) -> Result<ResolvedScalar, Error> {
     if node.is_indicated_string() {
-        return Ok(Scalar::Str);
+        return Ok(ResolvedScalar::Str);
     }
     let written = if node.tag == "!" { "" } else { node.tag.as_ref() };
-    resolve(Dialect::V3, &tag::long(written), &node.value)
+    resolve(YamlDialect::V3, &tag::long(written), &node.value)
         .map_err(|mismatch| Error::node(mismatch, mark(node.line)))
 }
 
-fn binary(node: &Node) -> Result<String, Error> {
+fn binary(node: &YamlNode) -> Result<String, Error> {
     binary_of(node).map(|bytes| replace_invalid(&bytes))
 }
 
 /// The bytes that stand under `!!binary`.
-pub(in crate::v3) fn binary_of(node: &Node) -> Result<Vec<u8>, Error> {
+pub(in crate::v3) fn binary_of(node: &YamlNode) -> Result<Vec<u8>, Error> {
     let text = node.value.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n'));
     BASE64
         .decode(text.collect::<Vec<u8>>())
@@ -136,42 +136,42 @@ pub(in crate::v3) fn binary_of(node: &Node) -> Result<Vec<u8>, Error> {
 ///
 /// Differs(go): a date is printed as its text, and a number beyond 63 bits in decimal.
 pub(super) fn show(value: &Value) -> String {
-    enum Piece<'v> {
+    enum ValuePiece<'v> {
         Value(&'v Value),
         Key(&'v str),
         Text(&'static str),
     }
     let mut out = String::new();
-    let mut left = vec![Piece::Value(value)];
+    let mut left = vec![ValuePiece::Value(value)];
     while let Some(piece) = left.pop() {
         match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Key(key) => {
-                gofmt::quote(key.as_bytes(), &mut out);
+            ValuePiece::Text(text) => out.push_str(text),
+            ValuePiece::Key(key) => {
+                go_format::quote(key.as_bytes(), &mut out);
                 out.push(':');
             }
-            Piece::Value(Value::Null) => out.push_str("interface {}(nil)"),
-            Piece::Value(Value::Bool(bool)) => out.push_str(&bool.to_string()),
-            Piece::Value(Value::Number(number)) => match number.as_f64() {
-                Some(float) if number.is_f64() => out.push_str(&gofmt::float64(float)),
+            ValuePiece::Value(Value::Null) => out.push_str("interface {}(nil)"),
+            ValuePiece::Value(Value::Bool(bool)) => out.push_str(&bool.to_string()),
+            ValuePiece::Value(Value::Number(number)) => match number.as_f64() {
+                Some(float) if number.is_f64() => out.push_str(&go_format::float64(float)),
                 _ => out.push_str(&number.to_string()),
             },
-            Piece::Value(Value::String(text)) => gofmt::quote(text.as_bytes(), &mut out),
-            Piece::Value(Value::Array(items)) => {
+            ValuePiece::Value(Value::String(text)) => go_format::quote(text.as_bytes(), &mut out),
+            ValuePiece::Value(Value::Array(items)) => {
                 out.push_str("[]interface {}{");
-                left.push(Piece::Text("}"));
+                left.push(ValuePiece::Text("}"));
                 for (at, item) in items.iter().enumerate().rev() {
-                    left.push(Piece::Value(item));
-                    left.push(Piece::Text(if at > 0 { ", " } else { "" }));
+                    left.push(ValuePiece::Value(item));
+                    left.push(ValuePiece::Text(if at > 0 { ", " } else { "" }));
                 }
             }
-            Piece::Value(Value::Object(entries)) => {
+            ValuePiece::Value(Value::Object(entries)) => {
                 out.push_str("map[string]interface {}{");
-                left.push(Piece::Text("}"));
+                left.push(ValuePiece::Text("}"));
                 for (at, (key, value)) in entries.iter().enumerate().rev() {
-                    left.push(Piece::Value(value));
-                    left.push(Piece::Key(key));
-                    left.push(Piece::Text(if at > 0 { ", " } else { "" }));
+                    left.push(ValuePiece::Value(value));
+                    left.push(ValuePiece::Key(key));
+                    left.push(ValuePiece::Text(if at > 0 { ", " } else { "" }));
                 }
             }
         }

@@ -2,16 +2,16 @@
 //! The emitter writes their output (`state.rs`).
 
 use super::scalar::ScalarStyle;
-use crate::resolve::tag;
+use crate::scalar_resolve::tag;
 
 /// A tag as it is written: a handle and what follows it, or `!<…>` without a handle.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Tag {
+pub(super) struct WrittenTag {
     pub(super) handle: &'static str,
     pub(super) suffix: String,
 }
 
-impl Tag {
+impl WrittenTag {
     /// Abbreviates a tag in its long form; an empty one is not written.
     pub(super) fn of(long: &str) -> Self {
         let (handle, suffix) = if let Some(suffix) = long.strip_prefix('!') {
@@ -31,7 +31,7 @@ impl Tag {
 
 /// What a step is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EventKind {
+pub(super) enum EmitEventKind {
     DocumentStart,
     DocumentEnd,
     Alias,
@@ -42,7 +42,7 @@ pub(super) enum EventKind {
     MappingEnd,
 }
 
-impl EventKind {
+impl EmitEventKind {
     /// Go's name of an event that is not a node.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -55,10 +55,10 @@ impl EventKind {
 
 /// A step of the walk.
 #[derive(Debug)]
-pub(super) struct Event<'n> {
-    pub(super) kind: EventKind,
+pub(super) struct EmitEvent<'n> {
+    pub(super) kind: EmitEventKind,
     pub(super) anchor: &'n str,
-    pub(super) tag: Tag,
+    pub(super) tag: WrittenTag,
     /// The text of a scalar, the name of an alias.
     pub(super) value: &'n str,
     pub(super) head: &'n str,
@@ -68,11 +68,11 @@ pub(super) struct Event<'n> {
     pub(super) tail: &'n str,
 }
 
-impl Event<'_> {
-    pub(super) fn new(kind: EventKind) -> Self {
+impl EmitEvent<'_> {
+    pub(super) fn new(kind: EmitEventKind) -> Self {
         let anchor = "";
         let value = "";
-        let tag = Tag::default();
+        let tag = WrittenTag::default();
         Self { kind, anchor, tag, value, head: "", line: "", foot: "", tail: "" }
     }
 }

@@ -15,7 +15,7 @@ pub(super) enum ScalarStyle {
 
 /// Which styles can hold a text without changing it; double quotes can hold any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Analysis {
+pub(super) struct NodeScalarAnalysis {
     is_empty: bool,
     pub(super) is_multiline: bool,
     flow_plain: bool,
@@ -24,9 +24,9 @@ pub(super) struct Analysis {
     block: bool,
 }
 
-impl Analysis {
+impl NodeScalarAnalysis {
     pub(super) fn of(text: &str) -> Self {
-        let mut found = Findings::default();
+        let mut found = NodeCharacterFindings::default();
         let mut previous = None;
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
@@ -73,7 +73,7 @@ impl Analysis {
 
 /// What one pass over the characters has found.
 #[derive(Default)]
-struct Findings {
+struct NodeCharacterFindings {
     line_break: bool,
     tab: bool,
     /// A character that only an escape can write.
@@ -86,7 +86,7 @@ struct Findings {
     break_space: bool,
 }
 
-impl Findings {
+impl NodeCharacterFindings {
     fn look(&mut self, previous: Option<char>, c: char, next: Option<char>) {
         let is_followed_by_blank = matches!(next, None | Some(' ' | '\t'));
         let (flow, block) = match (previous, c) {

@@ -4,17 +4,17 @@
 //! kind comes, which may be after the next step.
 //! Elsewhere: the order of the steps (`super`), columns and scalars (`writer`).
 
-use super::event::{Event, EventKind, Tag};
-use super::scalar::{Analysis, ScalarStyle};
-use super::writer::Writer;
-use super::{EmitError, Layout};
+use super::event::{EmitEvent, EmitEventKind, WrittenTag};
+use super::scalar::{NodeScalarAnalysis, ScalarStyle};
+use super::writer::NodeWriter;
+use super::{NodeEmitError, YamlLayout};
 
 /// The longest key that needs no `?`, in bytes.
 const MAX_SIMPLE_KEY: usize = 128;
 
 /// What the emitter expects next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum NodeEmitterState {
     DocumentStart,
     DocumentContent,
     DocumentEnd,
@@ -52,13 +52,13 @@ const IN_MAPPING: EmitContext = EmitContext { mapping: true, simple_key: false }
 const SIMPLE_KEY: EmitContext = EmitContext { mapping: true, simple_key: true };
 
 #[derive(Debug)]
-pub(super) struct Emitter<'n> {
-    writer: Writer,
+pub(super) struct NodeEmitter<'n> {
+    writer: NodeWriter,
     step: usize,
     compact_sequences: bool,
     is_first_document: bool,
-    state: State,
-    states: Vec<State>,
+    state: NodeEmitterState,
+    states: Vec<NodeEmitterState>,
     indents: Vec<Option<usize>>,
     flow_level: usize,
     place: EmitContext,
@@ -69,15 +69,15 @@ pub(super) struct Emitter<'n> {
     key_line: &'n str,
 }
 
-impl<'n> Emitter<'n> {
+impl<'n> NodeEmitter<'n> {
     /// An emitter whose text will not be much longer than `limit`.
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            writer: Writer::new(limit),
+            writer: NodeWriter::new(limit),
             step: 4,
             compact_sequences: false,
             is_first_document: true,
-            state: State::DocumentStart,
+            state: NodeEmitterState::DocumentStart,
             states: Vec::new(),
             indents: Vec::new(),
             flow_level: 0,
@@ -91,7 +91,7 @@ impl<'n> Emitter<'n> {
     }
 
     /// How the next documents are laid out.
-    pub(super) fn set_layout(&mut self, layout: &Layout) {
+    pub(super) fn set_layout(&mut self, layout: &YamlLayout) {
         self.step = match layout.indent {
             0 => 4,
             indent @ 2..=9 => indent,
@@ -101,12 +101,12 @@ impl<'n> Emitter<'n> {
     }
 
     /// The text.
-    pub(super) fn finish(self) -> Result<String, EmitError> {
-        self.writer.finish().ok_or(EmitError::Length)
+    pub(super) fn finish(self) -> Result<String, NodeEmitError> {
+        self.writer.finish().ok_or(NodeEmitError::Length)
     }
 
     /// Puts a step down.
-    pub(super) fn emit(&mut self, event: &Event<'n>) -> Result<(), EmitError> {
+    pub(super) fn emit(&mut self, event: &EmitEvent<'n>) -> Result<(), NodeEmitError> {
         for (waiting, comment) in [
             (&mut self.head, event.head),
             (&mut self.line, event.line),
@@ -120,22 +120,22 @@ impl<'n> Emitter<'n> {
         check_names(event)?;
         match self.state {
             // The walk begins each tree so.
-            State::DocumentStart => self.document_start(),
-            State::DocumentContent => {
-                self.states.push(State::DocumentEnd);
+            NodeEmitterState::DocumentStart => self.document_start(),
+            NodeEmitterState::DocumentContent => {
+                self.states.push(NodeEmitterState::DocumentEnd);
                 self.put_head_comment();
                 self.node(event, EmitContext::default())?;
                 self.put_comments_behind();
             }
-            State::DocumentEnd => self.document_end(event)?,
-            State::FlowItem { first, trail } => self.flow_item(event, first, trail)?,
-            State::FlowKey { first, trail } => self.flow_key(event, first, trail)?,
-            State::FlowValue { simple } => self.flow_value(event, simple)?,
-            State::BlockItem { first } => self.block_item(event, first)?,
-            State::BlockKey { first } => self.block_key(event, first)?,
-            State::BlockValue { simple } => self.block_value(event, simple)?,
+            NodeEmitterState::DocumentEnd => self.document_end(event)?,
+            NodeEmitterState::FlowItem { first, trail } => self.flow_item(event, first, trail)?,
+            NodeEmitterState::FlowKey { first, trail } => self.flow_key(event, first, trail)?,
+            NodeEmitterState::FlowValue { simple } => self.flow_value(event, simple)?,
+            NodeEmitterState::BlockItem { first } => self.block_item(event, first)?,
+            NodeEmitterState::BlockKey { first } => self.block_key(event, first)?,
+            NodeEmitterState::BlockValue { simple } => self.block_value(event, simple)?,
         }
-        if self.writer.is_full() { Err(EmitError::Length) } else { Ok(()) }
+        if self.writer.is_full() { Err(NodeEmitError::Length) } else { Ok(()) }
     }
 
     fn document_start(&mut self) {
@@ -149,26 +149,31 @@ impl<'n> Emitter<'n> {
             self.put_head_comment();
             self.writer.put_break();
         }
-        self.state = State::DocumentContent;
+        self.state = NodeEmitterState::DocumentContent;
     }
 
-    fn document_end(&mut self, event: &Event<'n>) -> Result<(), EmitError> {
-        if event.kind != EventKind::DocumentEnd {
-            return Err(EmitError::Children);
+    fn document_end(&mut self, event: &EmitEvent<'n>) -> Result<(), NodeEmitError> {
+        if event.kind != EmitEventKind::DocumentEnd {
+            return Err(NodeEmitError::Children);
         }
         self.writer.set_foot_indent(Some(0));
         self.put_foot_comment();
         self.writer.set_foot_indent(None);
         self.writer.start_line();
-        self.state = State::DocumentStart;
+        self.state = NodeEmitterState::DocumentStart;
         Ok(())
     }
 
-    fn flow_item(&mut self, event: &Event<'n>, first: bool, trail: bool) -> Result<(), EmitError> {
+    fn flow_item(
+        &mut self,
+        event: &EmitEvent<'n>,
+        first: bool,
+        trail: bool,
+    ) -> Result<(), NodeEmitError> {
         if first {
             self.open_flow("[");
         }
-        if event.kind == EventKind::SequenceEnd {
+        if event.kind == EmitEventKind::SequenceEnd {
             self.flow_level -= 1;
             self.decrease_indent();
             if self.writer.column() == 0 {
@@ -181,17 +186,22 @@ impl<'n> Emitter<'n> {
         }
         self.separate_flow(first || trail);
         let trail = self.is_commented_behind();
-        self.states.push(State::FlowItem { first: false, trail });
+        self.states.push(NodeEmitterState::FlowItem { first: false, trail });
         self.node(event, EmitContext::default())?;
         self.end_flow_node();
         Ok(())
     }
 
-    fn flow_key(&mut self, event: &Event<'n>, first: bool, trail: bool) -> Result<(), EmitError> {
+    fn flow_key(
+        &mut self,
+        event: &EmitEvent<'n>,
+        first: bool,
+        trail: bool,
+    ) -> Result<(), NodeEmitError> {
         if first {
             self.open_flow("{");
         }
-        if event.kind == EventKind::MappingEnd {
+        if event.kind == EmitEventKind::MappingEnd {
             let commented = !(self.head.is_empty() && self.foot.is_empty() && self.tail.is_empty());
             if commented && !first && !trail {
                 self.writer.indicator(",", false, false, false);
@@ -206,18 +216,18 @@ impl<'n> Emitter<'n> {
         }
         self.separate_flow(first || trail);
         if is_simple_key(event) {
-            self.states.push(State::FlowValue { simple: true });
+            self.states.push(NodeEmitterState::FlowValue { simple: true });
             return self.node(event, SIMPLE_KEY);
         }
         self.writer.indicator("?", true, false, false);
-        self.states.push(State::FlowValue { simple: false });
+        self.states.push(NodeEmitterState::FlowValue { simple: false });
         self.node(event, IN_MAPPING)
     }
 
-    fn flow_value(&mut self, event: &Event<'n>, simple: bool) -> Result<(), EmitError> {
+    fn flow_value(&mut self, event: &EmitEvent<'n>, simple: bool) -> Result<(), NodeEmitError> {
         self.writer.indicator(":", !simple, false, false);
         let trail = self.is_commented_behind();
-        self.states.push(State::FlowKey { first: false, trail });
+        self.states.push(NodeEmitterState::FlowKey { first: false, trail });
         self.node(event, IN_MAPPING)?;
         self.end_flow_node();
         Ok(())
@@ -252,13 +262,13 @@ impl<'n> Emitter<'n> {
         !(self.line.is_empty() && self.foot.is_empty() && self.tail.is_empty())
     }
 
-    fn block_item(&mut self, event: &Event<'n>, first: bool) -> Result<(), EmitError> {
+    fn block_item(&mut self, event: &EmitEvent<'n>, first: bool) -> Result<(), NodeEmitError> {
         if first {
             let shares_line = self.writer.column() > 0 && self.writer.is_indentation();
             let is_compact = self.compact_sequences && self.place.mapping && !shares_line;
             self.increase_indent(false, if is_compact { 2 } else { 0 });
         }
-        if event.kind == EventKind::SequenceEnd {
+        if event.kind == EmitEventKind::SequenceEnd {
             self.decrease_indent();
             self.pop_state();
             return Ok(());
@@ -266,18 +276,18 @@ impl<'n> Emitter<'n> {
         self.put_head_comment();
         self.writer.start_line();
         self.writer.indicator("-", true, false, true);
-        self.states.push(State::BlockItem { first: false });
+        self.states.push(NodeEmitterState::BlockItem { first: false });
         self.node(event, EmitContext::default())?;
         self.put_comments_behind();
         Ok(())
     }
 
-    fn block_key(&mut self, event: &Event<'n>, first: bool) -> Result<(), EmitError> {
+    fn block_key(&mut self, event: &EmitEvent<'n>, first: bool) -> Result<(), NodeEmitError> {
         if first {
             self.increase_indent(false, 0);
         }
         self.put_head_comment();
-        if event.kind == EventKind::MappingEnd {
+        if event.kind == EmitEventKind::MappingEnd {
             self.decrease_indent();
             self.pop_state();
             return Ok(());
@@ -287,15 +297,15 @@ impl<'n> Emitter<'n> {
             self.key_line = std::mem::take(&mut self.line);
         }
         if is_simple_key(event) {
-            self.states.push(State::BlockValue { simple: true });
+            self.states.push(NodeEmitterState::BlockValue { simple: true });
             return self.node(event, SIMPLE_KEY);
         }
         self.writer.indicator("?", true, false, true);
-        self.states.push(State::BlockValue { simple: false });
+        self.states.push(NodeEmitterState::BlockValue { simple: false });
         self.node(event, IN_MAPPING)
     }
 
-    fn block_value(&mut self, event: &Event<'n>, simple: bool) -> Result<(), EmitError> {
+    fn block_value(&mut self, event: &EmitEvent<'n>, simple: bool) -> Result<(), NodeEmitError> {
         if simple {
             self.writer.indicator(":", false, false, false);
         } else {
@@ -304,11 +314,11 @@ impl<'n> Emitter<'n> {
         }
         match event.kind {
             // Of two comments for one line, that of the key waits for another scalar.
-            EventKind::Scalar(_) if self.line.is_empty() => {
+            EmitEventKind::Scalar(_) if self.line.is_empty() => {
                 self.line = std::mem::take(&mut self.key_line);
             }
-            EventKind::SequenceStart { is_flow: false, .. }
-            | EventKind::MappingStart { is_flow: false, .. }
+            EmitEventKind::SequenceStart { is_flow: false, .. }
+            | EmitEventKind::MappingStart { is_flow: false, .. }
                 if !self.key_line.is_empty() =>
             {
                 let value_line = std::mem::replace(&mut self.line, self.key_line);
@@ -317,45 +327,46 @@ impl<'n> Emitter<'n> {
             }
             _ => {}
         }
-        self.states.push(State::BlockKey { first: false });
+        self.states.push(NodeEmitterState::BlockKey { first: false });
         self.node(event, IN_MAPPING)?;
         self.put_comments_behind();
         Ok(())
     }
 
-    fn node(&mut self, event: &Event<'n>, place: EmitContext) -> Result<(), EmitError> {
+    fn node(&mut self, event: &EmitEvent<'n>, place: EmitContext) -> Result<(), NodeEmitError> {
         self.place = place;
         match event.kind {
-            EventKind::Alias => {
+            EmitEventKind::Alias => {
                 self.writer.indicator("*", true, false, false);
                 self.writer.word(event.value);
                 self.pop_state();
             }
-            EventKind::Scalar(style) => self.scalar(event, style),
-            EventKind::SequenceStart { is_flow, is_empty } => {
+            EmitEventKind::Scalar(style) => self.scalar(event, style),
+            EmitEventKind::SequenceStart { is_flow, is_empty } => {
                 self.put_properties(event);
                 self.state = if self.flow_level > 0 || is_flow || is_empty {
-                    State::FlowItem { first: true, trail: false }
+                    NodeEmitterState::FlowItem { first: true, trail: false }
                 } else {
-                    State::BlockItem { first: true }
+                    NodeEmitterState::BlockItem { first: true }
                 };
             }
-            EventKind::MappingStart { is_flow, is_empty } => {
+            EmitEventKind::MappingStart { is_flow, is_empty } => {
                 self.put_properties(event);
                 self.state = if self.flow_level > 0 || is_flow || is_empty {
-                    State::FlowKey { first: true, trail: false }
+                    NodeEmitterState::FlowKey { first: true, trail: false }
                 } else {
-                    State::BlockKey { first: true }
+                    NodeEmitterState::BlockKey { first: true }
                 };
             }
-            other => return Err(EmitError::NoNode(other.name())),
+            other => return Err(NodeEmitError::NoNode(other.name())),
         }
         Ok(())
     }
 
-    fn scalar(&mut self, event: &Event<'n>, asked: ScalarStyle) {
+    fn scalar(&mut self, event: &EmitEvent<'n>, asked: ScalarStyle) {
         let is_flow = self.flow_level > 0;
-        let style = Analysis::of(event.value).style(asked, is_flow, self.place.simple_key);
+        let style =
+            NodeScalarAnalysis::of(event.value).style(asked, is_flow, self.place.simple_key);
         self.put_properties(event);
         self.increase_indent(true, 0);
         match style {
@@ -385,12 +396,12 @@ impl<'n> Emitter<'n> {
         self.writer.begin_block();
     }
 
-    fn put_properties(&mut self, event: &Event<'n>) {
+    fn put_properties(&mut self, event: &EmitEvent<'n>) {
         if !event.anchor.is_empty() {
             self.writer.indicator("&", true, false, false);
             self.writer.word(event.anchor);
         }
-        let Tag { handle, suffix } = &event.tag;
+        let WrittenTag { handle, suffix } = &event.tag;
         if event.tag.len() > 0 {
             self.writer.tag(handle, suffix);
         }
@@ -440,7 +451,9 @@ impl<'n> Emitter<'n> {
             None if flow => self.step,
             None => 0,
             // The first level within a list only passes its `- `.
-            Some(around) if self.states.last() == Some(&State::BlockItem { first: false }) => {
+            Some(around)
+                if self.states.last() == Some(&NodeEmitterState::BlockItem { first: false }) =>
+            {
                 around + 2
             }
             Some(around) => ((around + self.step) / self.step * self.step).saturating_sub(back),
@@ -454,33 +467,35 @@ impl<'n> Emitter<'n> {
     }
 
     fn pop_state(&mut self) {
-        self.state = self.states.pop().unwrap_or(State::DocumentEnd);
+        self.state = self.states.pop().unwrap_or(NodeEmitterState::DocumentEnd);
     }
 }
 
 /// Whether a key can stand in front of its colon without a `?`.
-fn is_simple_key(event: &Event<'_>) -> bool {
+fn is_simple_key(event: &EmitEvent<'_>) -> bool {
     let length = match event.kind {
-        EventKind::Scalar(_) if Analysis::of(event.value).is_multiline => return false,
-        EventKind::Scalar(_) | EventKind::Alias => event.value.len(),
-        EventKind::SequenceStart { is_empty: true, .. }
-        | EventKind::MappingStart { is_empty: true, .. } => 0,
+        EmitEventKind::Scalar(_) if NodeScalarAnalysis::of(event.value).is_multiline => {
+            return false;
+        }
+        EmitEventKind::Scalar(_) | EmitEventKind::Alias => event.value.len(),
+        EmitEventKind::SequenceStart { is_empty: true, .. }
+        | EmitEventKind::MappingStart { is_empty: true, .. } => 0,
         _ => return false,
     };
     length + event.anchor.len() + event.tag.len() <= MAX_SIMPLE_KEY
 }
 
-fn check_names(event: &Event<'_>) -> Result<(), EmitError> {
+fn check_names(event: &EmitEvent<'_>) -> Result<(), NodeEmitError> {
     let is_written = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     match event.kind {
-        EventKind::Alias if event.value.is_empty() => {
-            Err(EmitError::Name("alias value must not be empty"))
+        EmitEventKind::Alias if event.value.is_empty() => {
+            Err(NodeEmitError::Name("alias value must not be empty"))
         }
-        EventKind::Alias if !event.value.chars().all(is_written) => {
-            Err(EmitError::Name("alias value must contain alphanumerical characters only"))
+        EmitEventKind::Alias if !event.value.chars().all(is_written) => {
+            Err(NodeEmitError::Name("alias value must contain alphanumerical characters only"))
         }
         _ if !event.anchor.chars().all(is_written) => {
-            Err(EmitError::Name("anchor value must contain alphanumerical characters only"))
+            Err(NodeEmitError::Name("anchor value must contain alphanumerical characters only"))
         }
         _ => Ok(()),
     }

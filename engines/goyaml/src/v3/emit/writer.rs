@@ -33,7 +33,7 @@ const URI: &AsciiSet = &NON_ALPHANUMERIC
 
 /// YAML under construction.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct NodeWriter {
     out: String,
     /// Characters in the last line.
     column: usize,
@@ -50,7 +50,7 @@ pub(super) struct Writer {
     is_full: bool,
 }
 
-impl Writer {
+impl NodeWriter {
     /// An empty text; it is full when it has more than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {

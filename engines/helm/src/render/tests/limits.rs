@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::{List, Map, Type};
-use gotemplate::{FunctionError, LimitError, Set, TemplateBudget, TemplateLimits};
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::{GoList, GoMap, GoType};
+use golang::work_meter::StopSignal;
+use gotemplate::{
+    TemplateBudget, TemplateFunctionError, TemplateLimitError, TemplateLimits, TemplateSet,
+};
 use serde_json::{Value as Json, json};
 
-use super::super::host::Host;
-use super::super::{Mode, RenderInput, Templates, functions};
+use super::super::render_host::RenderHost;
+use super::super::{ChartTemplates, RenderInput, RenderMode, functions};
 use super::{chart, env, on_stack, release, render};
-use crate::Env;
-use crate::chart::{Chart, File};
-use crate::env::{Lookup, LookupQuery};
+use crate::RenderEnvironment;
+use crate::chart::{Chart, ChartFile};
+use crate::render_environment::{ClusterLookup, LookupQuery};
 
 /// Go's own, with how many arguments they are given here.
 const OF_GO: [(&str, usize); 17] = [
@@ -133,7 +135,7 @@ const ALONE: &[&str] = &["hello", "now", "uuidv4"];
 
 /// Values that are large in one way or another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hostile {
+enum HostileValues {
     Text,
     Lines,
     List,
@@ -142,12 +144,17 @@ enum Hostile {
     Doubled,
 }
 
-const ALL: [Hostile; 5] =
-    [Hostile::Text, Hostile::Lines, Hostile::List, Hostile::Map, Hostile::Doubled];
+const ALL: [HostileValues; 5] = [
+    HostileValues::Text,
+    HostileValues::Lines,
+    HostileValues::List,
+    HostileValues::Map,
+    HostileValues::Doubled,
+];
 
 const ITEMS: usize = 10_000;
 
-impl Hostile {
+impl HostileValues {
     fn any(self) -> GoRuntimeValue {
         match self {
             Self::Text => GoRuntimeValue::from("a".repeat(256 << 10)),
@@ -163,29 +170,29 @@ impl Hostile {
     }
 
     /// An argument of a type; nothing where a function of it cannot be given what is large.
-    fn argument(self, wanted: &Type) -> Option<GoRuntimeValue> {
+    fn argument(self, wanted: &GoType) -> Option<GoRuntimeValue> {
         let text = || match self {
             Self::Lines => Self::Lines.any(),
             _ => Self::Text.any(),
         };
         Some(match wanted {
-            Type::Any | Type::Reflected => self.any(),
-            Type::String => text(),
-            Type::Bool => GoRuntimeValue::Bool(true),
-            Type::Integer(kind) => {
-                GoRuntimeValue::Integer(golang::value::Integer::new(*kind, 2_000_000_000))
+            GoType::Any | GoType::Reflected => self.any(),
+            GoType::String => text(),
+            GoType::Bool => GoRuntimeValue::Bool(true),
+            GoType::Integer(kind) => {
+                GoRuntimeValue::Integer(golang::value::SizedInteger::new(*kind, 2_000_000_000))
             }
-            Type::Float64 => GoRuntimeValue::Float(1e9),
-            Type::Map(item) if **item == Type::Any => match self {
+            GoType::Float64 => GoRuntimeValue::Float(1e9),
+            GoType::Map(item) if **item == GoType::Any => match self {
                 Self::Map => self.any(),
                 _ => GoRuntimeValue::map([("a", self.any())]),
             },
-            Type::Slice(item) if **item == Type::Any => match self.any() {
+            GoType::Slice(item) if **item == GoType::Any => match self.any() {
                 list @ GoRuntimeValue::List(_) => list,
                 other => GoRuntimeValue::list([other]),
             },
-            Type::Named(name, _) if &**name == "time.Time" => {
-                GoRuntimeValue::object(Time::from_unix(0, 0, Zone::Utc))
+            GoType::Named(name, _) if &**name == "time.Time" => {
+                GoRuntimeValue::object(GoTime::from_unix(0, 0, GoTimeZone::Utc))
             }
             _ => return None,
         })
@@ -197,23 +204,23 @@ fn call(
     name: &str,
     arguments: &[GoRuntimeValue],
     limits: TemplateLimits,
-) -> Result<Option<GoRuntimeValue>, FunctionError> {
+) -> Result<Option<GoRuntimeValue>, TemplateFunctionError> {
     let keys: String = (0..arguments.len()).map(|at| format!(" .a{at}")).collect();
-    let out = Map::default();
-    let data = Map::new(Type::Any, [("out".into(), GoRuntimeValue::Map(out.clone()))]);
+    let out = GoMap::default();
+    let data = GoMap::new(GoType::Any, [("out".into(), GoRuntimeValue::Map(out.clone()))]);
     for (at, argument) in arguments.iter().enumerate() {
         data.insert(format!("a{at}"), argument.clone());
     }
-    let mut set = Set::new("t", functions::functions()).with_limits(limits);
+    let mut set = TemplateSet::new("t", functions::functions()).with_limits(limits);
     set.parse("n", b"{{ define \"a\" }}{{ end }}").unwrap();
     set.parse("t", format!("{{{{ $_ := set .out \"r\" ({name}{keys}) }}}}").as_bytes()).unwrap();
-    let host = Host::new(env(), Mode::default());
+    let host = RenderHost::new(env(), RenderMode::default());
     set.run_with("t", GoRuntimeValue::Map(data), &host)?;
     Ok(out.get(b"r"))
 }
 
 /// Every function, with arguments that are hostile in a way.
-fn calls(hostile: Hostile) -> Vec<(String, Vec<GoRuntimeValue>)> {
+fn calls(hostile: HostileValues) -> Vec<(String, Vec<GoRuntimeValue>)> {
     let all = functions::functions();
     let mut calls = Vec::new();
     for name in all.names() {
@@ -236,7 +243,7 @@ fn calls(hostile: Hostile) -> Vec<(String, Vec<GoRuntimeValue>)> {
 
 /// Bytes that a value has of its own, beside what it was made of.
 fn weight(value: &GoRuntimeValue, given: &[GoRuntimeValue]) -> usize {
-    let is_given = |list: &List| {
+    let is_given = |list: &GoList| {
         given
             .iter()
             .any(|given| matches!(given, GoRuntimeValue::List(given) if given.is_same(list)))
@@ -268,7 +275,7 @@ fn every_function_counts_what_it_reads() {
     let mut free = Vec::new();
     on_stack(|| {
         for hostile in ALL {
-            let holds_items = !matches!(hostile, Hostile::Text | Hostile::Lines);
+            let holds_items = !matches!(hostile, HostileValues::Text | HostileValues::Lines);
             for (name, arguments) in calls(hostile) {
                 let name = name.as_str();
                 if OF_NUMBERS.contains(&name) || holds_items && LOOK_AT_NO_ITEM.contains(&name) {
@@ -347,24 +354,24 @@ fn what_cannot_be_interrupted_is_counted_before_it_begins() {
         r#"derivePassword 1 "long" "p" "u" "s""#,
         r#"regexMatch "(a{30}){30}b" (repeat 10000 "a")"#,
     ] {
-        let mut set = Set::new("t", functions::functions()).with_limits(few);
+        let mut set = TemplateSet::new("t", functions::functions()).with_limits(few);
         set.parse("t", format!("{{{{ $_ := {call} }}}}").as_bytes()).unwrap();
-        let host = Host::new(env(), Mode::default());
+        let host = RenderHost::new(env(), RenderMode::default());
         let limit =
             set.run_with("t", GoRuntimeValue::Nil, &host).err().and_then(|failure| failure.limit());
-        assert_eq!(limit, Some(LimitError::Steps(100_000)), "{call}");
+        assert_eq!(limit, Some(TemplateLimitError::Steps(100_000)), "{call}");
     }
 }
 
 /// Renders a chart of one template within limits, and gives its error.
-fn error_within(chart: &Chart, env: &Env, limits: TemplateLimits) -> String {
+fn error_within(chart: &Chart, env: &RenderEnvironment, limits: TemplateLimits) -> String {
     on_stack(|| {
         let mut budget = TemplateBudget::with_stop(limits, env.stop.clone());
-        let templates = Templates::parse(chart).unwrap();
-        let values = Map::default();
+        let templates = ChartTemplates::parse(chart).unwrap();
+        let values = GoMap::default();
         let release = release();
         let input = RenderInput { chart, values: &values, release: &release };
-        let mode = Mode::default();
+        let mode = RenderMode::default();
         let rendered = templates.render_within(input, env, mode, &mut budget, &mut Vec::new());
         rendered.unwrap_err().to_string()
     })
@@ -380,9 +387,9 @@ const FEW_BYTES: TemplateLimits = TemplateLimits {
 
 #[test]
 fn a_render_that_is_stopped_says_where() {
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     stop.set();
-    let late = Env { stop, ..env() };
+    let late = RenderEnvironment { stop, ..env() };
     let text = "k: v\n\nlist: {{ range until 100 }}{{ . }}{{ end }}\n";
     let error = error_within(&chart("c", &[("a.yaml", text)]), &late, TemplateLimits::default());
     assert!(error.contains("c/templates/a.yaml:1"), "{error}");
@@ -400,7 +407,7 @@ fn files_that_are_made_strings_are_counted() {
     let with = |text: &str| {
         let mut chart = chart("c", &[("a", text)]);
         let data: Arc<[u8]> = "x\n".repeat(10_000).into_bytes().into();
-        chart.files = vec![File { name: "big".to_owned(), data }];
+        chart.files = vec![ChartFile { name: "big".to_owned(), data }];
         chart
     };
     for call in ["$.Files.AsConfig", "$.Files.AsSecrets", "$.Files.Lines \"big\""] {
@@ -418,9 +425,9 @@ fn files_that_are_made_strings_are_counted() {
 }
 
 /// A cluster with a list of many objects.
-struct Many;
+struct ManyObjectsLookup;
 
-impl Lookup for Many {
+impl ClusterLookup for ManyObjectsLookup {
     fn lookup(&self, _: &LookupQuery<'_>) -> Result<Option<Json>, String> {
         let items: Vec<Json> = (0..100).map(|at| json!({ "metadata": { "name": at } })).collect();
         Ok(Some(json!({ "items": items })))
@@ -430,7 +437,7 @@ impl Lookup for Many {
 #[test]
 fn objects_of_the_cluster_are_counted() {
     let text = "{{ $all := list }}{{ range until 1000 }}{{ $all = list $all (lookup \"v1\" \"Pod\" \"\" \"\") }}{{ end }}";
-    let env = Env { cluster: Some(Arc::new(Many)), ..env() };
+    let env = RenderEnvironment { cluster: Some(Arc::new(ManyObjectsLookup)), ..env() };
     let error = error_within(&chart("c", &[("a", text)]), &env, FEW_BYTES);
     assert!(error.contains("error calling lookup: the output is longer"), "{error}");
 }
@@ -458,9 +465,9 @@ fn values_that_double_are_not_written_without_end() {
 
 #[test]
 fn files_of_one_chart_stop_together_and_say_where() {
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     stop.set();
-    let late = Env { stop, ..env() };
+    let late = RenderEnvironment { stop, ..env() };
     let long = format!("{}{{{{ range until 100 }}}}{{{{ end }}}}", "# x\n".repeat(20_000));
     let chart = chart("c", &[("a", &long), ("b", &long), ("d", &long)]);
     let text = error_within(&chart, &late, TemplateLimits::default());

@@ -26,13 +26,13 @@ fn eight_below(text: &str, bytes: usize) -> Chart {
 
 /// The output of the files, in the order in which they are rendered, and whether the templates are known to have an
 /// order.
-fn said(chart: &Chart, json: Json, env: &Env) -> (Result<Vec<String>, String>, bool) {
+fn said(chart: &Chart, json: Json, env: &RenderEnvironment) -> (Result<Vec<String>, String>, bool) {
     on_stack(|| {
-        let templates = Templates::parse(chart).unwrap();
+        let templates = ChartTemplates::parse(chart).unwrap();
         let mut all = Vec::new();
         // The second time it may be known that there is an order.
         for _ in 0..2 {
-            let mode = Mode::default();
+            let mode = RenderMode::default();
             let values = values(json.clone());
             let strings = templates.render(chart, &values, &release(), env, mode, &mut Vec::new());
             let strings = strings.map_err(|error| error.to_string()).map(|strings| {
@@ -98,7 +98,7 @@ fn randomness_is_used_up_in_the_order_of_files() {
         *count = if *count == 8 { 1 } else { *count + 1 };
         buffer.fill(*count);
     };
-    let env = Env { random: Arc::new(random), ..env() };
+    let env = RenderEnvironment { random: Arc::new(random), ..env() };
     let (found, _) = said(&eight("{{ uuidv4 | trunc 2 }}"), json!({}), &env);
     assert_eq!(found.unwrap(), ["01", "02", "03", "04", "05", "06", "07", "08"]);
 }
@@ -113,8 +113,8 @@ fn drawn(chart: &Chart, seed: u8) -> Vec<Vec<u8>> {
             *next = next.wrapping_mul(5).wrapping_add(31);
         }
     };
-    let env = Env { random: Arc::new(random), ..env() };
-    let rendered = render_with(chart, &values(json!({})), &env, Mode::default()).0;
+    let env = RenderEnvironment { random: Arc::new(random), ..env() };
+    let rendered = render_with(chart, &values(json!({})), &env, RenderMode::default()).0;
     rendered.unwrap().into_values().collect()
 }
 
@@ -144,7 +144,7 @@ fn what_draws_until_it_is_content_ends() {
             *next = next.wrapping_add(1);
         }
     };
-    let env = Env { random: Arc::new(random), ..env() };
+    let env = RenderEnvironment { random: Arc::new(random), ..env() };
     let text = r#"{{ len (randAlphaNum 5) }} {{ genPrivateKey "ecdsa" | trunc 5 }}"#;
     let (found, _) = said(&eight(text), json!({}), &env);
     assert_eq!(found.unwrap(), ["5 -----"; 8]);
@@ -160,7 +160,7 @@ fn the_first_file_that_fails_is_reported_and_says_nothing_of_an_order() {
 
 #[test]
 fn objects_are_looked_up_in_the_order_of_files() {
-    let env = Env { cluster: Some(Arc::new(Pods)), ..env() };
+    let env = RenderEnvironment { cluster: Some(Arc::new(PodLookup)), ..env() };
     let text = r##"{{ (lookup "v1" "Pod" "ns#" "there").where }}"##;
     let (found, _) = said(&eight(text), json!({}), &env);
     assert_eq!(found.unwrap(), ["ns0", "ns1", "ns2", "ns3", "ns4", "ns5", "ns6", "ns7"]);

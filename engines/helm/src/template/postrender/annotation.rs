@@ -3,10 +3,10 @@
 //! Nodes are those below a document. Null passes for any kind and has no fields.
 //! Elsewhere: streams of them (`stream.rs`).
 
-use goyaml::v3::{self, Layout, Node, Style, YamlNodeKind};
+use goyaml::v3::{self, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle};
 
 /// The layout in which kyaml writes, unless a document has another one.
-pub(super) const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
+pub(super) const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: true };
 
 const METADATA: &str = "metadata";
 const ANNOTATIONS: &str = "annotations";
@@ -14,7 +14,7 @@ const ANNOTATIONS: &str = "annotations";
 /// A node is not a map although it has to be one. The message is kyaml's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("wrong node kind: expected MappingNode but got {found}: node contents:\n{contents}")]
-pub struct NoMap {
+pub struct NotAMapError {
     /// What it is, as go-yaml names it.
     pub found: &'static str,
     /// Its text.
@@ -22,36 +22,37 @@ pub struct NoMap {
 }
 
 /// Whether a node has the tag of null.
-pub(super) fn is_null(node: &Node) -> bool {
+pub(super) fn is_null(node: &YamlNode) -> bool {
     node.tag == "!!null"
 }
 
 /// Whether a node is null, an empty list or an empty map.
-pub(super) fn is_empty(node: &Node) -> bool {
+pub(super) fn is_empty(node: &YamlNode) -> bool {
     let is_collection = matches!(node.kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence);
     is_null(node) || is_collection && node.content.is_empty()
 }
 
 /// The value of the first key with this text; the key may be of any kind of node. `None` if the node is not a map.
-pub(super) fn field<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+pub(super) fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     let mut entries = node.entries();
     entries.find(|(key, _)| key.value == name).map(|(_, value)| value)
 }
 
 /// As [`field`], if the value is not empty.
-pub(super) fn filled<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+pub(super) fn filled<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     field(node, name).filter(|value| !is_empty(value))
 }
 
 /// The text of an annotation; empty for null.
-pub(super) fn get<'n>(root: &'n Node, name: &str) -> Option<&'n str> {
+pub(super) fn get<'n>(root: &'n YamlNode, name: &str) -> Option<&'n str> {
     let value = field(filled(filled(root, METADATA)?, ANNOTATIONS)?, name)?;
     Some(if is_null(value) { "" } else { &value.value })
 }
 
 /// Whether an object has any metadata. Null passes, as in kyaml.
-pub(super) fn has_metadata(root: &Node) -> bool {
-    let has = |node: &Node, names: &[&str]| names.iter().any(|name| filled(node, name).is_some());
+pub(super) fn has_metadata(root: &YamlNode) -> bool {
+    let has =
+        |node: &YamlNode, names: &[&str]| names.iter().any(|name| filled(node, name).is_some());
     is_null(root)
         || has(root, &["apiVersion", "kind"])
         || filled(root, METADATA)
@@ -59,18 +60,18 @@ pub(super) fn has_metadata(root: &Node) -> bool {
 }
 
 /// Sets an annotation. A new one is in single quotes, one that is there keeps its own.
-pub(super) fn set(root: &mut Node, name: &str, value: &str) -> Result<(), NoMap> {
+pub(super) fn set(root: &mut YamlNode, name: &str, value: &str) -> Result<(), NotAMapError> {
     clear_empty(root)?;
     let Some(metadata) = made(root, METADATA)? else { return Ok(()) };
     let Some(annotations) = made(metadata, ANNOTATIONS)? else { return Ok(()) };
     if is_null(annotations) {
         return Ok(());
     }
-    let value = Node { style: Style::SINGLE_QUOTED, ..Node::string(value) };
+    let value = YamlNode { style: YamlNodeStyle::SINGLE_QUOTED, ..YamlNode::string(value) };
     match position(annotations, name)?.and_then(|at| annotations.content.get_mut(at)) {
-        Some(known) => *known = Node { style: known.style, ..value },
+        Some(known) => *known = YamlNode { style: known.style, ..value },
         None => {
-            let key = Node { value: name.to_owned(), ..Node::default() };
+            let key = YamlNode { value: name.to_owned(), ..YamlNode::default() };
             annotations.content.extend([key, value]);
         }
     }
@@ -78,7 +79,7 @@ pub(super) fn set(root: &mut Node, name: &str, value: &str) -> Result<(), NoMap>
 }
 
 /// Removes an annotation.
-pub(super) fn clear(root: &mut Node, name: &str) -> Result<(), NoMap> {
+pub(super) fn clear(root: &mut YamlNode, name: &str) -> Result<(), NotAMapError> {
     let Some(metadata) = position(root, METADATA)?.and_then(|at| root.content.get_mut(at)) else {
         return Ok(());
     };
@@ -93,16 +94,17 @@ pub(super) fn clear(root: &mut Node, name: &str) -> Result<(), NoMap> {
 /// Removes annotations without any in them, and metadata that then has nothing in it.
 ///
 /// Parity(kyaml): a text or an alias in their place counts as nothing.
-pub(super) fn clear_empty(root: &mut Node) -> Result<(), NoMap> {
+pub(super) fn clear_empty(root: &mut YamlNode) -> Result<(), NotAMapError> {
     if let Some(metadata) = position(root, METADATA)?.and_then(|at| root.content.get_mut(at)) {
         clear_field_if_empty(metadata, ANNOTATIONS)?;
     }
     clear_field_if_empty(root, METADATA)
 }
 
-fn clear_field_if_empty(map: &mut Node, name: &str) -> Result<(), NoMap> {
+fn clear_field_if_empty(map: &mut YamlNode, name: &str) -> Result<(), NotAMapError> {
     expect_map(map)?;
-    let is_it = |(key, value): (&Node, &Node)| key.value == name && value.content.is_empty();
+    let is_it =
+        |(key, value): (&YamlNode, &YamlNode)| key.value == name && value.content.is_empty();
     let found = map.entries().position(is_it);
     if let Some(entry) = found {
         map.content.drain(2 * entry..2 * entry + 2);
@@ -111,15 +113,16 @@ fn clear_field_if_empty(map: &mut Node, name: &str) -> Result<(), NoMap> {
 }
 
 /// The value of a key, which is a new map where there is no such key; none for null.
-fn made<'n>(map: &'n mut Node, name: &str) -> Result<Option<&'n mut Node>, NoMap> {
+fn made<'n>(map: &'n mut YamlNode, name: &str) -> Result<Option<&'n mut YamlNode>, NotAMapError> {
     if is_null(map) {
         return Ok(None);
     }
     let at = match position(map, name)? {
         Some(at) => at,
         None => {
-            let key = Node { value: name.to_owned(), ..Node::default() };
-            map.content.extend([key, Node { kind: YamlNodeKind::Mapping, ..Node::default() }]);
+            let key = YamlNode { value: name.to_owned(), ..YamlNode::default() };
+            map.content
+                .extend([key, YamlNode { kind: YamlNodeKind::Mapping, ..YamlNode::default() }]);
             map.content.len() - 1
         }
     };
@@ -127,12 +130,12 @@ fn made<'n>(map: &'n mut Node, name: &str) -> Result<Option<&'n mut Node>, NoMap
 }
 
 /// Where the value of a key stands among a map's children.
-fn position(map: &Node, name: &str) -> Result<Option<usize>, NoMap> {
+fn position(map: &YamlNode, name: &str) -> Result<Option<usize>, NotAMapError> {
     expect_map(map)?;
     Ok(map.entries().position(|(key, _)| key.value == name).map(|entry| 2 * entry + 1))
 }
 
-fn expect_map(node: &Node) -> Result<(), NoMap> {
+fn expect_map(node: &YamlNode) -> Result<(), NotAMapError> {
     let found = match node.kind {
         YamlNodeKind::Mapping => return Ok(()),
         _ if is_null(node) => return Ok(()),
@@ -141,5 +144,5 @@ fn expect_map(node: &Node) -> Result<(), NoMap> {
         YamlNodeKind::Scalar => "ScalarNode",
         YamlNodeKind::Alias => "AliasNode",
     };
-    Err(NoMap { found, contents: v3::emit(node, &LAYOUT).unwrap_or_default() })
+    Err(NotAMapError { found, contents: v3::emit(node, &LAYOUT).unwrap_or_default() })
 }

@@ -4,13 +4,13 @@
 //! Elsewhere: the YAML of a document (`goyaml::v3`), its annotations (`annotation.rs`).
 
 use golang::GoRuntimeValue;
-use golang::json::{self, Form};
-use golang::value::{IntKind, Integer};
+use golang::json::{self, JsonLayout};
+use golang::value::{IntegerKind, SizedInteger};
 use goyaml::YamlLimits;
-use goyaml::v3::{self, Documents, EmitError, Layout, Node, YamlNodeKind};
+use goyaml::v3::{self, NodeDocuments, NodeEmitError, YamlLayout, YamlNode, YamlNodeKind};
 use serde_json::Value as Json;
 
-use super::annotation::{self, LAYOUT, NoMap};
+use super::annotation::{self, LAYOUT, NotAMapError};
 
 /// The annotations with the place of a document in a stream, the older name first.
 const INDEX: [&str; 2] = ["config.kubernetes.io/index", "internal.config.kubernetes.io/index"];
@@ -25,7 +25,7 @@ const WRAPPED_LIST: &str = "bareSeqNodeWrappingKey";
 /// Why a stream cannot be read or written. The messages are kyaml's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum StreamError {
+pub enum ManifestStreamError {
     /// A line that begins with `---` has other text behind it.
     #[error("invalid document separator: {0}")]
     Separator(String),
@@ -34,40 +34,42 @@ pub enum StreamError {
     Yaml(#[from] goyaml::Error),
     /// What has to be a map is not one.
     #[error(transparent)]
-    NoMap(#[from] NoMap),
+    NoMap(#[from] NotAMapError),
     /// A document is not an object.
     #[error("missing Resource metadata")]
     NoMetadata,
     /// A document cannot be written.
     #[error(transparent)]
-    Emit(#[from] EmitError),
+    Emit(#[from] NodeEmitError),
     /// A document that is to be written as JSON has none.
     #[error("json: error calling MarshalJSON for type *yaml.RNode: {0}")]
     Json(String),
 }
 
 /// The root of a document; any other node itself.
-pub(super) fn root_mut(node: &mut Node) -> &mut Node {
+pub(super) fn root_mut(node: &mut YamlNode) -> &mut YamlNode {
     if node.kind == YamlNodeKind::Document && !node.content.is_empty() {
         return &mut node.content[0];
     }
     node
 }
 
-fn root(node: &Node) -> &Node {
+fn root(node: &YamlNode) -> &YamlNode {
     if node.kind == YamlNodeKind::Document { node.content.first().unwrap_or(node) } else { node }
 }
 
 /// The documents of a stream; those that hold nothing are left out, and a list that is alone is its items.
 ///
 /// Parity(kyaml): what follows a document's `...` is dropped.
-pub(super) fn read(text: &[u8]) -> Result<Vec<Node>, StreamError> {
+pub(super) fn read(text: &[u8]) -> Result<Vec<YamlNode>, ManifestStreamError> {
     let text = without_carriage_returns(text);
     let parts = split(&text)?;
     let is_alone = parts.len() == 1;
     let mut nodes = Vec::new();
     for part in parts {
-        let Some(document) = Documents::new(part, &YamlLimits::default())?.next() else { continue };
+        let Some(document) = NodeDocuments::new(part, &YamlLimits::default())?.next() else {
+            continue;
+        };
         let mut document = document?;
         let root = root_mut(&mut document);
         if annotation::is_null(root) {
@@ -94,7 +96,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Node>, StreamError> {
 }
 
 /// Gives an annotation with two names the value under both that it has under one.
-fn agree(root: &mut Node, [old, new]: [&str; 2]) -> Result<(), NoMap> {
+fn agree(root: &mut YamlNode, [old, new]: [&str; 2]) -> Result<(), NotAMapError> {
     let of = |name| annotation::get(root, name).unwrap_or_default().to_owned();
     match (of(old), of(new)) {
         (old, new) if old.is_empty() == new.is_empty() => Ok(()),
@@ -116,7 +118,7 @@ fn without_carriage_returns(text: &[u8]) -> Vec<u8> {
 /// Splits a stream at lines that begin with `---`, except for its first.
 ///
 /// Parity(kyaml): of two such lines in a row the second belongs to the document.
-fn split(text: &[u8]) -> Result<Vec<&[u8]>, StreamError> {
+fn split(text: &[u8]) -> Result<Vec<&[u8]>, ManifestStreamError> {
     let mut parts = Vec::new();
     if text.is_empty() {
         return Ok(parts);
@@ -132,7 +134,7 @@ fn split(text: &[u8]) -> Result<Vec<&[u8]>, StreamError> {
             let line = String::from_utf8_lossy(line);
             let behind = line[3..].trim();
             if !behind.is_empty() && !behind.starts_with('#') {
-                return Err(StreamError::Separator(line.trim().to_owned()));
+                return Err(ManifestStreamError::Separator(line.trim().to_owned()));
             }
             parts.push(&text[part_start..line_start]);
             part_start = end;
@@ -147,13 +149,13 @@ fn split(text: &[u8]) -> Result<Vec<&[u8]>, StreamError> {
 /// The text of a stream, without the annotations that [`read`] leaves.
 ///
 /// Parity(kyaml): a single document of a file `*.json` is written as JSON.
-pub(super) fn write(mut nodes: Vec<Node>) -> Result<String, StreamError> {
+pub(super) fn write(mut nodes: Vec<YamlNode>) -> Result<String, ManifestStreamError> {
     let is_json = matches!(&nodes[..], [node] if is_of_json_file(root(node)));
     let mut layouts = Vec::with_capacity(nodes.len());
     for node in &mut nodes {
         let root = root_mut(node);
         let is_wide = annotation::get(root, LIST_INDENT) == Some("wide");
-        layouts.push(Layout { compact_sequences: !is_wide, ..LAYOUT });
+        layouts.push(YamlLayout { compact_sequences: !is_wide, ..LAYOUT });
         for name in [INDEX[1], INDEX[0], LIST_INDENT] {
             annotation::clear(root, name)?;
         }
@@ -167,18 +169,18 @@ pub(super) fn write(mut nodes: Vec<Node>) -> Result<String, StreamError> {
     Ok(v3::emit_each(written.zip(&layouts))?)
 }
 
-fn is_of_json_file(root: &Node) -> bool {
+fn is_of_json_file(root: &YamlNode) -> bool {
     let path = annotation::get(root, PATH[1]).or_else(|| annotation::get(root, PATH[0]));
     path.is_some_and(|path| path.trim_end_matches('/').ends_with(".json"))
 }
 
-fn to_json(node: &Node) -> Result<String, StreamError> {
-    let failed = |error: &dyn ToString| StreamError::Json(error.to_string());
+fn to_json(node: &YamlNode) -> Result<String, ManifestStreamError> {
+    let failed = |error: &dyn ToString| ManifestStreamError::Json(error.to_string());
     let text = v3::emit(node, &LAYOUT)?;
     let again = v3::parse(text.as_bytes(), &YamlLimits::default())?;
     let Some(document) = again.first() else { return Ok("{}\n".to_owned()) };
     let value = v3::to_json(document, &YamlLimits::default()).map_err(|error| failed(&error))?;
-    let form = Form { indent: Some("  "), ..Form::default() };
+    let form = JsonLayout { indent: Some("  "), ..JsonLayout::default() };
     let text = json::encode(&decoded(&value), form, YamlLimits::default().bytes);
     Ok(text.map_err(|error| failed(&error))? + "\n")
 }
@@ -192,9 +194,10 @@ fn decoded(json: &Json) -> GoRuntimeValue {
         }
         Json::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(signed), _) => GoRuntimeValue::int64(signed),
-            (None, Some(unsigned)) => {
-                GoRuntimeValue::Integer(Integer::new(IntKind::Uint64, unsigned.cast_signed()))
-            }
+            (None, Some(unsigned)) => GoRuntimeValue::Integer(SizedInteger::new(
+                IntegerKind::Uint64,
+                unsigned.cast_signed(),
+            )),
             (None, None) => GoRuntimeValue::from_json(json),
         },
         Json::Null | Json::Bool(_) | Json::String(_) => GoRuntimeValue::from_json(json),

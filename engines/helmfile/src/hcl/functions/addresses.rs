@@ -12,15 +12,15 @@ use crate::error::Result;
 pub(super) fn call(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
     Some(match name {
         "cidrhost" => exactly(arguments).and_then(|[network, host]| {
-            let network = Network::parse(&text(network)?)?;
+            let network = IpNetwork::parse(&text(network)?)?;
             Ok(network.host(whole(host)?)?.to_string().into())
         }),
         "cidrnetmask" => exactly(arguments).and_then(|[network]| {
-            let network = Network::parse(&text(network)?)?;
+            let network = IpNetwork::parse(&text(network)?)?;
             Ok(network.address(network.mask()).to_string().into())
         }),
         "cidrsubnet" => exactly(arguments).and_then(|[network, bits, index]| {
-            let network = Network::parse(&text(network)?)?;
+            let network = IpNetwork::parse(&text(network)?)?;
             let index =
                 u128::try_from(whole(index)?).map_err(|_| "the number must not be negative")?;
             Ok(network.subnet(whole(bits)?, index)?.to_string().into())
@@ -35,13 +35,13 @@ pub(super) fn call(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
 
 /// A network: the bits of its address, and how many of them are its own.
 #[derive(Debug, Clone, Copy)]
-struct Network {
+struct IpNetwork {
     bits: u128,
     length: u32,
     is_v4: bool,
 }
 
-impl Network {
+impl IpNetwork {
     fn parse(text: &str) -> Result<Self> {
         let invalid = || crate::Error::from(format!("invalid CIDR address: {text}"));
         let (address, length) = text.split_once('/').ok_or_else(invalid)?;
@@ -106,7 +106,7 @@ impl Network {
     }
 }
 
-impl std::fmt::Display for Network {
+impl std::fmt::Display for IpNetwork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.address(self.bits), self.length)
     }
@@ -114,7 +114,7 @@ impl std::fmt::Display for Network {
 
 /// Networks one behind the other, each longer than the whole by some bits.
 fn subnets(network: &str, bits: &[Value]) -> Result<Value> {
-    let whole_network = Network::parse(network)?;
+    let whole_network = IpNetwork::parse(network)?;
     let mut next: u128 = 0;
     let mut found = Vec::new();
     for more in bits {
@@ -126,7 +126,8 @@ fn subnets(network: &str, bits: &[Value]) -> Result<Value> {
         let start = next.div_ceil(size).checked_mul(size).ok_or(full)?;
         let last =
             start.checked_add(size - 1).filter(|last| *last <= whole_network.last()).ok_or(full)?;
-        found.push(Value::from(Network { bits: whole_network.bits | start, ..first }.to_string()));
+        found
+            .push(Value::from(IpNetwork { bits: whole_network.bits | start, ..first }.to_string()));
         next = last.checked_add(1).ok_or(full)?;
     }
     Ok(Value::Array(found))
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn hosts_and_networks_are_counted_from_both_ends() {
-        let network = Network::parse("10.0.0.0/8").unwrap();
+        let network = IpNetwork::parse("10.0.0.0/8").unwrap();
         assert_eq!(network.host(2).unwrap().to_string(), "10.0.0.2");
         assert_eq!(network.host(-2).unwrap().to_string(), "10.255.255.254");
         assert_eq!(network.subnet(8, 2).unwrap().to_string(), "10.2.0.0/16");

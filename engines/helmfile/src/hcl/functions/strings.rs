@@ -2,12 +2,12 @@
 
 use golang::GoRuntimeValue as GoValue;
 use golang::fmt::sprintf;
-use golang::regexp::Regexp;
-use golang::time::{Duration, RFC3339_NANO, Time, Zone};
+use golang::regexp::GoRegexp;
+use golang::time::{GoDuration, GoTime, GoTimeZone, RFC3339_NANO};
 use golang::unicode;
 use serde_json::Value;
 
-use super::super::evaluate::{Evaluator, float, text};
+use super::super::evaluate::{HclEvaluator, float, text};
 use super::{exactly, list, whole, wrong_count};
 use crate::error::{Error, Result};
 use crate::yaml;
@@ -17,7 +17,7 @@ const MAX_ENCODED_BYTES: usize = 16 << 20;
 
 /// The value of a call, if there is such a function.
 pub(super) fn call(
-    evaluator: &mut Evaluator,
+    evaluator: &mut HclEvaluator,
     name: &str,
     arguments: &[Value],
 ) -> Option<Result<Value>> {
@@ -79,10 +79,11 @@ pub(super) fn call(
             Ok(all.collect())
         }),
         "timeadd" => exactly(arguments).and_then(|[time, duration]| {
-            let utc = Zone::fixed("UTC", 0);
-            let time =
-                Time::parse(RFC3339_NANO, &text(time)?, &utc).map_err(|error| error.to_string())?;
-            let duration = Duration::parse(&text(duration)?).map_err(|error| error.to_string())?;
+            let utc = GoTimeZone::fixed("UTC", 0);
+            let time = GoTime::parse(RFC3339_NANO, &text(time)?, &utc)
+                .map_err(|error| error.to_string())?;
+            let duration =
+                GoDuration::parse(&text(duration)?).map_err(|error| error.to_string())?;
             Ok(time.add(duration).format("2006-01-02T15:04:05Z07:00").into())
         }),
         "jsonencode" => exactly(arguments).and_then(|[value]| json(value).map(Value::String)),
@@ -133,7 +134,7 @@ fn join(arguments: &[Value]) -> Result<Value> {
 fn json(value: &Value) -> Result<String> {
     let encoded = golang::json::encode(
         &GoValue::from_json(value),
-        golang::json::Form::default(),
+        golang::json::JsonLayout::default(),
         MAX_ENCODED_BYTES,
     );
     encoded.map_err(|error| error.to_string().into())
@@ -176,7 +177,7 @@ fn format(pattern: &str, arguments: &[Value]) -> Result<Value> {
 }
 
 /// `format` for each item of the lists among the arguments.
-fn format_list(evaluator: &mut Evaluator, arguments: &[Value]) -> Result<Value> {
+fn format_list(evaluator: &mut HclEvaluator, arguments: &[Value]) -> Result<Value> {
     let Some((pattern, arguments)) = arguments.split_first() else {
         return Err(wrong_count("formatlist"));
     };
@@ -200,12 +201,12 @@ fn format_list(evaluator: &mut Evaluator, arguments: &[Value]) -> Result<Value> 
     (0..count).map(of_row).collect()
 }
 
-fn regexp(pattern: &str) -> Result<Regexp> {
-    Regexp::new(pattern).map_err(|error| Error::from(error.to_string()))
+fn regexp(pattern: &str) -> Result<GoRegexp> {
+    GoRegexp::new(pattern).map_err(|error| Error::from(error.to_string()))
 }
 
 /// What a match gives: an object of its named groups, a list of its groups, or the text itself.
-fn groups(pattern: &Regexp, found: &[Option<&str>]) -> Value {
+fn groups(pattern: &GoRegexp, found: &[Option<&str>]) -> Value {
     let value = |text: &Option<&str>| text.map_or(Value::Null, Value::from);
     let names = pattern.names();
     match found {
@@ -215,7 +216,7 @@ fn groups(pattern: &Regexp, found: &[Option<&str>]) -> Value {
             // The first name is that of the whole.
             let skipped = names.len().saturating_sub(groups.len());
             let named = names.iter().skip(skipped).zip(groups).filter(|(name, _)| !name.is_empty());
-            let named: crate::maps::Map =
+            let named: crate::values_map::ValuesMap =
                 named.map(|(name, text)| (name.clone(), value(text))).collect();
             if named.is_empty() { groups.iter().map(value).collect() } else { Value::Object(named) }
         }

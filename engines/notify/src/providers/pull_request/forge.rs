@@ -4,15 +4,17 @@
 //!
 //! Source of the semantics: the REST APIs of GitHub (2022-11-28), GitLab (v4) and Gitea (v1), which Forgejo shares.
 
-use golang::time::{RFC3339, Time, Zone};
+use golang::time::{GoTime, GoTimeZone, RFC3339};
 use serde_json::{Map, Value};
 
 use super::{Proposal, PullRequest, PullRequestChange};
-use crate::http::{Flow, MAX_ANSWER, ProviderRequest, Response, Retry};
-use crate::options::Options;
+use crate::go_text::query;
+use crate::provider_options::ProviderOptions;
+use crate::provider_request::{
+    HttpResponse, HttpRetryPolicy, MAX_ANSWER, ProviderFlow, ProviderRequest,
+};
 use crate::providers::git::{ProviderRepository, text};
 use crate::providers::{gitea, github, gitlab};
-use crate::text::query;
 
 /// How many pull requests are on a page. Their bodies may be long, and a page is read whole.
 const PAGE_ITEMS: usize = 25;
@@ -119,9 +121,9 @@ const GITEA_DIALECT: Dialect = Dialect {
 };
 
 enum ForgeClient {
-    GitHub(github::Client),
-    GitLab(gitlab::Client),
-    Gitea(gitea::Client),
+    GitHub(github::GithubClient),
+    GitLab(gitlab::GitlabClient),
+    Gitea(gitea::GiteaClient),
 }
 
 /// A repository at a forge, and how it is asked.
@@ -136,9 +138,9 @@ pub(super) struct Forge {
 /// Logs in and calls `then` with the forge.
 pub(super) fn connect(
     kind: ForgeKind,
-    options: &Options,
-    then: impl FnOnce(Forge) -> Flow + Send + 'static,
-) -> Flow {
+    options: &ProviderOptions,
+    then: impl FnOnce(Forge) -> ProviderFlow + Send + 'static,
+) -> ProviderFlow {
     let repository = ProviderRepository::parse(&options.url).id;
     let proxy = options.proxy.clone();
     match kind {
@@ -146,19 +148,19 @@ pub(super) fn connect(
             let client = ForgeClient::GitHub(client);
             then(Forge { client, dialect: &GITHUB_DIALECT, repository, proxy })
         }),
-        ForgeKind::GitLab => match gitlab::Client::new(options) {
+        ForgeKind::GitLab => match gitlab::GitlabClient::new(options) {
             Ok(client) => {
                 let client = ForgeClient::GitLab(client);
                 then(Forge { client, dialect: &GITLAB_DIALECT, repository, proxy })
             }
-            Err(message) => Flow::failed(message),
+            Err(message) => ProviderFlow::failed(message),
         },
-        ForgeKind::Gitea => match gitea::Client::below_path(options) {
+        ForgeKind::Gitea => match gitea::GiteaClient::below_path(options) {
             Ok(client) => {
                 let client = ForgeClient::Gitea(client);
                 then(Forge { client, dialect: &GITEA_DIALECT, repository, proxy })
             }
-            Err(message) => Flow::failed(message),
+            Err(message) => ProviderFlow::failed(message),
         },
     }
 }
@@ -193,7 +195,7 @@ impl Forge {
             ForgeClient::GitLab(client) => client.of_project(method, path),
             ForgeClient::Gitea(client) => client.of_repository(method, path),
         };
-        request.proxy(&self.proxy).retry(Retry::Never)
+        request.proxy(&self.proxy).retry(HttpRetryPolicy::Never)
     }
 
     /// Asks for a page of a list; the first one is 1.
@@ -249,7 +251,7 @@ impl Forge {
     ///
     /// # Errors
     /// The answer is no list, or too long.
-    pub(super) fn items(&self, answer: &Response) -> Result<Vec<Value>, &'static str> {
+    pub(super) fn items(&self, answer: &HttpResponse) -> Result<Vec<Value>, &'static str> {
         if answer.body.len() >= MAX_ANSWER {
             return Err("the answer has 4 MiB or more, which is not read");
         }
@@ -258,7 +260,7 @@ impl Forge {
     }
 
     /// Whether there is another page. A server may have a limit for pages that is lower than what is asked for.
-    pub(super) fn has_next_page(&self, answer: &Response, items: usize) -> bool {
+    pub(super) fn has_next_page(&self, answer: &HttpResponse, items: usize) -> bool {
         match answer.get("link") {
             Some(links) => links.contains("rel=\"next\"") && items > 0,
             None => items >= PAGE_ITEMS,
@@ -306,6 +308,6 @@ impl Forge {
 
 /// A time in RFC 3339, in seconds since 1970.
 fn time(item: &Value, pointer: &str) -> Option<i64> {
-    let time = Time::parse(RFC3339, text(item, pointer), &Zone::Utc).ok()?;
+    let time = GoTime::parse(RFC3339, text(item, pointer), &GoTimeZone::Utc).ok()?;
     Some(time.unix())
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use golang::time::{Time, Zone};
+use golang::time::{GoTime, GoTimeZone};
 use serde_json::Value;
 
 use super::PullRequestError;
-use crate::http::Response;
+use crate::provider_request::HttpResponse;
 
 /// Longest part of a message that the forge wrote, in bytes.
 const MAX_SHOWN_BYTES: usize = 300;
@@ -31,10 +31,10 @@ const LEAST_UNIX_SECONDS: i64 = 1_000_000_000;
 /// It has another one, or there is none; `what` says what failed.
 pub(super) fn accepted(
     what: &str,
-    answer: Result<Response, String>,
+    answer: Result<HttpResponse, String>,
     statuses: &[u16],
     now: i64,
-) -> Result<Response, PullRequestError> {
+) -> Result<HttpResponse, PullRequestError> {
     match answer {
         Ok(answer) if statuses.contains(&answer.status) => Ok(answer),
         Ok(answer) => Err(refusal(what, &answer, now)),
@@ -42,7 +42,7 @@ pub(super) fn accepted(
     }
 }
 
-fn refusal(what: &str, answer: &Response, now: i64) -> PullRequestError {
+fn refusal(what: &str, answer: &HttpResponse, now: i64) -> PullRequestError {
     let status = answer.status;
     let words = words(answer);
     let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
@@ -90,7 +90,7 @@ fn refusal(what: &str, answer: &Response, now: i64) -> PullRequestError {
 }
 
 /// What an answer says, on one line; nothing if it is not JSON.
-fn words(answer: &Response) -> String {
+fn words(answer: &HttpResponse) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
     let mut parts = Vec::new();
     for member in ["message", "error", "error_description"] {
@@ -116,17 +116,19 @@ fn words(answer: &Response) -> String {
 }
 
 /// The delay of `Retry-After`, which is a number of seconds or a date.
-fn requested_delay(answer: &Response, now: i64) -> Option<Duration> {
+fn requested_delay(answer: &HttpResponse, now: i64) -> Option<Duration> {
     let value = answer.get("retry-after")?.trim();
     let seconds = match value.parse::<i64>() {
         Ok(seconds) => seconds,
-        Err(_) => Time::parse(HTTP_DATE, value, &Zone::Utc).ok()?.unix().saturating_sub(now),
+        Err(_) => {
+            GoTime::parse(HTTP_DATE, value, &GoTimeZone::Utc).ok()?.unix().saturating_sub(now)
+        }
     };
     Some(delay(seconds))
 }
 
 /// The delay until a rate limit ends: GitHub and GitLab name the moment, others the seconds until then.
-fn reset_delay(answer: &Response, now: i64) -> Option<Duration> {
+fn reset_delay(answer: &HttpResponse, now: i64) -> Option<Duration> {
     let value = answer.get("x-ratelimit-reset").or_else(|| answer.get("ratelimit-reset"))?;
     let reset: i64 = value.trim().parse().ok()?;
     Some(delay(if reset >= LEAST_UNIX_SECONDS { reset.saturating_sub(now) } else { reset }))

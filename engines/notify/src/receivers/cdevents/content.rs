@@ -3,40 +3,40 @@
 //! Source: the schemas of cdevents/sdk-go 0.5.0, which encodes an event again before it compares them: members that no
 //! schema knows are lost, and strings that are empty are absent unless they are required. Formats are not compared.
 
-use golang::url::Url;
+use golang::url::GoUrl;
 use serde_json::Value;
 
 use super::super::payload::member;
-use Field::{Filled, Members, OneOf, Purl, Strings, Text, Uri};
+use CdEventFieldType::{Filled, Members, OneOf, Purl, Strings, Text, Uri};
 
 /// A type of event.
-pub(super) struct Type {
+pub(super) struct CdEventType {
     pub(super) subject: &'static str,
     pub(super) predicate: &'static str,
     /// The version of the type.
     pub(super) version: &'static str,
     /// The content of the subject.
-    pub(super) content: &'static [Member],
+    pub(super) content: &'static [CdEventMember],
 }
 
 const fn event(
     subject: &'static str,
     predicate: &'static str,
     version: &'static str,
-    content: &'static [Member],
-) -> Type {
-    Type { subject, predicate, version, content }
+    content: &'static [CdEventMember],
+) -> CdEventType {
+    CdEventType { subject, predicate, version, content }
 }
 
 /// A member of an object.
-pub(super) struct Member {
+pub(super) struct CdEventMember {
     name: &'static str,
-    field: Field,
+    field: CdEventFieldType,
     is_required: bool,
 }
 
 /// What a value has to be.
-enum Field {
+enum CdEventFieldType {
     /// A text.
     Text,
     /// A text that is not empty where it is there.
@@ -50,38 +50,38 @@ enum Field {
     /// A list of strings.
     Strings,
     /// An object.
-    Members(&'static [Member]),
+    Members(&'static [CdEventMember]),
 }
 
-const fn needs(name: &'static str, field: Field) -> Member {
-    Member { name, field, is_required: true }
+const fn needs(name: &'static str, field: CdEventFieldType) -> CdEventMember {
+    CdEventMember { name, field, is_required: true }
 }
 
-const fn may(name: &'static str, field: Field) -> Member {
-    Member { name, field, is_required: false }
+const fn may(name: &'static str, field: CdEventFieldType) -> CdEventMember {
+    CdEventMember { name, field, is_required: false }
 }
 
-const ANY_REFERENCE: Field = Members(&[needs("id", Filled), may("source", Uri)]);
-const SBOM_LINK: Field = Members(&[needs("uri", Filled)]);
-const RUN_TRIGGER: Field = Members(&[
+const ANY_REFERENCE: CdEventFieldType = Members(&[needs("id", Filled), may("source", Uri)]);
+const SBOM_LINK: CdEventFieldType = Members(&[needs("uri", Filled)]);
+const RUN_TRIGGER: CdEventFieldType = Members(&[
     may("type", OneOf(&["manual", "pipeline", "event", "schedule", "other"])),
     may("uri", Text),
 ]);
-const TEST_CASE: Field = Members(&[
+const TEST_CASE: CdEventFieldType = Members(&[
     needs("id", Filled),
     may("name", Text),
     may("type", TEST_TYPES),
     may("uri", Text),
     may("version", Text),
 ]);
-const TEST_SUITE: Field = Members(&[
+const TEST_SUITE: CdEventFieldType = Members(&[
     needs("id", Filled),
     may("name", Text),
     may("uri", Text),
     may("url", Text),
     may("version", Text),
 ]);
-const TEST_TYPES: Field = OneOf(&[
+const TEST_TYPES: CdEventFieldType = OneOf(&[
     "performance",
     "functional",
     "unit",
@@ -91,12 +91,12 @@ const TEST_TYPES: Field = OneOf(&[
     "e2e",
     "other",
 ]);
-const RUN_OUTCOME: Field = OneOf(&["pass", "fail", "cancel", "error"]);
-const RUN_SEVERITY: Field = OneOf(&["low", "medium", "high", "critical"]);
-const OUTPUT_TYPES: Field = OneOf(&["report", "video", "image", "log", "other"]);
+const RUN_OUTCOME: CdEventFieldType = OneOf(&["pass", "fail", "cancel", "error"]);
+const RUN_SEVERITY: CdEventFieldType = OneOf(&["low", "medium", "high", "critical"]);
+const OUTPUT_TYPES: CdEventFieldType = OneOf(&["report", "video", "image", "log", "other"]);
 
 /// All types.
-pub(super) const ALL_TYPES: [Type; 45] = [
+pub(super) const ALL_TYPES: [CdEventType; 45] = [
     event("artifact", "deleted", "0.1.0", &[may("user", Filled)]),
     event("artifact", "downloaded", "0.1.0", &[may("user", Filled)]),
     event(
@@ -383,14 +383,14 @@ pub(super) fn subject_type(subject: &str) -> &str {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn check(content: &Value, members: &[Member]) -> Result<(), String> {
+pub(super) fn check(content: &Value, members: &[CdEventMember]) -> Result<(), String> {
     if content.is_null() || content.is_object() {
         return members.iter().try_for_each(|known| known.check(content));
     }
     Err("its content is no object".to_owned())
 }
 
-impl Member {
+impl CdEventMember {
     fn check(&self, object: &Value) -> Result<(), String> {
         let Self { name, field, is_required } = self;
         let value = member(object, name).unwrap_or(&Value::Null);
@@ -405,7 +405,7 @@ impl Member {
                 "" => !is_required,
                 text => known.contains(&text),
             }),
-            Uri => text.is_some_and(|text| Url::parse(text.as_bytes()).is_ok()),
+            Uri => text.is_some_and(|text| GoUrl::parse(text.as_bytes()).is_ok()),
             Purl => text.is_some_and(is_purl),
             Strings => match value {
                 Value::Null => true,

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A settled release whose last record and journal were changed by another owner, context or client, and that is to be removed.
-fn removed(change: impl Fn(&mut Record, &mut Option<Journal>)) -> TestCluster {
+fn removed(change: impl Fn(&mut ReleaseRecord, &mut Option<OperationJournal>)) -> TestCluster {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     let began = Time::from_second(1_800_000_000).unwrap();
@@ -20,12 +20,12 @@ fn removed(change: impl Fn(&mut Record, &mut Option<Journal>)) -> TestCluster {
 
 #[test]
 fn a_release_in_the_place_of_the_known_one_is_not_uninstalled() {
-    let later = |record: &mut Record| {
+    let later = |record: &mut ReleaseRecord| {
         let at = Time::from_second(1_900_000_000).unwrap();
         record.info.first_deployed = Some(at.into());
         record.info.last_deployed = Some(at.into());
     };
-    let of = |owner: &str, kube_context: &str, journal: &mut Option<Journal>| {
+    let of = |owner: &str, kube_context: &str, journal: &mut Option<OperationJournal>| {
         let journal = journal.as_mut().unwrap();
         (journal.owner, journal.kube_context) = (owner.to_owned(), kube_context.to_owned());
     };

@@ -1,19 +1,19 @@
 //! Releases that lifecycles hold: which question is asked when, what the answers lead to, and that after a crash
 //! nothing is asked twice.
 
-use lifecycle::{Hold, OnTimeout, Phase, State};
+use lifecycle::{HoldingLifecycle, LifecycleEventState, LifecycleTimeoutPolicy, Phase};
 
 use super::*;
-use crate::hold::Lifecycles;
-use crate::settings::Requests;
+use crate::lifecycle_hold::ReleaseLifecycles;
+use crate::settings::AnnotationRequests;
 
-fn hold(name: &str, phases: &[Phase]) -> Hold {
-    Hold {
+fn hold(name: &str, phases: &[Phase]) -> HoldingLifecycle {
+    HoldingLifecycle {
         lifecycle: name.to_owned(),
         key: name.to_owned(),
         phases: phases.to_vec(),
         timeout_ms: 60_000,
-        on_timeout: OnTimeout::Fail,
+        on_timeout: LifecycleTimeoutPolicy::Fail,
         approvals: 0,
         parameters: Default::default(),
         required: false,
@@ -21,14 +21,14 @@ fn hold(name: &str, phases: &[Phase]) -> Hold {
 }
 
 /// A test cluster in which these lifecycles hold the release.
-fn held(holds: Vec<Hold>) -> TestCluster {
-    let lifecycles = Lifecycles { holds, ..Lifecycles::default() };
+fn held(holds: Vec<HoldingLifecycle>) -> TestCluster {
+    let lifecycles = ReleaseLifecycles { holds, ..ReleaseLifecycles::default() };
     TestCluster::new(ReleaseDesiredState { lifecycles, ..desired("1.0.0", "a") })
 }
 
 /// The steps of a run, and its outcome.
 fn step(cluster: &mut TestCluster) -> String {
-    let End::Outcome(outcome) = cluster.run() else { panic!("crashed") };
+    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("crashed") };
     let log = std::mem::take(&mut cluster.log).join(", ");
     format!("{log} = {}", text(&outcome))
 }
@@ -49,15 +49,15 @@ fn each_phase_is_asked_and_awaited_in_turn() {
         cluster.records.is_empty() && cluster.status == ReleaseStatus::default(),
         "nothing is written"
     );
-    cluster.answer(State::Succeeded);
+    cluster.answer(LifecycleEventState::Succeeded);
     let line = step(&mut cluster);
     assert_eq!(line, format!("ask a at PreInstall = {}", waits("a", "PreInstall", &cluster)));
-    cluster.answer(State::Succeeded);
+    cluster.answer(LifecycleEventState::Succeeded);
     let line = step(&mut cluster);
     let begun = "Running 'install' action with timeout of 5m0s, prepare install v1, open v1, \
                  dismiss 2 events, 0 of them open, apply v1, ask a at PostInstall";
     assert_eq!(line, format!("{begun} = {}", waits("a", "PostInstall", &cluster)));
-    cluster.answer(State::Succeeded);
+    cluster.answer(LifecycleEventState::Succeeded);
     let line = step(&mut cluster);
     let next = "dismiss 1 events, 0 of them open, ask a at Promote";
     assert_eq!(line, format!("{next} = {}", waits("a", "Promote", &cluster)));
@@ -66,7 +66,7 @@ fn each_phase_is_asked_and_awaited_in_turn() {
     let journal = cluster.records[&1].1.as_ref().unwrap();
     assert!(operations.into_iter().eq([&journal.id]), "all of them are about one operation");
     assert_eq!(cluster.lives(), "v1 pending-install ()");
-    cluster.answer(State::Succeeded);
+    cluster.answer(LifecycleEventState::Succeeded);
     let line = step(&mut cluster);
     assert!(
         line.contains("record: deployed") && line.contains("settled InstallSucceeded"),
@@ -85,7 +85,7 @@ fn what_does_not_begin_writes_nothing_and_counts() {
     let mut cluster = held(vec![hold("a", &[Phase::PreInstall])]);
     cluster.desired.spec.install.remediation.retries = 1;
     step(&mut cluster);
-    cluster.answer(State::Failed);
+    cluster.answer(LifecycleEventState::Failed);
     let line = step(&mut cluster);
     let error = "Helm install failed for release apps/web with chart c@1.0.0: lifecycle a failed at PreInstall";
     assert_eq!(line, format!("dismiss 1 events, 0 of them open = failed LifecycleFailed: {error}"));
@@ -119,22 +119,23 @@ fn a_failure_after_the_upgrade_is_remediated() {
         cluster.desired.lifecycles.holds = vec![hold("a", &[phase])];
         let outcome = loop {
             match cluster.run() {
-                End::Outcome(Outcome::Running(why, text, _))
-                    if why == crate::hold::LIFECYCLE_PENDING =>
+                TestRunEnd::Outcome(RunOutcome::Running(why, text, _))
+                    if why == crate::lifecycle_hold::LIFECYCLE_PENDING =>
                 {
                     assert!(text.contains(phase.as_str()), "{text}");
                     break text;
                 }
-                End::Outcome(outcome) => {
-                    cluster.now = outcome.wake().and_then(reconcile::Wake::earliest).unwrap();
+                TestRunEnd::Outcome(outcome) => {
+                    cluster.now =
+                        outcome.wake().and_then(reconcile::WakeTrigger::earliest).unwrap();
                 }
-                End::Crash => panic!("crashed"),
+                TestRunEnd::Crash => panic!("crashed"),
             }
         };
         assert!(outcome.contains("LifecycleEvent web-"), "{outcome}");
         cluster.log.clear();
         cluster.events.clear();
-        cluster.answer(State::Failed);
+        cluster.answer(LifecycleEventState::Failed);
         let outcome = cluster.settle();
         let events = cluster.events.join("\n");
         assert!(events.starts_with("LifecycleFailed"), "{events}");
@@ -152,7 +153,8 @@ fn something_newer_cancels_and_a_suspension_waits() {
         let mut cluster = TestCluster::new(desired("1.0.0", "a"));
         cluster.settle();
         cluster.log.clear();
-        let lifecycles = Lifecycles { holds: vec![hold("a", &[phase])], ..Lifecycles::default() };
+        let lifecycles =
+            ReleaseLifecycles { holds: vec![hold("a", &[phase])], ..ReleaseLifecycles::default() };
         cluster.desired =
             ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
         let line = step(&mut cluster);
@@ -170,7 +172,7 @@ fn something_newer_cancels_and_a_suspension_waits() {
         assert!(line.contains("dismiss 1 events, 1 of them open"), "{line}");
         assert!(line.contains(&format!("ask a at {}", phase.as_str())), "{line}");
         assert_ne!(cluster.asked[0].name, name);
-        cluster.answer(State::Succeeded);
+        cluster.answer(LifecycleEventState::Succeeded);
         let outcome = cluster.settle();
         assert!(
             outcome.is_settled() && cluster.applied.as_ref().unwrap().1 == "3.0.0",
@@ -188,15 +190,15 @@ fn rollbacks_and_removals_are_held() {
     cluster.desired.deleted = true;
     assert!(step(&mut cluster).contains("ask a at PreDelete = running LifecyclePending"));
     assert_eq!(cluster.lives(), "v1 deployed (Install complete)");
-    cluster.answer(State::Failed);
+    cluster.answer(LifecycleEventState::Failed);
     let line = step(&mut cluster);
     assert!(line.contains("failed UninstallFailed") && cluster.applied.is_some(), "{line}");
     cluster.now += SECOND;
     step(&mut cluster);
-    cluster.answer(State::Succeeded);
+    cluster.answer(LifecycleEventState::Succeeded);
     let line = step(&mut cluster);
     assert!(line.contains("delete objects of v1, ask a at PostDelete"), "{line}");
-    cluster.answer(State::Succeeded);
+    cluster.answer(LifecycleEventState::Succeeded);
     assert!(
         cluster.settle().is_settled() && cluster.records.is_empty() && cluster.asked.is_empty()
     );
@@ -210,9 +212,9 @@ fn a_run_that_ends_with_a_rollback_leaves_no_event() {
     cluster.desired.spec.upgrade.remediation.remediate_last_failure = Some(true);
     cluster.desired.lifecycles.holds = vec![hold("a", &[Phase::Promote, Phase::PostRollback])];
     assert!(step(&mut cluster).contains("ask a at Promote"));
-    cluster.answer(State::Failed);
+    cluster.answer(LifecycleEventState::Failed);
     assert!(step(&mut cluster).contains("ask a at PostRollback"));
-    cluster.answer(State::Succeeded);
+    cluster.answer(LifecycleEventState::Succeeded);
     let line = step(&mut cluster);
     assert!(line.contains("stalled RetriesExceeded"), "{line}");
     assert!(cluster.asked.is_empty(), "no later run comes to delete it: {:?}", cluster.asked);
@@ -236,10 +238,11 @@ fn nothing_begins_while_it_is_not_known_what_holds_it() {
 fn a_request_asks_anew_after_a_refusal() {
     let mut cluster = held(vec![hold("a", &[Phase::PreInstall])]);
     step(&mut cluster);
-    cluster.answer(State::Failed);
+    cluster.answer(LifecycleEventState::Failed);
     assert!(text(&cluster.settle()).starts_with("stalled RetriesExceeded"));
     let now = || Some("now".to_owned());
-    cluster.desired.requests = Requests { reconcile: now(), reset: now(), ..Requests::default() };
+    cluster.desired.requests =
+        AnnotationRequests { reconcile: now(), reset: now(), ..AnnotationRequests::default() };
     assert!(step(&mut cluster).contains("ask a at PreInstall"));
 }
 
@@ -250,19 +253,20 @@ fn a_crash_at_any_step_asks_nothing_twice() {
         let mut cluster = TestCluster::new(desired("1.0.0", "a"));
         cluster.settle();
         (cluster.steps, cluster.log) = (0, Vec::new());
-        let lifecycles = Lifecycles { holds: vec![hold("a", &phases)], ..Lifecycles::default() };
+        let lifecycles =
+            ReleaseLifecycles { holds: vec![hold("a", &phases)], ..ReleaseLifecycles::default() };
         cluster.desired =
             ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
         cluster
     };
     let finish = |cluster: &mut TestCluster| {
         for _ in 0..20 {
-            if let End::Outcome(outcome) = cluster.run()
+            if let TestRunEnd::Outcome(outcome) = cluster.run()
                 && outcome.is_settled()
             {
                 return text(&outcome);
             }
-            cluster.answer(State::Succeeded);
+            cluster.answer(LifecycleEventState::Succeeded);
         }
         panic!("never settled: {:#?}", cluster.log);
     };

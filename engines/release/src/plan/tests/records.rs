@@ -1,11 +1,11 @@
 //! Records that another client left behind: each status × its writer × what the status of the HelmRelease has of it.
 
 use super::*;
-use crate::snapshot::{Snapshot, SnapshotAction};
+use crate::release_snapshot::{ReleaseSnapshot, SnapshotAction};
 
 /// The writer of the record.
 #[derive(Debug, Clone, Copy)]
-enum Writer {
+enum RecordWriter {
     /// Helm or helm-controller, which write no journal.
     Helm,
     /// windlass for this HelmRelease; another client changed the record afterwards.
@@ -25,17 +25,17 @@ enum RecordKnowledge {
     AsItWas,
 }
 
-fn cluster(life: &str, writer: Writer, known: RecordKnowledge) -> TestCluster {
+fn cluster(life: &str, writer: RecordWriter, known: RecordKnowledge) -> TestCluster {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     let (record, journal) = cluster.records.get_mut(&1).unwrap();
     record.info.status = Life::parse(life);
     match writer {
-        Writer::Helm => *journal = None,
-        Writer::Own => {}
-        Writer::Gone => journal.as_mut().unwrap().owner = "gone".to_owned(),
+        RecordWriter::Helm => *journal = None,
+        RecordWriter::Own => {}
+        RecordWriter::Gone => journal.as_mut().unwrap().owner = "gone".to_owned(),
     }
-    let snapshot = Snapshot::of(record, Some(SnapshotAction::Install), "").unwrap();
+    let snapshot = ReleaseSnapshot::of(record, Some(SnapshotAction::Install), "").unwrap();
     match known {
         RecordKnowledge::New => cluster.status = ReleaseStatus::default(),
         RecordKnowledge::AsItIs => cluster.status.history = vec![snapshot],
@@ -49,8 +49,8 @@ fn cluster(life: &str, writer: Writer, known: RecordKnowledge) -> TestCluster {
 fn outcome(mut cluster: TestCluster) -> String {
     let mut outcome = None;
     for _ in 0..8 {
-        let End::Outcome(now) = cluster.run() else { panic!() };
-        let wake = now.wake().and_then(reconcile::Wake::earliest);
+        let TestRunEnd::Outcome(now) = cluster.run() else { panic!() };
+        let wake = now.wake().and_then(reconcile::WakeTrigger::earliest);
         cluster.now = wake.unwrap_or(cluster.now).max(cluster.now);
         outcome = Some(now);
     }
@@ -72,7 +72,7 @@ fn outcome(mut cluster: TestCluster) -> String {
 
 /// What helm-controller 1.6.3 does about the same (`internal/reconcile/state.go`, `atomic_release.go` and Helm's
 /// refusals in `pkg/action`), where that is another thing.
-type Flux = Option<&'static str>;
+type FluxBehavior = Option<&'static str>;
 
 const UPGRADED: &str = "open v2, UpgradeSucceeded, Ready";
 const UNLOCKED: &str = "unlock v1, open v2, PendingRelease, UpgradeSucceeded, Ready";
@@ -82,7 +82,7 @@ const NAME_IN_USE: &str = "InstallFailed, cannot reuse a name that is still in u
 const NOT_ACTED_ON: &str = "unable to determine state for release";
 
 #[rustfmt::skip]
-const OUTCOMES: [(&str, RecordKnowledge, &str, Flux); 27] = [
+const OUTCOMES: [(&str, RecordKnowledge, &str, FluxBehavior); 27] = [
     // It is as desired, so it is taken over as it is.
     ("deployed", RecordKnowledge::New, "InstallSucceeded, Ready", Some(UPGRADED)),
     ("deployed", RecordKnowledge::AsItIs, "Ready", None),
@@ -117,7 +117,7 @@ const OUTCOMES: [(&str, RecordKnowledge, &str, Flux); 27] = [
 #[test]
 fn a_record_of_any_client_is_taken_over_or_the_status_says_why_not() {
     for (life, known, wanted, flux) in OUTCOMES {
-        for writer in [Writer::Helm, Writer::Own, Writer::Gone] {
+        for writer in [RecordWriter::Helm, RecordWriter::Own, RecordWriter::Gone] {
             let text = outcome(cluster(life, writer, known));
             assert_eq!(text, wanted, "{life} {writer:?} {known:?}");
         }
@@ -132,7 +132,7 @@ fn a_record_of_any_client_is_taken_over_or_the_status_says_why_not() {
 #[test]
 fn a_record_of_another_client_keeps_no_helm_release_from_going() {
     for (life, known, _, _) in OUTCOMES {
-        for writer in [Writer::Helm, Writer::Own] {
+        for writer in [RecordWriter::Helm, RecordWriter::Own] {
             let mut cluster = cluster(life, writer, known);
             cluster.desired.deleted = true;
             let outcome = cluster.settle();
@@ -145,10 +145,10 @@ fn a_record_of_another_client_keeps_no_helm_release_from_going() {
 
 #[test]
 fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
-    let mut cluster = cluster("uninstalling", Writer::Helm, RecordKnowledge::AsItWas);
+    let mut cluster = cluster("uninstalling", RecordWriter::Helm, RecordKnowledge::AsItWas);
     let began = cluster.now - 60 * SECOND;
     cluster.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
-    let End::Outcome(Outcome::Blocked(why, text, wake)) = cluster.run() else { panic!() };
+    let TestRunEnd::Outcome(RunOutcome::Blocked(why, text, wake)) = cluster.run() else { panic!() };
     assert_eq!(why, status::PENDING_RELEASE);
     assert!(
         text.starts_with("another client began to uninstall release apps/web.v1 at "),
@@ -160,7 +160,7 @@ fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
     assert!(cluster.settle().is_settled());
     assert_eq!(cluster.log[0], "unlock v1");
     // The client that did it is gone, and a clock that runs ahead is not waited for.
-    for (writer, ago) in [(Writer::Gone, 60), (Writer::Helm, -60)] {
+    for (writer, ago) in [(RecordWriter::Gone, 60), (RecordWriter::Helm, -60)] {
         let mut cluster = super::records::cluster("uninstalling", writer, RecordKnowledge::AsItWas);
         let began = cluster.now - SECOND * 60;
         let began = if ago > 0 { began } else { began + 120 * SECOND };

@@ -1,13 +1,13 @@
 //! Every path on which objects of a release are deleted, or moved out of versions that go, and everything that may hold it.
 
-use lifecycle::{Hold, OnTimeout, Phase};
+use lifecycle::{HoldingLifecycle, LifecycleTimeoutPolicy, Phase};
 use reconcile::RemovalCause;
 
 use super::*;
-use crate::hold::Lifecycles;
+use crate::lifecycle_hold::ReleaseLifecycles;
 
 /// A path on which objects are deleted.
-struct Path {
+struct DeletionPath {
     name: &'static str,
     /// A release of which a run deletes something next.
     prepare: fn() -> TestCluster,
@@ -21,7 +21,7 @@ struct Path {
 
 /// What may hold a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Obstacle {
+enum RemovalObstacle {
     None,
     Suspended,
     WindowClosed,
@@ -29,15 +29,15 @@ enum Obstacle {
     LifecycleRequired,
 }
 
-const OBSTACLES: [Obstacle; 5] = [
-    Obstacle::None,
-    Obstacle::Suspended,
-    Obstacle::WindowClosed,
-    Obstacle::LifecyclesUnknown,
-    Obstacle::LifecycleRequired,
+const OBSTACLES: [RemovalObstacle; 5] = [
+    RemovalObstacle::None,
+    RemovalObstacle::Suspended,
+    RemovalObstacle::WindowClosed,
+    RemovalObstacle::LifecyclesUnknown,
+    RemovalObstacle::LifecycleRequired,
 ];
 
-impl Obstacle {
+impl RemovalObstacle {
     fn put(self, cluster: &mut TestCluster) {
         let desired = &mut cluster.desired;
         match self {
@@ -46,22 +46,23 @@ impl Obstacle {
             Self::WindowClosed => desired.gates.closes = Some(cluster.now),
             Self::LifecyclesUnknown => desired.lifecycles.unknown = Some("no list".to_owned()),
             Self::LifecycleRequired => {
-                let hold = Hold {
+                let hold = HoldingLifecycle {
                     lifecycle: "a".to_owned(),
                     key: "a".to_owned(),
                     phases: vec![Phase::PreDelete, Phase::PreUpgrade, Phase::PreInstall],
                     timeout_ms: 60_000,
-                    on_timeout: OnTimeout::Fail,
+                    on_timeout: LifecycleTimeoutPolicy::Fail,
                     approvals: 0,
                     parameters: Default::default(),
                     required: true,
                 };
-                desired.lifecycles = Lifecycles { holds: vec![hold], ..Lifecycles::default() };
+                desired.lifecycles =
+                    ReleaseLifecycles { holds: vec![hold], ..ReleaseLifecycles::default() };
             }
         }
     }
 
-    fn holds(self, path: &Path) -> bool {
+    fn holds(self, path: &DeletionPath) -> bool {
         match self {
             Self::None => false,
             Self::Suspended => true,
@@ -102,8 +103,8 @@ fn failing_upgrade() -> TestCluster {
     cluster
 }
 
-fn paths() -> Vec<Path> {
-    let held = |name, prepare: fn() -> TestCluster| Path {
+fn paths() -> Vec<DeletionPath> {
+    let held = |name, prepare: fn() -> TestCluster| DeletionPath {
         name,
         prepare,
         waits_for_window: true,
@@ -117,7 +118,7 @@ fn paths() -> Vec<Path> {
         })
     };
     vec![
-        Path {
+        DeletionPath {
             waits_for_window: false,
             ..held("the owner is deleted", || changed(|desired| desired.deleted = true))
         },
@@ -138,13 +139,13 @@ fn paths() -> Vec<Path> {
         }),
         held("another chart", || changed(|desired| desired.chart_name = "d".to_owned())),
         held("an upgrade without some objects", upgrade),
-        Path {
+        DeletionPath {
             // The definitions of a chart are written when an upgrade is prepared, after the objects of dropped versions.
             is_taken: |line: &str| line.starts_with("prepare "),
             ..held("stored objects are migrated", upgrade)
         },
         held("what a failed upgrade created", failing_upgrade),
-        Path {
+        DeletionPath {
             waits_for_window: false,
             asks_lifecycles: false,
             ..held("a failed installation is removed", failed_installation)
@@ -166,7 +167,7 @@ fn nothing_is_deleted_on_any_path_while_something_holds_it() {
             let mut cluster = (path.prepare)();
             cluster.log.clear();
             obstacle.put(&mut cluster);
-            let End::Outcome(outcome) = cluster.run() else { panic!("crashed") };
+            let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("crashed") };
             let name = path.name;
             let context = format!("{name}, {obstacle:?}: {} {:#?}", text(&outcome), cluster.log);
             let is_taken = cluster.log.iter().any(|line| (path.is_taken)(line));

@@ -12,7 +12,7 @@ fn asked(from: i64, to: i64) -> TestCluster {
     }
     cluster.desired.suspended = true;
     cluster.desired.generation = 4;
-    cluster.desired.requests.rollback = Some(Rollback { from, to });
+    cluster.desired.requests.rollback = Some(ReleaseRollback { from, to });
     cluster.log.clear();
     cluster.events.clear();
     cluster
@@ -53,7 +53,10 @@ fn a_suspended_release_is_rolled_back_once_and_goes_on_when_it_is_resumed() {
 
 #[test]
 fn the_journal_of_a_rollback_names_its_requester_and_that_of_a_remediation_none() {
-    let request = crate::origin::ManualRequest { user: "alice".to_owned(), ..Default::default() };
+    let request = crate::operation_origin::AnnotationRequest {
+        user: "alice".to_owned(),
+        ..Default::default()
+    };
     let mut cluster = asked(3, 1);
     cluster.desired.origin.rollback = Some(request.clone());
     cluster.settle();
@@ -64,7 +67,8 @@ fn the_journal_of_a_rollback_names_its_requester_and_that_of_a_remediation_none(
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.spec.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
+    cluster.desired.spec.upgrade.remediation =
+        RemediationSettings { retries: 1, ..RemediationSettings::default() };
     cluster.desired.origin.rollback = Some(request);
     let mut cluster = failing_upgrade(cluster);
     cluster.settle();

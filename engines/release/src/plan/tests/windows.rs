@@ -1,7 +1,7 @@
 //! Operations and closed windows.
 
 use super::*;
-use crate::phase::Gates;
+use crate::operation_phase::OperationPhaseGates;
 
 #[test]
 fn outside_of_its_windows_an_operation_ends_and_none_begins() {
@@ -21,7 +21,7 @@ fn outside_of_its_windows_an_operation_ends_and_none_begins() {
         cluster.desired.chart_version = "2.0.0".to_owned();
         change(&mut cluster.desired);
         cluster.log.clear();
-        let End::Outcome(outcome) = cluster.run() else { panic!() };
+        let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!() };
         assert_eq!(
             outcome.reason().as_str(),
             "WindowClosed",
@@ -39,8 +39,9 @@ fn the_removal_of_what_was_pruned_waits_for_a_window_unless_it_has_begun() {
     cluster.settle();
     cluster.log.clear();
     cluster.desired.deleted = true;
-    cluster.desired.gates = Gates { closes: Some(cluster.now), removal: RemovalCause::Pruned };
-    let End::Outcome(outcome) = cluster.run() else { panic!() };
+    cluster.desired.gates =
+        OperationPhaseGates { closes: Some(cluster.now), removal: RemovalCause::Pruned };
+    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!() };
     assert_eq!(outcome.reason().as_str(), "WindowClosed", "{}", transcript(&mut cluster, &outcome));
     assert!(cluster.log.is_empty(), "{:?}", cluster.log);
     let mut deleted = cluster.clone();

@@ -77,8 +77,8 @@ impl age::Identity for HybridIdentity {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Identities;
-    use crate::limits::Until;
+    use super::super::AgeIdentities;
+    use crate::limits::DecryptionDeadline;
 
     /// A message and its identity, made by age 1.3.1 for Go for this test.
     const MESSAGE: &str = include_str!("message.age");
@@ -88,9 +88,9 @@ mod tests {
         "AGE-SECRET-KEY-PQ-175PD0T75UYGFNGRXL3PYZTGDDXX3P6GVX44MZ83R6LNFYF0MZQQS3WMTGW";
 
     fn decrypted(keys: &str, message: &str) -> Result<Vec<u8>, String> {
-        let mut identities = Identities::default();
+        let mut identities = AgeIdentities::default();
         identities.import(keys.as_bytes())?;
-        identities.decrypt(message, Until(None)).map(|key| key.to_vec())
+        identities.decrypt(message, DecryptionDeadline(None)).map(|key| key.to_vec())
     }
 
     #[test]

@@ -11,12 +11,12 @@ use aws_lc_rs::iv::FixedLength;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use golang::GoRuntimeValue;
-use gotemplate::{Call, FunctionError};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use super::super::encoding::decode64;
 use crate::arguments::{TEXT_OVERHEAD_BYTES, text};
-use crate::table::{SprigFunctionEntry, bounded, random};
-use crate::template_environment::Draws;
+use crate::function_table::{SprigFunctionEntry, bounded, random};
+use crate::template_environment::RandomDraws;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("encryptAES", "func(string, string) (string, error)", encrypt_aes),
@@ -28,10 +28,10 @@ const AES_BLOCK_BYTES: usize = 16;
 
 /// A text encrypted, in base64 behind the random block that it begins with. An empty text stays empty.
 fn encrypt_aes(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let password = text(args, 0);
     let plain = text(args, 1);
     if plain.is_empty() {
@@ -58,9 +58,9 @@ fn encrypted(
 
 /// The text that was encrypted.
 fn decrypt_aes(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let password = text(args, 0);
     let encoded = text(args, 1);
     if encoded.is_empty() {
@@ -103,11 +103,11 @@ fn key(password: &[u8]) -> Result<UnboundCipherKey, Unspecified> {
     UnboundCipherKey::new(&AES_256, &key)
 }
 
-fn out_of_range(what: &str) -> FunctionError {
+fn out_of_range(what: &str) -> TemplateFunctionError {
     format!("runtime error: slice bounds out of range {what}").into()
 }
 
-fn failed(_: Unspecified) -> FunctionError {
+fn failed(_: Unspecified) -> TemplateFunctionError {
     "the text cannot be encrypted or decrypted".into()
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, quote};
-use golang::time::{Duration, Time, Zone};
-use golang::value::{Object, Str};
-use gotemplate::FunctionError;
+use golang::strconv::{QuotingStyle, quote};
+use golang::time::{GoDuration, GoTime, GoTimeZone};
+use golang::value::{GoObject, GoString};
+use gotemplate::TemplateFunctionError;
 use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 use yasna::models::TaggedDerValue;
 use yasna::tags::{TAG_GENERALIZEDTIME, TAG_UTCTIME};
@@ -17,22 +17,22 @@ use yasna::{DERWriter, DERWriterSeq, Tag};
 
 use super::key::{PrivateKey, oid};
 use super::pem;
-use crate::template_environment::Draws;
+use crate::template_environment::RandomDraws;
 
 /// A `sprig.certificate`: a certificate and its private key, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Pair {
-    pub(super) cert: Str,
-    pub(super) key: Str,
+pub(super) struct CertificateAndKey {
+    pub(super) cert: GoString,
+    pub(super) key: GoString,
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for CertificateAndKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pair").field("cert", &self.cert).finish_non_exhaustive()
+        f.debug_struct("CertificateAndKey").field("cert", &self.cert).finish_non_exhaustive()
     }
 }
 
-impl Object for Pair {
+impl GoObject for CertificateAndKey {
     fn type_name(&self) -> &'static str {
         "sprig.certificate"
     }
@@ -44,7 +44,7 @@ impl Object for Pair {
         ]
     }
 
-    fn equals(&self, other: &dyn Object) -> bool {
+    fn equals(&self, other: &dyn GoObject) -> bool {
         let other: &dyn std::any::Any = other;
         other.downcast_ref::<Self>() == Some(self)
     }
@@ -55,7 +55,7 @@ pub(super) struct CertificateRequest<'a> {
     pub(super) common_name: &'a [u8],
     pub(super) days: i64,
     pub(super) addresses: Vec<IpAddr>,
-    pub(super) hosts: Vec<Str>,
+    pub(super) hosts: Vec<GoString>,
     pub(super) is_authority: bool,
 }
 
@@ -67,7 +67,7 @@ impl<'a> CertificateRequest<'a> {
 }
 
 /// A certificate authority.
-pub(super) struct Authority {
+pub(super) struct CertificateAuthority {
     /// Its name, in DER.
     name: Vec<u8>,
     key_id: Vec<u8>,
@@ -75,7 +75,7 @@ pub(super) struct Authority {
     key: PrivateKey,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// The authority that a `sprig.certificate` is.
     ///
     /// # Errors
@@ -84,9 +84,9 @@ impl Authority {
         let text = |name| match pair {
             GoRuntimeValue::Object(object) => match object.field(name) {
                 Some(GoRuntimeValue::String(text)) => text,
-                _ => Str::default(),
+                _ => GoString::default(),
             },
-            _ => Str::default(),
+            _ => GoString::default(),
         };
         let block = pem::decode(&text("Cert")).ok_or("unable to decode certificate")?;
         let certificate = read(&block.bytes).map_err(|error| {
@@ -129,7 +129,7 @@ fn read(der: &[u8]) -> Result<X509Certificate<'_>, String> {
 ///
 /// # Errors
 /// One of the items is not an IP address.
-pub(super) fn addresses(list: &GoRuntimeValue) -> Result<Vec<IpAddr>, FunctionError> {
+pub(super) fn addresses(list: &GoRuntimeValue) -> Result<Vec<IpAddr>, TemplateFunctionError> {
     let address = |item: &GoRuntimeValue| {
         let GoRuntimeValue::String(text) = item else {
             return Err(format!("error parsing ip: {} is not a string", printed(item)));
@@ -144,7 +144,7 @@ pub(super) fn addresses(list: &GoRuntimeValue) -> Result<Vec<IpAddr>, FunctionEr
 ///
 /// # Errors
 /// One of the items is not a string.
-pub(super) fn hosts(list: &GoRuntimeValue) -> Result<Vec<Str>, FunctionError> {
+pub(super) fn hosts(list: &GoRuntimeValue) -> Result<Vec<GoString>, TemplateFunctionError> {
     let host = |item: &GoRuntimeValue| match item {
         GoRuntimeValue::String(text) => Ok(text.clone()),
         other => {
@@ -169,57 +169,57 @@ fn printed(value: &GoRuntimeValue) -> String {
 
 /// A certificate that its own key signs.
 pub(super) fn self_signed(
-    template_environment: Draws<'_>,
+    template_environment: RandomDraws<'_>,
     request: &CertificateRequest<'_>,
     key: &PrivateKey,
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let name = name(request.common_name).map_err(failed)?;
-    issue(template_environment, request, key, &Issuer { name: &name, key_id: &[], key })
+    issue(template_environment, request, key, &CertificateIssuer { name: &name, key_id: &[], key })
 }
 
 /// A certificate that an authority signs.
 pub(super) fn signed(
-    template_environment: Draws<'_>,
+    template_environment: RandomDraws<'_>,
     request: &CertificateRequest<'_>,
     key: &PrivateKey,
-    authority: &Authority,
-) -> Result<GoRuntimeValue, FunctionError> {
-    let Authority { name, key_id, public_info, key: signer } = authority;
+    authority: &CertificateAuthority,
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
+    let CertificateAuthority { name, key_id, public_info, key: signer } = authority;
     if signer.is_signer() && signer.public_info().as_ref() != Ok(public_info) {
         return Err(failed("x509: provided PrivateKey doesn't match parent's PublicKey"));
     }
-    issue(template_environment, request, key, &Issuer { name, key_id, key: signer })
+    issue(template_environment, request, key, &CertificateIssuer { name, key_id, key: signer })
 }
 
-fn failed(error: impl fmt::Display) -> FunctionError {
+fn failed(error: impl fmt::Display) -> TemplateFunctionError {
     format!("error creating certificate: {error}").into()
 }
 
 /// The issuer of a certificate: its key and name.
-struct Issuer<'a> {
+struct CertificateIssuer<'a> {
     name: &'a [u8],
     key_id: &'a [u8],
     key: &'a PrivateKey,
 }
 
 fn issue(
-    template_environment: Draws<'_>,
+    template_environment: RandomDraws<'_>,
     request: &CertificateRequest<'_>,
     key: &PrivateKey,
-    issuer: &Issuer<'_>,
-) -> Result<GoRuntimeValue, FunctionError> {
+    issuer: &CertificateIssuer<'_>,
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     if !issuer.key.is_signer() {
         return Err(failed("x509: certificate private key does not implement crypto.Signer"));
     }
     let public_info = key.public_info().map_err(failed)?;
     let subject = name(request.common_name).map_err(failed)?;
     if let Some(host) = request.hosts.iter().find(|host| !host.is_ascii()) {
-        let host = String::from_utf8_lossy(&quote(host, Quoting::Printable)).into_owned();
+        let host = String::from_utf8_lossy(&quote(host, QuotingStyle::Printable)).into_owned();
         return Err(failed(format!("x509: {host} cannot be encoded as an IA5String")));
     }
-    let begin = template_environment.now().in_zone(Zone::Utc);
+    let begin = template_environment.now().in_zone(GoTimeZone::Utc);
     // Parity(go): a number of days that does not fit into a `time.Duration` wraps around.
-    let end = begin.add(Duration(request.days.wrapping_mul(86_400_000_000_000)));
+    let end = begin.add(GoDuration(request.days.wrapping_mul(86_400_000_000_000)));
     let validity = [moment(&begin).map_err(failed)?, moment(&end).map_err(failed)?];
     let mut serial = [0; 16];
     template_environment.fill(&mut serial);
@@ -255,7 +255,7 @@ fn issue(
         });
     });
     let cert = pem::encode("CERTIFICATE", &certificate).into();
-    Ok(GoRuntimeValue::Object(Arc::new(Pair { cert, key: key.to_pem().into() })))
+    Ok(GoRuntimeValue::Object(Arc::new(CertificateAndKey { cert, key: key.to_pem().into() })))
 }
 
 const KEY_USAGE: u64 = 15;
@@ -366,7 +366,7 @@ fn name(common_name: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// A time in the form that its year asks for.
-fn moment(time: &Time) -> Result<TaggedDerValue, String> {
+fn moment(time: &GoTime) -> Result<TaggedDerValue, String> {
     let date = time.date();
     let clock = time.clock();
     let rest = format!(

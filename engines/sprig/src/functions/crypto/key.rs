@@ -15,49 +15,49 @@ use aws_lc_rs::signature::{
 use yasna::models::ObjectIdentifier;
 use yasna::{ASN1Result, DERWriter, Tag};
 
-use super::pem::{self, Block};
-use crate::template_environment::Draws;
+use super::pem::{self, PemBlock};
+use crate::template_environment::RandomDraws;
 
 /// A private key.
 pub(super) enum PrivateKey {
-    Rsa(Rsa),
-    Ec(Ec),
+    Rsa(RsaKey),
+    Ec(EcKey),
     Ed25519(Ed25519KeyPair, Vec<u8>),
     /// Signs nothing; its own form in DER.
     Dsa(Vec<u8>),
 }
 
 /// A key of RSA, and its form of PKCS#1.
-pub(super) struct Rsa {
+pub(super) struct RsaKey {
     pair: RsaKeyPair,
     der: Vec<u8>,
 }
 
 /// A key of a curve.
-pub(super) struct Ec {
+pub(super) struct EcKey {
     pair: EcdsaKeyPair,
-    curve: &'static Curve,
+    curve: &'static EcCurve,
 }
 
 /// A curve, and with which digest it signs.
-pub(super) struct Curve {
+pub(super) struct EcCurve {
     signing: &'static EcdsaSigningAlgorithm,
     oid: &'static [u64],
     signature_oid: &'static [u64],
 }
 
-const CURVES: [Curve; 3] = [
-    Curve {
+const CURVES: [EcCurve; 3] = [
+    EcCurve {
         signing: &ECDSA_P256_SHA256_ASN1_SIGNING,
         oid: &[1, 2, 840, 10045, 3, 1, 7],
         signature_oid: &[1, 2, 840, 10045, 4, 3, 2],
     },
-    Curve {
+    EcCurve {
         signing: &ECDSA_P384_SHA384_ASN1_SIGNING,
         oid: &[1, 3, 132, 0, 34],
         signature_oid: &[1, 2, 840, 10045, 4, 3, 3],
     },
-    Curve {
+    EcCurve {
         signing: &ECDSA_P521_SHA512_ASN1_SIGNING,
         oid: &[1, 3, 132, 0, 35],
         signature_oid: &[1, 2, 840, 10045, 4, 3, 4],
@@ -82,14 +82,14 @@ impl PrivateKey {
         let pair = RsaKeyPair::generate(size).map_err(|_| failed())?;
         let der = AsDer::<Pkcs8V1Der<'_>>::as_der(&pair).map_err(|_| failed())?;
         let (_, der) = pkcs8(der.as_ref()).map_err(|_| failed())?;
-        Ok(Self::Rsa(Rsa { pair, der }))
+        Ok(Self::Rsa(RsaKey { pair, der }))
     }
 
     /// A new key of the curve P-256.
     ///
     /// # Errors
     /// The library fails.
-    pub(super) fn p256(template_environment: Draws<'_>) -> Result<Self, String> {
+    pub(super) fn p256(template_environment: RandomDraws<'_>) -> Result<Self, String> {
         // All but a vanishing part of the numbers of 32 bytes are keys.
         for _ in 0..64 {
             let mut secret = [0; 32];
@@ -103,7 +103,7 @@ impl PrivateKey {
                 EcdsaKeyPair::from_private_key_and_public_key(curve.signing, &secret, public).ok()
             });
             if let Some(pair) = pair {
-                return Ok(Self::Ec(Ec { pair, curve }));
+                return Ok(Self::Ec(EcKey { pair, curve }));
             }
         }
         Err("failed to generate private key: the randomness holds no key".to_owned())
@@ -113,7 +113,7 @@ impl PrivateKey {
     ///
     /// # Errors
     /// The library fails.
-    pub(super) fn ed25519(template_environment: Draws<'_>) -> Result<Self, String> {
+    pub(super) fn ed25519(template_environment: RandomDraws<'_>) -> Result<Self, String> {
         let mut seed = vec![0; 32];
         template_environment.fill(&mut seed);
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
@@ -128,7 +128,7 @@ impl PrivateKey {
     /// # Errors
     /// The text has no key, in sprig's words.
     pub(super) fn from_pem(text: &[u8]) -> Result<Self, String> {
-        let Block { label, bytes } = pem::decode(text).ok_or("no PEM data in input")?;
+        let PemBlock { label, bytes } = pem::decode(text).ok_or("no PEM data in input")?;
         if label == "PRIVATE KEY" {
             return from_pkcs8(&bytes).map_err(|error| format!("decoding PEM as PKCS#8: {error}"));
         }
@@ -149,7 +149,7 @@ impl PrivateKey {
     /// The key in PEM, in the form that is the custom of its kind.
     pub(super) fn to_pem(&self) -> String {
         match self {
-            Self::Rsa(Rsa { der, .. }) => pem::encode("RSA PRIVATE KEY", der),
+            Self::Rsa(RsaKey { der, .. }) => pem::encode("RSA PRIVATE KEY", der),
             Self::Ec(ec) => pem::encode("EC PRIVATE KEY", &ec.to_sec1()),
             Self::Ed25519(_, seed) => {
                 let secret = yasna::construct_der(|writer| writer.write_bytes(seed));
@@ -176,8 +176,8 @@ impl PrivateKey {
     /// The bits of the public key.
     pub(super) fn public_key(&self) -> &[u8] {
         match self {
-            Self::Rsa(Rsa { pair, .. }) => pair.public_key().as_ref(),
-            Self::Ec(Ec { pair, .. }) => pair.public_key().as_ref(),
+            Self::Rsa(RsaKey { pair, .. }) => pair.public_key().as_ref(),
+            Self::Ec(EcKey { pair, .. }) => pair.public_key().as_ref(),
             Self::Ed25519(pair, _) => pair.public_key().as_ref(),
             Self::Dsa(_) => &[],
         }
@@ -191,7 +191,7 @@ impl PrivateKey {
         let bits = self.public_key();
         let algorithm: &dyn Fn(DERWriter<'_>) = match self {
             Self::Rsa(_) => &|writer| with_null(writer, RSA_ALGORITHM_OID),
-            Self::Ec(Ec { curve, .. }) => &|writer| {
+            Self::Ec(EcKey { curve, .. }) => &|writer| {
                 writer.write_sequence(|writer| {
                     oid(writer.next(), EC_ALGORITHM_OID);
                     oid(writer.next(), curve.oid);
@@ -216,7 +216,7 @@ impl PrivateKey {
     pub(super) fn signature_algorithm(&self) -> Vec<u8> {
         yasna::construct_der(|writer| match self {
             Self::Rsa(_) | Self::Dsa(_) => with_null(writer, SHA256_WITH_RSA),
-            Self::Ec(Ec { curve, .. }) => {
+            Self::Ec(EcKey { curve, .. }) => {
                 writer.write_sequence(|writer| oid(writer.next(), curve.signature_oid));
             }
             Self::Ed25519(..) => {
@@ -230,19 +230,21 @@ impl PrivateKey {
         // The library asks for it and does not use it.
         let random = SystemRandom::new();
         match self {
-            Self::Rsa(Rsa { pair, .. }) => {
+            Self::Rsa(RsaKey { pair, .. }) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
                 pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).ok()?;
                 Some(signature)
             }
-            Self::Ec(Ec { pair, .. }) => Some(pair.sign(&random, message).ok()?.as_ref().to_vec()),
+            Self::Ec(EcKey { pair, .. }) => {
+                Some(pair.sign(&random, message).ok()?.as_ref().to_vec())
+            }
             Self::Ed25519(pair, _) => Some(pair.sign(message).as_ref().to_vec()),
             Self::Dsa(_) => None,
         }
     }
 }
 
-impl Ec {
+impl EcKey {
     /// The `ECPrivateKey` of SEC 1.
     fn to_sec1(&self) -> Vec<u8> {
         let secret = AsBigEndian::<EcPrivateKeyBin<'_>>::as_be_bytes(&self.pair.private_key());
@@ -275,13 +277,13 @@ fn with_null(writer: DERWriter<'_>, algorithm: &[u64]) {
 
 fn from_pkcs1(der: Vec<u8>) -> Result<PrivateKey, String> {
     let pair = RsaKeyPair::from_der(&der).map_err(|_| MALFORMED)?;
-    Ok(PrivateKey::Rsa(Rsa { pair, der }))
+    Ok(PrivateKey::Rsa(RsaKey { pair, der }))
 }
 
 fn from_sec1(der: &[u8]) -> Result<PrivateKey, String> {
-    let key = |curve: &'static Curve| {
+    let key = |curve: &'static EcCurve| {
         let pair = EcdsaKeyPair::from_private_key_der(curve.signing, der).ok()?;
-        Some(PrivateKey::Ec(Ec { pair, curve }))
+        Some(PrivateKey::Ec(EcKey { pair, curve }))
     };
     Ok(CURVES.iter().find_map(key).ok_or(MALFORMED)?)
 }

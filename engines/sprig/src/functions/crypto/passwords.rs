@@ -3,12 +3,12 @@
 use aws_lc_rs::hmac;
 use blowfish::Blowfish;
 use golang::GoRuntimeValue;
-use gotemplate::{Call, FunctionError};
+use gotemplate::{FunctionCallContext, TemplateFunctionError};
 use scrypt::{Params, scrypt};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, int, text};
-use crate::table::{SprigFunctionEntry, bounded, random};
-use crate::template_environment::Draws;
+use crate::function_table::{SprigFunctionEntry, bounded, random};
+use crate::template_environment::RandomDraws;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("bcrypt", "func(string) string", bcrypt),
@@ -27,10 +27,10 @@ const PASSWORD_HASH_STEPS: usize = 1_000_000;
 
 /// A password hashed by bcrypt. What is wrong with it is the result, not an error.
 fn bcrypt(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     call.work(PASSWORD_HASH_STEPS)?;
     call.produce(TEXT_OVERHEAD_BYTES + 60)?;
     Ok(GoRuntimeValue::from(hashed(template_environment, text(args, 0))))
@@ -38,10 +38,10 @@ fn bcrypt(
 
 /// A line of a file of users: a name, and a password hashed by bcrypt.
 fn htpasswd(
-    template_environment: Draws<'_>,
-    call: &mut Call<'_>,
+    template_environment: RandomDraws<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let name = text(args, 0);
     call.produce(name.len() + TEXT_OVERHEAD_BYTES + 80)?;
     if name.contains(&b':') {
@@ -52,7 +52,7 @@ fn htpasswd(
     Ok(GoRuntimeValue::string([name, b":", hash.as_bytes()].concat()))
 }
 
-fn hashed(template_environment: Draws<'_>, password: &[u8]) -> String {
+fn hashed(template_environment: RandomDraws<'_>, password: &[u8]) -> String {
     if password.len() > 72 {
         return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes"
             .to_owned();
@@ -104,9 +104,9 @@ const MASTER_PASSWORD_SCOPE: &[u8] = b"com.lyndir.masterpassword";
 
 /// The password of a user for a site, by Master Password.
 fn derive_password(
-    call: &mut Call<'_>,
+    call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
-) -> Result<GoRuntimeValue, FunctionError> {
+) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let kind = text(args, 1);
     call.produce(kind.len() + 2 * TEXT_OVERHEAD_BYTES)?;
     let Some(templates) = templates(kind) else {

@@ -10,7 +10,7 @@ const PEM_LINE_CHARACTERS: usize = 64;
 
 /// A block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct PemBlock {
     /// What stands behind `BEGIN`.
     pub(super) label: String,
     pub(super) bytes: Vec<u8>,
@@ -35,7 +35,7 @@ pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
 }
 
 /// The first whole block of a text; text around it is ignored.
-pub(super) fn decode(text: &[u8]) -> Option<Block> {
+pub(super) fn decode(text: &[u8]) -> Option<PemBlock> {
     let mut open: Option<(&[u8], Vec<u8>, bool)> = None;
     for line in text.split(|byte| *byte == b'\n') {
         let line = trimmed_end(line);
@@ -45,7 +45,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Block> {
             let Some((begun, digits, _)) = open.take() else { continue };
             if let (true, Ok(bytes)) = (begun == label, decode64(&digits)) {
                 let label = String::from_utf8_lossy(label).into_owned();
-                return Some(Block { label, bytes });
+                return Some(PemBlock { label, bytes });
             }
         } else if let Some((_, digits, in_headers)) = &mut open {
             *in_headers &= line.contains(&b':');
@@ -78,7 +78,7 @@ mod tests {
         assert!(
             text.lines().all(|line| line.len() <= PEM_LINE_CHARACTERS) && text.lines().count() == 5
         );
-        let block = Block { label: "X KEY".to_owned(), bytes };
+        let block = PemBlock { label: "X KEY".to_owned(), bytes };
         let around = format!("junk\n-----BEGIN Y-----\n{text}more");
         assert_eq!(decode(around.as_bytes()), Some(block.clone()));
         let headers = text.replace("KEY-----\nAA", "KEY-----\r\nProc-Type: 4\r\n\r\nAA");

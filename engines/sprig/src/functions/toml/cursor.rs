@@ -1,6 +1,6 @@
 //! The characters of a text, and in which line they stand.
 
-use golang::strconv::{Quoting, quote_char};
+use golang::strconv::{QuotingStyle, quote_char};
 use golang::unicode::decode;
 
 /// What is wrong, and in which line.
@@ -10,14 +10,14 @@ pub(super) struct TomlError {
     pub(super) message: String,
 }
 
-pub(super) struct Cursor<'t> {
+pub(super) struct TomlCursor<'t> {
     text: &'t [u8],
     pos: usize,
     /// Counted from one.
     pub(super) line: usize,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> TomlCursor<'t> {
     pub(super) fn new(text: &'t [u8]) -> Self {
         Self { text, pos: 0, line: 1 }
     }
@@ -116,7 +116,7 @@ impl<'t> Cursor<'t> {
 
 /// A character in quotes; the end of the text counts as NUL.
 pub(super) fn quoted(found: Option<char>) -> String {
-    let quoted = quote_char(found.unwrap_or('\0'), Quoting::Printable);
+    let quoted = quote_char(found.unwrap_or('\0'), QuotingStyle::Printable);
     String::from_utf8_lossy(&quoted).into_owned()
 }
 

@@ -5,32 +5,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use golang::GoRuntimeValue;
-use golang::value::{List, Map, Str, Type};
+use golang::value::{GoList, GoMap, GoString, GoType};
 
 use super::encode::string;
 
 /// How deep tables may be nested; the library has no limit.
 pub(super) const MAX_DEPTH: usize = 500;
 
-type Table = BTreeMap<Str, TomlItem>;
+type TomlTable = BTreeMap<GoString, TomlItem>;
 
 /// What a key holds.
 #[derive(Debug)]
 enum TomlItem {
     Value(GoRuntimeValue),
-    Table(Table),
+    Table(TomlTable),
     /// Tables of one header, of which the last is the current one.
-    Tables(Vec<Table>),
+    Tables(Vec<TomlTable>),
 }
 
 /// Tables and keys so far.
 #[derive(Debug, Default)]
-pub(super) struct Document {
-    root: Table,
+pub(super) struct TomlDocument {
+    root: TomlTable,
     /// The table that keys belong to.
-    pub(super) context: Vec<Str>,
+    pub(super) context: Vec<GoString>,
     /// The key whose value is read.
-    pub(super) key: Str,
+    pub(super) key: GoString,
     /// Tables that were only mentioned, so that they may still be defined.
     implicit: BTreeSet<Vec<u8>>,
     /// Keys that hold arrays.
@@ -38,9 +38,9 @@ pub(super) struct Document {
 }
 
 /// The error; the reader adds the line.
-type InsertResult = Result<(), String>;
+type TomlInsertResult = Result<(), String>;
 
-impl Document {
+impl TomlDocument {
     /// What errors name as the last key.
     pub(super) fn last_key(&self) -> Vec<u8> {
         let context = shown(&self.context);
@@ -52,7 +52,7 @@ impl Document {
     }
 
     /// Goes to a table, which is made if need be.
-    pub(super) fn enter(&mut self, key: &[Str], is_array: bool) -> InsertResult {
+    pub(super) fn enter(&mut self, key: &[GoString], is_array: bool) -> TomlInsertResult {
         let Some((last, parents)) = key.split_last() else { return Ok(()) };
         if key.len() > MAX_DEPTH {
             return Err(format!("tables are nested more than {MAX_DEPTH} deep"));
@@ -61,7 +61,7 @@ impl Document {
         for (at, part) in parents.iter().enumerate() {
             if !table.contains_key(part) {
                 self.implicit.insert(shown(&parents[..=at]));
-                table.insert(part.clone(), TomlItem::Table(Table::new()));
+                table.insert(part.clone(), TomlItem::Table(TomlTable::new()));
             }
             table = inside(table.get_mut(part)).ok_or_else(|| {
                 format!("Key '{}' was already created as a hash.", lossy(&parents[..=at]))
@@ -76,31 +76,31 @@ impl Document {
                     lossy(key)
                 ));
             };
-            tables.push(Table::new());
+            tables.push(TomlTable::new());
         } else {
-            self.put(last, TomlItem::Table(Table::new()))?;
+            self.put(last, TomlItem::Table(TomlTable::new()))?;
         }
         self.context.push(last.clone());
         Ok(())
     }
 
-    /// As [`Document::enter`], for a table that a dotted key mentions.
-    pub(super) fn enter_implicitly(&mut self, key: &[Str]) -> InsertResult {
+    /// As [`TomlDocument::enter`], for a table that a dotted key mentions.
+    pub(super) fn enter_implicitly(&mut self, key: &[GoString]) -> TomlInsertResult {
         self.imply(key);
         self.enter(key, false)
     }
 
     /// Notes that a table is only mentioned.
-    pub(super) fn imply(&mut self, key: &[Str]) {
+    pub(super) fn imply(&mut self, key: &[GoString]) {
         self.implicit.insert(shown(key));
     }
 
     /// Sets the key whose value was read.
-    pub(super) fn set(&mut self, value: GoRuntimeValue) -> InsertResult {
+    pub(super) fn set(&mut self, value: GoRuntimeValue) -> TomlInsertResult {
         self.put(&self.key.clone(), TomlItem::Value(value))
     }
 
-    fn put(&mut self, key: &Str, item: TomlItem) -> InsertResult {
+    fn put(&mut self, key: &GoString, item: TomlItem) -> TomlInsertResult {
         let mut table = &mut self.root;
         for (at, part) in self.context.iter().enumerate() {
             table = inside(table.get_mut(part)).ok_or_else(|| {
@@ -126,7 +126,7 @@ impl Document {
     }
 
     /// Notes whether a key holds an array; the empty key stands for the table itself.
-    pub(super) fn note_array(&mut self, key: &Str, is_array: bool) {
+    pub(super) fn note_array(&mut self, key: &GoString, is_array: bool) {
         let mut path = self.context.clone();
         if !key.is_empty() || path.is_empty() {
             path.push(key.clone());
@@ -140,13 +140,13 @@ impl Document {
     }
 
     /// The whole document.
-    pub(super) fn finish(self) -> Map {
+    pub(super) fn finish(self) -> GoMap {
         map(self.root)
     }
 }
 
 /// The table that a key holds.
-fn inside(item: Option<&mut TomlItem>) -> Option<&mut Table> {
+fn inside(item: Option<&mut TomlItem>) -> Option<&mut TomlTable> {
     match item? {
         TomlItem::Table(table) => Some(table),
         TomlItem::Tables(tables) => tables.last_mut(),
@@ -154,27 +154,27 @@ fn inside(item: Option<&mut TomlItem>) -> Option<&mut Table> {
     }
 }
 
-fn map(table: Table) -> Map {
+fn map(table: TomlTable) -> GoMap {
     let value = |item| match item {
         TomlItem::Value(value) => value,
         TomlItem::Table(table) => GoRuntimeValue::Map(map(table)),
         TomlItem::Tables(tables) => {
             let tables = tables.into_iter().map(|table| GoRuntimeValue::Map(map(table))).collect();
-            GoRuntimeValue::List(List::new(Type::map(), tables))
+            GoRuntimeValue::List(GoList::new(GoType::map(), tables))
         }
     };
-    Map::new(Type::Any, table.into_iter().map(|(key, item)| (key, value(item))))
+    GoMap::new(GoType::Any, table.into_iter().map(|(key, item)| (key, value(item))))
 }
 
 /// Keys as the library shows them.
-fn shown(keys: &[Str]) -> Vec<u8> {
+fn shown(keys: &[GoString]) -> Vec<u8> {
     let is_bare = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    let key = |key: &Str| {
+    let key = |key: &GoString| {
         if !key.is_empty() && key.iter().all(is_bare) { key.to_vec() } else { string(key) }
     };
     keys.iter().map(key).collect::<Vec<_>>().join(&b'.')
 }
 
-fn lossy(keys: &[Str]) -> String {
+fn lossy(keys: &[GoString]) -> String {
     String::from_utf8_lossy(&shown(keys)).into_owned()
 }

@@ -5,8 +5,8 @@ use std::any::Any;
 use golang::GoRuntimeValue;
 use golang::json::marshalled;
 use golang::strconv::{FloatForm, format_float};
-use golang::time::{RFC3339_NANO, Time, Zone};
-use golang::value::{Object, ReflectKind, Str};
+use golang::time::{GoTime, GoTimeZone, RFC3339_NANO};
+use golang::value::{GoObject, GoString, ReflectKind};
 
 use super::{LOCAL_DATE, LOCAL_DATETIME, LOCAL_TIME};
 
@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 500;
 
 /// Why a value has no TOML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum EncodeError {
+pub(super) enum TomlEncodeError {
     /// The library's message.
     #[error("{0}")]
     Refused(String),
@@ -31,11 +31,11 @@ pub(super) enum EncodeError {
 }
 
 /// A value as TOML, in about as many bytes as the limit at most.
-pub(super) fn encode(value: &GoRuntimeValue, limit: usize) -> Result<Vec<u8>, EncodeError> {
-    let mut encoder = Encoder { out: Vec::new(), limit };
+pub(super) fn encode(value: &GoRuntimeValue, limit: usize) -> Result<Vec<u8>, TomlEncodeError> {
+    let mut encoder = TomlEncoder { out: Vec::new(), limit };
     let value = resolved(value.clone());
     if matches!(value, GoRuntimeValue::Nil) {
-        return Err(EncodeError::Panic("reflect: call of reflect.Value.Type on zero Value"));
+        return Err(TomlEncodeError::Panic("reflect: call of reflect.Value.Type on zero Value"));
     }
     encoder.value(&mut Vec::new(), &value)?;
     Ok(encoder.out)
@@ -51,38 +51,42 @@ enum TomlShape {
 }
 
 /// A part of a table; of a struct's, with the number of the field.
-type TomlTablePart = (usize, Str, GoRuntimeValue);
+type TomlTablePart = (usize, GoString, GoRuntimeValue);
 
-struct Encoder {
+struct TomlEncoder {
     out: Vec<u8>,
     limit: usize,
 }
 
-impl Encoder {
-    fn put(&mut self, text: impl AsRef<[u8]>) -> Result<(), EncodeError> {
+impl TomlEncoder {
+    fn put(&mut self, text: impl AsRef<[u8]>) -> Result<(), TomlEncodeError> {
         self.out.extend_from_slice(text.as_ref());
-        if self.out.len() > self.limit { Err(EncodeError::Length(self.limit)) } else { Ok(()) }
+        if self.out.len() > self.limit { Err(TomlEncodeError::Length(self.limit)) } else { Ok(()) }
     }
 
     /// Ends a line, unless nothing was written.
-    fn newline(&mut self) -> Result<(), EncodeError> {
+    fn newline(&mut self) -> Result<(), TomlEncodeError> {
         if self.out.is_empty() { Ok(()) } else { self.put("\n") }
     }
 
-    fn indent(&mut self, keys: &[Str]) -> Result<(), EncodeError> {
+    fn indent(&mut self, keys: &[GoString]) -> Result<(), TomlEncodeError> {
         self.put("  ".repeat(keys.len().saturating_sub(1)))
     }
 
     /// Writes a value below its keys.
-    fn value(&mut self, keys: &mut Vec<Str>, value: &GoRuntimeValue) -> Result<(), EncodeError> {
+    fn value(
+        &mut self,
+        keys: &mut Vec<GoString>,
+        value: &GoRuntimeValue,
+    ) -> Result<(), TomlEncodeError> {
         if keys.len() > MAX_DEPTH {
-            return Err(EncodeError::Depth);
+            return Err(TomlEncodeError::Depth);
         }
         match value {
             GoRuntimeValue::List(list) if shape(value, 0)? == TomlShape::Tables => {
                 if keys.is_empty() {
                     let text = "toml: top-level values must be Go maps or structs";
-                    return Err(EncodeError::Refused(text.to_owned()));
+                    return Err(TomlEncodeError::Refused(text.to_owned()));
                 }
                 for item in list.items() {
                     self.newline()?;
@@ -111,14 +115,18 @@ impl Encoder {
             GoRuntimeValue::Function(_) | GoRuntimeValue::Complex(..) => {
                 let kind = value.kind();
                 let key = String::from_utf8_lossy(&joined(keys)).into_owned();
-                Err(EncodeError::Refused(format!("unsupported type for key '{key}': {kind}")))
+                Err(TomlEncodeError::Refused(format!("unsupported type for key '{key}': {kind}")))
             }
             _ => self.pair(keys, value, false, 0),
         }
     }
 
     /// Writes the parts of a table: those that are tables come last.
-    fn table(&mut self, keys: &mut Vec<Str>, table: &GoRuntimeValue) -> Result<(), EncodeError> {
+    fn table(
+        &mut self,
+        keys: &mut Vec<GoString>,
+        table: &GoRuntimeValue,
+    ) -> Result<(), TomlEncodeError> {
         let (direct, tables, _) = parts(table)?;
         for (_, key, value) in direct.into_iter().chain(tables) {
             if is_nil(&value) {
@@ -134,11 +142,11 @@ impl Encoder {
     /// Writes a key and its value; a value alone where there is no key.
     fn pair(
         &mut self,
-        keys: &[Str],
+        keys: &[GoString],
         value: &GoRuntimeValue,
         is_inline: bool,
         depth: usize,
-    ) -> Result<(), EncodeError> {
+    ) -> Result<(), TomlEncodeError> {
         let Some(key) = keys.last() else { return self.element(value, depth) };
         self.indent(keys)?;
         self.put([&*quoted(key), b" = "].concat())?;
@@ -147,9 +155,9 @@ impl Encoder {
     }
 
     /// Writes what can stand in a list.
-    fn element(&mut self, value: &GoRuntimeValue, depth: usize) -> Result<(), EncodeError> {
+    fn element(&mut self, value: &GoRuntimeValue, depth: usize) -> Result<(), TomlEncodeError> {
         if depth > MAX_DEPTH {
-            return Err(EncodeError::Depth);
+            return Err(TomlEncodeError::Depth);
         }
         match value {
             GoRuntimeValue::String(text) => self.put(string(text)),
@@ -176,17 +184,21 @@ impl Encoder {
                 Some(text) => self.put(text),
                 None => self.inline_table(value, depth),
             },
-            GoRuntimeValue::Nil => {
-                Err(EncodeError::Panic("reflect: call of reflect.Value.Interface on zero Value"))
-            }
+            GoRuntimeValue::Nil => Err(TomlEncodeError::Panic(
+                "reflect: call of reflect.Value.Interface on zero Value",
+            )),
             GoRuntimeValue::Function(_) | GoRuntimeValue::Complex(..) => {
                 let name = value.type_name();
-                Err(EncodeError::Refused(format!("unexpected type: {name}")))
+                Err(TomlEncodeError::Refused(format!("unexpected type: {name}")))
             }
         }
     }
 
-    fn inline_table(&mut self, table: &GoRuntimeValue, depth: usize) -> Result<(), EncodeError> {
+    fn inline_table(
+        &mut self,
+        table: &GoRuntimeValue,
+        depth: usize,
+    ) -> Result<(), TomlEncodeError> {
         let (direct, tables, is_struct) = parts(table)?;
         let count = direct.len() + tables.len();
         let more = !tables.is_empty();
@@ -210,12 +222,12 @@ impl Encoder {
 /// The parts of a map or struct that are not tables, those that are, and whether it is a struct.
 fn parts(
     table: &GoRuntimeValue,
-) -> Result<(Vec<TomlTablePart>, Vec<TomlTablePart>, bool), EncodeError> {
-    let (entries, is_struct): (Vec<(Str, GoRuntimeValue)>, bool) = match table {
+) -> Result<(Vec<TomlTablePart>, Vec<TomlTablePart>, bool), TomlEncodeError> {
+    let (entries, is_struct): (Vec<(GoString, GoRuntimeValue)>, bool) = match table {
         GoRuntimeValue::Map(map) => (map.entries(), false),
         GoRuntimeValue::Object(object) => {
             let fields = object.fields().into_iter();
-            (fields.map(|(name, value)| (Str::from(name), value)).collect(), true)
+            (fields.map(|(name, value)| (GoString::from(name), value)).collect(), true)
         }
         _ => (Vec::new(), false),
     };
@@ -254,9 +266,9 @@ fn is_nil(value: &GoRuntimeValue) -> bool {
     }
 }
 
-fn shape(value: &GoRuntimeValue, depth: usize) -> Result<TomlShape, EncodeError> {
+fn shape(value: &GoRuntimeValue, depth: usize) -> Result<TomlShape, TomlEncodeError> {
     if depth > MAX_DEPTH {
-        return Err(EncodeError::Depth);
+        return Err(TomlEncodeError::Depth);
     }
     Ok(match value {
         _ if is_nil(value) => TomlShape::Nil,
@@ -268,7 +280,7 @@ fn shape(value: &GoRuntimeValue, depth: usize) -> Result<TomlShape, EncodeError>
                 match shape(&resolved(item.clone()), depth + 1)? {
                     TomlShape::Nil => {
                         let text = "toml: cannot encode array with nil element";
-                        return Err(EncodeError::Refused(text.to_owned()));
+                        return Err(TomlEncodeError::Refused(text.to_owned()));
                     }
                     TomlShape::Table => {}
                     TomlShape::Tables | TomlShape::Other => all = TomlShape::Other,
@@ -281,17 +293,17 @@ fn shape(value: &GoRuntimeValue, depth: usize) -> Result<TomlShape, EncodeError>
             None => TomlShape::Table,
         },
         GoRuntimeValue::Function(_) | GoRuntimeValue::Complex(..) => {
-            return Err(EncodeError::Refused(format!("unsupported type: {}", value.kind())));
+            return Err(TomlEncodeError::Refused(format!("unsupported type: {}", value.kind())));
         }
         _ => TomlShape::Other,
     })
 }
 
 /// The text of an object that is not a table.
-fn scalar(object: &dyn Object) -> Result<Option<Vec<u8>>, EncodeError> {
+fn scalar(object: &dyn GoObject) -> Result<Option<Vec<u8>>, TomlEncodeError> {
     let any: &dyn Any = object;
-    if let Some(time) = any.downcast_ref::<Time>() {
-        let utc = || time.in_zone(Zone::Utc);
+    if let Some(time) = any.downcast_ref::<GoTime>() {
+        let utc = || time.in_zone(GoTimeZone::Utc);
         return Ok(Some(
             match time.zone().name() {
                 LOCAL_DATETIME => utc().format("2006-01-02T15:04:05.999999999"),
@@ -307,9 +319,9 @@ fn scalar(object: &dyn Object) -> Result<Option<Vec<u8>>, EncodeError> {
     }
     match marshalled(object) {
         Some(Ok(GoRuntimeValue::String(text))) => Ok(Some(string(&text))),
-        Some(Err(error)) => Err(EncodeError::Refused(error)),
+        Some(Err(error)) => Err(TomlEncodeError::Refused(error)),
         _ if matches!(object.kind(), ReflectKind::Struct | ReflectKind::Pointer) => Ok(None),
-        _ => Err(EncodeError::Refused(format!("unsupported type: {}", object.kind()))),
+        _ => Err(TomlEncodeError::Refused(format!("unsupported type: {}", object.kind()))),
     }
 }
 
@@ -327,13 +339,13 @@ fn number(float: f64) -> String {
 }
 
 /// Keys as a header has them.
-fn joined(keys: &[Str]) -> Vec<u8> {
+fn joined(keys: &[GoString]) -> Vec<u8> {
     let keys: Vec<Vec<u8>> = keys.iter().map(quoted).collect();
     keys.join(&b'.')
 }
 
 /// A key, in quotes if it needs them.
-fn quoted(key: &Str) -> Vec<u8> {
+fn quoted(key: &GoString) -> Vec<u8> {
     let is_bare = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !key.is_empty() && key.iter().all(is_bare) { key.to_vec() } else { string(key) }
 }

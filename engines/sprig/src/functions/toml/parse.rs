@@ -6,18 +6,18 @@
 mod string;
 
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, quote};
-use golang::value::{List, Map, Str, Type};
+use golang::strconv::{QuotingStyle, quote};
+use golang::value::{GoList, GoMap, GoString, GoType};
 
-use super::cursor::{Cursor, TomlError, is_blank, is_line_end, quoted};
-use super::document::{Document, MAX_DEPTH};
+use super::cursor::{TomlCursor, TomlError, is_blank, is_line_end, quoted};
+use super::document::{MAX_DEPTH, TomlDocument};
 use super::scalar;
 use crate::template_environment::TemplateEnvironment;
 
 /// Why a text is not TOML.
 #[derive(Debug, thiserror::Error)]
 #[error("toml: line {line}{key}: {message}")]
-pub(super) struct ParseError {
+pub(super) struct TomlParseError {
     line: usize,
     /// The last key, in parentheses.
     key: String,
@@ -28,17 +28,17 @@ pub(super) struct ParseError {
 pub(super) fn parse(
     text: &[u8],
     template_environment: &dyn TemplateEnvironment,
-) -> Result<Map, ParseError> {
+) -> Result<GoMap, TomlParseError> {
     let marks: [&[u8]; 3] = [b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf"];
     let text = marks.iter().find_map(|mark| text.strip_prefix(*mark)).unwrap_or(text);
     if text.iter().take(6).any(|byte| *byte == 0) {
         let message =
             "files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8";
-        return Err(ParseError { line: 1, key: String::new(), message: message.to_owned() });
+        return Err(TomlParseError { line: 1, key: String::new(), message: message.to_owned() });
     }
-    let mut parser = Parser {
-        cursor: Cursor::new(text),
-        document: Document::default(),
+    let mut parser = TomlParser {
+        cursor: TomlCursor::new(text),
+        document: TomlDocument::default(),
         template_environment,
         line: 0,
         depth: 0,
@@ -49,18 +49,18 @@ pub(super) fn parse(
             let key = match parser.document.last_key().as_slice() {
                 b"" => String::new(),
                 key => {
-                    let key = quote(key, Quoting::Printable);
+                    let key = quote(key, QuotingStyle::Printable);
                     format!(" (last key {})", String::from_utf8_lossy(&key))
                 }
             };
-            Err(ParseError { line, key, message })
+            Err(TomlParseError { line, key, message })
         }
     }
 }
 
-struct Parser<'t> {
-    cursor: Cursor<'t>,
-    document: Document,
+struct TomlParser<'t> {
+    cursor: TomlCursor<'t>,
+    document: TomlDocument,
     template_environment: &'t dyn TemplateEnvironment,
     /// Where the last key or header stands.
     line: usize,
@@ -70,9 +70,9 @@ struct Parser<'t> {
 type TomlResult<T = ()> = Result<T, TomlError>;
 
 /// Whether a character is a digit of a base.
-type IsDigit = fn(&char) -> bool;
+type DigitPredicate = fn(&char) -> bool;
 
-impl Parser<'_> {
+impl TomlParser<'_> {
     fn document(&mut self) -> TomlResult {
         loop {
             match self.cursor.peek()? {
@@ -90,7 +90,7 @@ impl Parser<'_> {
                     let context = self.document.context.clone();
                     self.entry()?;
                     self.document.context = context;
-                    self.document.key = Str::default();
+                    self.document.key = GoString::default();
                     self.end_of_line()?;
                 }
             }
@@ -167,12 +167,12 @@ impl Parser<'_> {
         }
         let entered = self.document.enter(&key, is_array);
         self.at_key(entered)?;
-        self.document.note_array(&Str::default(), false);
+        self.document.note_array(&GoString::default(), false);
         Ok(())
     }
 
     /// One part of a key, bare or in quotes.
-    fn key_part(&mut self) -> TomlResult<Str> {
+    fn key_part(&mut self) -> TomlResult<GoString> {
         match self.cursor.peek()? {
             Some('"') => {
                 self.cursor.next()?;
@@ -192,7 +192,7 @@ impl Parser<'_> {
     }
 
     /// The parts of a key, and the `=` behind it.
-    fn key(&mut self) -> TomlResult<Vec<Str>> {
+    fn key(&mut self) -> TomlResult<Vec<GoString>> {
         match self.cursor.peek()? {
             Some('=') | None => {
                 return Err(self.cursor.fault("unexpected '=': key name appears blank"));
@@ -232,10 +232,11 @@ impl Parser<'_> {
     }
 
     /// A key and its value; gives both.
-    fn entry(&mut self) -> TomlResult<(Vec<Str>, GoRuntimeValue)> {
+    fn entry(&mut self) -> TomlResult<(Vec<GoString>, GoRuntimeValue)> {
         let key = self.key()?;
-        let (last, parents) =
-            key.split_last().map_or((Str::default(), &[][..]), |(last, rest)| (last.clone(), rest));
+        let (last, parents) = key
+            .split_last()
+            .map_or((GoString::default(), &[][..]), |(last, rest)| (last.clone(), rest));
         self.document.key = last.clone();
         for parent in parents {
             let mut path = self.document.context.clone();
@@ -317,7 +318,7 @@ impl Parser<'_> {
             b"true" if shown == from => Ok(GoRuntimeValue::Bool(true)),
             b"false" if shown == from => Ok(GoRuntimeValue::Bool(false)),
             other => {
-                let other = quote(other, Quoting::Printable);
+                let other = quote(other, QuotingStyle::Printable);
                 let other = String::from_utf8_lossy(&other);
                 Err(self.cursor.fault(format!("expected value but found {other} instead")))
             }
@@ -337,7 +338,7 @@ impl Parser<'_> {
     fn number_or_time(&mut self, from: usize) -> TomlResult<GoRuntimeValue> {
         let digit = |c: char| c.is_ascii_digit();
         if self.cursor.since(from) == b"0" {
-            let digits: Option<(&str, IsDigit)> = match self.cursor.peek()? {
+            let digits: Option<(&str, DigitPredicate)> = match self.cursor.peek()? {
                 Some('b') => Some(("a binary", |c| matches!(c, '0' | '1'))),
                 Some('o') => Some(("an octal", |c| matches!(c, '0'..='7'))),
                 Some('x') => Some(("a hexadecimal", char::is_ascii_hexdigit)),
@@ -467,7 +468,7 @@ impl Parser<'_> {
         self.document.imply(&inside);
         let entered = self.document.enter(&inside, is_in_array);
         self.at_key(entered)?;
-        let table = Map::default();
+        let table = GoMap::default();
         loop {
             self.space()?;
             match self.cursor.peek()? {
@@ -505,11 +506,11 @@ impl Parser<'_> {
     }
 
     /// Puts a value under keys that lead from table to table.
-    fn insert(&self, table: &Map, keys: &[Str], value: GoRuntimeValue) -> TomlResult {
+    fn insert(&self, table: &GoMap, keys: &[GoString], value: GoRuntimeValue) -> TomlResult {
         let Some((last, parents)) = keys.split_last() else { return Ok(()) };
         let mut table = table.clone();
         for key in parents {
-            let next = table.get(key).unwrap_or_else(|| GoRuntimeValue::Map(Map::default()));
+            let next = table.get(key).unwrap_or_else(|| GoRuntimeValue::Map(GoMap::default()));
             let GoRuntimeValue::Map(inner) = &next else {
                 let names: Vec<String> =
                     self.document.context.iter().map(|key| format!("{key:?}")).collect();
@@ -528,7 +529,7 @@ impl Parser<'_> {
 fn list(items: Vec<GoRuntimeValue>) -> GoRuntimeValue {
     // The library begins with room for two.
     let capacity = items.len().next_power_of_two().max(2);
-    GoRuntimeValue::List(List::with_capacity(Type::Any, items, capacity))
+    GoRuntimeValue::List(GoList::with_capacity(GoType::Any, items, capacity))
 }
 
 fn or_end(found: Option<char>) -> String {

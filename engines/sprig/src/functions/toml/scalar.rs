@@ -1,14 +1,14 @@
 //! Numbers and times: what their strings mean, and which of them are refused.
 
 use golang::GoRuntimeValue;
-use golang::strconv::{Quoting, Reason, parse_float, parse_int, quote};
-use golang::time::{Time, Zone};
+use golang::strconv::{NumErrorReason, QuotingStyle, parse_float, parse_int, quote};
+use golang::time::{GoTime, GoTimeZone};
 
 use super::{LOCAL_DATE, LOCAL_DATETIME, LOCAL_TIME};
 use crate::template_environment::TemplateEnvironment;
 
 fn quoted(text: &str) -> String {
-    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+    String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
 /// A whole number, in base 2, 8, 10 or 16.
@@ -22,7 +22,7 @@ pub(super) fn integer(text: &str) -> Result<GoRuntimeValue, String> {
     }
     match parse_int(text, 0, 64) {
         Ok(number) => Ok(GoRuntimeValue::int64(number)),
-        Err(error) if error.reason == Reason::Range => {
+        Err(error) if error.reason == NumErrorReason::Range => {
             Err(format!("{text} is out of range for int64"))
         }
         Err(_) => Err(format!("BUG: Expected integer value, but got '{text}'.\n\n")),
@@ -51,7 +51,7 @@ pub(super) fn float(text: &str) -> Result<GoRuntimeValue, String> {
     }
     match parse_float(&digits, 64) {
         Ok(number) => Ok(GoRuntimeValue::Float(number)),
-        Err(error) if error.reason == Reason::Range => {
+        Err(error) if error.reason == NumErrorReason::Range => {
             Err(format!("{text} is out of range for float64"))
         }
         Err(_) => Err(format!("Invalid float value: {}", quoted(text))),
@@ -90,7 +90,7 @@ pub(super) fn time(
     let local = template_environment.local();
     let (_, offset) = template_environment.now().in_zone(local.clone()).abbreviation_and_offset();
     let [datetime, date, clock] =
-        [LOCAL_DATETIME, LOCAL_DATE, LOCAL_TIME].map(|name| Zone::fixed(name, offset));
+        [LOCAL_DATETIME, LOCAL_DATE, LOCAL_TIME].map(|name| GoTimeZone::fixed(name, offset));
     let layouts = [
         ("2006-01-02T15:04:05.999999999Z07:00", local),
         ("2006-01-02T15:04:05.999999999", &datetime),
@@ -101,7 +101,7 @@ pub(super) fn time(
         ("15:04", &clock),
     ];
     for (layout, zone) in layouts {
-        let Ok(time) = Time::parse_in(layout, &text, zone) else { continue };
+        let Ok(time) = GoTime::parse_in(layout, &text, zone) else { continue };
         if lacks_zero(&text, layout) {
             break;
         }

@@ -1,7 +1,7 @@
 //! What the library writes and reads; each of these was compared with version 1.6.0.
 
 use golang::GoRuntimeValue;
-use golang::time::{Duration, Time, Zone};
+use golang::time::{GoDuration, GoTime, GoTimeZone};
 
 use crate::rendering::{check, render_with};
 
@@ -52,10 +52,10 @@ fn tables_come_behind_other_values_and_are_indented() {
 
 #[test]
 fn times_and_durations_have_forms_of_their_own() {
-    let time = Time::from_unix(1_577_923_200, 0, Zone::Utc);
+    let time = GoTime::from_unix(1_577_923_200, 0, GoTimeZone::Utc);
     let data = GoRuntimeValue::map([
         ("t", GoRuntimeValue::object(time)),
-        ("d", GoRuntimeValue::object(Duration(1_500_000_000))),
+        ("d", GoRuntimeValue::object(GoDuration(1_500_000_000))),
     ]);
     check_written(data, "d = \"1.5s\"\nt = 2020-01-02T00:00:00Z\n");
     check(
@@ -82,7 +82,7 @@ fn what_has_no_toml_is_text_or_an_error() {
     check("{{ toToml nil }}", &format!("error calling toToml: {panic}"));
     check("{{ mustToToml nil }}", &format!("error calling mustToToml: {panic}"));
     check("{{ mustToToml 5 }}{{ toToml \"x\" }}{{ toToml 5.0 }}", "5\"x\"5.0");
-    let map = golang::value::Map::default();
+    let map = golang::value::GoMap::default();
     map.insert("a", GoRuntimeValue::Map(map.clone()));
     let deep = "error calling toToml: the value is nested more than 500 deep, or holds itself";
     check_written(GoRuntimeValue::Map(map.clone()), deep);

@@ -39,12 +39,15 @@ fn parts() -> ReleaseInputs {
     }
 }
 
-fn validated(object: &HelmRelease, settings: &Settings) -> Result<ValidatedSpec, Outcome> {
+fn validated(
+    object: &HelmRelease,
+    settings: &OperatorSettings,
+) -> Result<ValidatedSpec, RunOutcome> {
     validate(&object.spec, target_of(object), origin(object), settings)
 }
 
 fn desired(object: &HelmRelease, inputs: ReleaseInputs, flags: &[&str]) -> ReleaseDesiredState {
-    let settings = Settings::from_flags(flags).unwrap();
+    let settings = OperatorSettings::from_flags(flags).unwrap();
     let failures = object.status.as_ref().map_or(0, |status| status.failures);
     validated(object, &settings).unwrap().desired(object, inputs, failures, &settings)
 }
@@ -57,7 +60,7 @@ fn desired_of(more: &Value) -> ReleaseDesiredState {
     desired_with_flags(&object(more), &[])
 }
 
-/// Fields of the schema that are refused where they are used: by `windlass_runtime::target`.
+/// Fields of the schema that are refused where they are used: by `windlass_runtime::cluster_target`.
 const REFUSED_ELSEWHERE: [&str; 1] = ["kubeConfig.configMapRef"];
 
 /// Fields without an effect in Flux.
@@ -186,9 +189,9 @@ fn every_field_of_the_schema_is_either_used_or_refused() {
 #[test]
 fn what_cannot_be_read_stalls_and_is_named() {
     let refusal = |more: &Value| {
-        let settings = Settings::from_flags::<&str>(&[]).unwrap();
+        let settings = OperatorSettings::from_flags::<&str>(&[]).unwrap();
         let outcome = validated(&object(more), &settings).err().unwrap();
-        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         (outcome.reason().as_str(), outcome.text().to_owned())
     };
     let (_, text) = refusal(&json!({"driftDetection": {"ignore": [{"paths": ["no/pointer"]}]}}));
@@ -222,10 +225,10 @@ fn what_cannot_be_read_stalls_and_is_named() {
 
 #[test]
 fn timeouts_fall_back_to_that_of_the_release_and_that_to_five_minutes() {
-    let settings = Settings::from_flags::<&str>(&[]).unwrap();
+    let settings = OperatorSettings::from_flags::<&str>(&[]).unwrap();
     let timeouts = |more: &Value| timeouts(&spec(more)).unwrap();
     let retry = |more: &Value| validated(&object(more), &settings).unwrap().pace.retry;
-    let actions = |timeouts: &Timeouts| {
+    let actions = |timeouts: &HelmReleaseTimeouts| {
         [timeouts.install, timeouts.upgrade, timeouts.rollback, timeouts.test, timeouts.uninstall]
     };
     let default = timeouts(&json!({}));
@@ -259,22 +262,22 @@ fn a_spec_without_a_word_has_flux_defaults() {
         ["", ""]
     );
     assert_eq!((desired.spec.timeout, desired.spec.max_history), (5 * MINUTE, 5));
-    let Install { strategy, remediation, replace, disable_hooks, wait, timeout } =
+    let InstallSettings { strategy, remediation, replace, disable_hooks, wait, timeout } =
         desired.spec.install;
-    assert_eq!((strategy, timeout), (Strategy::RemediateOnFailure, 5 * MINUTE));
+    assert_eq!((strategy, timeout), (FailureStrategy::RemediateOnFailure, 5 * MINUTE));
     assert_eq!((remediation.retries, remediation.remediate_last_failure), (0, None));
-    assert_eq!((replace, disable_hooks, wait), (false, false, WaitFor::ObjectsAndJobs));
+    assert_eq!((replace, disable_hooks, wait), (false, false, ReleaseWaitPolicy::ObjectsAndJobs));
     let upgrade = desired.spec.upgrade;
-    assert_eq!(upgrade.strategy, Strategy::RemediateOnFailure);
-    assert_eq!(upgrade.remediation, Remediation::default());
-    assert_eq!(upgrade.wait, WaitFor::ObjectsAndJobs);
+    assert_eq!(upgrade.strategy, FailureStrategy::RemediateOnFailure);
+    assert_eq!(upgrade.remediation, RemediationSettings::default());
+    assert_eq!(upgrade.wait, ReleaseWaitPolicy::ObjectsAndJobs);
     assert!(!upgrade.cleanup_on_fail && !upgrade.in_place_chart_name_change);
     assert!(!desired.spec.rollback.cleanup_on_fail && !desired.spec.rollback.disable_hooks);
     assert!(!desired.spec.test.enable && desired.spec.test.filters.is_empty());
     assert!(!desired.spec.uninstall.keep_history && !desired.spec.uninstall.disable_wait);
-    assert_eq!(desired.spec.uninstall.propagation, Propagation::Background);
+    assert_eq!(desired.spec.uninstall.propagation, UninstallPropagation::Background);
     assert_eq!(desired.spec.drift, DriftMode::Disabled);
-    assert_eq!(requests(&object(&json!({}))), Requests::default());
+    assert_eq!(requests(&object(&json!({}))), AnnotationRequests::default());
 }
 
 #[test]
@@ -285,17 +288,17 @@ fn an_installation_is_as_its_fields_say() {
         "remediation": {"retries": -1, "ignoreTestFailures": true, "remediateLastFailure": true},
     }}));
     let install = desired.spec.install;
-    assert_eq!(install.strategy, Strategy::RetryOnFailure(7 * MINUTE));
+    assert_eq!(install.strategy, FailureStrategy::RetryOnFailure(7 * MINUTE));
     assert!(install.replace && install.disable_hooks);
-    assert_eq!(install.wait, WaitFor::Objects);
-    let wanted = Remediation {
+    assert_eq!(install.wait, ReleaseWaitPolicy::Objects);
+    let wanted = RemediationSettings {
         retries: -1,
         ignore_test_failures: Some(true),
         remediate_last_failure: Some(true),
         strategy: Remedy::Uninstall,
     };
     assert_eq!(install.remediation, wanted);
-    assert_eq!(desired.spec.upgrade.strategy, Strategy::RemediateOnFailure);
+    assert_eq!(desired.spec.upgrade.strategy, FailureStrategy::RemediateOnFailure);
 }
 
 #[test]
@@ -310,10 +313,10 @@ fn an_upgrade_and_a_rollback_are_as_their_fields_say() {
         "rollback": {"disableHooks": true, "disableWait": true, "cleanupOnFail": true},
     }));
     let upgrade = desired.spec.upgrade;
-    assert_eq!(upgrade.strategy, Strategy::RetryOnFailure(5 * MINUTE));
+    assert_eq!(upgrade.strategy, FailureStrategy::RetryOnFailure(5 * MINUTE));
     assert!(upgrade.disable_hooks && upgrade.cleanup_on_fail && upgrade.in_place_chart_name_change);
-    assert_eq!(upgrade.wait, WaitFor::Nothing);
-    let wanted = Remediation {
+    assert_eq!(upgrade.wait, ReleaseWaitPolicy::Nothing);
+    let wanted = RemediationSettings {
         retries: 2,
         ignore_test_failures: None,
         remediate_last_failure: Some(false),
@@ -322,7 +325,7 @@ fn an_upgrade_and_a_rollback_are_as_their_fields_say() {
     assert_eq!(upgrade.remediation, wanted);
     let rollback = desired.spec.rollback;
     assert!(rollback.disable_hooks && rollback.cleanup_on_fail);
-    assert_eq!(rollback.wait, WaitFor::Nothing);
+    assert_eq!(rollback.wait, ReleaseWaitPolicy::Nothing);
 }
 
 #[test]
@@ -337,16 +340,19 @@ fn tests_removal_drift_and_history_are_as_their_fields_say() {
         "releaseName": "r", "targetNamespace": "prod", "storageNamespace": "s",
     }));
     assert!(desired.spec.test.enable && desired.spec.test.ignore_failures);
-    let filter = |name: &str, exclude| Filter { name: name.to_owned(), exclude };
+    let filter = |name: &str, exclude| TestFilter { name: name.to_owned(), exclude };
     assert_eq!(desired.spec.test.filters, [filter("a", false), filter("b", true)]);
     let uninstall = desired.spec.uninstall;
     assert!(uninstall.disable_hooks && uninstall.keep_history && uninstall.disable_wait);
-    assert_eq!(uninstall.propagation, Propagation::Orphan);
+    assert_eq!(uninstall.propagation, UninstallPropagation::Orphan);
     assert_eq!((desired.spec.drift, desired.spec.max_history), (DriftMode::Warn, 0));
     assert_eq!(desired.spec.target, ReleaseTarget::of("web", "apps", "r", "prod", "s"));
     assert_eq!(desired_of(&json!({"maxHistory": -1})).spec.max_history, 0);
     let foreground = json!({"uninstall": {"deletionPropagation": "foreground"}});
-    assert_eq!(desired_of(&foreground).spec.uninstall.propagation, Propagation::Foreground);
+    assert_eq!(
+        desired_of(&foreground).spec.uninstall.propagation,
+        UninstallPropagation::Foreground
+    );
     let enabled = json!({"driftDetection": {"mode": "enabled"}});
     assert_eq!(desired_of(&enabled).spec.drift, DriftMode::Enabled);
 }
@@ -357,8 +363,8 @@ fn a_gate_makes_retries_the_default_of_actions_without_a_strategy() {
     let more = json!({"install": {"remediation": {"retries": 3}},
         "upgrade": {"strategy": {"name": "RemediateOnFailure"}}});
     let desired = desired_with_flags(&object(&more), &flags);
-    assert_eq!(desired.spec.install.strategy, Strategy::RetryOnFailure(5 * MINUTE));
-    assert_eq!(desired.spec.upgrade.strategy, Strategy::RemediateOnFailure);
+    assert_eq!(desired.spec.install.strategy, FailureStrategy::RetryOnFailure(5 * MINUTE));
+    assert_eq!(desired.spec.upgrade.strategy, FailureStrategy::RemediateOnFailure);
 }
 
 #[test]
@@ -371,8 +377,13 @@ fn annotations_ask_and_deletion_is_seen() {
     );
     object.metadata.deletion_timestamp = Some(crds::Time(jiff::Timestamp::UNIX_EPOCH));
     let at = |text: &str| Some(text.to_owned());
-    let rollback = Some(reconcile::Rollback { from: 5, to: 3 });
-    let asked = Requests { reconcile: at("1"), force: at("2"), rollback, ..Requests::default() };
+    let rollback = Some(reconcile::ReleaseRollback { from: 5, to: 3 });
+    let asked = AnnotationRequests {
+        reconcile: at("1"),
+        force: at("2"),
+        rollback,
+        ..AnnotationRequests::default()
+    };
     assert_eq!(requests(&object), asked);
     assert!(desired_with_flags(&object, &[]).deleted);
 }

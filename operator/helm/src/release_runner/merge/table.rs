@@ -14,20 +14,20 @@ use objects::Object;
 
 /// How a field is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Field {
+pub(super) struct FieldMergeRule {
     /// A map, or each item of a list, keeps no key that is not wanted.
     pub(super) retains_wanted_only: bool,
     /// A map is replaced as a whole.
     pub(super) is_replaced: bool,
     /// The merge key of the items of a list; none: the list is replaced.
-    pub(super) items: Option<Items>,
+    pub(super) items: Option<ListMergeKey>,
     /// The type of the map, or of the items.
     pub(super) below: Option<usize>,
 }
 
 /// The merge key of the items of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Items {
+pub(super) enum ListMergeKey {
     /// Themselves: they are strings.
     Strings,
     /// A field.
@@ -37,7 +37,7 @@ pub(super) enum Items {
 #[derive(Default)]
 struct MergeKeys {
     kinds: BTreeMap<(&'static str, &'static str), usize>,
-    types: Vec<BTreeMap<&'static str, Field>>,
+    types: Vec<BTreeMap<&'static str, FieldMergeRule>>,
 }
 
 static MERGE_TABLE: LazyLock<MergeKeys> = LazyLock::new(|| read(include_str!("keys.txt")));
@@ -61,20 +61,20 @@ fn read(text: &'static str) -> MergeKeys {
     table
 }
 
-fn field(word: &'static str) -> Option<(&'static str, Field)> {
+fn field(word: &'static str) -> Option<(&'static str, FieldMergeRule)> {
     let (word, below) = match word.split_once(':') {
         Some((word, number)) => (word, Some(number.parse().ok()?)),
         None => (word, None),
     };
     let (word, items) = match word.split_once('[') {
-        Some((word, "")) => (word, Some(Items::Strings)),
-        Some((word, key)) => (word, Some(Items::By(key))),
+        Some((word, "")) => (word, Some(ListMergeKey::Strings)),
+        Some((word, key)) => (word, Some(ListMergeKey::By(key))),
         None => (word, None),
     };
     let name = word.trim_end_matches(['~', '=']);
     let retains_wanted_only = word.ends_with('~');
     let is_replaced = word.ends_with('=');
-    let field = Field { retains_wanted_only, is_replaced, items, below };
+    let field = FieldMergeRule { retains_wanted_only, is_replaced, items, below };
     (!name.is_empty()).then_some((name, field))
 }
 
@@ -84,7 +84,7 @@ pub(super) fn type_of(object: &Object) -> Option<usize> {
 }
 
 /// How a field of a type is merged.
-pub(super) fn of(type_: Option<usize>, name: &str) -> Field {
+pub(super) fn of(type_: Option<usize>, name: &str) -> FieldMergeRule {
     let fields = type_.and_then(|number| MERGE_TABLE.types.get(number));
     fields.and_then(|fields| fields.get(name)).copied().unwrap_or_default()
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::helm::HelmRelease;
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::Map;
-use helm::Env;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
+use golang::work_meter::StopSignal;
+use helm::RenderEnvironment;
 use helm::capabilities::Capabilities;
-use helm::chart::{Chart, File, Metadata};
-use helm::render::{Mode, REQUIRED_STACK_BYTES, Release};
+use helm::chart::{Chart, ChartFile, ChartMetadata};
+use helm::render::{REQUIRED_STACK_BYTES, ReleaseToRender, RenderMode};
 use helm::template::{RenderRequest, RenderedRelease};
 use serde::Deserialize;
 
@@ -21,11 +21,11 @@ const RECORDED: &str = include_str!("recorded.json");
 
 #[derive(Deserialize)]
 struct RecordedCases {
-    cases: Vec<Case>,
+    cases: Vec<RecordedPostRenderCase>,
 }
 
 #[derive(Deserialize)]
-struct Case {
+struct RecordedPostRenderCase {
     about: String,
     spec: Value,
     stream: String,
@@ -51,7 +51,7 @@ fn object(more: &Value) -> HelmRelease {
     object
 }
 
-fn renderers(more: &Value, strategy: Strategy) -> PostRenderers {
+fn renderers(more: &Value, strategy: PostRendererStrategy) -> PostRenderers {
     let object = object(more);
     let origin = [("name", "web"), ("namespace", "apps")]
         .map(|(key, value)| (format!("helm.toolkit.fluxcd.io/{key}"), value.to_owned()));
@@ -60,7 +60,7 @@ fn renderers(more: &Value, strategy: Strategy) -> PostRenderers {
 }
 
 fn rendered(more: &Value, stream: &str) -> Result<String, String> {
-    let done = renderers(more, Strategy::Combined).run(stream.as_bytes());
+    let done = renderers(more, PostRendererStrategy::Combined).run(stream.as_bytes());
     done.map(|text| String::from_utf8(text).unwrap())
 }
 
@@ -69,7 +69,7 @@ fn answers_are_those_of_flux() {
     let RecordedCases { cases } = serde_json::from_str(RECORDED).unwrap();
     let mut otherwise = BTreeMap::from(WORDED_OTHERWISE);
     assert!(cases.len() > 20);
-    for Case { about, spec, stream, answer } in cases {
+    for RecordedPostRenderCase { about, spec, stream, answer } in cases {
         let wanted = match (answer.strip_prefix("Error: "), otherwise.remove(about.as_str())) {
             (None, None) => Ok(answer),
             (Some(error), None) => Err(error.to_owned()),
@@ -88,25 +88,25 @@ fn answers_are_those_of_flux() {
 }
 
 /// A chart with a Service and a hook, rendered with the post-renderers of a spec.
-fn released(more: &Value, strategy: Strategy) -> Result<RenderedRelease, String> {
+fn released(more: &Value, strategy: PostRendererStrategy) -> Result<RenderedRelease, String> {
     let post_renderers = renderers(more, strategy);
     let data = "kind: Service\napiVersion: v1\nmetadata: {name: web}\n---\nkind: Job\napiVersion: batch/v1\n\
                 metadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n";
-    let file = File { name: "templates/a.yaml".to_owned(), data: data.as_bytes().into() };
+    let file = ChartFile { name: "templates/a.yaml".to_owned(), data: data.as_bytes().into() };
     let chart = Chart {
-        metadata: Metadata { name: "c".to_owned(), ..Metadata::default() },
+        metadata: ChartMetadata { name: "c".to_owned(), ..ChartMetadata::default() },
         templates: vec![file],
         ..Chart::default()
     };
     let work = move || {
-        let local = Zone::fixed("UTC", 0);
-        let env = Env {
-            now: Time::from_unix(0, 0, local.clone()),
+        let local = GoTimeZone::fixed("UTC", 0);
+        let env = RenderEnvironment {
+            now: GoTime::from_unix(0, 0, local.clone()),
             local,
             random: Arc::new(|buffer| buffer.fill(7)),
             capabilities: Arc::new(Capabilities::default()),
             cluster: None,
-            stop: Stop::default(),
+            stop: StopSignal::default(),
             names: None,
         };
         let name = "web".to_owned();
@@ -114,9 +114,9 @@ fn released(more: &Value, strategy: Strategy) -> Result<RenderedRelease, String>
         let rendered = post_renderers.with(|post_render| {
             let request = RenderRequest {
                 chart,
-                values: &Map::default(),
-                release: Release { name, namespace, revision: 1, is_upgrade: false },
-                mode: Mode::default(),
+                values: &GoMap::default(),
+                release: ReleaseToRender { name, namespace, revision: 1, is_upgrade: false },
+                mode: RenderMode::default(),
                 skip_schema: false,
                 sub_notes: false,
                 templates: None,
@@ -142,19 +142,19 @@ fn the_strategy_says_who_gets_the_labels() {
         let has = |text: &str| text.contains("helm.toolkit.fluxcd.io/name: web\n");
         (has(&rendered.manifests[0].content), has(&rendered.hooks[0].manifest))
     };
-    assert_eq!(labelled(Strategy::Combined), (true, true));
-    assert_eq!(labelled(Strategy::Separate), (true, true));
-    assert_eq!(labelled(Strategy::NoHooks), (true, false));
+    assert_eq!(labelled(PostRendererStrategy::Combined), (true, true));
+    assert_eq!(labelled(PostRendererStrategy::Separate), (true, true));
+    assert_eq!(labelled(PostRendererStrategy::NoHooks), (true, false));
 }
 
 #[test]
 fn a_patch_reaches_hooks_only_where_it_sees_them() {
     let patch = "{apiVersion: batch/v1, kind: Job, metadata: {name: hook}, spec: {suspend: true}}";
     let more = json!({"postRenderers": [{}, {"kustomize": {"patches": [{ "patch": patch }]}}]});
-    let rendered = released(&more, Strategy::Combined).unwrap();
+    let rendered = released(&more, PostRendererStrategy::Combined).unwrap();
     assert!(rendered.hooks[0].manifest.contains("suspend: true"));
     assert_eq!(
-        released(&more, Strategy::NoHooks).unwrap_err(),
+        released(&more, PostRendererStrategy::NoHooks).unwrap_err(),
         "error while running post render on manifests: spec.postRenderers[1]: no resource matches strategic merge \
          patch \"Job.v1.batch/hook.[noNs]\": no matches for Id Job.v1.batch/hook.[noNs]; failed to find unique \
          target for patch Job.v1.batch/hook.[noNs]"

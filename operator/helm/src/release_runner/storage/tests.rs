@@ -33,7 +33,7 @@ async fn parts_without_a_revision_are_found_on_every_page_and_deleted() {
         (200, Body::from(body.to_string()))
     })
     .await;
-    let storage = Storage::new(&cluster, "apps", "web", "owner").await.unwrap();
+    let storage = ReleaseStorage::new(&cluster, "apps", "web", "owner").await.unwrap();
     storage.revisions().await.unwrap();
     storage.sweep().await.unwrap();
     let requests = requests.lock();
@@ -47,13 +47,13 @@ async fn parts_without_a_revision_are_found_on_every_page_and_deleted() {
 
 /// The Secret of a revision; `padding` is how much else it holds.
 fn revision(version: i64, status: Life, padding: usize) -> Value {
-    let record = Record {
+    let record = ReleaseRecord {
         name: "web".to_owned(),
         namespace: "apps".to_owned(),
         version,
-        info: release::record::Info { status, ..Default::default() },
+        info: release::record::RevisionInfo { status, ..Default::default() },
         chart: None,
-        config: golang::value::Map::default(),
+        config: golang::value::GoMap::default(),
         manifest: String::new(),
         hooks: Vec::new(),
         apply_method: String::new(),
@@ -68,7 +68,7 @@ fn revision(version: i64, status: Life, padding: usize) -> Value {
 }
 
 /// Revisions before an API server that has one of them on each page.
-async fn of_revisions(all: Vec<Value>) -> Storage {
+async fn of_revisions(all: Vec<Value>) -> ReleaseStorage {
     let cluster = answering(move |(request, _)| {
         let (path, query) = request.split_once('?').unwrap_or((&request, ""));
         let page: usize = query.rsplit_once("continue=").map_or(0, |it| it.1.parse().unwrap());
@@ -86,7 +86,7 @@ async fn of_revisions(all: Vec<Value>) -> Storage {
         (200, Body::from(body.to_string()))
     })
     .await;
-    Storage::new(&cluster, "apps", "web", "owner").await.unwrap()
+    ReleaseStorage::new(&cluster, "apps", "web", "owner").await.unwrap()
 }
 
 #[tokio::test]

@@ -1,23 +1,23 @@
 //! Observes one object: how it compares with its manifest, how it is, whether it may go.
 
+use apply::dry_run_refusal::{describe, may_be_immutable};
 use apply::field_conflict::contested_text;
-use apply::meta::switches_for_apply;
-use apply::refusal::{describe, may_be_immutable};
-use apply::{Manifest, Report, SeenState, health};
+use apply::managed_metadata::switches_for_apply;
+use apply::{HealthReport, LiveObjectState, ManifestToApply, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Edge, Outcome, Wake, reason};
+use reconcile::{DependencyEdge, RunOutcome, WakeTrigger, reason};
 
 use super::workload_pods::failed;
 use super::write::version;
-use super::{KustomizationExecutor, Verify};
+use super::{KustomizationExecutor, VerificationScope};
 use crate::kustomization::MANAGER;
 use windlass_cluster::ClusterError;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::objects::Mode;
-use windlass_cluster::version::number_of;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::resource_version::number_of;
 use windlass_runtime::crd_guard::{self, ManifestPermission};
-use windlass_runtime::object_watcher::{Knowledge, Moment};
+use windlass_runtime::object_watcher::{LiveObjectKnowledge, WatchMoment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
 fn would_be_created(dry: &Object) -> bool {
@@ -40,7 +40,10 @@ const IGNORE: &str = "spec.ignore";
 
 impl KustomizationExecutor {
     /// Compares a manifest with what is live; by memory where that is enough, else by a dry-run.
-    pub(super) async fn observe_object(&self, manifest: &Manifest) -> Result<(), ClusterError> {
+    pub(super) async fn observe_object(
+        &self,
+        manifest: &ManifestToApply,
+    ) -> Result<(), ClusterError> {
         if self.known().seen.contains_key(&manifest.id) {
             return Ok(());
         }
@@ -59,8 +62,10 @@ impl KustomizationExecutor {
             }
             state => state?,
         };
-        let is_right =
-            matches!(state, SeenState::InSync | SeenState::Skipped | SeenState::Finished);
+        let is_right = matches!(
+            state,
+            LiveObjectState::InSync | LiveObjectState::Skipped | LiveObjectState::Finished
+        );
         if has_moved && is_right {
             self.contests().end(&manifest.id);
         }
@@ -70,31 +75,35 @@ impl KustomizationExecutor {
     }
 
     /// Whether an earlier write to an object, which had no answer, is what made it as it is.
-    fn judge_unanswered(&self, manifest: &Manifest, state: &SeenState) {
+    fn judge_unanswered(&self, manifest: &ManifestToApply, state: &LiveObjectState) {
         let id = &manifest.id;
         match state {
-            SeenState::InSync => {
+            LiveObjectState::InSync => {
                 let write = self.unanswered().take_applied(id, &manifest.digest);
                 self.count_unanswered(id, write);
             }
-            SeenState::Missing
-            | SeenState::Differs
-            | SeenState::MustBeRecreated
-            | SeenState::Skipped
-            | SeenState::Finished => self.unanswered().forget(id),
+            LiveObjectState::Missing
+            | LiveObjectState::Differs
+            | LiveObjectState::MustBeRecreated
+            | LiveObjectState::Skipped
+            | LiveObjectState::Finished => self.unanswered().forget(id),
             // It was not compared.
-            SeenState::Refused(_) | SeenState::Incompatible(_) | SeenState::Unmanaged => {}
+            LiveObjectState::Refused(_)
+            | LiveObjectState::Incompatible(_)
+            | LiveObjectState::Unmanaged => {}
         }
     }
 
     /// A CustomResourceDefinition is written only if it fits the objects that exist.
     async fn guarded(
         &self,
-        manifest: &Manifest,
-        state: SeenState,
-    ) -> Result<SeenState, ClusterError> {
-        let would_be_written =
-            matches!(state, SeenState::Missing | SeenState::Differs | SeenState::Refused(_));
+        manifest: &ManifestToApply,
+        state: LiveObjectState,
+    ) -> Result<LiveObjectState, ClusterError> {
+        let would_be_written = matches!(
+            state,
+            LiveObjectState::Missing | LiveObjectState::Differs | LiveObjectState::Refused(_)
+        );
         if !would_be_written || !crd_guard::is_definition(&manifest.object) {
             return Ok(state);
         }
@@ -103,20 +112,26 @@ impl KustomizationExecutor {
         Ok(match self.permit.aside(change).await? {
             ManifestPermission::Allowed => state,
             // The dry-run was refused for what is done before the write.
-            ManifestPermission::Migrates => SeenState::Differs,
-            ManifestPermission::Skipped => SeenState::Skipped,
+            ManifestPermission::Migrates => LiveObjectState::Differs,
+            ManifestPermission::Skipped => LiveObjectState::Skipped,
             ManifestPermission::Refused(text) => {
-                SeenState::Incompatible(self.settings.secrets.mask(&text))
+                LiveObjectState::Incompatible(self.settings.secrets.mask(&text))
             }
         })
     }
 
     /// Drift is corrected, but not without end where another manager undoes it each time.
-    fn within_measure(&self, manifest: &Manifest, state: SeenState) -> SeenState {
+    fn within_measure(
+        &self,
+        manifest: &ManifestToApply,
+        state: LiveObjectState,
+    ) -> LiveObjectState {
         let id = &manifest.id;
         let digest = &manifest.digest;
-        let is_wrong =
-            matches!(state, SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated);
+        let is_wrong = matches!(
+            state,
+            LiveObjectState::Missing | LiveObjectState::Differs | LiveObjectState::MustBeRecreated
+        );
         if !is_wrong {
             return state;
         }
@@ -124,7 +139,7 @@ impl KustomizationExecutor {
         let pause = reconcile::contested_pause(self.desired.retry);
         let now = jiff::Timestamp::now();
         let is_drift = watcher.had_applied(&self.node, id, digest);
-        if !is_drift || self.settings.verify != Verify::Drifted {
+        if !is_drift || self.settings.verify != VerificationScope::Drifted {
             self.contests().corrected(id, now, pause);
             return state;
         }
@@ -134,10 +149,10 @@ impl KustomizationExecutor {
             return state;
         }
         watcher.hush(&self.node, id);
-        SeenState::InSync
+        LiveObjectState::InSync
     }
 
-    async fn compare(&self, manifest: &Manifest) -> Result<SeenState, ClusterError> {
+    async fn compare(&self, manifest: &ManifestToApply) -> Result<LiveObjectState, ClusterError> {
         let id = &manifest.id;
         let resource = match self.resource_when_served(id).await {
             Ok(resource) => resource,
@@ -148,7 +163,7 @@ impl KustomizationExecutor {
         };
         if resource.namespaced && id.namespace.is_empty() {
             let text = "set metadata.namespace or spec.targetNamespace";
-            return Ok(SeenState::Refused(format!(
+            return Ok(LiveObjectState::Refused(format!(
                 "{} namespace not specified: {text}",
                 id.subject()
             )));
@@ -157,48 +172,52 @@ impl KustomizationExecutor {
             // Its kind came after the scopes were asked for; the next run knows it.
             self.known().is_transient = true;
             let text = format!("{}: {} turned out to be cluster-scoped", id.subject(), id.kind);
-            return Ok(SeenState::Refused(text));
+            return Ok(LiveObjectState::Refused(text));
         }
         let watcher = self.target.watcher();
         let knowledge = watcher.knowledge(&self.node, id, &manifest.digest);
         let settled = match self.settings.verify {
-            Verify::Drifted => matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved),
-            Verify::Moved => knowledge == Knowledge::Unmoved,
-            Verify::Everything => false,
+            VerificationScope::Drifted => {
+                matches!(knowledge, LiveObjectKnowledge::Applied | LiveObjectKnowledge::Unmoved)
+            }
+            VerificationScope::Moved => knowledge == LiveObjectKnowledge::Unmoved,
+            VerificationScope::Everything => false,
         };
         if settled {
-            return Ok(SeenState::InSync);
+            return Ok(LiveObjectState::InSync);
         }
         let switches = switches_for_apply(&manifest.object, None);
         if switches.skips_apply(false) {
             watcher.released(&self.node, id);
-            return Ok(SeenState::Skipped);
+            return Ok(LiveObjectState::Skipped);
         }
-        if switches.ssa == apply::Ssa::IfNotPresent || apply::meta::expires(&manifest.object) {
+        if switches.ssa == apply::ServerSideApplyPolicy::IfNotPresent
+            || apply::managed_metadata::expires(&manifest.object)
+        {
             return self.compare_if_there(manifest, &resource).await;
         }
         let since = watcher.now();
         // The dry-run itself tells whether the object is there, so a new one costs no request of its own.
         let cluster = &self.target.cluster;
-        match cluster.apply(&resource, &manifest.object, MANAGER, Mode::DryRun).await {
-            Ok(dry) if would_be_created(&dry) => Ok(SeenState::Missing),
+        match cluster.apply(&resource, &manifest.object, MANAGER, DryRunMode::DryRun).await {
+            Ok(dry) if would_be_created(&dry) => Ok(LiveObjectState::Missing),
             // What others may change is taken from the live object, so that is read.
             Ok(dry)
-                if knowledge == Knowledge::Other
+                if knowledge == LiveObjectKnowledge::Other
                     && self.settings.ignore.leave_alone(&manifest.object)
                     && self.take_over_patch(manifest, &dry).is_none() =>
             {
                 let skipped = switches_for_apply(&manifest.object, Some(&dry)).skips_apply(true);
                 if skipped {
                     watcher.released(&self.node, id);
-                    return Ok(SeenState::Skipped);
+                    return Ok(LiveObjectState::Skipped);
                 }
                 self.known().tried.insert(id.clone(), version(&dry));
-                Ok(SeenState::Differs)
+                Ok(LiveObjectState::Differs)
             }
             Ok(dry) => match cluster.get(&resource, &id.namespace, &id.name).await? {
                 Some(live) => Ok(self.judge(manifest, &resource, live, &dry, since)),
-                None => Ok(SeenState::Missing),
+                None => Ok(LiveObjectState::Missing),
             },
             Err(error) if error.is_busy() => Err(error),
             Err(error @ ClusterError::NoSuchKind { .. }) => Ok(self.refused(manifest, &error)),
@@ -212,20 +231,20 @@ impl KustomizationExecutor {
     /// The same for manifests whose meaning depends on whether the object is there.
     async fn compare_if_there(
         &self,
-        manifest: &Manifest,
-        resource: &Resource,
-    ) -> Result<SeenState, ClusterError> {
+        manifest: &ManifestToApply,
+        resource: &ApiResourceLocation,
+    ) -> Result<LiveObjectState, ClusterError> {
         let id = &manifest.id;
         let watcher = self.target.watcher();
         let since = watcher.now();
         let live = self.target.cluster.get(resource, &id.namespace, &id.name).await?;
         // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
         let expired = live.is_none()
-            && self.settings.verify == Verify::Drifted
-            && apply::meta::expires(&manifest.object)
+            && self.settings.verify == VerificationScope::Drifted
+            && apply::managed_metadata::expires(&manifest.object)
             && watcher.had_applied(&self.node, id, &manifest.digest);
         if expired {
-            return Ok(SeenState::Finished);
+            return Ok(LiveObjectState::Finished);
         }
         if switches_for_apply(&manifest.object, live.as_ref()).skips_apply(live.is_some()) {
             watcher.released(&self.node, id);
@@ -234,11 +253,12 @@ impl KustomizationExecutor {
                 let write = self.unanswered().take_applied(id, &manifest.digest);
                 self.count_unanswered(id, write);
             }
-            return Ok(SeenState::Skipped);
+            return Ok(LiveObjectState::Skipped);
         }
-        let dry = self.target.cluster.apply(resource, &manifest.object, MANAGER, Mode::DryRun);
+        let dry =
+            self.target.cluster.apply(resource, &manifest.object, MANAGER, DryRunMode::DryRun);
         match (dry.await, live) {
-            (Ok(_), None) => Ok(SeenState::Missing),
+            (Ok(_), None) => Ok(LiveObjectState::Missing),
             (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, live, &dry, since)),
             (Err(error), _) if error.is_busy() => Err(error),
             (Err(error @ ClusterError::NoSuchKind { .. }), _) => Ok(self.refused(manifest, &error)),
@@ -249,17 +269,17 @@ impl KustomizationExecutor {
     /// How a live object compares with what it would become.
     fn judge(
         &self,
-        manifest: &Manifest,
-        resource: &Resource,
+        manifest: &ManifestToApply,
+        resource: &ApiResourceLocation,
         live: Object,
         dry: &Object,
-        since: Moment,
-    ) -> SeenState {
+        since: WatchMoment,
+    ) -> LiveObjectState {
         let id = &manifest.id;
         let watcher = self.target.watcher();
         if switches_for_apply(&manifest.object, Some(&live)).skips_apply(true) {
             watcher.released(&self.node, id);
-            return SeenState::Skipped;
+            return LiveObjectState::Skipped;
         }
         let drifted = self.take_over_patch(manifest, &live).is_some()
             || self.settings.ignore.have_drifted(&live, dry);
@@ -271,17 +291,17 @@ impl KustomizationExecutor {
             self.known().rivals.insert(id.clone(), text);
         }
         self.known().live.insert(id.clone(), live);
-        if drifted { SeenState::Differs } else { SeenState::InSync }
+        if drifted { LiveObjectState::Differs } else { LiveObjectState::InSync }
     }
 
     /// A refused dry-run stands, unless recreating the object was asked for and would help.
     async fn judge_refusal(
         &self,
-        manifest: &Manifest,
+        manifest: &ManifestToApply,
         live: Option<Object>,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         error: &ClusterError,
-    ) -> Result<SeenState, ClusterError> {
+    ) -> Result<LiveObjectState, ClusterError> {
         let id = &manifest.id;
         let text = error.to_string();
         let force =
@@ -298,10 +318,10 @@ impl KustomizationExecutor {
         let name: String = format!("{}-windlass-probe", id.name).chars().rev().take(60).collect();
         let name: String = name.chars().rev().collect();
         probe.metadata_mut().insert("name".into(), name.trim_start_matches(['-', '.']).into());
-        match self.target.cluster.apply(resource, &probe, MANAGER, Mode::DryRun).await {
+        match self.target.cluster.apply(resource, &probe, MANAGER, DryRunMode::DryRun).await {
             Ok(_) => {
                 self.known().live.insert(id.clone(), live);
-                Ok(SeenState::MustBeRecreated)
+                Ok(LiveObjectState::MustBeRecreated)
             }
             Err(error) if error.is_busy() => Err(error),
             Err(_) => Ok(self.refused(manifest, error)),
@@ -309,7 +329,10 @@ impl KustomizationExecutor {
     }
 
     /// The kind of a manifest; one that is not served wakes this node when it is.
-    async fn resource_when_served(&self, id: &ObjectId) -> Result<Resource, ClusterError> {
+    async fn resource_when_served(
+        &self,
+        id: &ObjectId,
+    ) -> Result<ApiResourceLocation, ClusterError> {
         match self.resource(id).await {
             // For a moment the API server lists a new version, and has no kinds of it yet.
             Err(ClusterError::NoSuchKind { .. } | ClusterError::NoAnswer(_)) => {}
@@ -320,12 +343,16 @@ impl KustomizationExecutor {
             known.missing.insert(windlass_runtime::crd_watch::kinds_of(&id.group));
             known.missing.clone()
         };
-        self.context.work_queue.set_edges(&self.node, Edge::Waits, missing);
+        self.context.work_queue.set_edges(&self.node, DependencyEdge::Waits, missing);
         // The kind may have been served between the request and the wait, and would not wake the node then.
         self.resource(id).await
     }
 
-    pub(super) fn refused(&self, manifest: &Manifest, error: &ClusterError) -> SeenState {
+    pub(super) fn refused(
+        &self,
+        manifest: &ManifestToApply,
+        error: &ClusterError,
+    ) -> LiveObjectState {
         let id = &manifest.id;
         {
             let mut known = self.known();
@@ -334,7 +361,7 @@ impl KustomizationExecutor {
             known.is_transient |= error.is_busy();
             self.note_forbidden(&mut known, error);
         }
-        SeenState::Refused(describe(
+        LiveObjectState::Refused(describe(
             id,
             word(error),
             &self.settings.secrets.mask(&error.to_string()),
@@ -342,7 +369,10 @@ impl KustomizationExecutor {
     }
 
     /// How an object is now, beside its id.
-    pub(super) async fn health_of(&self, id: ObjectId) -> Result<(ObjectId, Report), ClusterError> {
+    pub(super) async fn health_of(
+        &self,
+        id: ObjectId,
+    ) -> Result<(ObjectId, HealthReport), ClusterError> {
         let mut report = self.health(&id).await?;
         // Statuses of objects may quote their fields.
         let said = report.conditions.iter_mut().map(|says| &mut says.message);
@@ -352,13 +382,13 @@ impl KustomizationExecutor {
         Ok((id, report))
     }
 
-    async fn health(&self, id: &ObjectId) -> Result<Report, ClusterError> {
+    async fn health(&self, id: &ObjectId) -> Result<HealthReport, ClusterError> {
         if self.known().healthy.contains_key(id) {
             return Ok(current());
         }
         let resource = match self.resource(id).await {
             Ok(resource) => resource,
-            Err(ClusterError::NoSuchKind { .. }) => return Ok(Report::not_found()),
+            Err(ClusterError::NoSuchKind { .. }) => return Ok(HealthReport::not_found()),
             Err(error) => return Err(error),
         };
         // What was read or written a moment ago need not be read again; if it moved since, its watch says so.
@@ -368,14 +398,14 @@ impl KustomizationExecutor {
             Some(live) => Some(live),
             None => match self.target.cluster.get(&resource, &id.namespace, &id.name).await {
                 Ok(live) => live,
-                Err(ClusterError::NoSuchKind { .. }) => return Ok(Report::not_found()),
+                Err(ClusterError::NoSuchKind { .. }) => return Ok(HealthReport::not_found()),
                 Err(error) => return Err(error),
             },
         };
         // 0 if it is not there.
         let seen = live.as_ref().map(|live| number_of(&version(live))).unwrap_or_default();
         self.known().examined.insert(id.clone(), seen);
-        let Some(live) = live else { return Ok(Report::not_found()) };
+        let Some(live) = live else { return Ok(HealthReport::not_found()) };
         if id.group == "batch" && id.kind == "Job" {
             return Ok(health::job(&live));
         }
@@ -386,7 +416,7 @@ impl KustomizationExecutor {
         let own = health::read(&live, &[], now);
         // Only an object in progress is judged by its Pods, and not one that was read or written a moment ago: it is
         // read again.
-        if fresh || own.status != apply::Health::InProgress {
+        if fresh || own.status != apply::HealthStatus::InProgress {
             return Ok(own);
         }
         let related = failed(&self.target.cluster, &live, now).await;
@@ -394,9 +424,9 @@ impl KustomizationExecutor {
     }
 
     /// Finds out which recorded objects that left the manifests are already gone, or not ours to delete.
-    pub(super) async fn observe_prune_candidates(&self) -> Result<(), Outcome> {
+    pub(super) async fn observe_prune_candidates(&self) -> Result<(), RunOutcome> {
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
-        let wanted: apply::Inventory =
+        let wanted: apply::ObjectInventory =
             manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
         let stale: Vec<(ObjectId, String)> = {
             let known = self.known();
@@ -410,8 +440,8 @@ impl KustomizationExecutor {
             stream::iter(observations).buffer_unordered(width).collect().await;
         for result in found {
             let (id, live) = result.map_err(|error| {
-                let wake = Wake::at(self.again_at(error.is_transient()));
-                Outcome::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
+                let wake = WakeTrigger::at(self.again_at(error.is_transient()));
+                RunOutcome::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
             })?;
             self.judge_prune_candidate(id, live);
         }
@@ -467,6 +497,10 @@ fn is_leaving(object: &Object) -> bool {
 }
 
 /// What is said about an object that was found healthy earlier in the same wait.
-fn current() -> Report {
-    Report { status: apply::Health::Current, message: String::new(), conditions: Vec::new() }
+fn current() -> HealthReport {
+    HealthReport {
+        status: apply::HealthStatus::Current,
+        message: String::new(),
+        conditions: Vec::new(),
+    }
 }

@@ -2,11 +2,11 @@
 //!
 //! Elsewhere: whose Pods are asked for, and what follows from them (engine `apply`, `health`).
 
-use apply::{Health, health};
+use apply::{HealthStatus, health};
 use objects::Object;
 use reconcile::Time;
 
-use windlass_cluster::Cluster;
+use windlass_cluster::ClusterConnection;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// How many Pods of a workload are read. They are read with each change of a workload that is on its way; a failed one
@@ -15,7 +15,7 @@ const MOST_PODS: usize = 1_024;
 
 /// The objects that a workload generated and that have failed; none if the cluster does not answer, so that the
 /// workload is judged by its own status.
-pub(super) async fn failed(cluster: &Cluster, live: &Object, now: Time) -> Vec<Object> {
+pub(super) async fn failed(cluster: &ClusterConnection, live: &Object, now: Time) -> Vec<Object> {
     let kind = health::related_kinds(&live.gvk());
     let Some((kind, selector)) = kind.zip(health::related_selector(live)) else {
         return Vec::new();
@@ -30,7 +30,7 @@ pub(super) async fn failed(cluster: &Cluster, live: &Object, now: Time) -> Vec<O
             field_selector: "",
         };
         let keep_failed = |pod: &Object| {
-            if health::read(pod, &[], now).status == Health::Failed {
+            if health::read(pod, &[], now).status == HealthStatus::Failed {
                 related.push(pod.clone());
             }
             None::<()>

@@ -4,23 +4,25 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use apply::{Action, Manifest, SeenState};
+use apply::{Action, LiveObjectState, ManifestToApply};
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Outcome, Reason, RemovalCause, RemovalPermit, RemovalRefused, Wake, reason};
+use reconcile::{
+    ConditionReason, RemovalCause, RemovalPermit, RemovalRefused, RunOutcome, WakeTrigger, reason,
+};
 use serde_json::Value;
 
 use super::KustomizationExecutor;
-use crate::kustomization::{MANAGER, pause};
+use crate::kustomization::{MANAGER, paused_run};
 use windlass_cluster::ClusterError;
-use windlass_cluster::discovery::Resource;
-use windlass_cluster::events::{Event, Severity};
-use windlass_cluster::objects::Mode;
-use windlass_runtime::crd_guard::claims::Mark;
-use windlass_runtime::crd_guard::{self, Guard, Removal};
-use windlass_runtime::object_watcher::Moment;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::objects::DryRunMode;
+use windlass_runtime::crd_guard::crd_owners::OwnerMark;
+use windlass_runtime::crd_guard::{self, CrdGuardian, CrdRemovalOutcome};
+use windlass_runtime::object_watcher::WatchMoment;
 use windlass_runtime::unanswered_writes::UnansweredWrite;
 
 /// The version in which an object is stored.
@@ -43,7 +45,7 @@ enum WriteError {
     Failed(WriteFailure),
     /// The object must be deleted and created again, and the removal gate does not permit that now. Has the outcome of
     /// the run.
-    Withheld(Outcome),
+    Withheld(RunOutcome),
 }
 
 /// A write that failed.
@@ -55,7 +57,7 @@ struct WriteFailure {
 }
 
 /// The result of a run whose write was withheld; none if other writes failed, since the status reports failures first.
-fn withheld_rest(failed: &[WriteFailure], withheld: Option<Outcome>) -> Option<Outcome> {
+fn withheld_rest(failed: &[WriteFailure], withheld: Option<RunOutcome>) -> Option<RunOutcome> {
     withheld.filter(|_| failed.is_empty())
 }
 
@@ -66,7 +68,7 @@ impl KustomizationExecutor {
         stage: usize,
         ids: &[ObjectId],
         recreate: &[ObjectId],
-    ) -> Result<(), Outcome> {
+    ) -> Result<(), RunOutcome> {
         let Some(stage) = self.desired.stages.get(stage) else { return Ok(()) };
         let (ids, recreate): (BTreeSet<_>, BTreeSet<_>) =
             (ids.iter().collect(), recreate.iter().collect());
@@ -96,38 +98,38 @@ impl KustomizationExecutor {
     }
 
     /// Permission to delete an object that is created again.
-    fn permit_recreation(&self) -> Result<RemovalPermit, Outcome> {
+    fn permit_recreation(&self) -> Result<RemovalPermit, RunOutcome> {
         let now = jiff::Timestamp::now();
         let gate = self.removal_gate(RemovalCause::Recreated, now);
         gate.permit(now).map_err(|refused| self.not_removed(refused))
     }
 
     /// The outcome of a run that may not remove anything.
-    fn not_removed(&self, refused: RemovalRefused) -> Outcome {
+    fn not_removed(&self, refused: RemovalRefused) -> RunOutcome {
         self.stopped().unwrap_or_else(|| {
             let why = match refused {
                 RemovalRefused::Suspended => reason::SUSPENDED,
                 RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,
             };
             let text = "objects are deleted later".to_owned();
-            Outcome::Blocked(why, text, Wake::at(self.settings.retry_at))
+            RunOutcome::Blocked(why, text, WakeTrigger::at(self.settings.retry_at))
         })
     }
 
     /// What came of several writes; tried again soon if any of them failed through no fault of its own.
-    fn failed(&self, reason: Reason, failures: &[WriteFailure]) -> Result<(), Outcome> {
+    fn failed(&self, reason: ConditionReason, failures: &[WriteFailure]) -> Result<(), RunOutcome> {
         if failures.is_empty() {
             return Ok(());
         }
         let strings: Vec<&str> = failures.iter().map(|it| it.text.as_str()).collect();
         let at = self.again_at(failures.iter().any(|it| it.is_transient));
-        Err(Outcome::Failed(reason, strings.join("\n"), Wake::at(at)))
+        Err(RunOutcome::Failed(reason, strings.join("\n"), WakeTrigger::at(at)))
     }
 
     /// Writes one object; an error names it.
     async fn write_reported(
         &self,
-        manifest: &Manifest,
+        manifest: &ManifestToApply,
         is_recreated: bool,
     ) -> Result<(), WriteError> {
         // For each of them, as for what is pruned: the end of the one before may have taken long.
@@ -150,7 +152,7 @@ impl KustomizationExecutor {
 
     async fn write(
         &self,
-        manifest: &Manifest,
+        manifest: &ManifestToApply,
         recreation: Option<RemovalPermit>,
     ) -> Result<(), ClusterError> {
         let id = &manifest.id;
@@ -158,7 +160,7 @@ impl KustomizationExecutor {
         let watcher = self.target.watcher();
         let (live, was_missing) = {
             let known = self.known();
-            (known.live.get(id).cloned(), known.seen.get(id) == Some(&SeenState::Missing))
+            (known.live.get(id).cloned(), known.seen.get(id) == Some(&LiveObjectState::Missing))
         };
         let action =
             if was_missing || recreation.is_some() { Action::Created } else { Action::Configured };
@@ -171,12 +173,12 @@ impl KustomizationExecutor {
                 watcher.applied(&self.node, &resource, digest, &written, since);
                 self.unanswered().forget(id);
                 let mut known = self.known();
-                known.seen.insert(id.clone(), SeenState::InSync);
+                known.seen.insert(id.clone(), LiveObjectState::InSync);
                 known.healthy.remove(id);
                 // Another manifest may still mean the same object.
                 let changed = known.tried.get(id).is_none_or(|tried| *tried != version(&written));
                 if let Some(before) = known.live.get(id) {
-                    let fields = apply::changes::fields(before, &written);
+                    let fields = apply::object_changes::fields(before, &written);
                     known.fields.insert(id.clone(), fields);
                 }
                 known.live.insert(id.clone(), written);
@@ -204,11 +206,11 @@ impl KustomizationExecutor {
 
     async fn write_over(
         &self,
-        manifest: &Manifest,
-        resource: &Resource,
+        manifest: &ManifestToApply,
+        resource: &ApiResourceLocation,
         live: Option<Object>,
         recreation: Option<RemovalPermit>,
-    ) -> Result<(Object, Moment), ClusterError> {
+    ) -> Result<(Object, WatchMoment), ClusterError> {
         let cluster = &self.target.cluster;
         let mut payload = Cow::Borrowed(&manifest.object);
         match (live, recreation) {
@@ -231,7 +233,7 @@ impl KustomizationExecutor {
         }
         // The end of one that is recreated came before this.
         let since = self.target.watcher().now();
-        let written = cluster.apply(resource, &payload, MANAGER, Mode::Write).await?;
+        let written = cluster.apply(resource, &payload, MANAGER, DryRunMode::Write).await?;
         Ok((written, since))
     }
 
@@ -239,8 +241,8 @@ impl KustomizationExecutor {
     /// observe again. Returns the object as it was read last.
     async fn take_over(
         &self,
-        manifest: &Manifest,
-        resource: &Resource,
+        manifest: &ManifestToApply,
+        resource: &ApiResourceLocation,
         live: Object,
     ) -> Result<Object, ClusterError> {
         let cluster = &self.target.cluster;
@@ -260,10 +262,14 @@ impl KustomizationExecutor {
     }
 
     /// What hands fields that other tools left behind to us; none if there are none.
-    pub(super) fn take_over_patch(&self, manifest: &Manifest, live: &Object) -> Option<Value> {
-        let Manifest { object, .. } = manifest;
-        let is_merged =
-            apply::meta::switches_for_apply(object, Some(live)).ssa == apply::Ssa::Merge;
+    pub(super) fn take_over_patch(
+        &self,
+        manifest: &ManifestToApply,
+        live: &Object,
+    ) -> Option<Value> {
+        let ManifestToApply { object, .. } = manifest;
+        let is_merged = apply::managed_metadata::switches_for_apply(object, Some(live)).ssa
+            == apply::ServerSideApplyPolicy::Merge;
         let overrides = &self.context.settings.override_manager;
         let patch = self.settings.ignore.take_over(object, live, MANAGER, overrides);
         patch.filter(|_| !is_merged)
@@ -273,7 +279,7 @@ impl KustomizationExecutor {
     async fn remove_and_wait(
         &self,
         permit: RemovalPermit,
-        resource: &Resource,
+        resource: &ApiResourceLocation,
         live: &Object,
     ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
@@ -282,7 +288,11 @@ impl KustomizationExecutor {
     }
 
     /// Waits until an object's name is free.
-    async fn gone(&self, resource: &Resource, live: &Object) -> Result<(), ClusterError> {
+    async fn gone(
+        &self,
+        resource: &ApiResourceLocation,
+        live: &Object,
+    ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
         let deadline = tokio::time::Instant::now() + GONE_LIMIT;
         loop {
@@ -301,14 +311,14 @@ impl KustomizationExecutor {
     }
 
     /// Deletes what left the manifests; an object that cannot be deleted does not stop the others.
-    pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), Outcome> {
+    pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), RunOutcome> {
         let mut failed = Vec::new();
         for (id, _) in ids {
             let Some(live) = self.known().live.get(id).cloned() else { continue };
             // For each of them: many take long, and meanwhile the Kustomization may be suspended or its window may close.
             let now = jiff::Timestamp::now();
             let gate = self.removal_gate(self.settings.removal, now);
-            let permit = match pause::permit_removal(gate, &live, now) {
+            let permit = match paused_run::permit_removal(gate, &live, now) {
                 Ok(permit) => permit,
                 Err(refused) => return Err(self.not_removed(refused)),
             };
@@ -362,17 +372,17 @@ impl KustomizationExecutor {
     ) -> Result<bool, ClusterError> {
         let guard = self.guard();
         let mine = [
-            Mark::label(apply::meta::OWNER_NAME, &self.node.name),
-            Mark::label(apply::meta::OWNER_NAMESPACE, &self.node.namespace),
+            OwnerMark::label(apply::managed_metadata::OWNER_NAME, &self.node.name),
+            OwnerMark::label(apply::managed_metadata::OWNER_NAMESPACE, &self.node.namespace),
         ];
         let removal = guard.remove(permit, live, MANAGER, &mine, "Background");
         let (why, message, is_deleted) = match self.permit.aside(removal).await? {
-            Removal::Deleted => return Ok(true),
-            Removal::Exported(text) => (reason::CRD_EXPORTED, text, true),
-            Removal::Released(text) => (reason::CRD_RELEASED, text, false),
+            CrdRemovalOutcome::Deleted => return Ok(true),
+            CrdRemovalOutcome::Exported(text) => (reason::CRD_EXPORTED, text, true),
+            CrdRemovalOutcome::Released(text) => (reason::CRD_RELEASED, text, false),
         };
-        let event = Event {
-            severity: Severity::Info,
+        let event = ObjectEvent {
+            severity: EventSeverity::Info,
             reason: why.as_str().to_owned(),
             message,
             metadata: BTreeMap::new(),
@@ -382,8 +392,8 @@ impl KustomizationExecutor {
     }
 
     /// The guard of definitions.
-    pub(super) fn guard(&self) -> Guard<'_> {
-        Guard::new(&self.context, &self.target, &self.node.namespace)
+    pub(super) fn guard(&self) -> CrdGuardian<'_> {
+        CrdGuardian::new(&self.context, &self.target, &self.node.namespace)
             .ignoring(&self.settings.ignore)
     }
 }
@@ -396,7 +406,7 @@ mod tests {
     fn a_withheld_recreation_hides_no_failure() {
         let withheld = || {
             let text = "objects are deleted later".to_owned();
-            Some(Outcome::Blocked(reason::WINDOW_CLOSED, text, Wake::default()))
+            Some(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, WakeTrigger::default()))
         };
         let failure = WriteFailure { text: "ConfigMap/apps/a".to_owned(), is_transient: false };
         assert_eq!(withheld_rest(&[], withheld()), withheld());

@@ -1,7 +1,7 @@
 //! What a person sees in `kubectl describe`, from the outcome of a run.
 
 use expect_test::{Expect, expect};
-use reconcile::Wake;
+use reconcile::WakeTrigger;
 use serde_json::{Value, json};
 
 use super::*;
@@ -27,7 +27,7 @@ fn kustomization(status: impl serde::Serialize) -> Kustomization {
     .unwrap()
 }
 
-fn run<'a>(outcome: &'a Outcome, changes: &'a [(ObjectId, Action)]) -> KustomizationRun<'a> {
+fn run<'a>(outcome: &'a RunOutcome, changes: &'a [(ObjectId, Action)]) -> KustomizationRun<'a> {
     KustomizationRun {
         outcome,
         revision: "main@sha1:abc",
@@ -42,7 +42,7 @@ fn run<'a>(outcome: &'a Outcome, changes: &'a [(ObjectId, Action)]) -> Kustomiza
     }
 }
 
-fn check(status: Value, outcome: &Outcome, changes: &[(ObjectId, Action)], expected: &Expect) {
+fn check(status: Value, outcome: &RunOutcome, changes: &[(ObjectId, Action)], expected: &Expect) {
     let object = kustomization(status);
     let report = report(&object, &run(outcome, changes));
     let mut lines: Vec<String> = conditions_of(&report.after.conditions)
@@ -62,8 +62,11 @@ fn changes() -> Vec<(ObjectId, Action)> {
     vec![(ObjectId::new("shop", "web", "apps", "Deployment"), Action::Created)]
 }
 
-fn settled() -> Outcome {
-    Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:abc".to_owned())
+fn settled() -> RunOutcome {
+    RunOutcome::Settled(
+        reason::RECONCILIATION_SUCCEEDED,
+        "Applied revision: main@sha1:abc".to_owned(),
+    )
 }
 
 #[test]
@@ -88,17 +91,22 @@ fn what_was_left_out_is_a_condition_until_all_is_applied() {
     let warnings = ["ConfigMap/shop/a: its kind has no field dat".to_owned()];
     let said = |status: &KustomizationStatus| {
         let all = conditions_of(&status.conditions);
-        Condition::find(&all, WARNINGS).map(|condition| condition.message.clone())
+        StatusCondition::find(&all, WARNINGS).map(|condition| condition.message.clone())
     };
     let outcome = settled();
     let first = KustomizationRun { warnings: &warnings, ..run(&outcome, &[]) };
     let after = report(&kustomization(json!({})), &first).after;
     assert_eq!(said(&after).as_ref(), warnings.first());
-    let failed = Outcome::Failed(reason::BUILD_FAILED, "no file".to_owned(), Wake::default());
+    let failed =
+        RunOutcome::Failed(reason::BUILD_FAILED, "no file".to_owned(), WakeTrigger::default());
     let after = report(&kustomization(after), &run(&failed, &[])).after;
     assert_eq!(said(&after).as_ref(), warnings.first());
-    let (_, after) =
-        progress(&kustomization(after), &Inventory::default(), Progress::Applying("b"), time(1));
+    let (_, after) = progress(
+        &kustomization(after),
+        &ObjectInventory::default(),
+        InventoryWriteProgress::Applying("b"),
+        time(1),
+    );
     assert_eq!(said(&after).as_ref(), warnings.first());
     let after = report(&kustomization(after), &run(&outcome, &[])).after;
     assert_eq!(said(&after), None);
@@ -116,7 +124,8 @@ fn a_run_that_changes_nothing_writes_nothing_and_tells_nothing() {
 #[test]
 fn a_wait_is_unknown_and_keeps_its_beginning() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let waiting = Outcome::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
+    let waiting =
+        RunOutcome::Running(reason::PROGRESSING, text.to_owned(), WakeTrigger::at(time(300)));
     check(
         json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
         &waiting,
@@ -137,7 +146,8 @@ fn a_wait_is_unknown_and_keeps_its_beginning() {
 #[test]
 fn a_wait_of_another_generation_does_not_count_as_the_beginning() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let waiting = Outcome::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
+    let waiting =
+        RunOutcome::Running(reason::PROGRESSING, text.to_owned(), WakeTrigger::at(time(300)));
     let first = report(&kustomization(json!({})), &run(&waiting, &[]));
     let mut edited = kustomization(first.after);
     assert_eq!(begun(&edited), Some(time(2)));
@@ -148,8 +158,8 @@ fn a_wait_of_another_generation_does_not_count_as_the_beginning() {
     second.meta_mut().generation = Some(4);
     assert_eq!(begun(&second), Some(time(250)));
     // An announcement in the middle of a run begins it, too.
-    let announced = Progress::Awaiting("main@sha1:abc", text);
-    let (_, after) = progress(&edited, &Inventory::default(), announced, time(260));
+    let announced = InventoryWriteProgress::Awaiting("main@sha1:abc", text);
+    let (_, after) = progress(&edited, &ObjectInventory::default(), announced, time(260));
     let mut third = kustomization(after);
     third.meta_mut().generation = Some(4);
     assert_eq!(begun(&third), Some(time(260)));
@@ -158,8 +168,8 @@ fn a_wait_of_another_generation_does_not_count_as_the_beginning() {
 #[test]
 fn a_wait_is_known_by_reason_and_revision_and_not_by_its_words() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let resting = |why| Outcome::Running(why, text.to_owned(), Wake::at(time(300)));
-    let wait_of = |outcome: &Outcome| {
+    let resting = |why| RunOutcome::Running(why, text.to_owned(), WakeTrigger::at(time(300)));
+    let wait_of = |outcome: &RunOutcome| {
         let mut object = kustomization(report(&kustomization(json!({})), &run(outcome, &[])).after);
         for condition in &mut object.status.as_mut().unwrap().conditions {
             condition.message = "in other words".to_owned();
@@ -187,18 +197,21 @@ fn a_build_counts_as_applied_only_at_its_own_revision_and_generation() {
 }
 
 /// Digests of builds, and how attempts at them ended.
-type Attempts<'a> = &'a [(&'a str, &'a Outcome)];
+type AttemptDigests<'a> = &'a [(&'a str, &'a RunOutcome)];
 
 #[test]
 fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
-    let failed = Outcome::Failed(reason::RECONCILIATION_FAILED, "no".to_owned(), Wake::default());
-    let waiting = Outcome::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
-    let stopped = Outcome::Blocked(reason::SUSPENDED, "suspended".to_owned(), Wake::default());
+    let failed =
+        RunOutcome::Failed(reason::RECONCILIATION_FAILED, "no".to_owned(), WakeTrigger::default());
+    let waiting =
+        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), WakeTrigger::default());
+    let stopped =
+        RunOutcome::Blocked(reason::SUSPENDED, "suspended".to_owned(), WakeTrigger::default());
     let settled = settled();
     let first = "sha256:123";
     let second = "sha256:456";
     // The attempts one after the other, all at one revision: whether the first and the second build count as applied.
-    let table: [(&str, Attempts<'_>, [bool; 2]); 8] = [
+    let table: [(&str, AttemptDigests<'_>, [bool; 2]); 8] = [
         ("a refused build", &[(second, &failed)], [false, false]),
         ("a refusal after a success", &[(first, &settled), (second, &failed)], [false, false]),
         ("drift that is refused", &[(first, &settled), (first, &failed)], [false, false]),
@@ -224,7 +237,8 @@ fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
 fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() {
     let changes = changes();
     let settled_first = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
-    let waiting = Outcome::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
+    let waiting =
+        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), WakeTrigger::default());
     let second = KustomizationRun { digest: Some("sha256:456"), ..run(&waiting, &changes) };
     let after = report(&kustomization(settled_first.clone()), &second).after;
     let mut suspended = after.clone();
@@ -243,8 +257,11 @@ fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() 
 
 #[test]
 fn a_failure_is_reported_once() {
-    let failed =
-        Outcome::Failed(reason::BUILD_FAILED, "a.yaml:3: nonsense".to_owned(), Wake::at(time(60)));
+    let failed = RunOutcome::Failed(
+        reason::BUILD_FAILED,
+        "a.yaml:3: nonsense".to_owned(),
+        WakeTrigger::at(time(60)),
+    );
     check(
         json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
         &failed,
@@ -266,7 +283,7 @@ fn that_a_source_has_nothing_yet_is_no_event() {
     let text = "source 'GitRepository/apps/new' has no artifact yet".to_owned();
     check(
         json!({}),
-        &Outcome::Blocked(reason::ARTIFACT_FAILED, text, Wake::at(time(60))),
+        &RunOutcome::Blocked(reason::ARTIFACT_FAILED, text, WakeTrigger::at(time(60))),
         &[],
         &expect![[r#"
             Reconciling=True ProgressingWithRetry: source 'GitRepository/apps/new' has no artifact yet
@@ -280,7 +297,7 @@ fn that_a_source_has_nothing_yet_is_no_event() {
 fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     let first = report(&kustomization(json!({})), &run(&settled(), &changes()));
     let object = kustomization(first.after);
-    let outcome = Outcome::Settled(
+    let outcome = RunOutcome::Settled(
         reason::RECONCILIATION_SUCCEEDED,
         "Applied revision: main@sha1:def".to_owned(),
     );
@@ -311,7 +328,7 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
     let mut changes = changes();
     changes.push((ObjectId::new("shop", "old", "", "ConfigMap"), Action::Deleted));
     changes.push((ObjectId::new("shop", "web", "", "Service"), Action::Configured));
-    let events = |status: Value, outcome: &Outcome, changes: &[(ObjectId, Action)]| {
+    let events = |status: Value, outcome: &RunOutcome, changes: &[(ObjectId, Action)]| {
         let events = report(&kustomization(status), &run(outcome, changes)).events;
         events.into_iter().map(|it| format!("{}: {}", it.reason, it.message)).collect::<Vec<_>>()
     };
@@ -331,7 +348,8 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
         events(json!(after), &settled(), &changes[2..]),
         ["Progressing: Service/shop/web configured", finished]
     );
-    let waiting = Outcome::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::at(time(300)));
+    let waiting =
+        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), WakeTrigger::at(time(300)));
     assert_eq!(
         events(json!({}), &waiting, &changes[1..2]),
         ["Progressing: ConfigMap/shop/old deleted"]
@@ -383,9 +401,9 @@ fn phases_are_reported_of_what_is_new_and_of_nothing_else() {
 
 /// Where log lines go.
 #[derive(Clone, Default)]
-struct Log(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
+struct CapturedLog(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
 
-impl std::io::Write for Log {
+impl std::io::Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
     }
@@ -402,7 +420,7 @@ fn the_message_of_a_log_line_names_the_object_since_flux_logs_shows_no_other_fie
     let changes = changes();
     let run = run(&outcome, &changes);
     let report = report(&object, &run);
-    let log = Log::default();
+    let log = CapturedLog::default();
     let writer = log.clone();
     let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
     tracing::subscriber::with_default(lines.finish(), || report.log(&object, &run));

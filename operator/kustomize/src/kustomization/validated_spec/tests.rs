@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use fake_cluster::promise;
-use windlass_serve::settings::Settings;
+use windlass_serve::settings::OperatorSettings;
 
 fn spec(more: &Value) -> KustomizationSpec {
     let mut spec = json!({"interval": "10m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "r"}});
@@ -49,7 +49,7 @@ const USED: [&str; 27] = [
 fn every_field_without_support_is_refused_by_its_name() {
     let account = json!({"provider": "sops", "serviceAccountName": "keys"});
     let outcome = check(&spec(&json!({"decryption": account}))).unwrap_err();
-    assert!(matches!(outcome, Outcome::Stalled(..)));
+    assert!(matches!(outcome, RunOutcome::Stalled(..)));
     let text = outcome.text();
     assert!(text.starts_with("spec.decryption.serviceAccountName is not supported"), "{text}");
     assert!(check(&spec(&json!({"decryption": {"provider": "sops"}}))).is_ok());
@@ -77,7 +77,7 @@ fn a_timeout_is_the_interval_less_half_a_minute_unless_given() {
 #[test]
 fn an_empty_build_deletes_everything_unless_the_annotation_or_the_flag_says_no() {
     let allowed = |flag: &[&str], says: Option<&str>| {
-        let settings = Settings::from_flags(flag).unwrap();
+        let settings = OperatorSettings::from_flags(flag).unwrap();
         let mut object = Kustomization::new("app", spec(&json!({})));
         if let Some(says) = says {
             object.annotations_mut().insert(ALLOW_EMPTY.to_owned(), says.to_owned());

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use std::sync::mpsc;
 
 use futures::FutureExt as _;
-use golang::meter::Stop;
-use kustomize::{BuildBudget, InTree, Options, build};
+use golang::work_meter::StopSignal;
+use kustomize::{BuildBudget, KustomizeBuildOptions, TreeBuildFiles, build};
 use sources::git::GitServerCache;
-use sources::http::Egress;
+use sources::http::EgressRules;
 use tokio::runtime::Runtime;
 
 use super::*;
@@ -18,40 +18,40 @@ use crate::time_limit::TIME_LIMIT;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 struct BuildPermitsFixture {
-    building: Permits,
-    reaching: Permits,
+    building: RunPermits,
+    reaching: RunPermits,
     cancel: CancellationToken,
 }
 
 impl BuildPermitsFixture {
     fn new() -> Self {
         Self {
-            building: Permits::new(1),
-            reaching: Permits::new(1),
+            building: RunPermits::new(1),
+            reaching: RunPermits::new(1),
             cancel: CancellationToken::new(),
         }
     }
 
     /// What a build with a permit may ask of which servers.
-    fn bases(&self, egress: Egress) -> Bases {
-        let git = git::Context {
+    fn bases(&self, egress: EgressRules) -> RemoteBaseAccess {
+        let git = git::GitOperationContext {
             runtime: RUNTIME.handle().clone(),
             cancel: self.cancel.clone(),
             scratch: std::env::temp_dir(),
             known: Arc::new(GitServerCache::within(egress)),
         };
-        let permits = SharedPermits::new(BuildPermits {
+        let permits = SharedBuildPermits::new(BuildPermits {
             building: self.building.clone(),
             reaching: self.reaching.clone(),
             runtime: RUNTIME.handle().clone(),
             cancel: self.cancel.clone(),
             namespace: "shop".to_owned(),
-            held: HeldPermits {
+            held: HeldBuildPermits {
                 building: self.building.acquire("shop").now_or_never(),
                 reaching: None,
             },
         });
-        Bases::Fetched(Box::new(BaseFetchContext {
+        RemoteBaseAccess::Fetched(Box::new(BaseFetchContext {
             git,
             limits: RemoteBaseLimits::default(),
             permits,
@@ -60,16 +60,21 @@ impl BuildPermitsFixture {
 }
 
 /// The names of what is built from resources, and whether something remote was asked for.
-fn built(bases: Bases, resources: &str) -> (Result<Vec<String>, String>, bool) {
+fn built(bases: RemoteBaseAccess, resources: &str) -> (Result<Vec<String>, String>, bool) {
     let own = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n";
     let overlay = format!("resources: [{resources}]\n");
     let tree =
         tree::MemoryTree::from_files([("kustomization.yaml", overlay.as_str()), ("own.yaml", own)]);
-    let limit = TimeLimit::start(TIME_LIMIT, &Stop::default());
-    let (built, is_remote) = bases.beside(InTree(tree.unwrap()), &limit, |files| {
-        let objects =
-            build(files, "/", &Options::default(), &BuildBudget::default(), &mut Vec::new())?
-                .into_objects()?;
+    let limit = TimeLimit::start(TIME_LIMIT, &StopSignal::default());
+    let (built, is_remote) = bases.beside(TreeBuildFiles(tree.unwrap()), &limit, |files| {
+        let objects = build(
+            files,
+            "/",
+            &KustomizeBuildOptions::default(),
+            &BuildBudget::default(),
+            &mut Vec::new(),
+        )?
+        .into_objects()?;
         Ok(objects.into_iter().map(|object| object.id.name).collect())
     });
     (built.map_err(|error: Error| error.to_string()), is_remote)
@@ -91,7 +96,7 @@ fn a_server_that_is_slow_keeps_no_permit_from_others_and_the_build_goes_on_with_
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all((head + body).as_bytes()).unwrap();
     });
-    let bases = bed.bases(Egress::Anywhere);
+    let bases = bed.bases(EgressRules::Anywhere);
     assert_eq!(bed.building.free(), 0);
     let work = std::thread::spawn(move || {
         built(bases, &format!("own.yaml, \"http://{address}/far.yaml\""))
@@ -111,7 +116,7 @@ fn a_server_that_is_slow_keeps_no_permit_from_others_and_the_build_goes_on_with_
 #[test]
 fn a_canceled_build_waits_for_no_permit() {
     let bed = BuildPermitsFixture::new();
-    let bases = bed.bases(Egress::Anywhere);
+    let bases = bed.bases(EgressRules::Anywhere);
     let _all = bed.reaching.acquire("other").now_or_never().unwrap();
     bed.cancel.cancel();
     let (names, _) = built(bases, "\"http://127.0.0.1:9/far.yaml\"");
@@ -124,7 +129,7 @@ fn servers_without_public_addresses_are_asked_only_where_that_is_allowed() {
     let address = server.local_addr().unwrap();
     let resource = format!("\"http://{address}/far.yaml\"");
     let (names, is_remote) =
-        built(BuildPermitsFixture::new().bases(Egress::Public(Arc::default())), &resource);
+        built(BuildPermitsFixture::new().bases(EgressRules::Public(Arc::default())), &resource);
     let error = names.unwrap_err();
     assert!(
         error.contains("does not resolve to a public address; others are not allowed"),
@@ -137,10 +142,11 @@ fn servers_without_public_addresses_are_asked_only_where_that_is_allowed() {
 
 #[test]
 fn without_remote_bases_they_are_refused_and_files_are_read() {
-    let (names, is_remote) = built(Bases::Refused(DISABLED), "own.yaml");
+    let (names, is_remote) = built(RemoteBaseAccess::Refused(DISABLED), "own.yaml");
     assert_eq!((names.unwrap(), is_remote), (vec!["own".to_owned()], false));
     for resource in ["http://127.0.0.1:9/far.yaml", "git@127.0.0.1:9/far.git"] {
-        let error = built(Bases::Refused(DISABLED), &format!("\"{resource}\"")).0.unwrap_err();
+        let error =
+            built(RemoteBaseAccess::Refused(DISABLED), &format!("\"{resource}\"")).0.unwrap_err();
         assert!(error.contains("--no-remote-bases"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! What is hidden, and what is known of files whose MAC was checked.
 
 use serde_json::json;
-use sops::NoServices;
+use sops::NoDataKeyServices;
 
 use super::*;
 
@@ -60,9 +60,9 @@ fn encrypted(value: &str) -> Object {
 
 #[test]
 fn an_encrypted_value_that_no_mac_covers_is_refused() {
-    let keys = Keys::default();
+    let keys = DecryptionKeys::default();
     let known = BTreeSet::from([b"ENC[one]".to_vec(), b"ENC[mac]".to_vec()]);
-    let objects = Objects { decryptor: Decryptor::new(&keys), checked: Some(known) };
+    let objects = ObjectDecryptor { decryptor: SopsDecryptor::new(&keys), checked: Some(known) };
     let decrypt = |value: &str| objects.decrypt(encrypted(value)).unwrap_err();
     assert!(decrypt("ENC[two]").contains("that no MAC of"), "{}", decrypt("ENC[two]"));
     // The other is refused for want of keys only.
@@ -71,15 +71,15 @@ fn an_encrypted_value_that_no_mac_covers_is_refused() {
 
 #[test]
 fn a_file_that_does_not_look_encrypted_has_no_value_that_a_mac_covers() {
-    let keys = Keys::default();
-    let stop = Stop::default();
-    let decryption = Decryption { keys, mac: MacPolicy::Require, digest: String::new() };
+    let keys = DecryptionKeys::default();
+    let stop = StopSignal::default();
+    let decryption = BuildDecryptionKeys { keys, mac: MacPolicy::Require, digest: String::new() };
     for mac in ["mac: 'ENC[mac]'", "mac:  ENC[mac]", "\"mac\":\"ENC[mac]\""] {
         let file = format!("stringData: {{a: 'ENC[one]'}}\nsops: {{{mac}}}\n");
         let files = tree::MemoryTree::from_files([("a.yaml", file.as_str())]).unwrap();
-        let recorder = tree::Recorder::new(&files);
+        let recorder = tree::TreeRecorder::new(&files);
         recorder.read(&RelPath::parse("a.yaml").unwrap()).unwrap();
-        let decrypting = decryption.with(&NoServices, &stop);
+        let decrypting = decryption.with(&NoDataKeyServices, &stop);
         let objects = decrypting.objects(&files, &recorder.seen()).unwrap();
         let why = objects.decrypt(encrypted("ENC[one]")).unwrap_err();
         assert!(why.contains("that no MAC of"), "{why}");

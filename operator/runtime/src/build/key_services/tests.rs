@@ -5,14 +5,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use golang::meter::Stop;
-use sops::Keys;
-use sources::http::Egress;
+use golang::work_meter::StopSignal;
+use sops::DecryptionKeys;
+use sources::http::EgressRules;
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::build::bases::{BuildPermits, HeldPermits};
-use crate::permit::Permits;
+use crate::build::bases::{BuildPermits, HeldBuildPermits};
+use crate::run_permits::RunPermits;
 use crate::time_limit::TIME_LIMIT;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
@@ -54,41 +54,45 @@ fn key(address: SocketAddr, encrypted: &str) -> ServiceKey {
 }
 
 /// Services for a build with the only build permit.
-fn services(building: &Permits, limit: Duration, cancel: &CancellationToken) -> KeyServices {
+fn services(
+    building: &RunPermits,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> KeyServiceAccess {
     let permit = RUNTIME.block_on(building.acquire("shop"));
     let permits = BuildPermits {
         building: building.clone(),
-        reaching: Permits::new(1),
+        reaching: RunPermits::new(1),
         namespace: "shop".to_owned(),
         runtime: RUNTIME.handle().clone(),
         cancel: cancel.clone(),
-        held: HeldPermits { building: Some(permit), reaching: None },
+        held: HeldBuildPermits { building: Some(permit), reaching: None },
     };
-    let egress = Egress::with_loopback();
-    let budgets = Arc::new(Budgets::within(egress.clone()));
-    KeyServices::Reached(Box::new(KeyServiceContext {
-        clients: Arc::new(Clients::within(egress)),
+    let egress = EgressRules::with_loopback();
+    let budgets = Arc::new(HostBudgets::within(egress.clone()));
+    KeyServiceAccess::Reached(Box::new(KeyServiceContext {
+        clients: Arc::new(HttpClients::within(egress)),
         budgets,
         without_identity: None,
         limit,
-        permits: SharedPermits::new(permits),
+        permits: SharedBuildPermits::new(permits),
         runtime: RUNTIME.handle().clone(),
         cancel: cancel.clone(),
     }))
 }
 
-fn with_token() -> Keys {
-    Keys::import("apps/keys", [("sops.vault-token", b"t".as_slice())]).unwrap()
+fn with_token() -> DecryptionKeys {
+    DecryptionKeys::import("apps/keys", [("sops.vault-token", b"t".as_slice())]).unwrap()
 }
 
 #[test]
 fn a_data_key_is_asked_for_once_and_meanwhile_others_build() {
     let (address, is_asked, answer) = server();
-    let building = Permits::new(1);
+    let building = RunPermits::new(1);
     let services = services(&building, KEY_SERVICES_TIMEOUT, &CancellationToken::new());
     let work = std::thread::spawn(move || {
         let keys = with_token();
-        let time = TimeLimit::start(TIME_LIMIT, &Stop::default());
+        let time = TimeLimit::start(TIME_LIMIT, &StopSignal::default());
         let asked = services.asked(keys.credentials(), &time);
         let mut ask =
             ["one", "one", "two"].into_iter().map(|text| asked.decrypt(&key(address, text)));
@@ -108,9 +112,9 @@ fn a_data_key_is_asked_for_once_and_meanwhile_others_build() {
 fn services_that_take_too_long_together_are_given_up_and_so_are_those_of_a_canceled_build() {
     let (address, _is_asked, _answer) = server();
     let keys = with_token();
-    let time = TimeLimit::start(TIME_LIMIT, &Stop::default());
+    let time = TimeLimit::start(TIME_LIMIT, &StopSignal::default());
     let error_of = |limit, cancel: &CancellationToken| {
-        let services = services(&Permits::new(1), limit, cancel);
+        let services = services(&RunPermits::new(1), limit, cancel);
         let asked = services.asked(keys.credentials(), &time);
         asked.decrypt(&key(address, "one")).unwrap_err()
     };
@@ -126,9 +130,9 @@ fn services_that_take_too_long_together_are_given_up_and_so_are_those_of_a_cance
 
 #[test]
 fn where_no_service_is_called_the_reason_is_reported() {
-    let services = KeyServices::Refused("there are none");
-    let keys = Keys::default();
-    let time = TimeLimit::start(TIME_LIMIT, &Stop::default());
+    let services = KeyServiceAccess::Refused("there are none");
+    let keys = DecryptionKeys::default();
+    let time = TimeLimit::start(TIME_LIMIT, &StopSignal::default());
     let asked = services.asked(keys.credentials(), &time);
     let key = key("127.0.0.1:1".parse().unwrap(), "one");
     let why = asked.decrypt(&key).unwrap_err();

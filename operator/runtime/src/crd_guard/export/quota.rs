@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{EXPORT, Site, TENANT};
+use super::{CrdExportDestination, EXPORT, TENANT};
 
 /// Most Secrets of exports in a cluster.
 const MAX_EXPORT_SECRETS: usize = 64;
@@ -20,7 +20,7 @@ pub(super) fn lacking(
     listed: &[Value],
     is_more: bool,
     wanted: &BTreeSet<&str>,
-    site: &Site<'_>,
+    site: &CrdExportDestination<'_>,
 ) -> Option<String> {
     let name = |it: &Value| it["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let tenant = |it: &Value| it["metadata"]["annotations"][TENANT].as_str().map(str::to_owned);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     fn most(listed: &[Value], owner: &str, is_tenant: bool) -> usize {
-        let site = Site { namespace: "flux-system", place: "", owner, is_tenant };
+        let site = CrdExportDestination { namespace: "flux-system", place: "", owner, is_tenant };
         let names: Vec<String> = (0..100).map(|at| format!("new-{at}")).collect();
         let fits = |count: usize| {
             let wanted = names.iter().take(count).map(String::as_str).collect();
@@ -82,7 +82,12 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_attempt_stored_needs_no_room() {
-        let site = Site { namespace: "flux-system", place: "", owner: "infra", is_tenant: false };
+        let site = CrdExportDestination {
+            namespace: "flux-system",
+            place: "",
+            owner: "infra",
+            is_tenant: false,
+        };
         let full = listed(64, None);
         assert_eq!(lacking(&full, false, &BTreeSet::from(["own-3", "own-4"]), &site), None);
         let text = lacking(&full, false, &BTreeSet::from(["new"]), &site).unwrap_or_default();

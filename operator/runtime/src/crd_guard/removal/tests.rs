@@ -18,16 +18,16 @@ const SECRETS: &str = "/api/v1/namespaces/flux-system/secrets";
 const OBJECTS: &str = "/apis/acme.io/v1/widgets?";
 
 /// What happens before a request is answered, and the answer if it is another one than usual.
-type Happens = fn(&str, &mut State) -> Option<(u16, Value)>;
+type RequestInterception = fn(&str, &mut FakeClusterState) -> Option<(u16, Value)>;
 
 /// What is in the cluster.
-struct State {
+struct FakeClusterState {
     crd: Option<Value>,
     objects: Vec<Value>,
     secrets: BTreeMap<String, Value>,
     asked: Vec<String>,
     version: u64,
-    happens: Happens,
+    happens: RequestInterception,
 }
 
 fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
@@ -56,9 +56,9 @@ fn definition(notes: &Value) -> Value {
         "status": {"storedVersions": ["v1"], "conditions": [{"type": "Established", "status": "True"}]}})
 }
 
-impl State {
+impl FakeClusterState {
     /// With a definition whose removal is confirmed or not, and so many objects.
-    fn with(is_confirmed: bool, objects: usize, happens: Happens) -> Self {
+    fn with(is_confirmed: bool, objects: usize, happens: RequestInterception) -> Self {
         let notes = if is_confirmed { json!({REMOVAL: "u"}) } else { json!({}) };
         let objects = (0..objects).map(|at| widget(&format!("w-{at}"))).collect();
         let secrets = BTreeMap::new();
@@ -159,7 +159,7 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 /// What comes of a removal, and what is in the cluster then.
-async fn removed(state: State) -> (Result<Removal, String>, State) {
+async fn removed(state: FakeClusterState) -> (Result<CrdRemovalOutcome, String>, FakeClusterState) {
     let live = Object::new(state.crd.clone().unwrap()).unwrap();
     let state = Arc::new(Mutex::new(state));
     let shared = state.clone();
@@ -169,17 +169,22 @@ async fn removed(state: State) -> (Result<Removal, String>, State) {
     })
     .await;
     let mine = [
-        Mark::label(apply::meta::OWNER_NAME, "crds"),
-        Mark::label(apply::meta::OWNER_NAMESPACE, "infra"),
+        OwnerMark::label(apply::managed_metadata::OWNER_NAME, "crds"),
+        OwnerMark::label(apply::managed_metadata::OWNER_NAMESPACE, "infra"),
     ];
-    let site = Site { namespace: "flux-system", place: "", owner: "infra", is_tenant: false };
+    let site = CrdExportDestination {
+        namespace: "flux-system",
+        place: "",
+        owner: "infra",
+        is_tenant: false,
+    };
     let gate = reconcile::RemovalGate {
         cause: reconcile::RemovalCause::Pruned,
         is_owner_suspended: false,
         is_suspended: false,
         closes: None,
     };
-    let removing = Removing {
+    let removing = CrdRemoval {
         ours: &cluster,
         theirs: &cluster,
         live: &live,
@@ -192,12 +197,12 @@ async fn removed(state: State) -> (Result<Removal, String>, State) {
     };
     let removal = removing.run().await.map_err(|error| error.to_string());
     let mut state = state.lock();
-    let empty = State::with(false, 0, |_, _| None);
+    let empty = FakeClusterState::with(false, 0, |_, _| None);
     (removal, std::mem::replace(&mut *state, empty))
 }
 
 /// The objects of the exports, by namespace and name, and the definition of the last.
-fn exported(state: &State) -> (Vec<String>, Value) {
+fn exported(state: &FakeClusterState) -> (Vec<String>, Value) {
     let mut names = Vec::new();
     let mut definition = Value::Null;
     for secret in state.secrets.values() {
@@ -205,7 +210,7 @@ fn exported(state: &State) -> (Vec<String>, Value) {
         assert_eq!(notes[PARTS], "1");
         let part = STANDARD.decode(secret["data"][KEY].as_str().unwrap()).unwrap();
         let digest = notes[DIGEST].as_str().unwrap();
-        let mut all = crdguard::Import::of(&[part], digest).unwrap().map(Result::unwrap);
+        let mut all = crdguard::CrdExportReader::of(&[part], digest).unwrap().map(Result::unwrap);
         definition = all.next().unwrap().manifest;
         names.extend(all.map(|it| it.manifest["metadata"]["name"].as_str().unwrap().to_owned()));
     }
@@ -214,22 +219,22 @@ fn exported(state: &State) -> (Vec<String>, Value) {
 
 #[tokio::test]
 async fn a_definition_without_objects_is_deleted_as_it_was_read() {
-    let mut state = State::with(false, 0, |_, _| None);
+    let mut state = FakeClusterState::with(false, 0, |_, _| None);
     // It must not have another owner.
     state.edit(|crd| {
         let labels = crd["metadata"]["labels"].as_object_mut().unwrap();
         labels.retain(|key, _| !key.starts_with("helm"));
     });
     let (removal, state) = removed(state).await;
-    assert_eq!(removal, Ok(Removal::Deleted));
+    assert_eq!(removal, Ok(CrdRemovalOutcome::Deleted));
     assert!(state.crd.is_none() && state.secrets.is_empty());
 }
 
 #[tokio::test]
 async fn a_confirmed_removal_exports_the_objects_and_nothing_lies_between_the_comparison_and_the_deletion()
  {
-    let (removal, state) = removed(State::with(true, 2, |_, _| None)).await;
-    let Ok(Removal::Exported(text)) = removal else { panic!("{removal:?}") };
+    let (removal, state) = removed(FakeClusterState::with(true, 2, |_, _| None)).await;
+    let Ok(CrdRemovalOutcome::Exported(text)) = removal else { panic!("{removal:?}") };
     assert!(text.contains("with 2 objects") && text.contains("--export u-"), "{text}");
     assert!(state.crd.is_none());
     let (names, definition) = exported(&state);
@@ -244,7 +249,7 @@ async fn a_confirmed_removal_exports_the_objects_and_nothing_lies_between_the_co
 
 #[tokio::test]
 async fn what_changes_while_it_is_exported_is_exported_again_and_leaves_one_export() {
-    let happens: Happens = |asked, state| {
+    let happens: RequestInterception = |asked, state| {
         // Between storing and comparing.
         let is_compared = asked.starts_with(&format!("GET {OBJECTS}")) && state.secrets.len() == 1;
         if is_compared && state.objects.len() == 1 {
@@ -252,29 +257,29 @@ async fn what_changes_while_it_is_exported_is_exported_again_and_leaves_one_expo
         }
         None
     };
-    let (removal, state) = removed(State::with(true, 1, happens)).await;
-    assert!(matches!(removal, Ok(Removal::Exported(_))), "{removal:?}");
+    let (removal, state) = removed(FakeClusterState::with(true, 1, happens)).await;
+    assert!(matches!(removal, Ok(CrdRemovalOutcome::Exported(_))), "{removal:?}");
     assert_eq!(exported(&state).0, ["w-0", "late"]);
 }
 
 #[tokio::test]
 async fn a_confirmation_that_is_withdrawn_meanwhile_does_not_count() {
     // While the objects are read, and after they were compared.
-    let at_reading: Happens = |asked, state| {
+    let at_reading: RequestInterception = |asked, state| {
         if asked.starts_with(&format!("GET {OBJECTS}")) && state.version == 1 {
             state.edit(|crd| crd["metadata"]["annotations"] = json!({}));
         }
         None
     };
-    let at_deletion: Happens = |asked, state| {
+    let at_deletion: RequestInterception = |asked, state| {
         if asked.starts_with("DELETE") && state.version == 1 && !state.secrets.is_empty() {
             state.edit(|crd| crd["metadata"]["annotations"] = json!({}));
         }
         None
     };
     for (happens, exports) in [(at_reading, 0), (at_deletion, 1)] {
-        let (removal, state) = removed(State::with(true, 1, happens)).await;
-        let Ok(Removal::Released(text)) = removal else { panic!("{removal:?}") };
+        let (removal, state) = removed(FakeClusterState::with(true, 1, happens)).await;
+        let Ok(CrdRemovalOutcome::Released(text)) = removal else { panic!("{removal:?}") };
         assert!(text.contains("1 object (shop/w-0)"), "{text}");
         assert!(state.crd.is_some() && state.objects.len() == 1);
         assert_eq!(state.secrets.len(), exports);
@@ -283,7 +288,7 @@ async fn a_confirmation_that_is_withdrawn_meanwhile_does_not_count() {
 
 #[tokio::test]
 async fn a_definition_that_another_owner_took_over_meanwhile_is_left_to_it() {
-    let happens: Happens = |asked, state| {
+    let happens: RequestInterception = |asked, state| {
         if asked.starts_with(&format!("GET {OBJECTS}")) && state.version == 1 {
             state.edit(|crd| {
                 crd["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] = "other".into();
@@ -292,8 +297,8 @@ async fn a_definition_that_another_owner_took_over_meanwhile_is_left_to_it() {
         None
     };
     for is_confirmed in [true, false] {
-        let (removal, state) = removed(State::with(is_confirmed, 1, happens)).await;
-        assert!(matches!(removal, Ok(Removal::Released(_))), "{removal:?}");
+        let (removal, state) = removed(FakeClusterState::with(is_confirmed, 1, happens)).await;
+        assert!(matches!(removal, Ok(CrdRemovalOutcome::Released(_))), "{removal:?}");
         let crd = state.crd.unwrap();
         let metadata = &crd["metadata"];
         assert_eq!(metadata["labels"]["kustomize.toolkit.fluxcd.io/name"], "other");
@@ -303,36 +308,36 @@ async fn a_definition_that_another_owner_took_over_meanwhile_is_left_to_it() {
 
 #[tokio::test]
 async fn an_export_is_never_written_over_another() {
-    let mut state = State::with(true, 1, |_, _| None);
+    let mut state = FakeClusterState::with(true, 1, |_, _| None);
     let other =
         json!({"metadata": {"name": "crd-export-u-0000000000000000-0"}, "data": {KEY: "AA=="}});
     state.secrets.insert("crd-export-u-0000000000000000-0".to_owned(), other.clone());
     let (removal, mut state) = removed(state).await;
-    assert!(matches!(removal, Ok(Removal::Exported(_))), "{removal:?}");
+    assert!(matches!(removal, Ok(CrdRemovalOutcome::Exported(_))), "{removal:?}");
     assert_eq!(state.secrets.remove("crd-export-u-0000000000000000-0"), Some(other));
     assert_eq!(exported(&state).0, ["w-0"]);
 }
 
 #[tokio::test]
 async fn what_is_not_stored_as_it_was_written_is_no_export() {
-    let happens: Happens = |asked, state| {
+    let happens: RequestInterception = |asked, state| {
         if asked.starts_with("GET") && asked.contains("/secrets?") {
             // Stored, and gone again.
             state.secrets.clear();
         }
         None
     };
-    let (removal, state) = removed(State::with(true, 1, happens)).await;
+    let (removal, state) = removed(FakeClusterState::with(true, 1, happens)).await;
     let error = removal.unwrap_err();
     assert!(error.contains("was written and is not there"), "{error}");
     assert!(state.crd.is_some() && state.objects.len() == 1);
-    let mutated: Happens = |asked, _| {
+    let mutated: RequestInterception = |asked, _| {
         let name = json!({"name": "crd-export-x", "namespace": "flux-system", "uid": "x"});
         let secret =
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": name, "data": {KEY: "AA=="}});
         (asked.starts_with("POST") && asked.contains("/secrets")).then_some((201, secret))
     };
-    let (removal, state) = removed(State::with(true, 1, mutated)).await;
+    let (removal, state) = removed(FakeClusterState::with(true, 1, mutated)).await;
     let error = removal.unwrap_err();
     assert!(error.contains("does not have what was written"), "{error}");
     assert!(state.crd.is_some());
@@ -342,10 +347,14 @@ async fn what_is_not_stored_as_it_was_written_is_no_export() {
 
 #[tokio::test]
 async fn without_the_right_to_delete_nothing_is_exported() {
-    fn refused(asked: &str, state: &State, answer: (u16, Value)) -> Option<(u16, Value)> {
+    fn refused(
+        asked: &str,
+        state: &FakeClusterState,
+        answer: (u16, Value),
+    ) -> Option<(u16, Value)> {
         (asked.starts_with("DELETE") && state.secrets.is_empty()).then_some(answer)
     }
-    let cases: [(Happens, bool); 4] = [
+    let cases: [(RequestInterception, bool); 4] = [
         (|asked, state| refused(asked, state, refusal(403, "Forbidden", "no")), false),
         (|asked, state| refused(asked, state, refusal(422, "Invalid", "a policy")), false),
         (|asked, state| refused(asked, state, refusal(500, "InternalError", "no")), false),
@@ -358,7 +367,7 @@ async fn without_the_right_to_delete_nothing_is_exported() {
         ),
     ];
     for (at, (happens, is_deleted)) in cases.into_iter().enumerate() {
-        let (removal, state) = removed(State::with(true, 1, happens)).await;
+        let (removal, state) = removed(FakeClusterState::with(true, 1, happens)).await;
         assert_eq!(removal.is_ok(), is_deleted, "{at}: {removal:?}");
         assert_eq!(
             (state.secrets.is_empty(), state.crd.is_none()),
@@ -370,44 +379,44 @@ async fn without_the_right_to_delete_nothing_is_exported() {
 
 #[tokio::test]
 async fn a_definition_that_cannot_be_created_again_is_not_deleted() {
-    let invalid: Happens = |asked, _| {
+    let invalid: RequestInterception = |asked, _| {
         asked.starts_with(&format!("POST {CRD}")).then(|| refusal(422, "Invalid", "must be false"))
     };
-    let (removal, state) = removed(State::with(true, 1, invalid)).await;
+    let (removal, state) = removed(FakeClusterState::with(true, 1, invalid)).await;
     let error = removal.unwrap_err();
     assert!(error.contains("could not be created again: must be false"), "{error}");
     assert!(state.crd.is_some() && state.secrets.is_empty());
     // Where windlass may not create any, the usual reason is known.
-    let forbidden: Happens = |asked, _| {
+    let forbidden: RequestInterception = |asked, _| {
         asked.starts_with(&format!("POST {CRD}")).then(|| refusal(403, "Forbidden", "no"))
     };
-    let mut state = State::with(true, 1, forbidden);
+    let mut state = FakeClusterState::with(true, 1, forbidden);
     state.edit(|crd| crd["spec"]["preserveUnknownFields"] = true.into());
     assert!(removed(state).await.0.is_err());
-    assert!(removed(State::with(true, 1, forbidden)).await.0.is_ok());
+    assert!(removed(FakeClusterState::with(true, 1, forbidden)).await.0.is_ok());
 }
 
 #[tokio::test]
 async fn a_deletion_whose_reply_was_lost_is_reported_with_its_export() {
-    let happens: Happens = |asked, state| {
+    let happens: RequestInterception = |asked, state| {
         let is_deleted = asked.starts_with("DELETE") && !state.secrets.is_empty();
         is_deleted.then(|| {
             state.crd = None;
             refusal(409, "Conflict", "changed")
         })
     };
-    let (removal, _) = removed(State::with(true, 1, happens)).await;
-    assert!(matches!(removal, Ok(Removal::Exported(_))), "{removal:?}");
+    let (removal, _) = removed(FakeClusterState::with(true, 1, happens)).await;
+    assert!(matches!(removal, Ok(CrdRemovalOutcome::Exported(_))), "{removal:?}");
 }
 
 #[tokio::test]
 async fn a_list_without_end_is_no_absence() {
-    let happens: Happens = |asked, _| {
+    let happens: RequestInterception = |asked, _| {
         let endless = json!({"metadata": {"continue": "x"}, "items": []});
         asked.starts_with(&format!("GET {OBJECTS}")).then_some((200, endless))
     };
-    let (removal, state) = removed(State::with(false, 0, happens)).await;
-    let Ok(Removal::Released(text)) = removal else { panic!("{removal:?}") };
+    let (removal, state) = removed(FakeClusterState::with(false, 0, happens)).await;
+    let Ok(CrdRemovalOutcome::Released(text)) = removal else { panic!("{removal:?}") };
     assert!(text.contains("objects that cannot be listed"), "{text}");
     assert!(state.crd.is_some());
 }

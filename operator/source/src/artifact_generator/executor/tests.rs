@@ -33,7 +33,7 @@ fn maker(
     ArtifactMaker::new(
         kept.store.clone(),
         object,
-        Trees::from([("src".to_owned(), Arc::new(tree))]),
+        SourceTreesByAlias::from([("src".to_owned(), Arc::new(tree))]),
         BTreeMap::from([("src".to_owned(), source)]),
     )
 }
@@ -78,7 +78,7 @@ fn a_file_that_would_have_the_same_bytes_is_not_written_again() {
     let other = maker(&kept, &object, &[("a.yaml", "a: 2\n")]).make(&request).unwrap();
     assert!(other.is_stored && other.entry.filename != first.entry.filename);
     let store = &kept.store;
-    let is_there = |made: &MadeArtifact| store.open_file(&made.artifact.path).is_ok();
+    let is_there = |made: &StoredGeneratedArtifact| store.open_file(&made.artifact.path).is_ok();
     assert!(is_there(&first) && is_there(&other), "the former one is still named");
 
     store.remove_file(&first.artifact.path).unwrap();
@@ -93,12 +93,15 @@ fn a_build_that_fails_names_the_artifact_and_a_pattern_of_paths_stalls() {
     let failed = maker.make(&request("two", "@zz/**")).err().unwrap();
     let text = "two build failed: failed to apply copy operations: failed to apply copy operation from \
                 '@zz/**' to '@artifact/': source alias 'zz' not found";
-    assert_eq!(failed, Outcome::Failed(reason::BUILD_FAILED, text.to_owned(), Wake::default()));
+    assert_eq!(
+        failed,
+        RunOutcome::Failed(reason::BUILD_FAILED, text.to_owned(), WakeTrigger::default())
+    );
     let climbs = maker.make(&request("two", "@src/../b")).err().unwrap();
     assert!(climbs.text().ends_with("path escapes from parent"), "{climbs:?}");
     let spec = GeneratorSpec { path_pattern: "@src/{".to_owned(), ..GeneratorSpec::default() };
     let stalled = maker.requests(&spec).err().unwrap();
-    assert!(matches!(stalled, Outcome::Stalled(reason::BUILD_FAILED, _)), "{stalled:?}");
+    assert!(matches!(stalled, RunOutcome::Stalled(reason::BUILD_FAILED, _)), "{stalled:?}");
     assert!(stalled.text().starts_with("failed to expand path pattern: "), "{stalled:?}");
 }
 
@@ -118,11 +121,11 @@ fn what_is_lost_damaged_or_interrupted_is_drift() {
 
     let mut interrupted = status.clone();
     interrupted["conditions"][0]["status"] = json!("Unknown");
-    assert_eq!(drift(&interrupted), Some(Drift::NotReady));
+    assert_eq!(drift(&interrupted), Some(GeneratorDrift::NotReady));
 
     let file = kept.folder.join(&made.artifact.path);
     std::fs::write(&file, "damaged").unwrap();
-    assert_eq!(drift(&status), Some(Drift::ArtifactCorrupted));
+    assert_eq!(drift(&status), Some(GeneratorDrift::ArtifactCorrupted));
     assert!(!file.exists(), "it is served no more");
-    assert_eq!(drift(&status), Some(Drift::ArtifactMissing));
+    assert_eq!(drift(&status), Some(GeneratorDrift::ArtifactMissing));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use artifactgen::InventoryEntry;
 use reconcile::{RemovalCause, RemovalGate, Time};
 use serde_json::json;
-use sources::store::Slot;
+use sources::store::ObjectFolder;
 
 use super::*;
 use crate::temporary_store::TemporaryStore;
@@ -26,7 +26,7 @@ fn request() -> ArtifactRequest {
     ArtifactRequest { artifact, labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]) }
 }
 
-fn made(is_stored: bool) -> MadeArtifact {
+fn made(is_stored: bool) -> StoredGeneratedArtifact {
     let artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-01-01T00:00:00Z", "revision": "latest@sha256:1",
         "path": "externalartifact/apps/one/1.tar.gz", "url": "http://a/externalartifact/apps/one/1.tar.gz",
@@ -37,12 +37,12 @@ fn made(is_stored: bool) -> MadeArtifact {
         name: "one".to_owned(),
         namespace: "apps".to_owned(),
     };
-    MadeArtifact { entry, artifact: artifact.unwrap(), is_stored }
+    StoredGeneratedArtifact { entry, artifact: artifact.unwrap(), is_stored }
 }
 
 /// As it is applied, without a status.
 fn applied(generator: &ArtifactGenerator) -> ExternalArtifact {
-    let offer = Offer { generator, common: None, request: &request(), is_spec_new: false };
+    let offer = ArtifactOffer { generator, common: None, request: &request(), is_spec_new: false };
     serde_json::from_value(offer.desired()).unwrap()
 }
 
@@ -81,8 +81,9 @@ async fn what_is_offered_already_is_not_written_again() {
     external.status = Some(offered(&external, &ExternalArtifactStatus::default(), &made(true)));
     let (cluster, writes) = with_objects(vec![json!(external)]).await;
     let request = request();
-    let offered_with = async |is_spec_new: bool, made: &MadeArtifact| {
-        let it = Offer { generator: &generator, common: None, request: &request, is_spec_new };
+    let offered_with = async |is_spec_new: bool, made: &StoredGeneratedArtifact| {
+        let it =
+            ArtifactOffer { generator: &generator, common: None, request: &request, is_spec_new };
         offer(&cluster, &it, Some(&external), made).await.unwrap();
         std::mem::take(&mut *writes.lock())
     };
@@ -106,7 +107,8 @@ async fn one_that_another_owner_made_during_the_build_is_not_replaced() {
     other.metadata.uid = Some("v".to_owned());
     let (cluster, writes) = with_objects(vec![json!(applied(&other))]).await;
     let request = request();
-    let it = Offer { generator: &generator, common: None, request: &request, is_spec_new: true };
+    let it =
+        ArtifactOffer { generator: &generator, common: None, request: &request, is_spec_new: true };
     let refused = offer(&cluster, &it, None, &made(true)).await.unwrap_err();
     assert_eq!(refused.reason(), EXTERNAL_ARTIFACT_FAILED);
     assert_eq!(*writes.lock(), [""; 0]);
@@ -123,7 +125,7 @@ async fn only_the_own_ones_and_their_files_are_removed() {
     let (cluster, writes) = with_objects(vec![json!(own), json!(foreign)]).await;
     let kept = TemporaryStore::new();
     for name in ["one", "two", "three"] {
-        let slot = Slot::new("externalartifact", "apps", name).unwrap();
+        let slot = ObjectFolder::new("externalartifact", "apps", name).unwrap();
         let stored =
             kept.store.put(&slot, "1.tar.gz", "", Time::UNIX_EPOCH, |out| out.write_all(b"x"));
         stored.unwrap();

@@ -2,8 +2,8 @@
 
 use crds::source::BucketSpec;
 use objects::RedactedValue;
-use reconcile::Outcome;
-use sources::bucket::{Endpoint, azure, google};
+use reconcile::RunOutcome;
+use sources::bucket::{BucketEndpoint, azure, google};
 use url::Url;
 
 use super::{SourceSecretData, name_of_secret, text, unusable};
@@ -14,9 +14,9 @@ use super::{SourceSecretData, name_of_secret, text, unusable};
 /// author of a spec cannot have the token of windlass sent to another server.
 pub(super) fn google(
     spec: &BucketSpec,
-    endpoint: &Endpoint,
+    endpoint: &BucketEndpoint,
     secret: Option<&SourceSecretData>,
-) -> Result<google::GoogleIdentity, Outcome> {
+) -> Result<google::GoogleIdentity, RunOutcome> {
     let Some(data) = secret else {
         return Ok(match endpoint.is_google() {
             true => google::GoogleIdentity::Environment,
@@ -36,9 +36,9 @@ pub(super) fn google(
 /// signature.
 pub(super) fn azure(
     spec: &BucketSpec,
-    endpoint: &Endpoint,
+    endpoint: &BucketEndpoint,
     secret: Option<&SourceSecretData>,
-) -> Result<azure::AzureIdentity, Outcome> {
+) -> Result<azure::AzureIdentity, RunOutcome> {
     let Some(data) = secret else {
         return Ok(match endpoint.is_azure() {
             true => azure::AzureIdentity::Environment { client: None },

@@ -23,11 +23,11 @@ fn data(keys: &[(&str, &str)]) -> SourceSecretData {
     keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
 }
 
-fn desired_of(more: &Value, resolved: BucketInputs) -> Result<BucketFetchSpec, Outcome> {
+fn desired_of(more: &Value, resolved: BucketInputs) -> Result<BucketFetchSpec, RunOutcome> {
     desired(&object(more), resolved).map(|desired| desired.work)
 }
 
-fn refused(more: &Value, resolved: BucketInputs) -> Outcome {
+fn refused(more: &Value, resolved: BucketInputs) -> RunOutcome {
     desired_of(more, resolved).err().unwrap()
 }
 
@@ -93,7 +93,7 @@ fn a_secret_goes_before_the_environment_which_is_for_aws_only() {
         BucketInputs { secret: Some(data(&[("accesskey", "hunter2")])), ..BucketInputs::default() },
     ] {
         let outcome = refused(&named, resolved);
-        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
         assert!(outcome.text().starts_with("invalid 's' secret data: "), "{}", outcome.text());
         assert!(!outcome.text().contains("hunter2"));
     }
@@ -103,7 +103,7 @@ fn cloud(
     provider: &str,
     endpoint: &str,
     secret: &[(&str, &str)],
-) -> Result<BucketIdentity, Outcome> {
+) -> Result<BucketIdentity, RunOutcome> {
     let mut more = json!({"provider": provider, "endpoint": endpoint});
     let mut resolved = BucketInputs::default();
     if !secret.is_empty() {
@@ -187,7 +187,7 @@ fn a_secret_of_a_cloud_is_read_as_flux_reads_it() {
         ("azure", "http://127.0.0.1:10000", &[("accountKey", "hunter2")], "'accountName'"),
     ] {
         let outcome = cloud(provider, endpoint, keys).unwrap_err();
-        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
         assert!(outcome.text().starts_with("invalid 's' secret data: "), "{}", outcome.text());
         assert!(outcome.text().contains(says), "{}", outcome.text());
         assert!(!outcome.text().contains("hunter2"), "{}", outcome.text());
@@ -217,7 +217,7 @@ fn the_token_of_windlass_goes_to_services_of_aws_only() {
     ] {
         let outcome = refused(&sts(endpoint), BucketInputs::default());
         assert!(
-            matches!(outcome, Outcome::Stalled(INVALID_STS_CONFIGURATION, _)),
+            matches!(outcome, RunOutcome::Stalled(INVALID_STS_CONFIGURATION, _)),
             "{endpoint}: {outcome:?}"
         );
     }
@@ -254,7 +254,10 @@ fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
         ),
     ] {
         let outcome = refused(&more, user());
-        assert!(matches!(outcome, Outcome::Stalled(INVALID_STS_CONFIGURATION, _)), "{outcome:?}");
+        assert!(
+            matches!(outcome, RunOutcome::Stalled(INVALID_STS_CONFIGURATION, _)),
+            "{outcome:?}"
+        );
         assert!(
             outcome.text().contains(expected) && !outcome.text().contains("hunter2"),
             "{outcome:?}"
@@ -283,7 +286,7 @@ fn only_a_change_of_spec_helps_against_what_cannot_be_meant() {
         ),
     ] {
         let outcome = refused(&more, BucketInputs::default());
-        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         assert_eq!(outcome.reason().as_str(), reason, "{}", outcome.text());
     }
     let bundle = json!({"annotations": {"windlass.dev/bundle": "a/b.zip"}});
@@ -299,7 +302,7 @@ fn certificates_that_cannot_be_used_are_reported_by_their_secret() {
     for keys in [&[("ca.crt", "hunter2")][..], &[("tls.crt", "hunter2")], &[("other", "hunter2")]] {
         let resolved = BucketInputs { certificates: Some(data(keys)), ..BucketInputs::default() };
         let outcome = refused(&more, resolved);
-        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
         assert!(!outcome.text().contains("hunter2"), "{}", outcome.text());
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use fake_cluster::promise;
-use sources::reason::AUTHENTICATION_FAILED;
+use sources::source_reasons::AUTHENTICATION_FAILED;
 use windlass_runtime::git_remote::GitRemoteSecrets;
 
 fn object(more: &Value) -> GitRepository {
@@ -22,7 +22,7 @@ fn object(more: &Value) -> GitRepository {
 fn desired_of(
     more: &Value,
     proxy: Option<&[(&str, &str)]>,
-) -> Result<SourceSpec<GitFetchSpec>, Outcome> {
+) -> Result<SourceSpec<GitFetchSpec>, RunOutcome> {
     let data = |keys: &[(&str, &str)]| {
         keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
     };
@@ -96,7 +96,7 @@ fn only_a_change_of_spec_helps_against_a_range_or_a_folder_that_is_none() {
         (json!({"sparseCheckout": ["../x"]}), "InvalidPath"),
     ] {
         let outcome = desired_of(&more, None).err().unwrap();
-        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         assert_eq!(outcome.reason().as_str(), reason, "{}", outcome.text());
     }
 }
@@ -110,11 +110,11 @@ fn a_proxy_is_for_http_and_its_secret_is_not_shown() {
 
     let outcome =
         desired_of(&json!({"url": "ssh://example.com/app.git"}), Some(&keys)).err().unwrap();
-    assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+    assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
     assert!(outcome.text().starts_with("spec.proxySecretRef is not supported for ssh URLs"));
 
     let outcome = desired_of(&json!({}), Some(&keys[1..])).err().unwrap();
-    assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+    assert!(matches!(outcome, RunOutcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
     assert!(outcome.text().contains("`address`") && !outcome.text().contains("hunter2"));
 }
 

@@ -75,7 +75,7 @@ fn revision_and_values_files_are_added_to_the_version_as_in_flux() {
             "revision": revision, "url": "http://a/b/c/d",
         }));
         let from =
-            Origin::Tree(SourceArtifact { artifact: artifact.unwrap(), is_elsewhere: false });
+            ChartOrigin::Tree(SourceArtifact { artifact: artifact.unwrap(), is_elsewhere: false });
         desired(&object(more), from, None).ok().unwrap().work.metadata
     };
     let git = "main@sha1:0123456789abcdef0123456789abcdef01234567";

@@ -19,13 +19,14 @@ fn object(more: &Value) -> HelmRepository {
     .unwrap()
 }
 
-fn desired_of(more: &Value, secret: &[(&str, &str)]) -> Result<ChartRepository, Outcome> {
+fn desired_of(more: &Value, secret: &[(&str, &str)]) -> Result<ChartRepository, RunOutcome> {
     let object = object(more);
     check(&object)?;
     let data: BTreeMap<_, _> =
         secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-    let secrets = Secrets { secret: Some(data).filter(|it| !it.is_empty()), certificates: None };
-    reached(&Reach::default(), &object, &secrets)
+    let secrets =
+        HelmRepositoryInputs { secret: Some(data).filter(|it| !it.is_empty()), certificates: None };
+    reached(&RepositoryAccess::default(), &object, &secrets)
 }
 
 /// A value for every field of the schema that has no support, or not with that value.
@@ -78,7 +79,7 @@ fn an_address_that_is_none_stalls_and_a_secret_that_cannot_be_used_is_tried_agai
         (json!({"timeout": "x"}), "InvalidDuration", "spec.timeout: "),
     ] {
         let outcome = desired_of(&more, &[]).unwrap_err();
-        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         assert_eq!(outcome.reason().as_str(), reason);
         assert!(outcome.text().starts_with(begins), "{}", outcome.text());
     }
@@ -90,7 +91,7 @@ fn an_address_that_is_none_stalls_and_a_secret_that_cannot_be_used_is_tried_agai
         (in_bucket, vec![("accesskey", "a"), ("secretkey", "hunter2"), ("endpoint", "https://b")]),
     ] {
         let outcome = desired_of(&more, &secret).unwrap_err();
-        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
         assert!(!outcome.text().contains("hunter2"), "{}", outcome.text());
     }
 }

@@ -21,7 +21,7 @@ fn data(keys: &[(&str, &str)]) -> Option<SourceSecretData> {
     Some(keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect())
 }
 
-fn refused(more: &Value, resolved: &HttpArchiveInputs) -> Outcome {
+fn refused(more: &Value, resolved: &HttpArchiveInputs) -> RunOutcome {
     desired(&object(more), resolved).err().unwrap()
 }
 
@@ -54,7 +54,7 @@ fn a_spec_says_what_is_asked_and_what_the_artifact_is_made_with() {
     let remote = &desired.work.remote;
     assert_eq!(remote.limits.time, Duration::from_secs(5));
     assert_eq!(remote.digest.as_ref(), Some(&digest));
-    assert!(matches!(&remote.auth, Auth::Basic { username, .. } if username == "me"));
+    assert!(matches!(&remote.auth, GitAuth::Basic { username, .. } if username == "me"));
     assert!(!format!("{remote:?}").contains("hunter2"));
     let shape = ArtifactInputs::default()
         .with("url", "https://example.com/app.tar.gz")
@@ -73,7 +73,7 @@ fn only_a_change_of_spec_helps_against_these() {
         (json!({"interval": "soon"}), "InvalidDuration"),
     ] {
         let outcome = refused(&more, &HttpArchiveInputs::default());
-        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         assert_eq!(outcome.reason().as_str(), reason, "{}", outcome.text());
         assert!(!outcome.text().contains("hunter2"));
     }
@@ -106,7 +106,7 @@ fn a_secret_without_entries_is_reported_by_its_field() {
         ),
     ] {
         let outcome = refused(&json!({}), &resolved);
-        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
         assert!(
             outcome.text().contains(expected) && !outcome.text().contains("hunter2"),
             "{}",

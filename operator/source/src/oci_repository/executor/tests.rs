@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use serde_json::{Value, json};
-use sources::archive::{Contents, extract};
+use sources::archive::{ArchiveContents, extract};
 use tree::{FileTree as _, RelPath};
 
 use super::super::resolve::OciRepositoryInputs;
@@ -45,17 +45,17 @@ fn converse(mut stream: &TcpStream, answers: &[(String, Vec<u8>)]) {
 }
 
 /// A registry with `team/app`, which has the tags 1.0.0 and 1.1.0 for a manifest with one layer.
-fn with_layer(layer: &[u8]) -> (SocketAddr, Digest) {
+fn with_layer(layer: &[u8]) -> (SocketAddr, OciDigest) {
     with_layer_of("m", layer)
 }
 
-fn with_layer_of(media_type: &str, layer: &[u8]) -> (SocketAddr, Digest) {
-    let digest = Digest::of(layer);
+fn with_layer_of(media_type: &str, layer: &[u8]) -> (SocketAddr, OciDigest) {
+    let digest = OciDigest::of(layer);
     let descriptor =
         json!({"mediaType": media_type, "digest": digest.to_string(), "size": layer.len()});
     let annotations = json!({SOURCE: "https://git.example.com", ORIGIN_REVISION: "main@sha1:1"});
     let manifest = json!({"layers": [descriptor], "annotations": annotations}).to_string();
-    let name = Digest::of(manifest.as_bytes());
+    let name = OciDigest::of(manifest.as_bytes());
     let place = |rest: &str| format!("/v2/team/app/{rest}");
     let address = serve(vec![
         (place("manifests/1.1.0"), manifest.clone().into_bytes()),
@@ -69,7 +69,7 @@ fn with_layer_of(media_type: &str, layer: &[u8]) -> (SocketAddr, Digest) {
 fn run(
     address: SocketAddr,
     more: &Value,
-) -> Result<(StoredArtifact<OCIRepositoryStatus>, Vec<u8>), Outcome> {
+) -> Result<(StoredArtifact<OCIRepositoryStatus>, Vec<u8>), RunOutcome> {
     let mut spec = json!({"interval": "1m", "url": format!("oci://{address}/team/app")});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
@@ -96,7 +96,7 @@ fn run(
 }
 
 fn packed(files: &[(&str, &str)]) -> Vec<u8> {
-    let mut contents = Contents::new();
+    let mut contents = ArchiveContents::new();
     for (path, text) in files {
         contents.file(RelPath::parse(path).unwrap(), false, (*text).to_owned()).unwrap();
     }
@@ -155,12 +155,12 @@ fn failures_are_reported_as_flux_reports_them() {
             ),
         ),
         (
-            json!({"ref": {"digest": Digest::of(b"other").to_string()}}),
+            json!({"ref": {"digest": OciDigest::of(b"other").to_string()}}),
             "OCIArtifactPullFailed",
             format!(
                 "failed to pull artifact from '{url}': GET http://{address}/v2/team/app/manifests/{}: \
                  MANIFEST_UNKNOWN: manifest unknown",
-                Digest::of(b"other")
+                OciDigest::of(b"other")
             ),
         ),
         (
@@ -176,7 +176,7 @@ fn failures_are_reported_as_flux_reports_them() {
         ),
     ] {
         let outcome = run(address, &more).err().unwrap();
-        assert!(matches!(outcome, Outcome::Failed(..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Failed(..)), "{outcome:?}");
         assert_eq!((outcome.reason().as_str(), outcome.text()), (reason, text.as_str()));
     }
 }
@@ -191,7 +191,7 @@ fn what_is_not_signed_is_refused_before_it_is_pulled() {
         "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
     }))
     .unwrap();
-    let signed = Verification::for_tests(&object, BTreeMap::new());
+    let signed = ImageVerificationPolicy::for_tests(&object, BTreeMap::new());
     let resolved = OciRepositoryInputs { signed: Some(signed), ..OciRepositoryInputs::default() };
     let work = desired(&object, resolved).unwrap_or_else(|_| unreachable!()).work;
     let known = RegistryCache::default();

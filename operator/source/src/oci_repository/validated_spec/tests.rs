@@ -23,7 +23,7 @@ fn object(more: &Value) -> OCIRepository {
 fn desired_of(
     more: &Value,
     resolved: OciRepositoryInputs,
-) -> Result<SourceSpec<OciFetchSpec>, Outcome> {
+) -> Result<SourceSpec<OciFetchSpec>, RunOutcome> {
     desired(&object(more), resolved)
 }
 
@@ -131,7 +131,7 @@ fn only_a_change_of_spec_helps_against_what_is_malformed() {
         ),
     ] {
         let outcome = desired_of(&more, OciRepositoryInputs::default()).err().unwrap();
-        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         assert_eq!(outcome.reason().as_str(), reason);
         assert!(outcome.text().starts_with(text), "{}", outcome.text());
     }
@@ -146,7 +146,7 @@ fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
             ..OciRepositoryInputs::default()
         };
         match desired_of(&json!({}), resolved).ok().unwrap().work.remote.auth {
-            Auth::Basic { username, .. } => username,
+            RegistryAuth::Basic { username, .. } => username,
             _ => "nobody".to_owned(),
         }
     };
@@ -209,5 +209,5 @@ fn a_chart_is_copied_and_its_tags_read_as_helm_writes_them() {
     assert!(work.is_copied && work.media_type.as_deref() == Some(chart::CHART));
     let ArtifactSelector::Highest(selection) = work.wanted else { unreachable!() };
     let tags = ["1.0.0_b".to_owned()];
-    assert_eq!(selection.choose(&tags).unwrap(), Reference::tag("1.0.0_b").unwrap());
+    assert_eq!(selection.choose(&tags).unwrap(), ManifestReference::tag("1.0.0_b").unwrap());
 }

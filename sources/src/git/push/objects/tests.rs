@@ -7,21 +7,21 @@ use gix::progress::Discard;
 
 use super::*;
 
-fn objects() -> NewObjects<'static> {
-    NewObjects::new(None, "https://h/a".to_owned(), 100)
+fn objects() -> NewGitObjects<'static> {
+    NewGitObjects::new(None, "https://h/a".to_owned(), 100)
 }
 
-fn write(text: &str, mode: FileMode) -> FileChange {
-    FileChange::Write { bytes: text.as_bytes().to_vec(), mode }
+fn write(text: &str, mode: GitFileMode) -> GitFileChange {
+    GitFileChange::Write { bytes: text.as_bytes().to_vec(), mode }
 }
 
 /// Changes of regular files, each with its path as its text.
-fn files(paths: &[&str]) -> BTreeMap<String, FileChange> {
-    paths.iter().map(|path| ((*path).to_owned(), write(path, FileMode::AsBefore))).collect()
+fn files(paths: &[&str]) -> BTreeMap<String, GitFileChange> {
+    paths.iter().map(|path| ((*path).to_owned(), write(path, GitFileMode::AsBefore))).collect()
 }
 
 /// Everything in a tree: mode, path and the hash of files.
-fn listed(objects: &NewObjects<'_>, tree: ObjectId, prefix: &str, out: &mut Vec<String>) {
+fn listed(objects: &NewGitObjects<'_>, tree: ObjectId, prefix: &str, out: &mut Vec<String>) {
     for (name, entry) in objects.folder(tree, &mut FolderRoom::new(100)).unwrap() {
         let path = format!("{prefix}{name}");
         match entry.mode.is_tree() {
@@ -31,7 +31,7 @@ fn listed(objects: &NewObjects<'_>, tree: ObjectId, prefix: &str, out: &mut Vec<
     }
 }
 
-fn list(objects: &NewObjects<'_>, tree: ObjectId) -> Vec<String> {
+fn list(objects: &NewGitObjects<'_>, tree: ObjectId) -> Vec<String> {
     let mut out = Vec::new();
     listed(objects, tree, "", &mut out);
     out
@@ -40,7 +40,7 @@ fn list(objects: &NewObjects<'_>, tree: ObjectId) -> Vec<String> {
 #[test]
 fn a_tree_has_the_hash_that_git_gives_it() {
     let mut objects = objects();
-    let changes = BTreeMap::from([("a".to_owned(), write("hello\n", FileMode::Regular))]);
+    let changes = BTreeMap::from([("a".to_owned(), write("hello\n", GitFileMode::Regular))]);
     let tree = objects.edit(None, &changes).unwrap().unwrap();
     assert_eq!(tree.to_string(), "0976950c1fdbcb52435a433913017bf044b3a58f");
 }
@@ -60,13 +60,13 @@ fn folders_are_ordered_as_git_orders_them() {
 fn what_is_not_changed_stays_and_an_empty_folder_goes() {
     let mut objects = objects();
     let mut changes = files(&["a/b/c", "a/d", "e"]);
-    changes.insert("run".to_owned(), write("x", FileMode::Executable));
-    changes.insert("link".to_owned(), write("e", FileMode::Symlink));
+    changes.insert("run".to_owned(), write("x", GitFileMode::Executable));
+    changes.insert("link".to_owned(), write("e", GitFileMode::Symlink));
     let tree = objects.edit(None, &changes).unwrap().unwrap();
     let changes = BTreeMap::from([
-        ("a/b/c".to_owned(), FileChange::Remove),
-        ("absent/x".to_owned(), FileChange::Remove),
-        ("run".to_owned(), write("y", FileMode::AsBefore)),
+        ("a/b/c".to_owned(), GitFileChange::Remove),
+        ("absent/x".to_owned(), GitFileChange::Remove),
+        ("run".to_owned(), write("y", GitFileMode::AsBefore)),
     ]);
     let tree = objects.edit(Some(tree), &changes).unwrap().unwrap();
     assert_eq!(list(&objects, tree), ["100644 a/d", "100644 e", "120000 link", "100755 run"]);
@@ -119,7 +119,7 @@ fn a_path_never_leads_through_a_link_a_file_or_a_submodule_nor_out() {
 #[test]
 fn a_name_that_other_file_systems_take_for_git_is_not_written() {
     let mut objects = objects();
-    let mut refused = |path: &str, mode: FileMode| {
+    let mut refused = |path: &str, mode: GitFileMode| {
         let changes = BTreeMap::from([(path.to_owned(), write("x", mode))]);
         match objects.edit(None, &changes) {
             Err(PushError::Unwritable { reason, .. }) => reason,
@@ -128,15 +128,15 @@ fn a_name_that_other_file_systems_take_for_git_is_not_written() {
     };
     let reason = "its path has a part that file systems take for Git's own";
     for path in ["git~1/config", "a/.git /x", ".git./x", ".g\u{200c}it/x", "a\\.git\\x", ".git:a"] {
-        assert_eq!(refused(path, FileMode::Regular), reason, "{path}");
+        assert_eq!(refused(path, GitFileMode::Regular), reason, "{path}");
     }
-    assert_eq!(refused(".gitmodules", FileMode::Symlink), reason);
+    assert_eq!(refused(".gitmodules", GitFileMode::Symlink), reason);
     objects.edit(None, &files(&[".gitmodules", ".gitignore", "git~10"])).unwrap().unwrap();
 }
 
 #[test]
 fn folders_that_change_are_bounded_together() {
-    let mut objects = NewObjects::new(None, "https://h/a".to_owned(), 3);
+    let mut objects = NewGitObjects::new(None, "https://h/a".to_owned(), 3);
     let tree = objects.edit(None, &files(&["a/1", "a/2", "a/3"])).unwrap();
     let refused = |changed: Result<Option<ObjectId>, PushError>| changed.unwrap_err().to_string();
     let error = refused(objects.edit(tree, &files(&["a/4"])));
@@ -150,7 +150,7 @@ fn folders_that_change_are_bounded_together() {
 
 #[test]
 fn folders_count_as_what_is_written() {
-    let mut objects = NewObjects::new(None, "https://h/a".to_owned(), 100_000);
+    let mut objects = NewGitObjects::new(None, "https://h/a".to_owned(), 100_000);
     let long = "n".repeat(4000);
     let mut tree = None;
     // Each commit writes the folder anew, with one more name.

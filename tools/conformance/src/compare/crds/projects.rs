@@ -12,7 +12,7 @@ use testbed::binaries::cache;
 
 /// A project that is released as a Go module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Project {
+pub(super) struct CrdProject {
     pub(super) name: &'static str,
     module: &'static str,
     /// Files or folders of the module that have the definitions.
@@ -23,8 +23,8 @@ const fn project(
     name: &'static str,
     module: &'static str,
     paths: &'static [&'static str],
-) -> Project {
-    Project { name, module, paths }
+) -> CrdProject {
+    CrdProject { name, module, paths }
 }
 
 /// Where most projects keep what controller-gen writes.
@@ -34,7 +34,7 @@ const BASES: &[&str] = &["config/crd/bases"];
 const EXTRA_RELEASES: usize = 4;
 
 /// All of them.
-pub(super) const PROJECTS: [Project; 34] = [
+pub(super) const PROJECTS: [CrdProject; 34] = [
     project("argo-cd", "github.com/argoproj/argo-cd/v2", &["manifests/crds"]),
     project("argo-events", "github.com/argoproj/argo-events", &["manifests/base/crds"]),
     project("argo-rollouts", "github.com/argoproj/argo-rollouts", &["manifests/crds"]),
@@ -84,7 +84,7 @@ pub(super) const PROJECTS: [Project; 34] = [
 ];
 
 /// The definitions of a release of a project.
-pub(super) struct Release {
+pub(super) struct CrdProjectRelease {
     pub(super) version: String,
     pub(super) definitions: Vec<Value>,
 }
@@ -93,12 +93,12 @@ pub(super) struct Release {
 #[derive(Default)]
 pub(super) struct ProjectReleases {
     /// The oldest first.
-    pub(super) releases: Vec<Release>,
+    pub(super) releases: Vec<CrdProjectRelease>,
     /// Why others could not be.
     pub(super) missing: Vec<String>,
 }
 
-impl Project {
+impl CrdProject {
     /// The last minor releases that can be fetched, of each its last patch: a proxy of modules need not have all of them.
     /// With a clone the tags are the releases.
     pub(super) fn fetch(&self, clone: Option<&Path>, count: usize) -> ProjectReleases {
@@ -133,7 +133,7 @@ impl Project {
     }
 
     /// What is in a clone at a tag.
-    fn tagged(&self, clone: &Path, version: &str) -> anyhow::Result<Release> {
+    fn tagged(&self, clone: &Path, version: &str) -> anyhow::Result<CrdProjectRelease> {
         let folder = tempfile::tempdir()?;
         let archive = folder.path().join("release.tar");
         let to = archive.display().to_string();
@@ -143,7 +143,7 @@ impl Project {
         self.release(version, folder.path())
     }
 
-    fn module(&self, version: &str) -> anyhow::Result<Release> {
+    fn module(&self, version: &str) -> anyhow::Result<CrdProjectRelease> {
         let module = format!("{}@{version}", self.module);
         let download: Value = serde_json::from_str(&go(&["mod", "download", "-json", &module])?)?;
         let folder = download["Dir"].as_str().with_context(|| format!("{module} is not there"))?;
@@ -151,7 +151,7 @@ impl Project {
     }
 
     /// What is in the folder of a release.
-    fn release(&self, version: &str, folder: &Path) -> anyhow::Result<Release> {
+    fn release(&self, version: &str, folder: &Path) -> anyhow::Result<CrdProjectRelease> {
         let mut files = Vec::new();
         for path in self.paths {
             collect(&folder.join(path), &mut files)?;
@@ -162,7 +162,7 @@ impl Project {
             definitions.extend(read(&file)?);
         }
         ensure!(!definitions.is_empty(), "it has no definitions at {:?}", self.paths);
-        Ok(Release { version: version.to_owned(), definitions })
+        Ok(CrdProjectRelease { version: version.to_owned(), definitions })
     }
 }
 

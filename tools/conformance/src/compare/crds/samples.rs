@@ -1,6 +1,6 @@
 //! Objects made from a schema: one with all of its fields, and one with those only that it requires.
 
-use crdguard::Schema;
+use crdguard::CrdVersionSchema;
 use serde_json::{Map, Value, json};
 
 /// How deep an object is filled.
@@ -51,7 +51,7 @@ pub(super) fn of(definition: &Value, version: &str) -> Vec<Value> {
         return Vec::new();
     };
     let keeps = definition["spec"]["preserveUnknownFields"] == true;
-    let Some(read) = Schema::read(schema, keeps) else { return Vec::new() };
+    let Some(read) = CrdVersionSchema::read(schema, keeps) else { return Vec::new() };
     let spec = &definition["spec"];
     let mut all: Vec<Value> = Vec::new();
     for is_full in [false, true] {
@@ -70,7 +70,12 @@ pub(super) fn of(definition: &Value, version: &str) -> Vec<Value> {
 
 /// What the store has of an object that was written in a version. Where nothing converts it, the schema of the version of
 /// storage drops what it does not have; none if that makes it invalid.
-fn kept(definition: &Value, version: &str, read: &Schema, object: Value) -> Option<Value> {
+fn kept(
+    definition: &Value,
+    version: &str,
+    read: &CrdVersionSchema,
+    object: Value,
+) -> Option<Value> {
     let spec = &definition["spec"];
     let versions = spec["versions"].as_array().into_iter().flatten();
     let storage = versions.into_iter().find(|it| it["storage"] == true && it["name"] != version);
@@ -78,12 +83,12 @@ fn kept(definition: &Value, version: &str, read: &Schema, object: Value) -> Opti
         return Some(object);
     };
     let keeps = spec["preserveUnknownFields"] == true;
-    let stored = Schema::read(&storage["schema"]["openAPIV3Schema"], keeps)?;
+    let stored = CrdVersionSchema::read(&storage["schema"]["openAPIV3Schema"], keeps)?;
     read.create(&stored.create(&object)?.ok()?)?.ok()
 }
 
 /// The object without what is invalid in it, as the API server would store it; none if nothing of it is valid.
-fn valid(schema: &Schema, mut object: Value) -> Option<Value> {
+fn valid(schema: &CrdVersionSchema, mut object: Value) -> Option<Value> {
     for _ in 0..MAX_REPAIRS {
         match schema.create(&object)? {
             Ok(stored) => return Some(stored),
@@ -212,7 +217,7 @@ fn text(schema: &Value) -> Value {
     if let Some(fields) = plain.as_object_mut() {
         fields.remove("x-kubernetes-validations");
     }
-    let schema = Schema::read(&plain, false);
+    let schema = CrdVersionSchema::read(&plain, false);
     let fits = |text: &&str| {
         schema.as_ref().and_then(|it| it.create(&json!(text))).is_some_and(|it| it.is_ok())
     };

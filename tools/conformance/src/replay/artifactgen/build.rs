@@ -10,13 +10,15 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sources::archive::{Contents, Digesting, write};
-use sources::ignore::Matcher;
+use sources::archive::{ArchiveContents, DigestingWriter, write};
+use sources::ignore::IgnoreMatcher;
 use tree::{FileMetadata, FileTree as _, RelPath, TreeLimits};
 
-use super::trees::{Links, Tarballs, trees};
+use super::trees::{CaseTarballReader, LinkHandling, trees};
 use super::{by_alias, meter, mismatch, strict};
-use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer, nil, same, same_value};
+use crate::replay::case::{
+    Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil, same, same_value,
+};
 
 /// The namespace of all artifacts that are recorded.
 const NAMESPACE: &str = "apps";
@@ -58,16 +60,16 @@ struct RecordedArtifact {
     _digest: Option<String>,
 }
 
-pub(super) fn judge(case: Case) -> Judgement {
+pub(super) fn judge(case: Case) -> CaseJudgement {
     strict(judge_build(&case))
 }
 
-fn judge_build(case: &Case) -> Judgement {
+fn judge_build(case: &Case) -> CaseJudgement {
     let BuildCaseInputs { sources, artifact, .. } = case.inputs()?;
-    let trees = trees(&sources, Links::Followed)?;
+    let trees = trees(&sources, LinkHandling::Followed)?;
     let inputs = BuildInputs {
         sources: &by_alias(&trees),
-        tarballs: &Tarballs,
+        tarballs: &CaseTarballReader,
         limits: TreeLimits::default(),
     };
     let built = build(&artifact, &inputs, &mut meter()).map_err(|error| error.to_string());
@@ -83,7 +85,7 @@ fn judge_build(case: &Case) -> Judgement {
 }
 
 /// Flux's words are the same, up to those of the system.
-fn is_same_error(wanted: &str, got: &str) -> Judgement {
+fn is_same_error(wanted: &str, got: &str) -> CaseJudgement {
     let of_system = OF_SYSTEM.iter().filter_map(|beginning| wanted.find(beginning)).min();
     let own = of_system.map(|at| wanted[..at].trim_end_matches(": "));
     match own {
@@ -96,7 +98,7 @@ fn is_same_artifact(
     wanted: &RecordedArtifact,
     artifact: &OutputArtifact,
     built: &ArtifactTree,
-) -> Judgement {
+) -> CaseJudgement {
     let archive = archive(built)?;
     let unreadable = |error: io::Error| mismatch("an archive", &error.to_string());
     let ArchiveListing { entries, files } = listing(&archive.bytes).map_err(unreadable)?;
@@ -129,7 +131,7 @@ pub(super) struct ArtifactArchive {
 
 /// Archives a tree as the program does: without what no source has by default.
 pub(super) fn archive(built: &ArtifactTree) -> Result<ArtifactArchive, CaseFailure> {
-    let mut contents: Contents<RelPath> = Contents::new();
+    let mut contents: ArchiveContents<RelPath> = ArchiveContents::new();
     let failed = |error: &dyn std::error::Error| mismatch("an archive", &error.to_string());
     for (path, metadata) in built.files.walk() {
         let added = match metadata {
@@ -140,11 +142,12 @@ pub(super) fn archive(built: &ArtifactTree) -> Result<ArtifactArchive, CaseFailu
         };
         added.map_err(|error| failed(&error))?;
     }
-    contents.leave_out(&Matcher::new(&[], None).map_err(|error| failed(&error))?);
+    contents.leave_out(&IgnoreMatcher::new(&[], None).map_err(|error| failed(&error))?);
     let load = |_: &RelPath, path: &RelPath| {
         Ok::<_, Infallible>(built.files.read(path).unwrap_or_default())
     };
-    let out = write(Digesting::new(Vec::new()), &contents, load).map_err(|error| failed(&error))?;
+    let out =
+        write(DigestingWriter::new(Vec::new()), &contents, load).map_err(|error| failed(&error))?;
     let (bytes, sum) = out.finish();
     Ok(ArtifactArchive { bytes, digest: sum.digest })
 }

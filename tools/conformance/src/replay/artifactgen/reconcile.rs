@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use artifactgen::{
     ArtifactRequest, BuildInputs, ExternalArtifactState, GENERATOR_LABEL, GeneratorIdentity,
-    GeneratorSpec, InventoryEntry, LastRun, ORIGIN_REVISION, ObservedSource, RequestedRun,
-    StoredFile, artifact_requests, build, changes_message, drift, external_artifact, orphans,
-    reconciled_message, revisions, sources_digest, succeeded_message, up_to_date_message, validate,
+    GeneratorRunRequest, GeneratorSpec, InventoryEntry, LastGeneratorRun, ORIGIN_REVISION,
+    ObservedSource, StoredArchiveFile, artifact_requests, build, changes_message, drift,
+    external_artifact, orphans, reconciled_message, revisions, sources_digest, succeeded_message,
+    up_to_date_message, validate,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -19,9 +20,9 @@ use sha2::{Digest as _, Sha256};
 use tree::{MemoryTree, TreeLimits};
 
 use super::build::archive;
-use super::trees::{Links, Tarballs, tree};
+use super::trees::{CaseTarballReader, LinkHandling, tree};
 use super::{by_alias, meter, mismatch};
-use crate::replay::case::{Case, CaseFailure, Judgement, nil, same_value};
+use crate::replay::case::{Case, CaseFailure, CaseJudgement, nil, same_value};
 
 /// Who applies ExternalArtifacts.
 const MANAGER: &str = "source-watcher";
@@ -52,7 +53,7 @@ struct RecordedRun {
     lost: Vec<String>,
 }
 
-pub(super) fn judge(case: Case) -> Judgement {
+pub(super) fn judge(case: Case) -> CaseJudgement {
     let ReconcileInputs { runs, no_cross_namespace_refs, .. } =
         case.inputs().map_err(|fault| match fault {
             CaseFailure::NotRun(reason) => mismatch("a form that is known", &reason),
@@ -154,7 +155,7 @@ impl SimulatedCluster {
     /// Does what was done before a run.
     fn change(&mut self, run: RecordedRun) -> Result<(), CaseFailure> {
         for (name, content) in run.contents {
-            let tree = tree(&content, Links::Left)?;
+            let tree = tree(&content, LinkHandling::Left)?;
             let content = Value::Object(content).to_string();
             let digest = format!("sha256:{}", hex(&Sha256::digest(content)));
             self.served.insert(name, ServedArchive { tree, digest });
@@ -291,7 +292,7 @@ impl SimulatedCluster {
 
     fn has_drifted(&self, generator: &Value, spec: &GeneratorSpec, digest: &str) -> bool {
         let ready = self.ready.clone().unwrap_or_default();
-        let last = LastRun {
+        let last = LastGeneratorRun {
             is_failed: ready["status"] == "False",
             observed_generation: ready["observedGeneration"].as_i64().unwrap_or_default(),
             sources_digest: &self.observed,
@@ -306,12 +307,12 @@ impl SimulatedCluster {
         let external: BTreeSet<_> =
             self.external.values().filter(|it| label(it)).map(state).collect();
         let stored = |entry: &InventoryEntry| match self.stored.get(&file_key(entry)) {
-            None => StoredFile::Missing,
-            Some(digest) if *digest == entry.digest => StoredFile::Intact,
-            Some(_) => StoredFile::Corrupt,
+            None => StoredArchiveFile::Missing,
+            Some(digest) if *digest == entry.digest => StoredArchiveFile::Intact,
+            Some(_) => StoredArchiveFile::Corrupt,
         };
         let generation = generator["metadata"]["generation"].as_i64().unwrap_or_default();
-        let requested = RequestedRun { spec, generation, sources_digest: digest };
+        let requested = GeneratorRunRequest { spec, generation, sources_digest: digest };
         drift(requested, last, stored, &external).is_some()
     }
 
@@ -340,8 +341,11 @@ impl SimulatedCluster {
                 return Ok(());
             }
         };
-        let inputs =
-            BuildInputs { sources: &sources, tarballs: &Tarballs, limits: TreeLimits::default() };
+        let inputs = BuildInputs {
+            sources: &sources,
+            tarballs: &CaseTarballReader,
+            limits: TreeLimits::default(),
+        };
         let mut made = Vec::new();
         for request in &requests {
             let built = match build(&request.artifact, &inputs, &mut meter) {

@@ -6,15 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use sources::archive::{ExtractOptions, Symlinks, extract};
-use tree::{BuildError, FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
+use sources::archive::{ExtractOptions, SymlinkPolicy, extract};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeBuildError, TreeLimits};
 
 use crate::replay::case::CaseFailure;
 use crate::replay::sources::tarball::{TarballEntry, build};
 
 /// What is done with links, which no tree has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Links {
+pub(super) enum LinkHandling {
     /// What they lead to within the source is in their place.
     Followed,
     /// They are left out.
@@ -37,7 +37,7 @@ struct NodeForm {
     dir: bool,
 }
 
-enum Node {
+enum TreeNode {
     File { body: Vec<u8>, executable: bool },
     Folder,
     Link(String),
@@ -47,23 +47,23 @@ fn unknown(error: impl std::fmt::Display) -> CaseFailure {
     CaseFailure::NotRun(format!("a tree that is not known: {error}"))
 }
 
-fn node(value: &Value) -> Result<Node, CaseFailure> {
+fn node(value: &Value) -> Result<TreeNode, CaseFailure> {
     if let Value::String(text) = value {
-        return Ok(Node::File { body: text.clone().into_bytes(), executable: false });
+        return Ok(TreeNode::File { body: text.clone().into_bytes(), executable: false });
     }
     let form: NodeForm = serde_json::from_value(value.clone()).map_err(unknown)?;
     match form {
-        NodeForm { dir: true, .. } => Ok(Node::Folder),
-        NodeForm { symlink: Some(to), .. } => Ok(Node::Link(to)),
+        NodeForm { dir: true, .. } => Ok(TreeNode::Folder),
+        NodeForm { symlink: Some(to), .. } => Ok(TreeNode::Link(to)),
         NodeForm { tarball: Some(tree), exec, .. } => {
-            Ok(Node::File { body: tarball(&tree)?, executable: exec })
+            Ok(TreeNode::File { body: tarball(&tree)?, executable: exec })
         }
         NodeForm { base64: Some(text), exec, .. } => {
             let body = STANDARD.decode(text).map_err(unknown)?;
-            Ok(Node::File { body, executable: exec })
+            Ok(TreeNode::File { body, executable: exec })
         }
         NodeForm { text, exec, .. } => {
-            Ok(Node::File { body: text.unwrap_or_default().into_bytes(), executable: exec })
+            Ok(TreeNode::File { body: text.unwrap_or_default().into_bytes(), executable: exec })
         }
     }
 }
@@ -79,12 +79,12 @@ fn tarball(tree: &Map<String, Value>) -> Result<Vec<u8>, CaseFailure> {
             body: String::new(),
         };
         Ok(match node(value)? {
-            Node::File { body, executable } => TarballEntry {
+            TreeNode::File { body, executable } => TarballEntry {
                 body: String::from_utf8(body).map_err(unknown)?,
                 ..entry("file", if executable { 0o755 } else { 0o644 })
             },
-            Node::Folder => entry("dir", 0o755),
-            Node::Link(link) => TarballEntry { link, ..entry("symlink", 0o777) },
+            TreeNode::Folder => entry("dir", 0o755),
+            TreeNode::Link(link) => TarballEntry { link, ..entry("symlink", 0o777) },
         })
     };
     let entries: Result<Vec<TarballEntry>, CaseFailure> = tree.iter().map(entry).collect();
@@ -94,22 +94,25 @@ fn tarball(tree: &Map<String, Value>) -> Result<Vec<u8>, CaseFailure> {
 /// The trees of all sources.
 pub(super) fn trees(
     sources: &BTreeMap<String, Map<String, Value>>,
-    links: Links,
+    links: LinkHandling,
 ) -> Result<BTreeMap<String, MemoryTree>, CaseFailure> {
     sources.iter().map(|(alias, source)| Ok((alias.clone(), tree(source, links)?))).collect()
 }
 
-pub(super) fn tree(source: &Map<String, Value>, links: Links) -> Result<MemoryTree, CaseFailure> {
+pub(super) fn tree(
+    source: &Map<String, Value>,
+    links: LinkHandling,
+) -> Result<MemoryTree, CaseFailure> {
     let mut builder = MemoryTree::builder(TreeLimits::default());
     let mut targets = BTreeMap::new();
     for (path, value) in source {
         let path = RelPath::parse(path).map_err(unknown)?;
         match node(value)? {
-            Node::File { body, executable } => {
+            TreeNode::File { body, executable } => {
                 builder.file(&path, body, executable).map_err(unknown)?;
             }
-            Node::Folder => builder.dir(&path).map_err(unknown)?,
-            Node::Link(to) => {
+            TreeNode::Folder => builder.dir(&path).map_err(unknown)?,
+            TreeNode::Link(to) => {
                 if let Some(folder) = path.parent() {
                     builder.dir(&folder).map_err(unknown)?;
                 }
@@ -118,7 +121,7 @@ pub(super) fn tree(source: &Map<String, Value>, links: Links) -> Result<MemoryTr
         }
     }
     let mut tree = builder.build();
-    if links == Links::Followed {
+    if links == LinkHandling::Followed {
         // Twice, since what is linked to may have links in it.
         for _ in 0..2 {
             tree = followed(&tree, &targets).map_err(unknown)?;
@@ -131,7 +134,7 @@ pub(super) fn tree(source: &Map<String, Value>, links: Links) -> Result<MemoryTr
 fn followed(
     tree: &MemoryTree,
     targets: &BTreeMap<RelPath, String>,
-) -> Result<MemoryTree, BuildError> {
+) -> Result<MemoryTree, TreeBuildError> {
     let mut builder = tree.to_builder(TreeLimits::default());
     for link in targets.keys() {
         let Some(target) = target(targets, link) else { continue };
@@ -160,12 +163,12 @@ fn target(links: &BTreeMap<RelPath, String>, link: &RelPath) -> Option<RelPath> 
 }
 
 /// Takes archives apart as the program does.
-pub(super) struct Tarballs;
+pub(super) struct CaseTarballReader;
 
-impl artifactgen::TarballReader for Tarballs {
+impl artifactgen::TarballReader for CaseTarballReader {
     fn read(&self, tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String> {
         let options = ExtractOptions {
-            symlinks: Symlinks::Refuse,
+            symlinks: SymlinkPolicy::Refuse,
             limits: *limits,
             ..ExtractOptions::default()
         };

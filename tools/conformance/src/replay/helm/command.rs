@@ -8,12 +8,12 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
+use super::super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same};
 use super::super::program::program;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Inputs {
+struct HelmCommandInputs {
     files: BTreeMap<String, String>,
     args: Vec<String>,
     #[serde(default)]
@@ -25,9 +25,9 @@ struct Inputs {
 /// What stands for the folder of the chart.
 const FOLDER: &str = "${DIR}";
 
-pub(super) fn template(case: Case) -> Judgement {
+pub(super) fn template(case: Case) -> CaseJudgement {
     let program = program()?;
-    let Inputs { files, args, stderr, out_before_err } = case.inputs()?;
+    let HelmCommandInputs { files, args, stderr, out_before_err } = case.inputs()?;
     let not_run = |error: std::io::Error| CaseFailure::NotRun(error.to_string());
     let folder = tempfile::tempdir().map_err(not_run)?;
     for (path, text) in &files {

@@ -4,39 +4,39 @@
 
 use std::collections::BTreeMap;
 
-use ::helm::ignore::Rules;
-use ::helm::manifests::{self, Hook, Manifest, Order};
+use ::helm::ignore::HelmIgnoreRules;
+use ::helm::manifests::{self, ManifestOrder, ReleaseHook, ReleaseManifest};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::super::case::{Case, CaseFailure, Judgement};
+use super::super::case::{Case, CaseFailure, CaseJudgement};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Split {
+struct ManifestSplitCase {
     text: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sort {
+struct ManifestSortCase {
     files: BTreeMap<String, String>,
     order: String,
 }
 
-pub(super) fn manifests(case: Case) -> Judgement {
+pub(super) fn manifests(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "split" => {
-            let Split { text } = case.inputs()?;
+            let ManifestSplitCase { text } = case.inputs()?;
             let documents = manifests::split(text.as_bytes()).into_iter();
             let documents = documents.map(|document| String::from_utf8_lossy(document).into());
             case.judge(Ok(Json::Array(documents.collect())))
         }
         "sort" => {
-            let Sort { files, order } = case.inputs()?;
+            let ManifestSortCase { files, order } = case.inputs()?;
             let order = match order.as_str() {
-                "install" => Order::Install,
-                "uninstall" => Order::Uninstall,
+                "install" => ManifestOrder::Install,
+                "uninstall" => ManifestOrder::Uninstall,
                 other => return Err(CaseFailure::NotRun(format!("unknown order `{other}`"))),
             };
             let sorted = manifests::sort(&files, order).map(|sorted| {
@@ -51,7 +51,7 @@ pub(super) fn manifests(case: Case) -> Judgement {
     }
 }
 
-fn hook(hook: &Hook) -> Json {
+fn hook(hook: &ReleaseHook) -> Json {
     json!({
         "name": hook.name,
         "kind": hook.kind,
@@ -64,20 +64,20 @@ fn hook(hook: &Hook) -> Json {
     })
 }
 
-fn manifest(manifest: &Manifest) -> Json {
+fn manifest(manifest: &ReleaseManifest) -> Json {
     json!({"path": manifest.path, "kind": manifest.head.kind, "content": manifest.content})
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ignore {
+struct HelmIgnoreCase {
     rules: String,
     paths: Vec<String>,
 }
 
-pub(super) fn ignore(case: Case) -> Judgement {
-    let Ignore { rules, paths } = case.inputs()?;
-    let ignored = Rules::parse(&rules).map(|rules| {
+pub(super) fn ignore(case: Case) -> CaseJudgement {
+    let HelmIgnoreCase { rules, paths } = case.inputs()?;
+    let ignored = HelmIgnoreRules::parse(&rules).map(|rules| {
         let ignored = paths.iter().map(|path| {
             let name = path.strip_suffix('/').unwrap_or(path);
             rules.is_ignored(name, name.len() < path.len())

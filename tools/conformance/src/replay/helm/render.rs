@@ -4,34 +4,34 @@
 
 use std::sync::Arc;
 
-use ::helm::Env;
+use ::helm::RenderEnvironment;
 use ::helm::capabilities::Capabilities;
-use ::helm::chart::{Chart, File, Metadata};
-use ::helm::render::{Mode, Release, Templates, functions};
+use ::helm::chart::{Chart, ChartFile, ChartMetadata};
+use ::helm::render::{ChartTemplates, ReleaseToRender, RenderMode, functions};
 use ::helm::values::coalesce;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::meter::Stop;
-use golang::time::{Time, Zone};
-use golang::value::Map;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
+use golang::work_meter::StopSignal;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
+use super::super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same};
 use super::table;
 use super::values::GivenChart;
 
 /// The environment in which cases were recorded, as far as templates can read it.
-pub(in super::super) fn env() -> Env {
-    let local = Zone::fixed("UTC", 0);
+pub(in super::super) fn env() -> RenderEnvironment {
+    let local = GoTimeZone::fixed("UTC", 0);
     let now = jiff::Timestamp::now();
-    Env {
-        now: Time::from_unix(now.as_second(), now.subsec_nanosecond().into(), local.clone()),
+    RenderEnvironment {
+        now: GoTime::from_unix(now.as_second(), now.subsec_nanosecond().into(), local.clone()),
         local,
         random: Arc::new(fill),
         capabilities: Arc::new(Capabilities::default()),
         cluster: None,
-        stop: Stop::default(),
+        stop: StopSignal::default(),
         names: None,
     }
 }
@@ -51,20 +51,20 @@ struct TemplateTextCase {
 }
 
 /// One text as the only template of a chart.
-pub(super) fn text(case: Case) -> Judgement {
+pub(super) fn text(case: Case) -> CaseJudgement {
     let TemplateTextCase { tpl, values, out_base64 } = case.inputs()?;
-    let metadata = Metadata {
+    let metadata = ChartMetadata {
         name: "c".to_owned(),
         version: "0.1.0".to_owned(),
         api_version: "v2".to_owned(),
-        ..Metadata::default()
+        ..ChartMetadata::default()
     };
     let name = "templates/t.yaml";
-    let template = File { name: name.to_owned(), data: tpl.into_bytes().into() };
+    let template = ChartFile { name: name.to_owned(), data: tpl.into_bytes().into() };
     let chart = Chart { metadata, templates: vec![template], ..Chart::default() };
     let coalesced = coalesce(&chart, &table(&values)?);
     let values = coalesced.map_err(|error| CaseFailure::NotRun(error.to_string()))?.values;
-    let release = Release {
+    let release = ReleaseToRender {
         name: "rel".to_owned(),
         namespace: "default".to_owned(),
         revision: 1,
@@ -78,16 +78,22 @@ pub(super) fn text(case: Case) -> Judgement {
 }
 
 /// What one file gives.
-fn rendered(chart: &Chart, values: &Map, release: &Release, file: &str) -> Result<Vec<u8>, String> {
-    let render = |templates: Templates| {
-        templates.render(chart, values, release, &env(), Mode::default(), &mut Vec::new())
+fn rendered(
+    chart: &Chart,
+    values: &GoMap,
+    release: &ReleaseToRender,
+    file: &str,
+) -> Result<Vec<u8>, String> {
+    let render = |templates: ChartTemplates| {
+        templates.render(chart, values, release, &env(), RenderMode::default(), &mut Vec::new())
     };
-    let mut files = Templates::parse(chart).and_then(render).map_err(|error| error.to_string())?;
+    let mut files =
+        ChartTemplates::parse(chart).and_then(render).map_err(|error| error.to_string())?;
     Ok(files.remove(file).unwrap_or_default())
 }
 
 /// The signature of a function, from which Go's errors about its arguments follow.
-pub(super) fn function(case: Case) -> Judgement {
+pub(super) fn function(case: Case) -> CaseJudgement {
     let wanted = match &case.answer {
         ReferenceAnswer::Out(Json::String(signature)) => signature.clone(),
         _ => return Err(CaseFailure::NotRun("no signature is recorded".to_owned())),
@@ -127,16 +133,16 @@ const SEEN: &str =
     r#"{{ toJson (dict "Chart" (omit .Chart "IsRoot") "Release" .Release "Values" .Values) }}"#;
 
 /// What templates see of values and the release.
-pub(super) fn values(case: Case) -> Judgement {
+pub(super) fn values(case: Case) -> CaseJudgement {
     let RenderInputs { chart, values, release } = case.inputs()?;
     let mut chart = chart.chart()?;
     let data = SEEN.as_bytes().into();
-    chart.templates.push(File { name: "templates/t.json".to_owned(), data });
+    chart.templates.push(ChartFile { name: "templates/t.json".to_owned(), data });
     let coalesced = match coalesce(&chart, &table(&values)?) {
         Ok(coalesced) => coalesced.values,
         Err(error) => return case.judge(Err(error.to_string())),
     };
-    let release = Release {
+    let release = ReleaseToRender {
         name: release.name,
         namespace: release.namespace,
         revision: release.revision,

@@ -7,12 +7,12 @@ use ::helm::schema::validate;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
+use super::super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same};
 use super::table;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Inputs {
+struct SchemaCaseInputs {
     chart: GivenChart,
     values: Json,
     /// The lines of the error in order, where Go's order is random.
@@ -38,8 +38,8 @@ impl GivenChart {
     }
 }
 
-pub(super) fn check(case: Case) -> Judgement {
-    let Inputs { chart, values, err_lines_any_order } = case.inputs()?;
+pub(super) fn check(case: Case) -> CaseJudgement {
+    let SchemaCaseInputs { chart, values, err_lines_any_order } = case.inputs()?;
     let got = validate(&chart.chart(), &table(&values)?).map_err(|error| error.to_string());
     match (err_lines_any_order, got, &case.answer) {
         (Some(wanted), Err(got), ReferenceAnswer::Elsewhere) => {

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use ::helm::chart::{Chart, Dependency, Metadata};
+use ::helm::chart::{Chart, ChartDependency, ChartMetadata};
 use ::helm::values::{
-    self, CoalescedValues, Layer, Leaf, Reference, ValuesReferenceLookup, digest,
+    self, CoalescedValues, ValuesLayer, ValuesLeaf, ValuesReference, ValuesReferenceLookup, digest,
     process_dependencies, yaml,
 };
 use golang::GoRuntimeValue;
-use golang::value::Map;
+use golang::value::GoMap;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::super::case::{Case, CaseFailure, Judgement, nil, same, same_value};
+use super::super::case::{Case, CaseFailure, CaseJudgement, nil, same, same_value};
 use super::{json, render, table};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Inputs {
+struct ValuesCaseInputs {
     chart: GivenChart,
     #[serde(default)]
     values: Json,
@@ -60,7 +60,7 @@ struct GivenDependency {
 impl GivenChart {
     pub(super) fn chart(self) -> Result<Chart, CaseFailure> {
         let dependencies = self.dependencies.map(|listed| {
-            let listed = listed.into_iter().map(|given| Dependency {
+            let listed = listed.into_iter().map(|given| ChartDependency {
                 name: given.name,
                 version: given.version,
                 repository: given.repository,
@@ -74,7 +74,13 @@ impl GivenChart {
         });
         let Self { api_version, name, version, .. } = self;
         Ok(Chart {
-            metadata: Metadata { api_version, name, version, dependencies, ..Metadata::default() },
+            metadata: ChartMetadata {
+                api_version,
+                name,
+                version,
+                dependencies,
+                ..ChartMetadata::default()
+            },
             values: table(&self.values)?,
             charts: self.charts.into_iter().map(Self::chart).collect::<Result<_, _>>()?,
             ..Chart::default()
@@ -82,14 +88,14 @@ impl GivenChart {
     }
 }
 
-pub(super) fn coalesce(case: Case) -> Judgement {
+pub(super) fn coalesce(case: Case) -> CaseJudgement {
     if case.op == "render" {
         return render::values(case);
     }
     if !matches!(case.op.as_str(), "coalesce" | "merge" | "process") {
         return Err(case.unsupported(&[]));
     }
-    let Inputs { chart, values, warnings: wanted } = case.inputs()?;
+    let ValuesCaseInputs { chart, values, warnings: wanted } = case.inputs()?;
     let mut chart = chart.chart()?;
     let user = table(&values)?;
     if case.op == "coalesce"
@@ -122,23 +128,23 @@ pub(super) fn coalesce(case: Case) -> Judgement {
     let is_error = got.is_err();
     case.judge(got)?;
     let mut warnings: Vec<String> =
-        warnings.iter().map(::helm::warning::Warning::text_with_values).collect();
+        warnings.iter().map(::helm::warning::HelmWarning::text_with_values).collect();
     warnings.sort();
     if is_error { Ok(()) } else { same(&wanted.join("\n"), &warnings.join("\n")) }
 }
 
 /// Checks the provenance that `windlass values` prints for a merge: every value has a source, values of the user take
 /// precedence over all others, and no value is missing.
-fn has_sources(chart: &Chart, user: &Map, done: &CoalescedValues) -> Result<(), CaseFailure> {
+fn has_sources(chart: &Chart, user: &GoMap, done: &CoalescedValues) -> Result<(), CaseFailure> {
     let whole = json(&done.values)?;
     let mut layers = values::layers(chart);
     let own = layers.len();
-    layers.push(Layer { name: "user".to_owned(), at: Vec::new(), values: user.clone() });
+    layers.push(ValuesLayer { name: "user".to_owned(), at: Vec::new(), values: user.clone() });
     let leaves = values::provenance(&done.values, &layers);
     let leaves = leaves.map_err(|error| CaseFailure::NotRun(error.to_string()))?;
     let given = json(user)?;
     let mut left = whole.clone();
-    let differs = |leaf: &Leaf, why: &str| CaseFailure::Mismatch {
+    let differs = |leaf: &ValuesLeaf, why: &str| CaseFailure::Mismatch {
         wanted: whole.to_string(),
         got: format!("{} {why}, set by {:?}", leaf.path.join("."), leaf.source),
     };
@@ -229,7 +235,7 @@ struct DigestInputs {
     yaml: String,
 }
 
-pub(super) fn compose(case: Case) -> Judgement {
+pub(super) fn compose(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "merge" => compose_all(case),
         "digest" => {
@@ -246,9 +252,9 @@ pub(super) fn compose(case: Case) -> Judgement {
     }
 }
 
-fn compose_all(case: Case) -> Judgement {
+fn compose_all(case: Case) -> CaseJudgement {
     let inputs: ComposeInputs = case.inputs()?;
-    let references = inputs.refs.into_iter().map(|given| Reference {
+    let references = inputs.refs.into_iter().map(|given| ValuesReference {
         kind: given.kind,
         name: given.name,
         values_key: given.values_key,
@@ -256,7 +262,7 @@ fn compose_all(case: Case) -> Judgement {
         optional: given.optional,
         literal: given.literal,
     });
-    let references: Vec<Reference> = references.collect();
+    let references: Vec<ValuesReference> = references.collect();
     let mut lookup = |kind: &str, name: &str| {
         if name == "forbidden" {
             return Err("access refused".to_owned());
@@ -281,7 +287,7 @@ fn compose_all(case: Case) -> Judgement {
     };
     case.judge(Ok(json(&composed)?))?;
     let text =
-        |text: Result<String, values::NotJson>| text.unwrap_or_else(|error| error.to_string());
+        |text: Result<String, values::NotJsonError>| text.unwrap_or_else(|error| error.to_string());
     same(&inputs.yaml.unwrap_or_default(), &text(yaml(&composed)))?;
     same(&inputs.digest.unwrap_or_default(), &text(digest(&composed)))
 }

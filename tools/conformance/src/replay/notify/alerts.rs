@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use notify::{
-    Alert, Cluster, DeliveryMessage, Event, ObjectReference, Provider, Secret, Settings, Warning,
+    Alert, AlertSettings, AlertWarning, DeliveryMessage, DispatchCluster, FluxEvent,
+    ObjectReference, Provider, SecretData,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fake_provider::{FakeProvider, Rule, lenient};
+use super::fake_provider::{FakeProvider, FakeProviderRule, lenient};
 use super::requests::{FREE, REPLAY_UNIX_TIME, is_same_error, mismatch};
-use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer};
+use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer};
 
 /// Longest body of an event.
 const MAX_BODY: usize = 3 << 20;
 
-pub(super) fn judge(case: Case) -> Judgement {
+pub(super) fn judge(case: Case) -> CaseJudgement {
     let judged = match case.op.as_str() {
         "handle" => handle(&case),
         "key" => key(&case),
@@ -35,11 +36,11 @@ struct KeyInputs {
     event: Value,
 }
 
-fn event(value: &Value) -> Result<Event, CaseFailure> {
-    Event::parse(value.to_string().as_bytes()).map_err(|error| mismatch("an event", error))
+fn event(value: &Value) -> Result<FluxEvent, CaseFailure> {
+    FluxEvent::parse(value.to_string().as_bytes()).map_err(|error| mismatch("an event", error))
 }
 
-fn key(case: &Case) -> Judgement {
+fn key(case: &Case) -> CaseJudgement {
     let inputs: KeyInputs = case.inputs()?;
     let mut event = event(&inputs.event)?;
     event.clean_metadata();
@@ -55,7 +56,7 @@ struct StatusInputs {
     event: Value,
 }
 
-fn commit_status(case: &Case) -> Judgement {
+fn commit_status(case: &Case) -> CaseJudgement {
     let inputs: StatusInputs = case.inputs()?;
     let event = event(&inputs.event)?;
     let provider = Provider::new(inputs.provider).map_err(|error| mismatch("a provider", error))?;
@@ -74,13 +75,13 @@ struct HandleInputs {
     #[serde(default)]
     no_cross_namespace_refs: bool,
     #[serde(default)]
-    responses: Vec<Rule>,
-    posts: Vec<Post>,
+    responses: Vec<FakeProviderRule>,
+    posts: Vec<EventPostCase>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Post {
+struct EventPostCase {
     event: Option<Value>,
     body: Option<String>,
     #[serde(default)]
@@ -93,9 +94,9 @@ struct Post {
     path: String,
 }
 
-struct Objects(Vec<Value>);
+struct AlertCaseObjects(Vec<Value>);
 
-impl Objects {
+impl AlertCaseObjects {
     fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
         self.0.iter().find(|it| {
             it["kind"] == kind
@@ -105,7 +106,7 @@ impl Objects {
     }
 }
 
-impl Cluster for Objects {
+impl DispatchCluster for AlertCaseObjects {
     fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>> {
         let found = self.find(&object.kind, &object.namespace, &object.name)?;
         if found["apiVersion"].as_str().is_some_and(|version| version != object.api_version) {
@@ -119,26 +120,26 @@ impl Cluster for Objects {
         Provider::new(self.find("Provider", namespace, name)?.clone()).ok()
     }
 
-    fn secret(&self, namespace: &str, name: &str) -> Option<Secret> {
+    fn secret(&self, namespace: &str, name: &str) -> Option<SecretData> {
         let data = self.find("Secret", namespace, name)?.get("stringData")?;
         let data: BTreeMap<String, String> = serde_json::from_value(data.clone()).ok()?;
         Some(super::fake_provider::secret(namespace, name, &data))
     }
 }
 
-fn handle(case: &Case) -> Judgement {
+fn handle(case: &Case) -> CaseJudgement {
     let inputs: HandleInputs = case.inputs()?;
-    let objects = Objects(inputs.objects);
+    let objects = AlertCaseObjects(inputs.objects);
     let alerts: Vec<Alert> = objects
         .0
         .iter()
         .filter(|object| object["kind"] == "Alert")
         .filter_map(|object| Alert::new(object.clone()).ok())
         .collect();
-    let settings = Settings {
+    let settings = AlertSettings {
         no_cross_namespace: inputs.no_cross_namespace_refs,
         now: REPLAY_UNIX_TIME,
-        ..Settings::default()
+        ..AlertSettings::default()
     };
     let mut fake_provider = FakeProvider::new(inputs.responses);
     let mut keys = BTreeSet::new();
@@ -156,7 +157,7 @@ fn handle(case: &Case) -> Judgement {
     Ok(())
 }
 
-fn body(post: &Post) -> Vec<u8> {
+fn body(post: &EventPostCase) -> Vec<u8> {
     let text = post.body.clone().or_else(|| post.event.as_ref().map(Value::to_string));
     let mut body = text.unwrap_or_default().into_bytes();
     body.resize(body.len().max(post.size), b' ');
@@ -164,10 +165,10 @@ fn body(post: &Post) -> Vec<u8> {
 }
 
 fn answer(
-    post: &Post,
+    post: &EventPostCase,
     alerts: &[Alert],
-    objects: &Objects,
-    settings: Settings,
+    objects: &AlertCaseObjects,
+    settings: AlertSettings,
     fake_provider: &mut FakeProvider,
     keys: &mut BTreeSet<String>,
 ) -> Value {
@@ -179,7 +180,7 @@ fn answer(
     if body.len() > MAX_BODY {
         return json!({"status": 413});
     }
-    let Ok(mut event) = Event::parse(&body) else { return json!({"status": 400}) };
+    let Ok(mut event) = FluxEvent::parse(&body) else { return json!({"status": 400}) };
     event.clean_metadata();
     if !keys.insert(event.rate_key()) {
         return json!({"status": 429});
@@ -211,7 +212,7 @@ fn delivery_message(delivery_message: &DeliveryMessage) -> Value {
     json!({"to": request.url, "event": lenient(&request.body), "headers": headers})
 }
 
-fn shown(alert: &Alert, warning: &Warning) -> Value {
+fn shown(alert: &Alert, warning: &AlertWarning) -> Value {
     let metadata = &alert.metadata;
     let mut shown = json!({
         "object": format!("Alert/{}/{}", metadata.namespace, metadata.name),
@@ -225,7 +226,7 @@ fn shown(alert: &Alert, warning: &Warning) -> Value {
     shown
 }
 
-fn compare(wanted: &Value, got: &Value) -> Judgement {
+fn compare(wanted: &Value, got: &Value) -> CaseJudgement {
     let differs = || Err(mismatch(wanted, got));
     if wanted["status"] != got["status"] {
         return differs();

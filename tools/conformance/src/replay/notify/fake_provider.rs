@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use notify::{Delivery, DeliveryFailure, DeliveryMessage, HttpStep, Response, Secret};
+use notify::{DeliveryFailure, DeliveryMessage, EventDelivery, HttpResponse, HttpStep, SecretData};
 use serde::Deserialize;
 use serde_json::Value;
 
 /// An answer of the other side.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Rule {
+pub(super) struct FakeProviderRule {
     #[serde(default)]
     method: String,
     #[serde(default)]
@@ -30,7 +30,7 @@ pub(super) struct Rule {
 /// The other side: its rules, and what it saw.
 #[derive(Debug, Default)]
 pub(super) struct FakeProvider {
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<FakeProviderRule>,
     pub(super) arrived: Vec<DeliveryMessage>,
     pub(super) waits: Vec<Duration>,
 }
@@ -39,12 +39,12 @@ pub(super) struct FakeProvider {
 const MAX_PARCELS: usize = 100;
 
 impl FakeProvider {
-    pub(super) fn new(rules: Vec<Rule>) -> Self {
+    pub(super) fn new(rules: Vec<FakeProviderRule>) -> Self {
         Self { rules, ..Self::default() }
     }
 
     /// Drives a delivery to its end.
-    pub(super) fn drive(&mut self, delivery: &mut Delivery) -> Result<(), DeliveryFailure> {
+    pub(super) fn drive(&mut self, delivery: &mut EventDelivery) -> Result<(), DeliveryFailure> {
         let mut step = delivery.start();
         loop {
             match step {
@@ -73,24 +73,28 @@ impl FakeProvider {
                     "error connecting to server: nats: Authorization Violation".to_owned(),
                     false,
                 )),
-                _ => Ok(Response::default()),
+                _ => Ok(HttpResponse::default()),
             },
             DeliveryMessage::PubSub(message) if message.topic.starts_with("missing") => {
                 Err(("rpc error: code = NotFound".to_owned(), false))
             }
-            DeliveryMessage::PubSub(_) | DeliveryMessage::EventHub(_) => Ok(Response::default()),
+            DeliveryMessage::PubSub(_) | DeliveryMessage::EventHub(_) => {
+                Ok(HttpResponse::default())
+            }
         }
     }
 
-    fn answer(&mut self, method: &str, path: &str) -> Response {
+    fn answer(&mut self, method: &str, path: &str) -> HttpResponse {
         let rule = self.rules.iter_mut().find(|rule| {
             (rule.method.is_empty() || rule.method == method)
                 && (rule.path.is_empty() || rule.path == path)
                 && (rule.times == 0 || rule.used < rule.times)
         });
-        let Some(rule) = rule else { return Response { status: 200, ..Response::default() } };
+        let Some(rule) = rule else {
+            return HttpResponse { status: 200, ..HttpResponse::default() };
+        };
         rule.used += 1;
-        Response {
+        HttpResponse {
             status: if rule.status == 0 { 200 } else { rule.status },
             headers: rule.headers.clone().into_iter().collect(),
             body: rule.body.clone().into_bytes(),
@@ -106,13 +110,13 @@ fn path(url: &str) -> &str {
 }
 
 /// A Secret of a case, where `<300KiB>` stands for as many letters.
-pub(super) fn secret(namespace: &str, name: &str, data: &BTreeMap<String, String>) -> Secret {
+pub(super) fn secret(namespace: &str, name: &str, data: &BTreeMap<String, String>) -> SecretData {
     let long = "x".repeat(300 << 10);
     let data = data
         .iter()
         .map(|(key, text)| (key.clone(), text.replace("<300KiB>", &long).into_bytes()))
         .collect();
-    Secret { name: format!("{namespace}/{name}"), data }
+    SecretData { name: format!("{namespace}/{name}"), data }
 }
 
 /// A text as JSON if it is JSON, else as text.

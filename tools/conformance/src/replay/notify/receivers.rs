@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use notify::receivers::{
-    AnnotationTarget, Gate, Hook, MAX_BODY, MAX_HEADERS, Misfit, Receiver, Reception, Settings,
-    Targets, check, path,
+    AnnotationTarget, MAX_BODY, MAX_HEADERS, Receiver, ReceiverGate, ReceiverSettings,
+    ReceiverSpecError, ReceiverTargets, ReceiverWebhookRequest, WebhookReception, check, path,
 };
-use notify::{DeliveryMessage, Secret};
+use notify::{DeliveryMessage, SecretData};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fake_provider::{FakeProvider, Rule};
+use super::fake_provider::{FakeProvider, FakeProviderRule};
 use super::requests::{REPLAY_UNIX_TIME, is_same_error, mismatch};
-use crate::replay::case::{Case, CaseFailure, Judgement};
+use crate::replay::case::{Case, CaseFailure, CaseJudgement};
 
-pub(super) fn judge(case: Case) -> Judgement {
+pub(super) fn judge(case: Case) -> CaseJudgement {
     let judged = match case.op.as_str() {
         "hook" => hook(&case),
         "path" => webhook_path(&case),
@@ -37,7 +37,7 @@ struct PathInputs {
     namespace: String,
 }
 
-fn webhook_path(case: &Case) -> Judgement {
+fn webhook_path(case: &Case) -> CaseJudgement {
     let inputs: PathInputs = case.inputs()?;
     case.judge(Ok(Value::from(path(inputs.token.as_bytes(), &inputs.receiver, &inputs.namespace))))
 }
@@ -49,7 +49,7 @@ struct HookInputs {
     #[serde(default)]
     no_cross_namespace_refs: bool,
     #[serde(default)]
-    responses: Vec<Rule>,
+    responses: Vec<FakeProviderRule>,
     requests: Vec<WebhookRequest>,
 }
 
@@ -70,9 +70,9 @@ struct WebhookRequest {
     size: usize,
 }
 
-struct Objects(Vec<Value>);
+struct ReceiverCaseObjects(Vec<Value>);
 
-impl Objects {
+impl ReceiverCaseObjects {
     fn of<'a>(
         &'a self,
         version: &'a str,
@@ -86,14 +86,14 @@ impl Objects {
         })
     }
 
-    fn secret(&self, namespace: &str, name: &str) -> Option<Secret> {
+    fn secret(&self, namespace: &str, name: &str) -> Option<SecretData> {
         let found = self.of("v1", "Secret", namespace).find(|it| it["metadata"]["name"] == name)?;
         let data = found.get("stringData").cloned().unwrap_or_else(|| json!({}));
         Some(super::fake_provider::secret(namespace, name, &serde_json::from_value(data).ok()?))
     }
 }
 
-impl Targets for Objects {
+impl ReceiverTargets for ReceiverCaseObjects {
     fn object(&self, target: &AnnotationTarget) -> Option<Value> {
         let mut all = self.of(&target.api_version, &target.kind, &target.namespace);
         all.find(|it| it["metadata"]["name"] == *target.name).cloned()
@@ -106,20 +106,20 @@ impl Targets for Objects {
     }
 }
 
-fn hook(case: &Case) -> Judgement {
+fn hook(case: &Case) -> CaseJudgement {
     let inputs: HookInputs = case.inputs()?;
     let receivers = inputs.objects.iter().filter(|it| it["kind"] == "Receiver");
     let receivers: Vec<Receiver> = receivers
         .map(Receiver::new)
         .collect::<Result<_, _>>()
         .map_err(|error| mismatch("a receiver", error))?;
-    let mut objects = Objects(inputs.objects);
+    let mut objects = ReceiverCaseObjects(inputs.objects);
     // Objects of a cluster have a version.
     for object in &mut objects.0 {
         object["metadata"]["resourceVersion"] = json!("999");
     }
     // As the original: an empty token admits every request.
-    let settings = Settings {
+    let settings = ReceiverSettings {
         no_cross_namespace: inputs.no_cross_namespace_refs,
         allows_empty_token: true,
         now: REPLAY_UNIX_TIME,
@@ -146,8 +146,8 @@ fn hook(case: &Case) -> Judgement {
 fn answer(
     asked: &WebhookRequest,
     receivers: &[Receiver],
-    objects: &Objects,
-    settings: Settings,
+    objects: &ReceiverCaseObjects,
+    settings: ReceiverSettings,
     fake_provider: &mut FakeProvider,
 ) -> (u16, Vec<String>) {
     let long = "x".repeat(300 << 10);
@@ -175,15 +175,19 @@ fn answer(
         .secret_ref
         .as_ref()
         .and_then(|reference| objects.secret(&receiver.metadata.namespace, &reference.name));
-    let (mut reception, mut gate) =
-        Reception::start(Hook { headers, body }, receiver, secret.as_ref(), settings);
+    let (mut reception, mut gate) = WebhookReception::start(
+        ReceiverWebhookRequest { headers, body },
+        receiver,
+        secret.as_ref(),
+        settings,
+    );
     loop {
         match gate {
-            Gate::Refused(status, _) => return (status, Vec::new()),
-            Gate::Fetch(request) => {
+            ReceiverGate::Refused(status, _) => return (status, Vec::new()),
+            ReceiverGate::Fetch(request) => {
                 gate = reception.answer(fake_provider.outcome(&DeliveryMessage::Http(request)));
             }
-            Gate::Accepted(accepted) => {
+            ReceiverGate::Accepted(accepted) => {
                 let selection = accepted.select(receiver, objects, settings);
                 let shown =
                     |it: &AnnotationTarget| format!("{}/{}/{}", it.kind, it.namespace, it.name);
@@ -200,12 +204,12 @@ struct ReconcileInputs {
 }
 
 /// What the engine decides of a run: path and faults. Intervals and events are the controller's.
-fn reconcile(case: &Case) -> Judgement {
+fn reconcile(case: &Case) -> CaseJudgement {
     let inputs: ReconcileInputs = case.inputs()?;
     let crate::replay::case::ReferenceAnswer::Out(wanted) = &case.answer else {
         return Err(mismatch("an answer", "none"));
     };
-    let objects = Objects(inputs.objects);
+    let objects = ReceiverCaseObjects(inputs.objects);
     let object = objects.0.iter().find(|it| it["kind"] == "Receiver");
     let receiver = Receiver::new(object.unwrap_or(&Value::Null))
         .map_err(|error| mismatch("a receiver", error))?;
@@ -217,11 +221,11 @@ fn reconcile(case: &Case) -> Judgement {
     let Some(ready) = ready else { return Err(mismatch("a condition", wanted)) };
     let (reason, message) = match &found {
         Ok(path) => ("Succeeded", format!("Receiver initialized for path: {path}")),
-        Err(Misfit::Terminal(reason, message)) => {
+        Err(ReceiverSpecError::Terminal(reason, message)) => {
             let words = "Reconciliation failed terminally due to configuration error";
             (*reason, format!("{words}: {message}"))
         }
-        Err(Misfit::TokenNotFound(message)) => ("TokenNotFound", message.clone()),
+        Err(ReceiverSpecError::TokenNotFound(message)) => ("TokenNotFound", message.clone()),
     };
     let wanted_message = ready["message"].as_str().unwrap_or_default();
     let is_path = wanted["webhookPath"] == found.as_deref().unwrap_or_default();

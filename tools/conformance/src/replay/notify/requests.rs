@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use notify::{Alert, DeliveryMessage, Event, NatsLogin, Provider, ProviderRequest, Stage};
+use notify::{
+    Alert, DeliveryMessage, DeliveryStage, FluxEvent, NatsLogin, Provider, ProviderRequest,
+};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fake_provider::{FakeProvider, Rule, lenient, secret};
-use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer};
+use super::fake_provider::{FakeProvider, FakeProviderRule, lenient, secret};
+use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer};
 
 /// The time of a replay, which stands for `<now>`.
 pub(super) const REPLAY_UNIX_TIME: i64 = 1_800_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Inputs {
+struct ProviderRequestInputs {
     provider: Value,
     #[serde(default)]
     secrets: BTreeMap<String, BTreeMap<String, String>>,
@@ -25,18 +27,18 @@ struct Inputs {
     alert: Value,
     event: Value,
     #[serde(default)]
-    responses: Vec<Rule>,
+    responses: Vec<FakeProviderRule>,
     /// Whether the recording really waited.
     #[serde(default)]
     slow: bool,
 }
 
-pub(super) fn judge(case: Case) -> Judgement {
+pub(super) fn judge(case: Case) -> CaseJudgement {
     run(&case, false)
 }
 
 /// As 1.9.3, whose Opsgenie has no alias; ours is that of main.
-pub(super) fn judge_without_alias(case: Case) -> Judgement {
+pub(super) fn judge_without_alias(case: Case) -> CaseJudgement {
     run(&case, true)
 }
 
@@ -44,8 +46,8 @@ pub(super) fn mismatch(wanted: impl ToString, got: impl ToString) -> CaseFailure
     CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() }
 }
 
-fn run(case: &Case, drops_alias: bool) -> Judgement {
-    let inputs: Inputs = match case.inputs() {
+fn run(case: &Case, drops_alias: bool) -> CaseJudgement {
+    let inputs: ProviderRequestInputs = match case.inputs() {
         Ok(inputs) => inputs,
         Err(CaseFailure::NotRun(reason)) => return Err(mismatch("a form that is known", reason)),
         Err(fault) => return Err(fault),
@@ -59,7 +61,8 @@ fn run(case: &Case, drops_alias: bool) -> Judgement {
     let alert =
         if inputs.alert.is_null() { Ok(Alert::default()) } else { Alert::new(inputs.alert) };
     let alert = alert.map_err(|error| read(&error))?;
-    let event = Event::parse(inputs.event.to_string().as_bytes()).map_err(|error| read(&error))?;
+    let event =
+        FluxEvent::parse(inputs.event.to_string().as_bytes()).map_err(|error| read(&error))?;
     let secrets = |namespace: &str, name: &str| {
         inputs.secrets.get(name).map(|data| secret(namespace, name, data))
     };
@@ -76,9 +79,9 @@ fn run(case: &Case, drops_alias: bool) -> Judgement {
     let stage = match &outcome {
         Ok(()) => None,
         Err(failure) => Some(match failure.stage {
-            Stage::CommitStatus => "commitStatus",
-            Stage::Init => "init",
-            Stage::Post => "post",
+            DeliveryStage::CommitStatus => "commitStatus",
+            DeliveryStage::Init => "init",
+            DeliveryStage::Post => "post",
         }),
     };
     let stage_wanted = wanted.get("stage").and_then(Value::as_str);
@@ -142,7 +145,11 @@ pub(super) fn is_same_error(wanted: &str, got: &str) -> bool {
     })
 }
 
-fn compare_requests(wanted: &[Value], arrived: &[DeliveryMessage], drops_alias: bool) -> Judgement {
+fn compare_requests(
+    wanted: &[Value],
+    arrived: &[DeliveryMessage],
+    drops_alias: bool,
+) -> CaseJudgement {
     let got: Vec<&ProviderRequest> = arrived
         .iter()
         .filter_map(|delivery_message| match delivery_message {
@@ -179,7 +186,7 @@ fn compare(
     got: &ProviderRequest,
     is_tunnelled: bool,
     drops_alias: bool,
-) -> Judgement {
+) -> CaseJudgement {
     let differs = |what: &str, wanted: &Value, got: Value| {
         Err(mismatch(format!("{what} {wanted}"), format!("{what} {got}")))
     };
@@ -213,7 +220,7 @@ fn compare(
     // A request to a plain server carries the credentials for the proxy itself.
     if recorded.contains_key("proxy-authorization")
         && let Some(proxy) =
-            got.proxy.as_deref().and_then(|it| golang::url::Url::parse(it.as_bytes()).ok())
+            got.proxy.as_deref().and_then(|it| golang::url::GoUrl::parse(it.as_bytes()).ok())
         && let Some(user) = proxy.user
     {
         let user = String::from_utf8_lossy(&user.to_bytes()).into_owned();
@@ -256,7 +263,7 @@ fn normal(mut body: Value) -> Value {
     body
 }
 
-fn compare_decoded(wanted: &Value, got: &ProviderRequest) -> Judgement {
+fn compare_decoded(wanted: &Value, got: &ProviderRequest) -> CaseJudgement {
     let mut wanted = wanted.clone();
     let mut decoded = Value::Null;
     if got.get("content-type") == Some("application/x-sentry-envelope") {
@@ -300,7 +307,7 @@ fn envelope(body: &[u8]) -> Value {
     for path in ["/contexts/trace", "/spans/0"] {
         remove(&mut item, path, &["trace_id", "span_id"]);
     }
-    let now = golang::time::Time::from_unix(REPLAY_UNIX_TIME, 0, golang::time::Zone::Utc)
+    let now = golang::time::GoTime::from_unix(REPLAY_UNIX_TIME, 0, golang::time::GoTimeZone::Utc)
         .format(golang::time::RFC3339);
     let text = item.to_string().replace(&now, "<now>");
     json!([header, kind, lenient(text.as_bytes())])
@@ -402,7 +409,7 @@ fn span(body: &[u8]) -> Option<Value> {
 }
 
 /// Compares what goes to NATS and to Pub/Sub.
-fn compare_others(wanted: &Value, arrived: &[DeliveryMessage]) -> Judgement {
+fn compare_others(wanted: &Value, arrived: &[DeliveryMessage]) -> CaseJudgement {
     let nats = wanted.pointer("/nats/published").and_then(Value::as_array);
     let messages = wanted.get("pubsub").and_then(Value::as_array);
     let mut nats = nats.cloned().unwrap_or_default().into_iter();
@@ -442,7 +449,7 @@ fn compare_others(wanted: &Value, arrived: &[DeliveryMessage]) -> Judgement {
     }
 }
 
-fn compare_connect(wanted: &Value, message: &notify::NatsMessage) -> Judgement {
+fn compare_connect(wanted: &Value, message: &notify::NatsMessage) -> CaseJudgement {
     let mut got = json!({"name": message.name});
     match &message.login {
         NatsLogin::None => {}

@@ -5,30 +5,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ::helm::chart::{Chart, File, Metadata};
-use ::helm::manifests::{self, Order};
-use ::helm::render::{Mode, Release};
+use ::helm::chart::{Chart, ChartFile, ChartMetadata};
+use ::helm::manifests::{self, ManifestOrder};
+use ::helm::render::{ReleaseToRender, RenderMode};
 use ::helm::template::{RenderRequest, RenderedRelease};
-use ::release::journal::{Journal, Plan, WaitFor};
+use ::release::journal::{OperationJournal, OperationPlan, ReleaseWaitPolicy};
 use ::release::operation::{
-    Health, HookObject, Live, Next, ObservationScope, Opening, Removal, StepOutcome, Write, error,
-    next, opened, place, removal, rolled_back, scope, started,
+    HookObject, NewRevisionInputs, ObservationScope, ObservedHealth, ObservedLiveObjects,
+    OperationNeed, RecordAndJournalWrite, ReleaseRemovalScope, StepOutcome, error, next, opened,
+    place, removal, rolled_back, scope, started,
 };
-use ::release::record::{Record, RecordChange, RevisionStatus};
-use ::release::removal::removed;
-use ::release::{Action, ReleaseStep, Revision, Revisions};
-use golang::value::Map;
+use ::release::record::{RecordChange, ReleaseRecord, RevisionStatus};
+use ::release::removal_order::removed;
+use ::release::{OperationKind, ReleaseRevision, ReleaseRevisions, ReleaseStep};
+use golang::value::GoMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::super::case::{Case, CaseFailure, Judgement};
+use super::super::case::{Case, CaseFailure, CaseJudgement};
 use super::super::helm::render::env;
 use super::mismatch;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Steps {
+struct ReleaseLifecycleCase {
     steps: Vec<LifecycleStep>,
 }
 
@@ -48,9 +49,9 @@ struct LifecycleStep {
     version: i64,
 }
 
-pub(super) fn judge(case: Case) -> Judgement {
-    let Steps { steps } = case.inputs()?;
-    let mut cluster = Cluster::default();
+pub(super) fn judge(case: Case) -> CaseJudgement {
+    let ReleaseLifecycleCase { steps } = case.inputs()?;
+    let mut cluster = FakeReleaseCluster::default();
     let mut out = Vec::new();
     for given in &steps {
         cluster.events.clear();
@@ -67,61 +68,66 @@ pub(super) fn judge(case: Case) -> Judgement {
 
 /// A place for records, and what was done.
 #[derive(Default)]
-struct Cluster {
-    records: BTreeMap<i64, Record>,
+struct FakeReleaseCluster {
+    records: BTreeMap<i64, ReleaseRecord>,
     fail: BTreeSet<String>,
     events: Vec<String>,
     /// Whether the object of the present hook is there.
     hook: Option<HookObject>,
 }
 
-impl Cluster {
+impl FakeReleaseCluster {
     /// Does an operation; `Some` is its error.
     fn act(&mut self, given: &LifecycleStep) -> Result<Option<String>, CaseFailure> {
         let action = match given.action.as_str() {
-            "install" => Action::Install,
-            "upgrade" => Action::Upgrade,
-            "rollback" => Action::Rollback,
-            "test" => Action::Test,
-            "uninstall" => Action::Uninstall,
+            "install" => OperationKind::Install,
+            "upgrade" => OperationKind::Upgrade,
+            "rollback" => OperationKind::Rollback,
+            "test" => OperationKind::Test,
+            "uninstall" => OperationKind::Uninstall,
             other => return Err(CaseFailure::NotRun(format!("unknown operation `{other}`"))),
         };
-        let plan = Plan {
+        let plan = OperationPlan {
             hooks: !given.disable_hooks,
             wait: match given.wait_for_jobs {
-                true => WaitFor::ObjectsAndJobs,
-                false => WaitFor::Objects,
+                true => ReleaseWaitPolicy::ObjectsAndJobs,
+                false => ReleaseWaitPolicy::Objects,
             },
             cleanup: given.cleanup_on_fail,
             keep_history: given.keep_history,
-            ..Plan::default()
+            ..OperationPlan::default()
         };
         let revisions = self.revisions();
         let last = revisions.last().map(|last| Arc::clone(&last.record));
         let (record, journal) = match (action, last) {
-            (Action::Install | Action::Upgrade, _) => {
+            (OperationKind::Install | OperationKind::Upgrade, _) => {
                 let place = match place(action, "r", &revisions, false, 0) {
                     Ok(place) => place,
                     Err(error) => return Ok(Some(error)),
                 };
-                let journal = Journal { base: place.base, ..journal(action, plan) };
+                let journal = OperationJournal { base: place.base, ..journal(action, plan) };
                 let base = place.base.and_then(|base| self.records.get(&base));
                 (new_record(&given.templates, &journal, place.version, base)?, journal)
             }
-            (Action::Rollback, Some(last)) => {
+            (OperationKind::Rollback, Some(last)) => {
                 let target = if given.version == 0 { last.version - 1 } else { given.version };
                 let base = Some(last.version);
-                let journal = Journal { base, target: Some(target), ..journal(action, plan) };
+                let journal =
+                    OperationJournal { base, target: Some(target), ..journal(action, plan) };
                 let Some(target) = self.records.get(&target) else {
                     return Ok(Some(format!("release has no {target} version")));
                 };
                 (rolled_back(&last, target, false, now()), journal)
             }
-            (Action::Test, Some(last)) => (Record::clone(&last), journal(action, plan)),
+            (OperationKind::Test, Some(last)) => {
+                (ReleaseRecord::clone(&last), journal(action, plan))
+            }
             _ => {
                 let last = match removal("r", &revisions, given.keep_history) {
-                    Ok(Removal::Run) => revisions.last().map(|last| Record::clone(&last.record)),
-                    Ok(Removal::Purge(_)) => None,
+                    Ok(ReleaseRemovalScope::Run) => {
+                        revisions.last().map(|last| ReleaseRecord::clone(&last.record))
+                    }
+                    Ok(ReleaseRemovalScope::Purge(_)) => None,
                     Err(error) => return Ok(Some(error)),
                 };
                 let last = last.ok_or_else(|| mismatch("a release", &"none"))?;
@@ -132,14 +138,19 @@ impl Cluster {
         self.records.insert(version, record);
         let error = self.play(version, journal)?;
         match error {
-            Some(error) if given.rollback_on_failure && action == Action::Upgrade => {
-                let wait =
-                    if given.wait_for_jobs { WaitFor::ObjectsAndJobs } else { WaitFor::Objects };
-                let plan = Plan { hooks: !given.disable_hooks, wait, ..Plan::default() };
+            Some(error) if given.rollback_on_failure && action == OperationKind::Upgrade => {
+                let wait = if given.wait_for_jobs {
+                    ReleaseWaitPolicy::ObjectsAndJobs
+                } else {
+                    ReleaseWaitPolicy::Objects
+                };
+                let plan =
+                    OperationPlan { hooks: !given.disable_hooks, wait, ..OperationPlan::default() };
                 self.roll_back(plan, &error).map(Some)
             }
             Some(error) if given.rollback_on_failure => {
-                let plan = Plan { wait: WaitFor::Objects, ..Plan::default() };
+                let plan =
+                    OperationPlan { wait: ReleaseWaitPolicy::Objects, ..OperationPlan::default() };
                 self.play(version, journal_of_removal(plan))?;
                 Ok(Some(format!(
                     "release r failed, and has been uninstalled due to rollback-on-failure being set: {error}"
@@ -150,8 +161,8 @@ impl Cluster {
     }
 
     /// Goes back to the newest revision that succeeded, after an upgrade failed.
-    fn roll_back(&mut self, plan: Plan, error: &str) -> Result<String, CaseFailure> {
-        let is_good = |it: &&Record| {
+    fn roll_back(&mut self, plan: OperationPlan, error: &str) -> Result<String, CaseFailure> {
+        let is_good = |it: &&ReleaseRecord| {
             matches!(it.info.status, RevisionStatus::Superseded | RevisionStatus::Deployed)
         };
         let Some(target) = self.records.values().rev().find(is_good).cloned() else {
@@ -163,7 +174,8 @@ impl Cluster {
         let last = last.ok_or_else(|| mismatch("a release", &"none"))?;
         let base = Some(last.version);
         let to = Some(target.version);
-        let journal = Journal { base, target: to, ..journal(Action::Rollback, plan) };
+        let journal =
+            OperationJournal { base, target: to, ..journal(OperationKind::Rollback, plan) };
         let record = rolled_back(&last, &target, false, now());
         let version = record.version;
         self.records.insert(version, record);
@@ -178,13 +190,17 @@ impl Cluster {
     }
 
     /// Plays an operation to its end, reading the journal anew before every step.
-    fn play(&mut self, version: i64, journal: Journal) -> Result<Option<String>, CaseFailure> {
+    fn play(
+        &mut self,
+        version: i64,
+        journal: OperationJournal,
+    ) -> Result<Option<String>, CaseFailure> {
         let record = self.record(version)?;
         let mut write = started(&record, journal, &[], now());
         let mut last: Option<StepOutcome> = None;
         for _ in 0..1000 {
             self.write(&write);
-            let journal = Journal::parse(&write.journal.text());
+            let journal = OperationJournal::parse(&write.journal.text());
             let journal = journal.map_err(|error| mismatch("a journal", &error))?;
             let record = self.record(version)?;
             if !journal.is_open() {
@@ -194,15 +210,15 @@ impl Cluster {
                 let live = self.observe(&journal, &record, last.as_ref());
                 let revisions = self.revisions();
                 match next(&journal, &record, &revisions, &live, last.as_ref(), None, now()) {
-                    Next::Do(ReleaseStep::Write(due)) => {
+                    OperationNeed::Do(ReleaseStep::Write(due)) => {
                         (write, last) = (*due, None);
                         break;
                     }
-                    Next::Do(ReleaseStep::Purge { .. }) => {
+                    OperationNeed::Do(ReleaseStep::Purge { .. }) => {
                         self.records.clear();
                         return Ok(error(&journal, &record));
                     }
-                    Next::Do(step) => last = Some(self.perform(step, &record)?),
+                    OperationNeed::Do(step) => last = Some(self.perform(step, &record)?),
                     other => return Err(mismatch("a step", &format!("{other:?}"))),
                 }
             }
@@ -210,11 +226,11 @@ impl Cluster {
         Err(mismatch("an end", &"a thousand steps"))
     }
 
-    fn record(&self, version: i64) -> Result<Record, CaseFailure> {
+    fn record(&self, version: i64) -> Result<ReleaseRecord, CaseFailure> {
         self.records.get(&version).cloned().ok_or_else(|| mismatch("a record", &version))
     }
 
-    fn write(&mut self, write: &Write) {
+    fn write(&mut self, write: &RecordAndJournalWrite) {
         for (version, change) in &write.others {
             if let Some(record) = self.records.get_mut(version) {
                 record.apply(change);
@@ -238,10 +254,15 @@ impl Cluster {
         refused.map(|event| format!("refused: {event}"))
     }
 
-    fn observe(&mut self, journal: &Journal, record: &Record, last: Option<&StepOutcome>) -> Live {
+    fn observe(
+        &mut self,
+        journal: &OperationJournal,
+        record: &ReleaseRecord,
+        last: Option<&StepOutcome>,
+    ) -> ObservedLiveObjects {
         let ids = ids(record);
         match scope(journal, record) {
-            ObservationScope::Nothing => Live::default(),
+            ObservationScope::Nothing => ObservedLiveObjects::default(),
             ObservationScope::Hook(hook) | ObservationScope::Run(hook) => {
                 let hook = record.hooks.get(hook).map(|it| format!("{}/{}", it.kind, it.name));
                 let name = hook.unwrap_or_default();
@@ -249,7 +270,7 @@ impl Cluster {
                     (_, Some(uid), _) => {
                         let refused = self.tell(format!("watch {name}"), "watch");
                         self.hook = None;
-                        let health = refused.map_or(Health::Done, Health::Failed);
+                        let health = refused.map_or(ObservedHealth::Done, ObservedHealth::Failed);
                         HookObject::Ours { uid: uid.clone(), health }
                     }
                     (_, None, Some(ReleaseStep::DeleteHook { .. })) => {
@@ -260,27 +281,34 @@ impl Cluster {
                     (None, None, _) if is_clear(journal, record) => HookObject::Theirs,
                     (None, None, _) => HookObject::Missing,
                 };
-                Live { hook: Some(object), ..Live::default() }
+                ObservedLiveObjects { hook: Some(object), ..ObservedLiveObjects::default() }
             }
             ObservationScope::Ready { .. } | ObservationScope::Gone if ids.is_empty() => {
-                Live { objects: Some(Health::Done), ..Live::default() }
+                ObservedLiveObjects {
+                    objects: Some(ObservedHealth::Done),
+                    ..ObservedLiveObjects::default()
+                }
             }
             ObservationScope::Ready { jobs } => {
                 let word = if jobs { "wait-with-jobs" } else { "wait" };
                 let refused = self.tell(format!("{word} {}", ids.join(" ")), word);
-                let health = refused.map_or(Health::Done, Health::Failed);
-                Live { objects: Some(health), ..Live::default() }
+                let health = refused.map_or(ObservedHealth::Done, ObservedHealth::Failed);
+                ObservedLiveObjects { objects: Some(health), ..ObservedLiveObjects::default() }
             }
             ObservationScope::Gone => {
                 let gone = removed_ids(record);
                 let refused = self.tell(format!("wait-for-delete {}", gone.join(" ")), "");
-                let health = refused.map_or(Health::Done, Health::Failed);
-                Live { objects: Some(health), ..Live::default() }
+                let health = refused.map_or(ObservedHealth::Done, ObservedHealth::Failed);
+                ObservedLiveObjects { objects: Some(health), ..ObservedLiveObjects::default() }
             }
         }
     }
 
-    fn perform(&mut self, step: ReleaseStep, record: &Record) -> Result<StepOutcome, CaseFailure> {
+    fn perform(
+        &mut self,
+        step: ReleaseStep,
+        record: &ReleaseRecord,
+    ) -> Result<StepOutcome, CaseFailure> {
         let hook = |hook: &usize| {
             record.hooks.get(*hook).map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default()
         };
@@ -292,7 +320,7 @@ impl Cluster {
             }
             ReleaseStep::CreateHook { hook: place, .. } => {
                 let error = self.tell(format!("create {}", hook(place)), "create");
-                let health = Health::Pending(Vec::new());
+                let health = ObservedHealth::Pending(Vec::new());
                 let object = HookObject::Ours { uid: "uid".to_owned(), health };
                 self.hook = error.is_none().then_some(object);
                 error
@@ -322,12 +350,12 @@ impl Cluster {
         Ok(StepOutcome { step, created, error })
     }
 
-    fn revisions(&self) -> Revisions {
+    fn revisions(&self) -> ReleaseRevisions {
         let known = self
             .records
             .values()
-            .map(|record| Revision { record: Arc::new(record.clone()), journal: None });
-        Revisions::new(known.collect(), Vec::new())
+            .map(|record| ReleaseRevision { record: Arc::new(record.clone()), journal: None });
+        ReleaseRevisions::new(known.collect(), Vec::new())
     }
 
     fn releases(&self) -> Vec<Json> {
@@ -355,49 +383,53 @@ impl Cluster {
 }
 
 /// Whether the present task is to delete a hook's object.
-fn is_clear(journal: &Journal, record: &Record) -> bool {
-    use ::release::operation::{Task, present};
-    matches!(present(journal, record), Some(Task::Clear { .. }))
+fn is_clear(journal: &OperationJournal, record: &ReleaseRecord) -> bool {
+    use ::release::operation::{OperationTask, present};
+    matches!(present(journal, record), Some(OperationTask::Clear { .. }))
 }
 
 fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH
 }
 
-fn journal(action: Action, plan: Plan) -> Journal {
-    Journal { plan, ..Journal::begin("r.v1.0".to_owned(), String::new(), action, now()) }
+fn journal(action: OperationKind, plan: OperationPlan) -> OperationJournal {
+    OperationJournal {
+        plan,
+        ..OperationJournal::begin("r.v1.0".to_owned(), String::new(), action, now())
+    }
 }
 
-fn journal_of_removal(plan: Plan) -> Journal {
-    journal(Action::Uninstall, plan)
+fn journal_of_removal(plan: OperationPlan) -> OperationJournal {
+    journal(OperationKind::Uninstall, plan)
 }
 
 /// The record of a chart with these templates.
 fn new_record(
     templates: &BTreeMap<String, String>,
-    journal: &Journal,
+    journal: &OperationJournal,
     version: i64,
-    base: Option<&Record>,
-) -> Result<Record, CaseFailure> {
-    let metadata = Metadata {
+    base: Option<&ReleaseRecord>,
+) -> Result<ReleaseRecord, CaseFailure> {
+    let metadata = ChartMetadata {
         name: "c".to_owned(),
         version: "0.1.0".to_owned(),
         api_version: "v2".to_owned(),
-        ..Metadata::default()
+        ..ChartMetadata::default()
     };
-    let templates = templates.iter().map(|(name, text)| File {
+    let templates = templates.iter().map(|(name, text)| ChartFile {
         name: format!("templates/{name}"),
         data: text.clone().into_bytes().into(),
     });
     let chart = Chart { metadata, templates: templates.collect(), ..Chart::default() };
     let rendered = rendered(chart, version)?;
-    let config = Map::default();
-    let opening = Opening { name: "r", namespace: "ns", config: &config, server_side: false, base };
+    let config = GoMap::default();
+    let opening =
+        NewRevisionInputs { name: "r", namespace: "ns", config: &config, server_side: false, base };
     Ok(opened(&opening, &rendered, journal, version))
 }
 
 fn rendered(chart: Chart, revision: i64) -> Result<RenderedRelease, CaseFailure> {
-    let release = Release {
+    let release = ReleaseToRender {
         name: "r".to_owned(),
         namespace: "ns".to_owned(),
         revision,
@@ -405,9 +437,9 @@ fn rendered(chart: Chart, revision: i64) -> Result<RenderedRelease, CaseFailure>
     };
     let request = RenderRequest {
         chart,
-        values: &Map::default(),
+        values: &GoMap::default(),
         release,
-        mode: Mode::default(),
+        mode: RenderMode::default(),
         skip_schema: false,
         sub_notes: false,
         templates: None,
@@ -418,18 +450,18 @@ fn rendered(chart: Chart, revision: i64) -> Result<RenderedRelease, CaseFailure>
 }
 
 /// The objects of a record in the order of its manifest.
-fn ids(record: &Record) -> Vec<String> {
+fn ids(record: &ReleaseRecord) -> Vec<String> {
     let documents = manifests::split(record.manifest.as_bytes()).into_iter().enumerate();
     let ids = documents.filter_map(|(place, text)| {
         let files = BTreeMap::from([(place.to_string(), text.to_vec())]);
-        let sorted = manifests::sort(&files, Order::Install).ok()?;
+        let sorted = manifests::sort(&files, ManifestOrder::Install).ok()?;
         let head = &sorted.manifests.first()?.head;
         Some(format!("{}/{}", head.kind, head.name))
     });
     ids.collect()
 }
 
-fn removed_ids(record: &Record) -> Vec<String> {
+fn removed_ids(record: &ReleaseRecord) -> Vec<String> {
     let removed = removed(record).unwrap_or_default();
     let ids = removed.deleted.iter().map(|it| format!("{}/{}", it.head.kind, it.head.name));
     ids.collect()

@@ -1,31 +1,31 @@
 //! Revisions in their older and newer forms, and which of many versions is taken.
 
-use golang::semver::ConstraintError;
+use golang::semver::VersionConstraintError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sources::git::revision;
-use sources::versions::{Range, chart_version};
+use sources::version_choice::{VersionRange, chart_version};
 
-use super::super::case::{Case, Judgement, nil};
+use super::super::case::{Case, CaseJudgement, nil};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parse {
+struct RevisionParseCase {
     r#in: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Choose {
+struct VersionChoiceCase {
     constraint: String,
     #[serde(deserialize_with = "nil")]
     tags: Vec<String>,
 }
 
-pub(super) fn judge(case: Case) -> Judgement {
+pub(super) fn judge(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "parse" => {
-            let Parse { r#in: text } = case.inputs()?;
+            let RevisionParseCase { r#in: text } = case.inputs()?;
             let hash = revision::hash(&text);
             case.judge(Ok(json!({
                 "digest": revision::digest(hash),
@@ -36,15 +36,15 @@ pub(super) fn judge(case: Case) -> Judgement {
             })))
         }
         "tag" => {
-            let Choose { constraint, tags } = case.inputs()?;
-            let range = Range::parse(&constraint);
-            let first = |range: Range| {
+            let VersionChoiceCase { constraint, tags } = case.inputs()?;
+            let range = VersionRange::parse(&constraint);
+            let first = |range: VersionRange| {
                 range.highest(tags.iter().map(String::as_str)).first().map(|it| (*it).to_owned())
             };
             case.judge(answer(&constraint, range.map(first)))
         }
         "chart" => {
-            let Choose { constraint, tags } = case.inputs()?;
+            let VersionChoiceCase { constraint, tags } = case.inputs()?;
             let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
             let chosen = chart_version(&constraint, &tags);
             case.judge(answer(&constraint, chosen.map(|it| it.map(str::to_owned))))
@@ -56,12 +56,14 @@ pub(super) fn judge(case: Case) -> Judgement {
 /// Ours are other words for what is wrong with a constraint, so Go's stand for them.
 fn answer(
     constraint: &str,
-    chosen: Result<Option<String>, ConstraintError>,
+    chosen: Result<Option<String>, VersionConstraintError>,
 ) -> Result<Value, String> {
     match chosen {
         Ok(Some(tag)) => Ok(Value::String(tag)),
         Ok(None) => Err("no match".to_owned()),
-        Err(ConstraintError::Improper(_)) => Err(format!("improper constraint: {constraint:?}")),
+        Err(VersionConstraintError::Improper(_)) => {
+            Err(format!("improper constraint: {constraint:?}"))
+        }
         Err(other) => Err(other.to_string()),
     }
 }

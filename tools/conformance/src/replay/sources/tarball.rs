@@ -11,14 +11,18 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sources::archive::{Contents, ExtractOptions, Symlinks, extract, extract_to_dir, write};
-use sources::ignore::{IGNORE_FILE, Matcher};
+use sources::archive::{
+    ArchiveContents, ExtractOptions, SymlinkPolicy, extract, extract_to_dir, write,
+};
+use sources::ignore::{IGNORE_FILE, IgnoreMatcher};
 use tree::{FileKind, FileTree as _, RelPath};
 
-use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, nil, same, same_value};
+use super::super::case::{
+    Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil, same, same_value,
+};
 use super::inside;
 
-pub(super) fn tarball(case: Case) -> Judgement {
+pub(super) fn tarball(case: Case) -> CaseJudgement {
     match case.op.as_str() {
         "archive" => archive(&case),
         "untar" => untar(&case),
@@ -33,7 +37,7 @@ fn cannot(what: &str, error: impl std::fmt::Display) -> CaseFailure {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Tree {
+struct TarballTreeCase {
     #[serde(deserialize_with = "nil")]
     tree: Vec<TarballNode>,
     ignore: Option<String>,
@@ -52,9 +56,9 @@ struct TarballNode {
     _link: Option<String>,
 }
 
-fn archive(case: &Case) -> Judgement {
-    let Tree { tree, ignore } = case.inputs()?;
-    let mut contents = Contents::new();
+fn archive(case: &Case) -> CaseJudgement {
+    let TarballTreeCase { tree, ignore } = case.inputs()?;
+    let mut contents = ArchiveContents::new();
     let mut ignore_files = Vec::new();
     for node in tree {
         let path = inside(&node.path)?;
@@ -81,11 +85,11 @@ fn archive(case: &Case) -> Judgement {
 
 /// The entries of the archive as another implementation reads them.
 fn entries(
-    mut contents: Contents<Vec<u8>>,
+    mut contents: ArchiveContents<Vec<u8>>,
     ignore_files: &[(RelPath, String)],
     ignore: Option<&str>,
 ) -> Result<Value, String> {
-    let matcher = Matcher::new(ignore_files, ignore).map_err(|error| error.to_string())?;
+    let matcher = IgnoreMatcher::new(ignore_files, ignore).map_err(|error| error.to_string())?;
     contents.leave_out(&matcher);
     let load = |_: &RelPath, body: &Vec<u8>| Ok::<_, Infallible>(body.clone());
     let archive = write(Vec::new(), &contents, load).map_err(|error| error.to_string())?;
@@ -113,11 +117,11 @@ fn entries(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Untar {
+struct UntarCase {
     #[serde(deserialize_with = "nil")]
     entries: Vec<TarballEntry>,
     #[serde(default, deserialize_with = "nil")]
-    options: Options,
+    options: UntarOptions,
 }
 
 #[derive(Deserialize)]
@@ -134,15 +138,19 @@ pub(in crate::replay) struct TarballEntry {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-struct Options {
+struct UntarOptions {
     skip_symlinks: u8,
     max_size: Option<i64>,
 }
 
-impl Options {
+impl UntarOptions {
     fn extract(&self) -> ExtractOptions {
         ExtractOptions {
-            symlinks: if self.skip_symlinks == 1 { Symlinks::Skip } else { Symlinks::Refuse },
+            symlinks: if self.skip_symlinks == 1 {
+                SymlinkPolicy::Skip
+            } else {
+                SymlinkPolicy::Refuse
+            },
             max_size: match self.max_size {
                 // Flux's default, which ours is not.
                 None => Some(100 << 20),
@@ -154,8 +162,8 @@ impl Options {
 }
 
 /// Takes an archive apart into a folder and into memory.
-fn untar(case: &Case) -> Judgement {
-    let Untar { entries, options } = case.inputs()?;
+fn untar(case: &Case) -> CaseJudgement {
+    let UntarCase { entries, options } = case.inputs()?;
     let archive = build(&entries)?;
     let folder = tempfile::tempdir().map_err(|error| cannot("no folder", error))?;
     let place = folder.path();

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use aws_lc_rs::digest;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use signatures::git::{Checkout, GitVerificationError, Keys, Mode, Tag, verify};
-use sources::versions::Range;
+use signatures::git::{
+    CheckedOutCommit, GitTag, GitVerificationError, GitVerificationKeys, GitVerificationMode,
+    verify,
+};
+use sources::version_choice::VersionRange;
 
 use super::TrustCase;
-use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same, same_value};
+use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same, same_value};
 
 /// Cases that cannot be as recorded.
 pub(super) const EXCEPTIONS: [(&str, &str); 3] = [
@@ -32,13 +35,13 @@ const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
 /// The answer, which is recorded beside the error.
 #[derive(Deserialize)]
-struct Beside {
+struct AnswerBesideError {
     #[serde(default)]
     out: Value,
 }
 
-pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
-    let beside: Beside = case.inputs()?;
+pub(super) fn judge(case: &Case, recorded: &TrustCase) -> CaseJudgement {
+    let beside: AnswerBesideError = case.inputs()?;
     let (wanted, error) = match &case.answer {
         ReferenceAnswer::Out(wanted) => (wanted, None),
         ReferenceAnswer::Error(error) => (&beside.out, Some(error)),
@@ -59,8 +62,8 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
         return Err(CaseFailure::NotRun("the reference leads to neither object".to_owned()));
     }
     let object = is_annotated.then_some((hash.as_str(), object.as_slice()));
-    let tag = found.tag.as_deref().map(|name| Tag { name, object });
-    let checkout = Checkout { commit: (&sha, &commit), tag };
+    let tag = found.tag.as_deref().map(|name| GitTag { name, object });
+    let checkout = CheckedOutCommit { commit: (&sha, &commit), tag };
     let verified = verified(recorded, &checkout, &recorded.folder("keys/")?);
     let revision = found.revision(&sha);
     if let Some(error) = error {
@@ -73,20 +76,27 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
 
 fn verified(
     recorded: &TrustCase,
-    checkout: &Checkout<'_>,
+    checkout: &CheckedOutCommit<'_>,
     keys: &BTreeMap<String, Vec<u8>>,
 ) -> Result<String, GitVerificationError> {
     if recorded.flag("missingSecret") {
         return Err(GitVerificationError::without_keys("secrets \"verify-keys\" not found"));
     }
-    let keys = Keys::new(keys.iter().map(|(name, value)| (name.as_str(), value.as_slice())));
-    verify(Mode::named(recorded.arg("mode")), checkout, &keys, VERIFICATION_UNIX_TIME)
+    let keys = GitVerificationKeys::new(
+        keys.iter().map(|(name, value)| (name.as_str(), value.as_slice())),
+    );
+    verify(
+        GitVerificationMode::named(recorded.arg("mode")),
+        checkout,
+        &keys,
+        VERIFICATION_UNIX_TIME,
+    )
 }
 
 /// The answer in the form that is recorded.
 fn answer(
     recorded: &TrustCase,
-    checkout: &Checkout<'_>,
+    checkout: &CheckedOutCommit<'_>,
     revision: String,
     verified: Result<String, GitVerificationError>,
 ) -> Value {
@@ -103,7 +113,10 @@ fn answer(
             set("reason", "Succeeded");
             set("message", &message);
             set("result", "2");
-            set("sourceVerificationMode", Mode::named(recorded.arg("mode")).as_str());
+            set(
+                "sourceVerificationMode",
+                GitVerificationMode::named(recorded.arg("mode")).as_str(),
+            );
         }
         Err(refused) => {
             set("status", "False");
@@ -116,7 +129,7 @@ fn answer(
 }
 
 /// Where `spec.ref` leads.
-struct Reference {
+struct GitReferenceTarget {
     /// What stands before the commit in the revision.
     name: Option<String>,
     /// The tag, if it is one.
@@ -125,7 +138,7 @@ struct Reference {
     sha: String,
 }
 
-impl Reference {
+impl GitReferenceTarget {
     /// As the recorder asked for it: of a full name, without its first two parts.
     fn revision(&self, sha: &str) -> String {
         let name = self.name.as_deref().map(|name| match name.splitn(3, '/').collect::<Vec<_>>() {
@@ -137,7 +150,7 @@ impl Reference {
 }
 
 /// Looks a reference up among those of the bundle; nothing if it is not there.
-fn found(recorded: &TrustCase) -> Result<Option<Reference>, CaseFailure> {
+fn found(recorded: &TrustCase) -> Result<Option<GitReferenceTarget>, CaseFailure> {
     let references = references(&recorded.file("repo.bundle")?);
     let given = |field: &str| {
         let value = recorded.args.get("ref").and_then(|it| it.get(field)).and_then(Value::as_str);
@@ -145,7 +158,7 @@ fn found(recorded: &TrustCase) -> Result<Option<Reference>, CaseFailure> {
     };
     let tags = || references.keys().filter_map(|name| name.strip_prefix("refs/tags/"));
     if let Some(sha) = given("commit") {
-        return Ok(Some(Reference { name: given("branch"), tag: None, sha }));
+        return Ok(Some(GitReferenceTarget { name: given("branch"), tag: None, sha }));
     }
     let (name, full) = if let Some(name) = given("name") {
         let full = name.strip_suffix("^{}").unwrap_or(&name).to_owned();
@@ -153,7 +166,8 @@ fn found(recorded: &TrustCase) -> Result<Option<Reference>, CaseFailure> {
     } else if let Some(tag) = given("tag") {
         (tag.clone(), format!("refs/tags/{tag}"))
     } else if let Some(range) = given("semver") {
-        let range = Range::parse(&range).map_err(|error| CaseFailure::NotRun(error.to_string()))?;
+        let range =
+            VersionRange::parse(&range).map_err(|error| CaseFailure::NotRun(error.to_string()))?;
         let Some(tag) = range.highest(tags()).pop() else { return Ok(None) };
         (tag.to_owned(), format!("refs/tags/{tag}"))
     } else {
@@ -161,7 +175,11 @@ fn found(recorded: &TrustCase) -> Result<Option<Reference>, CaseFailure> {
         (branch.clone(), format!("refs/heads/{branch}"))
     };
     let tag = full.strip_prefix("refs/tags/").map(str::to_owned);
-    Ok(references.get(&full).map(|sha| Reference { name: Some(name), tag, sha: sha.clone() }))
+    Ok(references.get(&full).map(|sha| GitReferenceTarget {
+        name: Some(name),
+        tag,
+        sha: sha.clone(),
+    }))
 }
 
 /// The references that the header of a bundle lists, by their full name.

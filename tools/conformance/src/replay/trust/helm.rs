@@ -4,12 +4,12 @@ use serde_json::Value;
 use signatures::provenance::{VerifiedChart, verify};
 
 use super::TrustCase;
-use crate::replay::case::{Case, Judgement, ReferenceAnswer, same};
+use crate::replay::case::{Case, CaseJudgement, ReferenceAnswer, same};
 
 /// When the cases are judged: they were made for any time from 2026 to 2089.
 const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
-pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
+pub(super) fn judge(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     let file = recorded.arg("chart");
     let beside = format!("{file}.prov");
     // What the command prints.

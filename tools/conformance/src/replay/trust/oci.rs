@@ -8,12 +8,12 @@ use std::io::Read as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use signatures::cosign;
-use signatures::image::{ImageVerification, Trust, acceptance, refusal};
+use signatures::image_verification::{ImageTrust, ImageVerification, acceptance, refusal};
 use signatures::referrers::{ImageRequest, RegistryBlob, Search};
 use signatures::sigstore::CertificateIdentity;
 
 use super::TrustCase;
-use crate::replay::case::{self, Case, CaseFailure, Judgement};
+use crate::replay::case::{self, Case, CaseFailure, CaseJudgement};
 
 /// Where the recorded registry was.
 const REPOSITORY: &str = "127.0.0.1:5599/rec/app";
@@ -57,7 +57,7 @@ struct RecordedOutput {
 
 /// A registry with one repository.
 #[derive(Default)]
-struct Registry {
+struct FakeRegistry {
     blobs: BTreeMap<String, Vec<u8>>,
     manifests: BTreeMap<String, String>,
     tags: BTreeMap<String, String>,
@@ -68,7 +68,7 @@ fn not_run(error: impl std::fmt::Display) -> CaseFailure {
     CaseFailure::NotRun(error.to_string())
 }
 
-impl Registry {
+impl FakeRegistry {
     fn of(recorded: &TrustCase) -> Result<Self, CaseFailure> {
         let mut registry = Self { has_referrers: recorded.flag("referrersApi"), ..Self::default() };
         let layout = recorded.file("layout.tar")?;
@@ -140,20 +140,20 @@ impl Registry {
 }
 
 /// The trusted signers, with the provider as Flux names it.
-fn trust(recorded: &TrustCase) -> Result<(&'static str, Result<Trust, String>), CaseFailure> {
+fn trust(recorded: &TrustCase) -> Result<(&'static str, Result<ImageTrust, String>), CaseFailure> {
     let keys = recorded.folder("keys/")?;
     let missing = || Err("secrets \"verify-keys\" not found".to_owned());
     let has_secret = !keys.is_empty() || recorded.flag("secretRef");
     if recorded.arg("provider") == "notation" {
         let trust = match recorded.flag("missingSecret") {
             true => missing(),
-            false => Trust::notation("apps/verify-keys", &keys),
+            false => ImageTrust::notation("apps/verify-keys", &keys),
         };
         return Ok(("notation", trust));
     }
     if has_secret {
         let is_missing = recorded.flag("missingSecret");
-        return Ok(("cosign", if is_missing { missing() } else { Ok(Trust::Keys(keys)) }));
+        return Ok(("cosign", if is_missing { missing() } else { Ok(ImageTrust::Keys(keys)) }));
     }
     let root = recorded.folder("trusted-root/")?;
     let identities = recorded.args.get("matchOIDCIdentity").and_then(Value::as_array);
@@ -161,15 +161,15 @@ fn trust(recorded: &TrustCase) -> Result<(&'static str, Result<Trust, String>), 
         let text = |name: &str| it[name].as_str().unwrap_or_default().to_owned();
         CertificateIdentity { issuer: text("issuer"), subject: text("subject") }
     });
-    Ok(("cosign keyless", Trust::identities("apps/trusted-root", &root, identities.collect())))
+    Ok(("cosign keyless", ImageTrust::identities("apps/trusted-root", &root, identities.collect())))
 }
 
-pub(super) fn verify(case: &Case, recorded: &TrustCase) -> Judgement {
+pub(super) fn verify(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     let wanted = match &case.answer {
         case::ReferenceAnswer::Out(out) => out.clone(),
         _ => case.inputs::<RecordedOutput>()?.out,
     };
-    let registry = Registry::of(recorded)?;
+    let registry = FakeRegistry::of(recorded)?;
     let tag = match recorded.arg("tag") {
         "" => "v1",
         tag => tag,
@@ -177,7 +177,7 @@ pub(super) fn verify(case: &Case, recorded: &TrustCase) -> Judgement {
     let digest = registry.tags.get(tag).ok_or_else(|| not_run("no such tag"))?.clone();
     let (provider, trust) = trust(recorded)?;
     let mut got = Map::new();
-    if let Ok(Trust::Keys(keys)) = &trust {
+    if let Ok(ImageTrust::Keys(keys)) = &trust {
         let search = registry.gather(Search::for_cosign(&digest))?;
         let mut words = Map::new();
         for (name, key) in keys.iter().filter(|(name, _)| name.ends_with(".pub")) {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kustomize::{BuildBudget, InTree, Options, Restriction};
+use kustomize::{BuildBudget, KustomizeBuildOptions, LoadRestriction, TreeBuildFiles};
 use serde_json::{Map, Value};
-use sops::{DecryptedFiles, DecryptionOutcome, Decryptor, Keys, SopsFormat};
+use sops::{DecryptedFiles, DecryptionKeys, DecryptionOutcome, SopsDecryptor, SopsFormat};
 use tree::{FileTree as _, MemoryTree, RelPath};
 use zeroize::Zeroizing;
 
 use super::TrustCase;
-use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer};
+use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer};
 
 /// Cases that cannot be as recorded.
 pub(super) const EXCEPTIONS: [(&str, &str); 1] = [(
@@ -45,10 +45,10 @@ impl KeySecrets {
 }
 
 /// The keys of a case, as `ImportKeys` finds them.
-fn keys(recorded: &TrustCase, secrets: &KeySecrets) -> Result<Keys, String> {
+fn keys(recorded: &TrustCase, secrets: &KeySecrets) -> Result<DecryptionKeys, String> {
     let missing = |name: &str| Err(format!("secrets {name:?} not found"));
     if recorded.arg("provider") == "none" {
-        return Ok(Keys::default());
+        return Ok(DecryptionKeys::default());
     }
     if recorded.flag("missingSecret") {
         return missing("sops-keys");
@@ -62,8 +62,11 @@ fn keys(recorded: &TrustCase, secrets: &KeySecrets) -> Result<Keys, String> {
         false => ("flux-system/global-age", &secrets.global),
     };
     let data = data.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
-    let keys =
-        if has_reference { Keys::import(secret, data) } else { Keys::import_age(secret, data) };
+    let keys = if has_reference {
+        DecryptionKeys::import(secret, data)
+    } else {
+        DecryptionKeys::import_age(secret, data)
+    };
     keys.map_err(|error| error.to_string())
 }
 
@@ -79,7 +82,7 @@ fn format(name: &str) -> SopsFormat {
 
 /// Compares verdicts, and what was accepted. Of refusals, the words are compared up to the first that may differ: ours
 /// never quote values, and have own words for GnuPG's, the operating system's and the parsers'.
-fn same(case: &Case, recorded: &TrustCase, got: Result<Value, String>) -> Judgement {
+fn same(case: &Case, recorded: &TrustCase, got: Result<Value, String>) -> CaseJudgement {
     let accepted: Vec<&Value> =
         recorded.variants.iter().filter_map(|variant| variant.get("out")).collect();
     match (&case.answer, got) {
@@ -126,7 +129,7 @@ fn shown(value: &Value) -> String {
     decoded.map_or_else(|| value.to_string(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-pub(super) fn decrypt(case: &Case, recorded: &TrustCase) -> Judgement {
+pub(super) fn decrypt(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     let from = format(recorded.arg("format"));
     let to = match recorded.arg("outFormat") {
         "" => from,
@@ -134,17 +137,17 @@ pub(super) fn decrypt(case: &Case, recorded: &TrustCase) -> Judgement {
     };
     let data = recorded.file("data")?;
     let got = keys(recorded, &KeySecrets::of(recorded)?).and_then(|keys| {
-        let plain = Decryptor::new(&keys).decrypt(&data, from, to);
+        let plain = SopsDecryptor::new(&keys).decrypt(&data, from, to);
         plain.map(|plain| Value::from(STANDARD.encode(&*plain))).map_err(|error| error.to_string())
     });
     same(case, recorded, got)
 }
 
-pub(super) fn import(case: &Case, recorded: &TrustCase) -> Judgement {
+pub(super) fn import(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     same(case, recorded, keys(recorded, &KeySecrets::of(recorded)?).map(|_| Value::from("ok")))
 }
 
-pub(super) fn resource(case: &Case, recorded: &TrustCase) -> Judgement {
+pub(super) fn resource(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     let object = recorded.file("object")?;
     let limits = goyaml::YamlLimits::default();
     let read = goyaml::v3::parse(&object, &limits)
@@ -165,7 +168,7 @@ pub(super) fn resource(case: &Case, recorded: &TrustCase) -> Judgement {
         return same(case, recorded, Ok(Value::Null));
     }
     let got = keys(recorded, &KeySecrets::of(recorded)?).and_then(|keys| {
-        let change = Decryptor::new(&keys).decrypt_resource(object);
+        let change = SopsDecryptor::new(&keys).decrypt_resource(object);
         match change.map_err(|error| error.to_string())? {
             DecryptionOutcome::LeftAlone => Ok(Value::Null),
             DecryptionOutcome::Decrypted => Ok(Value::from(yaml(object)?)),
@@ -192,11 +195,15 @@ fn tree(recorded: &TrustCase) -> Result<(MemoryTree, RelPath), CaseFailure> {
     Ok((tree, folder))
 }
 
-fn decrypted(keys: &Keys, tree: &MemoryTree, folder: &RelPath) -> Result<DecryptedFiles, String> {
-    Decryptor::new(keys).decrypt_sources(tree, folder).map_err(|error| error.to_string())
+fn decrypted(
+    keys: &DecryptionKeys,
+    tree: &MemoryTree,
+    folder: &RelPath,
+) -> Result<DecryptedFiles, String> {
+    SopsDecryptor::new(keys).decrypt_sources(tree, folder).map_err(|error| error.to_string())
 }
 
-pub(super) fn sources(case: &Case, recorded: &TrustCase) -> Judgement {
+pub(super) fn sources(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     let (tree, folder) = tree(recorded)?;
     if recorded.arg("provider") == "none" {
         return same(case, recorded, Ok(Value::Object(Map::new())));
@@ -211,7 +218,7 @@ pub(super) fn sources(case: &Case, recorded: &TrustCase) -> Judgement {
     same(case, recorded, got)
 }
 
-pub(super) fn build(case: &Case, recorded: &TrustCase) -> Judgement {
+pub(super) fn build(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     let (tree, folder) = tree(recorded)?;
     let got = keys(recorded, &KeySecrets::of(recorded)?)
         .and_then(|keys| Ok(Value::from(built(&keys, &tree, &folder)?)));
@@ -219,7 +226,7 @@ pub(super) fn build(case: &Case, recorded: &TrustCase) -> Judgement {
 }
 
 /// What the build of the kustomize-controller gives: files are decrypted before it, objects after it.
-fn built(keys: &Keys, tree: &MemoryTree, folder: &RelPath) -> Result<String, String> {
+fn built(keys: &DecryptionKeys, tree: &MemoryTree, folder: &RelPath) -> Result<String, String> {
     let changed = decrypted(keys, tree, folder);
     let changed = changed.map_err(|error| format!("error decrypting sources: {error}"))?;
     let mut files = BTreeMap::new();
@@ -231,17 +238,26 @@ fn built(keys: &Keys, tree: &MemoryTree, folder: &RelPath) -> Result<String, Str
     }
     files.extend(changed.iter().map(|(path, plain)| (path.as_str().to_owned(), plain.to_vec())));
     let plain = MemoryTree::from_files(files).map_err(|error| error.to_string())?;
-    let restriction = Restriction::None;
-    let options = Options { restriction, keeps_builtin_schema: true, ..Options::default() };
+    let restriction = LoadRestriction::None;
+    let options = KustomizeBuildOptions {
+        restriction,
+        keeps_builtin_schema: true,
+        ..KustomizeBuildOptions::default()
+    };
     let path = format!("/{}", folder.as_str());
-    let built =
-        kustomize::build(&InTree(plain), &path, &options, &BuildBudget::default(), &mut Vec::new());
+    let built = kustomize::build(
+        &TreeBuildFiles(plain),
+        &path,
+        &options,
+        &BuildBudget::default(),
+        &mut Vec::new(),
+    );
     let objects = built.and_then(kustomize::KustomizeBuildOutput::into_objects);
     let objects = objects.map_err(|error| format!("kustomize build failed: {error}"))?;
     let mut texts = Vec::new();
     for object in objects {
         let Value::Object(mut value) = object.value else { continue };
-        Decryptor::new(keys).decrypt_resource(&mut value).map_err(|error| {
+        SopsDecryptor::new(keys).decrypt_resource(&mut value).map_err(|error| {
             format!("decryption failed for '{}': {error}", without_namespace(&object.id))
         })?;
         texts.push(yaml(&value)?);
@@ -250,7 +266,7 @@ fn built(keys: &Keys, tree: &MemoryTree, folder: &RelPath) -> Result<String, Str
 }
 
 /// An identity as Flux names it.
-fn without_namespace(id: &kustomize::id::Id) -> String {
+fn without_namespace(id: &kustomize::id::ResourceId) -> String {
     let id = id.to_string();
     id.rsplit_once('.').map_or(id.clone(), |(name, _)| name.to_owned())
 }

@@ -14,13 +14,13 @@ use e2e::harness::{Story, StoryTarget};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use super::{SOURCE_NAME, Scenario, Stage};
-use crate::ownership::{Owner, kind};
+use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of a Kustomization with a CustomResourceDefinition that has a user's objects: it drops a stored
 /// version, deletes the definition on confirmation, and restores the definition with its objects.
 #[derive(Default)]
-pub(in crate::crash) struct Definitions {
+pub(in crate::crash) struct CrdScenario {
     /// The uids of the objects that a user made.
     made: OnceLock<BTreeMap<String, String>>,
 }
@@ -31,7 +31,7 @@ const OBJECTS: [&str; 6] = ["one", "two", "three", "four", "five", "six"];
 /// How long a definition may take until its objects can be created.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Scenario for Definitions {
+impl CrashScenario for CrdScenario {
     const NAME: &'static str = "crds";
     const ACTS: &'static [&'static str] =
         &["install", "drop a stored version", "confirmed removal", "restore", "delete"];
@@ -41,8 +41,8 @@ impl Scenario for Definitions {
         vec![kind("v1", "ConfigMap"), kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")]
     }
 
-    fn owner(&self) -> Owner {
-        Owner::kustomization()
+    fn owner(&self) -> OwnerKind {
+        OwnerKind::kustomization()
     }
 
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool {
@@ -53,7 +53,7 @@ impl Scenario for Definitions {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
         let group = group(&stage.story.namespace);
         let definition = "app/definition.yaml".to_owned();
         match act {
@@ -94,7 +94,7 @@ impl Scenario for Definitions {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         let story = &stage.story;
         let group = group(&story.namespace);
         let definition = story.read(&target(&group)).await?;
@@ -118,7 +118,7 @@ impl Scenario for Definitions {
     }
 }
 
-impl Definitions {
+impl CrdScenario {
     /// Whether a user's objects are as they were made; `same` if they may not have been created again.
     async fn are_there(&self, story: &Story, group: &str, same: bool) -> anyhow::Result<bool> {
         let made = self.made.get().context("nothing was made")?;

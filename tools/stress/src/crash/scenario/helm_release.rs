@@ -6,20 +6,20 @@
 use anyhow::bail;
 use e2e::harness::StoryTarget;
 use e2e::harness::flux::{NEVER, condition};
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{hook, newest, test_pod};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{SOURCE_NAME, Scenario, Stage};
-use crate::ownership::{Owner, kind};
+use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of a HelmRelease: it is installed, upgraded, rolled back after a failed hook, repaired, and
 /// uninstalled.
 #[derive(Default)]
-pub(in crate::crash) struct HelmReleases;
+pub(in crate::crash) struct HelmReleaseScenario;
 
-impl Scenario for HelmReleases {
+impl CrashScenario for HelmReleaseScenario {
     const NAME: &'static str = "helm-release";
     const ACTS: &'static [&'static str] =
         &["install", "upgrade", "failed upgrade with rollback", "mend", "uninstall"];
@@ -29,12 +29,12 @@ impl Scenario for HelmReleases {
         vec![kind("v1", "ConfigMap"), kind("apps/v1", "Deployment")]
     }
 
-    fn owner(&self) -> Owner {
-        Owner::helm_release()
+    fn owner(&self) -> OwnerKind {
+        OwnerKind::helm_release()
     }
 
     /// Every hook has another name in every version of the chart, so each may be created once.
-    fn judge(&self, stage: &Stage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         stage.created_again(&["jobs", "pods"])
     }
 
@@ -48,7 +48,7 @@ impl Scenario for HelmReleases {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
         match act {
             0 => {
                 stage.commit(&version(1))?;
@@ -79,7 +79,7 @@ impl Scenario for HelmReleases {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         let app = stage.story.read(&StoryTarget::helm_release("app")).await?;
         if act == 4 {
             return Ok(app.is_none() && stage.source_is_gone().await?);
@@ -102,7 +102,7 @@ impl Scenario for HelmReleases {
 /// The files of a version; the third one has a hook that fails.
 fn version(number: usize) -> Vec<(String, String)> {
     let yaml = format!("apiVersion: v2\nname: app\nversion: {number}.0.0\n");
-    let last = if number == 3 { Pods::Fail } else { Pods::Ready };
+    let last = if number == 3 { PodBehavior::Fail } else { PodBehavior::Ready };
     let named = |name: &str, events: &str, policies: &str, pods| {
         hook(&format!("hook-{name}-{number}"), events, 0, policies, pods)
     };
@@ -110,15 +110,18 @@ fn version(number: usize) -> Vec<(String, String)> {
         ("Chart.yaml", yaml),
         ("templates/settings.yaml", config_map("settings", &number.to_string())),
         ("templates/same.yaml", config_map("same", "1")),
-        ("templates/web.yaml", deployment("web", Pods::Ready)),
+        ("templates/web.yaml", deployment("web", PodBehavior::Ready)),
         (
             "templates/before.yaml",
-            named("before", "pre-install,pre-upgrade", "hook-succeeded", Pods::Ready),
+            named("before", "pre-install,pre-upgrade", "hook-succeeded", PodBehavior::Ready),
         ),
         ("templates/after.yaml", named("after", "post-install,post-upgrade", "", last)),
-        ("templates/back.yaml", named("back", "post-rollback", "", Pods::Ready)),
-        ("templates/goodbye.yaml", named("goodbye", "pre-delete", "hook-succeeded", Pods::Ready)),
-        ("templates/test.yaml", test_pod(&format!("hook-test-{number}"), Pods::Ready)),
+        ("templates/back.yaml", named("back", "post-rollback", "", PodBehavior::Ready)),
+        (
+            "templates/goodbye.yaml",
+            named("goodbye", "pre-delete", "hook-succeeded", PodBehavior::Ready),
+        ),
+        ("templates/test.yaml", test_pod(&format!("hook-test-{number}"), PodBehavior::Ready)),
     ];
     if number == 1 {
         files.push(("templates/leaving.yaml", config_map("leaving", "1")));

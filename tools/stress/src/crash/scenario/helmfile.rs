@@ -6,18 +6,18 @@
 use anyhow::bail;
 use e2e::harness::StoryTarget;
 use e2e::harness::flux::{NEVER, condition};
-use e2e::harness::manifests::{Pods, config_map, deployment};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::hook;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{SOURCE_NAME, Scenario, Stage};
-use crate::ownership::{Owner, kind};
+use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of a Helmfile with three releases: they are installed in the order of their needs, one is
 /// upgraded, one is removed from the file, and all are uninstalled.
 #[derive(Default)]
-pub(in crate::crash) struct Helmfiles;
+pub(in crate::crash) struct HelmfileScenario;
 
 /// What the hooks of the helmfile apply. It has no owner, and stays.
 const NOTES: [&str; 2] = ["note-before", "note-after"];
@@ -31,7 +31,7 @@ fn helmfile() -> StoryTarget {
     StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop")
 }
 
-impl Scenario for Helmfiles {
+impl CrashScenario for HelmfileScenario {
     const NAME: &'static str = "helmfile";
     const ACTS: &'static [&'static str] = &["install", "upgrade of one", "one leaves", "uninstall"];
     const RECORDS_FIRST: bool = false;
@@ -40,12 +40,12 @@ impl Scenario for Helmfiles {
         vec![kind("v1", "ConfigMap"), kind("apps/v1", "Deployment")]
     }
 
-    fn owner(&self) -> Owner {
-        Owner::helmfile()
+    fn owner(&self) -> OwnerKind {
+        OwnerKind::helmfile()
     }
 
     /// Every hook has another name for every version and event, so each may be created once.
-    fn judge(&self, stage: &Stage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         stage.created_again(&["jobs"])
     }
 
@@ -58,7 +58,7 @@ impl Scenario for Helmfiles {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
         match act {
             0 => {
                 stage.commit(&files(0))?;
@@ -80,7 +80,7 @@ impl Scenario for Helmfiles {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         for name in NOTES {
             let map = stage.story.read(&StoryTarget::config_map(name)).await?;
             if map.is_none_or(|map| map.data["data"]["value"] != note(act)) {
@@ -109,7 +109,8 @@ fn files(act: usize) -> Vec<(String, String)> {
          - {{name: db, chart: ./plain}}\n{extra}"
     );
     let named = |name: &str, events: &str| {
-        let text = hook(&format!("hook-{name}-HERE"), events, 0, "hook-succeeded", Pods::Ready);
+        let text =
+            hook(&format!("hook-{name}-HERE"), events, 0, "hook-succeeded", PodBehavior::Ready);
         text.replace("HERE", "{{ .Release.Revision }}")
     };
     let value = config_map("web-settings", "HERE").replace("HERE", "{{ .Values.value }}");
@@ -121,7 +122,7 @@ fn files(act: usize) -> Vec<(String, String)> {
         ("notes/after.yaml", after),
         ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n".to_owned()),
         ("web/templates/settings.yaml", value),
-        ("web/templates/web.yaml", deployment("web", Pods::Ready)),
+        ("web/templates/web.yaml", deployment("web", PodBehavior::Ready)),
         ("web/templates/before.yaml", named("before", "pre-install,pre-upgrade")),
         ("web/templates/goodbye.yaml", named("goodbye", "pre-delete")),
         ("plain/Chart.yaml", "apiVersion: v2\nname: plain\nversion: 1.0.0\n".to_owned()),

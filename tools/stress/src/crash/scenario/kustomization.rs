@@ -11,15 +11,15 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{SOURCE_NAME, Scenario, Stage};
-use crate::ownership::{Owner, kind};
+use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of two Kustomizations: one applies fifteen objects in three stages, and the API server rejects
 /// an object of the other until its third revision.
 #[derive(Default)]
-pub(in crate::crash) struct Kustomizations;
+pub(in crate::crash) struct KustomizationScenario;
 
-impl Scenario for Kustomizations {
+impl CrashScenario for KustomizationScenario {
     const NAME: &'static str = "kustomization";
     const ACTS: &'static [&'static str] = &["install", "change and prune", "mend", "delete"];
     const RECORDS_FIRST: bool = true;
@@ -39,8 +39,8 @@ impl Scenario for Kustomizations {
         ]
     }
 
-    fn owner(&self) -> Owner {
-        Owner::kustomization()
+    fn owner(&self) -> OwnerKind {
+        OwnerKind::kustomization()
     }
 
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool {
@@ -52,7 +52,7 @@ impl Scenario for Kustomizations {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
         let namespace = stage.story.namespace.clone();
         match act {
             0 => {
@@ -82,7 +82,7 @@ impl Scenario for Kustomizations {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         let revision = stage.revision();
         let app = stage.story.read(&StoryTarget::kustomization("app")).await?;
         let extra = stage.story.read(&StoryTarget::kustomization("extra")).await?;

@@ -12,13 +12,13 @@ use e2e::harness::release::{newest, test_pod};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{SOURCE_NAME, Scenario, Stage};
-use crate::ownership::{Owner, kind};
+use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of a HelmRelease that a Lifecycle holds at every phase: it is installed, upgraded, rolled back
 /// after a refused promotion, and uninstalled.
 #[derive(Default)]
-pub(in crate::crash) struct Lifecycles;
+pub(in crate::crash) struct LifecycleScenario;
 
 /// The phases of all acts: three of the installation, three of each upgrade, two of the rollback, two of the removal.
 const EVENT_COUNT: usize = 13;
@@ -26,7 +26,7 @@ const EVENT_COUNT: usize = 13;
 /// The operations of all acts: an installation, two upgrades, the tests of these three, a rollback, a removal.
 const AUDIT_COUNT: usize = 8;
 
-impl Scenario for Lifecycles {
+impl CrashScenario for LifecycleScenario {
     const NAME: &'static str = "lifecycle";
     const ACTS: &'static [&'static str] =
         &["install", "upgrade", "refused promotion with rollback", "uninstall"];
@@ -36,12 +36,12 @@ impl Scenario for Lifecycles {
         vec![kind("v1", "ConfigMap")]
     }
 
-    fn owner(&self) -> Owner {
-        Owner::helm_release()
+    fn owner(&self) -> OwnerKind {
+        OwnerKind::helm_release()
     }
 
     /// There is one event for each phase of each operation and one audit for each operation, and each is created once.
-    fn judge(&self, stage: &Stage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         let mut problems = Vec::new();
         for (plural, wanted) in [("lifecycleevents", EVENT_COUNT), ("releaseaudits", AUDIT_COUNT)] {
             let counts = stage.story.creations(&[plural])?;
@@ -67,7 +67,7 @@ impl Scenario for Lifecycles {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut Stage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
         match act {
             0 => {
                 stage.commit(&version(1))?;
@@ -106,7 +106,7 @@ impl Scenario for Lifecycles {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         answer(act, stage).await?;
         let app = stage.story.read(&StoryTarget::helm_release("app")).await?;
         let is_answered = stage.story.lifecycle_events().await?.is_empty();
@@ -139,7 +139,7 @@ impl Scenario for Lifecycles {
 }
 
 /// Answers what is open: the third version is not promoted.
-async fn answer(act: usize, stage: &Stage) -> anyhow::Result<()> {
+async fn answer(act: usize, stage: &ScenarioStage) -> anyhow::Result<()> {
     for event in stage.story.lifecycle_events().await? {
         let state = event.status.as_ref().and_then(|it| it.phase).unwrap_or_default();
         if state != LifecycleState::Pending {
@@ -162,7 +162,7 @@ fn version(number: usize) -> Vec<(String, String)> {
         ("templates/settings.yaml", config_map("settings", &number.to_string())),
         (
             "templates/test.yaml",
-            test_pod(&format!("hook-test-{number}"), e2e::harness::manifests::Pods::Ready),
+            test_pod(&format!("hook-test-{number}"), e2e::harness::manifests::PodBehavior::Ready),
         ),
     ];
     files.into_iter().map(|(path, text)| (format!("chart/{path}"), text)).collect()

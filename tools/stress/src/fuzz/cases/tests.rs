@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_changed_chart_is_rendered_or_refused() {
-    let cases = small(Corpus::Charts).unwrap();
+    let cases = small(CorpusKind::Charts).unwrap();
     let mut rendered = 0;
     for seed in 0..150 {
         let changed = change(&cases, seed).unwrap();

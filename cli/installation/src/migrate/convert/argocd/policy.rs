@@ -3,7 +3,7 @@
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::super::{ConversionResult, Fields, is_empty, put};
+use super::super::{ConversionResult, UnconvertedFields, is_empty, put};
 
 /// The cluster that Argo CD itself runs in.
 const HERE: [&str; 2] = ["https://kubernetes.default.svc", "in-cluster"];
@@ -29,7 +29,7 @@ pub(super) const IN_MANIFESTS: [&str; 5] = [
 
 /// How what is applied is kept as the source says.
 #[derive(Debug, Default)]
-pub(super) struct Policy {
+pub(super) struct ArgocdSyncPolicy {
     /// What leaves the source is deleted.
     prunes: bool,
     /// It is synchronized on request only.
@@ -49,7 +49,7 @@ pub(super) struct Policy {
 }
 
 /// The namespace of objects that name none.
-pub(super) fn destination(spec: &mut Fields, done: &mut ConversionResult) -> String {
+pub(super) fn destination(spec: &mut UnconvertedFields, done: &mut ConversionResult) -> String {
     let mut destination = spec.fields("destination");
     for key in ["server", "name"] {
         let cluster = destination.text(key);
@@ -64,9 +64,13 @@ pub(super) fn destination(spec: &mut Fields, done: &mut ConversionResult) -> Str
     namespace
 }
 
-impl Policy {
+impl ArgocdSyncPolicy {
     /// Takes it from an Application.
-    pub(super) fn of(found: &Object, spec: &mut Fields, done: &mut ConversionResult) -> Self {
+    pub(super) fn of(
+        found: &Object,
+        spec: &mut UnconvertedFields,
+        done: &mut ConversionResult,
+    ) -> Self {
         let mut policy = Self { history: spec.take("revisionHistoryLimit"), ..Self::default() };
         let project = spec.text("project");
         if !["", "default"].contains(&project.as_str()) {
@@ -107,10 +111,10 @@ impl Policy {
     }
 
     /// Whether the Application is synced automatically, and with which options.
-    fn automate(&mut self, fields: &mut Fields, done: &mut ConversionResult) {
+    fn automate(&mut self, fields: &mut UnconvertedFields, done: &mut ConversionResult) {
         let automated = fields.take("automated");
         self.is_manual = automated.is_null() || automated["enabled"] == false;
-        let mut automated = Fields::of("spec.syncPolicy.automated", automated);
+        let mut automated = UnconvertedFields::of("spec.syncPolicy.automated", automated);
         automated.take("enabled");
         self.heals = automated.is_true("selfHeal");
         self.allows_empty = automated.is_true("allowEmpty");
@@ -125,7 +129,7 @@ impl Policy {
     }
 
     /// Options; whether ignored fields are not written.
-    fn options(&mut self, fields: &mut Fields, done: &mut ConversionResult) -> bool {
+    fn options(&mut self, fields: &mut UnconvertedFields, done: &mut ConversionResult) -> bool {
         let mut respects = false;
         for option in fields.list("syncOptions").iter().filter_map(Value::as_str) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -265,10 +269,10 @@ impl Policy {
 }
 
 /// Fields that others may change, as rules of `spec.ignore`.
-fn ignored(spec: &mut Fields, done: &mut ConversionResult) -> Vec<Value> {
+fn ignored(spec: &mut UnconvertedFields, done: &mut ConversionResult) -> Vec<Value> {
     let mut rules = Vec::new();
     for (at, rule) in spec.list("ignoreDifferences").into_iter().enumerate() {
-        let mut rule = Fields::of(&format!("spec.ignoreDifferences[{at}]"), rule);
+        let mut rule = UnconvertedFields::of(&format!("spec.ignoreDifferences[{at}]"), rule);
         let mut target = json!({});
         for key in ["group", "kind", "name", "namespace"] {
             put(&mut target, &[key], json!(pattern(&rule.text(key))));

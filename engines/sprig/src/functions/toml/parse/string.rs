@@ -1,14 +1,14 @@
 //! Strings of TOML: the four kinds, and their escapes.
 
-use golang::strconv::{Quoting, quote};
-use golang::value::Str;
+use golang::strconv::{QuotingStyle, quote};
+use golang::value::GoString;
 
 use super::super::cursor::{TomlError, is_line_end};
-use super::{Parser, TomlResult};
+use super::{TomlParser, TomlResult};
 
-impl Parser<'_> {
+impl TomlParser<'_> {
     /// A string behind its `"`.
-    pub(super) fn basic_string(&mut self) -> TomlResult<Str> {
+    pub(super) fn basic_string(&mut self) -> TomlResult<GoString> {
         let from = self.cursor.place();
         loop {
             match self.cursor.next()? {
@@ -26,7 +26,7 @@ impl Parser<'_> {
     }
 
     /// A string behind its `'`.
-    pub(super) fn raw_string(&mut self) -> TomlResult<Str> {
+    pub(super) fn raw_string(&mut self) -> TomlResult<GoString> {
         let from = self.cursor.place();
         loop {
             match self.cursor.next()? {
@@ -43,7 +43,7 @@ impl Parser<'_> {
     }
 
     /// A string behind its `"""`.
-    pub(super) fn long_string(&mut self) -> TomlResult<Str> {
+    pub(super) fn long_string(&mut self) -> TomlResult<GoString> {
         let from = self.cursor.place();
         loop {
             match self.cursor.next()? {
@@ -64,7 +64,7 @@ impl Parser<'_> {
     }
 
     /// A string behind its `'''`.
-    pub(super) fn long_raw_string(&mut self) -> TomlResult<Str> {
+    pub(super) fn long_raw_string(&mut self) -> TomlResult<GoString> {
         let from = self.cursor.place();
         loop {
             match self.cursor.next()? {
@@ -119,7 +119,7 @@ impl Parser<'_> {
         for _ in 0..count {
             let found = self.cursor.next()?;
             if !found.is_some_and(|c| c.is_ascii_hexdigit()) {
-                let passed = quote(self.cursor.since(from), Quoting::Printable);
+                let passed = quote(self.cursor.since(from), QuotingStyle::Printable);
                 let passed = String::from_utf8_lossy(&passed);
                 let message = format!(
                     "expected {digits} hexadecimal digits after '\\{letter}', but got {passed} instead"
@@ -131,7 +131,7 @@ impl Parser<'_> {
     }
 
     /// A text with the characters that its escapes, which were checked, stand for.
-    fn unescaped(&self, text: &[u8]) -> TomlResult<Str> {
+    fn unescaped(&self, text: &[u8]) -> TomlResult<GoString> {
         if !text.contains(&b'\\') {
             return Ok(text.into());
         }

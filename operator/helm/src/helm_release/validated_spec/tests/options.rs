@@ -1,12 +1,12 @@
 //! How the program does what is decided, by the spec and by flags.
 
 use crds::helm::{CrdsPolicy, ServerSideApplyMode};
-use helm::template::Strategy;
+use helm::template::PostRendererStrategy;
 
 use super::*;
 
 fn options(more: &Value, flags: &[&str]) -> ActionOptions {
-    super::super::options(&spec(more), &Settings::from_flags(flags).unwrap())
+    super::super::options(&spec(more), &OperatorSettings::from_flags(flags).unwrap())
 }
 
 const OPTIONS: RevisionOptions = RevisionOptions {
@@ -26,7 +26,7 @@ const DEFAULT: ActionOptions = ActionOptions {
     create_namespace: false,
     preserve_values: false,
     legacy_wait: false,
-    post_render: Strategy::Combined,
+    post_render: PostRendererStrategy::Combined,
 };
 
 #[test]
@@ -36,7 +36,7 @@ fn without_a_word_of_the_spec_flux_defaults_count() {
     let helm3 = ActionOptions {
         install_ssa: false,
         legacy_wait: true,
-        post_render: Strategy::NoHooks,
+        post_render: PostRendererStrategy::NoHooks,
         ..DEFAULT
     };
     assert_eq!(options(&json!({}), &["--feature-gates=UseHelm3Defaults=true"]), helm3);
@@ -52,7 +52,7 @@ fn the_spec_counts_more_than_defaults_of_helm_3() {
     let wanted = ActionOptions {
         install_ssa: false,
         legacy_wait: true,
-        post_render: Strategy::Separate,
+        post_render: PostRendererStrategy::Separate,
         ..DEFAULT
     };
     assert_eq!(options(&said, &[]), wanted);

@@ -1,0 +1,210 @@
+//! Whether an operator acts, as far as its Leases tell: what a status says may be old where none does.
+//!
+//! Nothing is concluded from a Lease that is absent or may not be read: windlass takes none without leader election, and may
+//! have another namespace. Elsewhere: every operator of a cluster ([`super`]), a process that is none of the cluster's Pods
+//! (`external_operator.rs`), checking an installation (`check.rs`).
+
+use jiff::{SignedDuration, Timestamp};
+use objects::Object;
+
+use super::{LeaseHolder, OWN_LEASE, holder, identity, lease_resource, renewed};
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::election::{REPLACED_CONTROLLERS, controller_of_lease};
+
+/// The namespace where an installation is by default, as the environment of all commands has it.
+const NAMESPACE: (&str, &str) = ("FLUX_SYSTEM_NAMESPACE", "flux-system");
+
+/// Leases of which an operator that applies objects holds one: windlass, or the controllers of Flux.
+const LEASES: [&str; 3] =
+    [OWN_LEASE, "kustomize-controller-leader-election", "helm-controller-leader-election"];
+
+/// By how much the renewals of the Leases that one process holds may differ: after that long it stops to act.
+const MOST_APART: SignedDuration = SignedDuration::from_secs(30);
+
+/// After how long without a renewal that is said: a process that is alive renews its Lease three times meanwhile, unless
+/// `--leader-election-retry-period` says otherwise.
+const LATE_RENEWAL: SignedDuration = SignedDuration::from_secs(15);
+
+/// What the Leases say of the operator that reconciles objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OperatorPresence {
+    /// A process holds the Lease of windlass; one that was killed holds it until the Lease runs out.
+    Held(LeaseHolder),
+    /// No process holds one that was held before: which one, in words.
+    Vacant(String),
+    /// There is none, or one may not be read.
+    Unknown,
+}
+
+/// What the Leases say of the operator.
+pub async fn presence(cluster: &ClusterConnection, now: Timestamp) -> OperatorPresence {
+    leases(cluster).await.map_or(OperatorPresence::Unknown, |leases| presence_of(&leases, now))
+}
+
+/// The same of Leases that were read. Where controllers of Flux hold theirs, nothing is known of windlass.
+fn presence_of(leases: &[Object], now: Timestamp) -> OperatorPresence {
+    let mut own = leases.iter().filter(|lease| lease.name() == OWN_LEASE);
+    match own.find_map(|lease| LeaseHolder::of(lease, now)) {
+        Some(held) => OperatorPresence::Held(held),
+        None => unheld(leases, now).map_or(OperatorPresence::Unknown, |last| {
+            OperatorPresence::Vacant(unheld_in_words(last))
+        }),
+    }
+}
+
+/// Why it is doubtful that an operator acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorDoubtReason {
+    /// For people.
+    pub text: String,
+    /// Whether no operator holds a Lease; else one does, and has not renewed it for a while.
+    pub is_absent: bool,
+}
+
+/// Why it is doubtful that an operator acts; none if one has renewed its Lease, or nothing is known.
+pub async fn doubt(cluster: &ClusterConnection, now: Timestamp) -> Option<OperatorDoubtReason> {
+    judged(&leases(cluster).await?, now)
+}
+
+/// The same for people.
+pub async fn remark(cluster: &ClusterConnection, now: Timestamp) -> Option<String> {
+    doubt(cluster, now).await.map(|doubt| doubt.text)
+}
+
+/// Which Lease is held no longer; none if an operator holds one, or nothing is known.
+pub async fn absence(cluster: &ClusterConnection, now: Timestamp) -> Option<String> {
+    doubt(cluster, now).await.filter(|doubt| doubt.is_absent).map(|doubt| doubt.text)
+}
+
+/// The Leases of operators that apply objects; none if one of them may not be read.
+async fn leases(cluster: &ClusterConnection) -> Option<Vec<Object>> {
+    let namespace = std::env::var(NAMESPACE.0).ok().filter(|it| !it.is_empty());
+    let namespace = namespace.unwrap_or_else(|| NAMESPACE.1.to_owned());
+    let resource = lease_resource(cluster).await.ok()??;
+    let reads = LEASES.map(|name| cluster.get(&resource, &namespace, name));
+    let leases = futures::future::join_all(reads).await;
+    // One that may not be read may be held.
+    let leases: Vec<Option<Object>> = leases.into_iter().collect::<Result<_, _>>().ok()?;
+    Some(leases.into_iter().flatten().collect())
+}
+
+/// Warns if it is doubtful that an operator acts.
+pub async fn say_doubt(cluster: &ClusterConnection) {
+    if let Some(doubt) = doubt(cluster, Timestamp::now()).await {
+        say(ProgressGlyph::Warning, &doubt.text);
+    }
+}
+
+/// The Lease that was renewed last, if none is held. Of the Leases that one process held it is that of windlass: windlass also
+/// holds those of Flux's controllers.
+fn unheld(leases: &[Object], now: Timestamp) -> Option<&Object> {
+    if leases.iter().any(|lease| holder(lease, now).is_some()) {
+        return None;
+    }
+    let last = leases.iter().max_by_key(|it| renewed(it))?;
+    let is_of_same_process = |own: &&Object| {
+        let apart = renewed(last).zip(renewed(own)).map(|(last, own)| last.duration_since(own));
+        identity(own) == identity(last) && apart.is_some_and(|apart| apart <= MOST_APART)
+    };
+    let own = leases.iter().filter(|it| it.name() == OWN_LEASE).find(is_of_same_process);
+    Some(own.unwrap_or(last))
+}
+
+/// That a Lease is not held, with the operators that could hold it.
+fn unheld_in_words(lease: &Object) -> String {
+    let words = lease_in_words(lease);
+    match controller_of_lease(lease.name(), &REPLACED_CONTROLLERS) {
+        Some(controller) => {
+            format!("neither windlass nor Flux's {controller} holds Lease {words}")
+        }
+        None => format!("no operator holds Lease {words}"),
+    }
+}
+
+/// A Lease, and since when it is not held.
+pub(super) fn lease_in_words(lease: &Object) -> String {
+    let since = renewed(lease).map(|at| format!(" since {at:.0}")).unwrap_or_default();
+    format!("{}/{}{since}", lease.namespace(), lease.name())
+}
+
+/// The same of Leases that were read.
+fn judged(leases: &[Object], now: Timestamp) -> Option<OperatorDoubtReason> {
+    let check = "`windlass check` shows whether windlass runs";
+    if let Some(last) = unheld(leases, now) {
+        let text = format!("{}, so statuses may be old: {check}", unheld_in_words(last));
+        return Some(OperatorDoubtReason { text, is_absent: true });
+    }
+    let held = leases.iter().filter_map(|lease| LeaseHolder::of(lease, now));
+    let last = held.max_by_key(|holder| holder.renewed)?;
+    (now.duration_since(last.renewed) > LATE_RENEWAL).then(|| {
+        let text = format!(
+            "{last} and should have renewed it since ({}), so statuses may be old: {check}",
+            last.term()
+        );
+        OperatorDoubtReason { text, is_absent: false }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_cluster::operator_objects;
+
+    fn lease(name: &str, holder: &str, renewed: &str) -> Object {
+        Object::new(operator_objects::lease(name, holder, renewed)).unwrap()
+    }
+
+    #[test]
+    fn a_windlass_that_went_is_missed_by_its_own_lease_and_not_by_that_of_flux_which_it_held_too() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let own = |renewed: &str| lease("windlass-leader-election", "laptop", renewed);
+        let also = lease("helm-controller-leader-election", "laptop", "2026-11-24T11:00:00.5Z");
+        let text = judged(&[own("2026-11-24T11:00:00Z"), also.clone()], now).unwrap().text;
+        assert!(text.contains("Lease flux-system/windlass-leader-election since"), "{text}");
+        // Flux went, long after windlass had.
+        let text = judged(&[own("2026-11-24T10:00:00Z"), also], now).unwrap().text;
+        assert!(text.starts_with("neither windlass nor Flux's helm-controller holds"), "{text}");
+    }
+
+    #[test]
+    fn an_operator_is_missed_only_where_its_leases_are_there_and_have_no_holder() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let live = lease("windlass-leader-election", "windlass-1", "2026-11-24T11:59:50.123456Z");
+        let old = lease("kustomize-controller-leader-election", "flux-1", "2026-11-24T10:00:00Z");
+        let released = lease("windlass-leader-election", "", "2026-11-24T11:59:59Z");
+        assert_eq!(judged(&[], now), None);
+        assert_eq!(judged(&[old.clone(), live.clone()], now), None);
+        let holder = LeaseHolder::of(&live, now).unwrap();
+        assert_eq!(presence_of(&[old.clone(), live], now), OperatorPresence::Held(holder));
+        let flux = lease("helm-controller-leader-election", "flux-1", "2026-11-24T11:59:50Z");
+        assert_eq!(presence_of(&[old.clone(), flux], now), OperatorPresence::Unknown);
+        assert_eq!(presence_of(&[], now), OperatorPresence::Unknown);
+        let vacant = "neither windlass nor Flux's kustomize-controller holds Lease \
+                      flux-system/kustomize-controller-leader-election since 2026-11-24T10:00:00Z";
+        let vacant = OperatorPresence::Vacant(vacant.to_owned());
+        assert_eq!(presence_of(std::slice::from_ref(&old), now), vacant);
+        let OperatorDoubtReason { text, is_absent } = judged(&[old, released], now).unwrap();
+        assert!(
+            text.starts_with(
+                "no operator holds Lease flux-system/windlass-leader-election since 2026-11-24T11:59:59Z"
+            ),
+            "{text}"
+        );
+        assert!(is_absent);
+    }
+
+    #[test]
+    fn a_lease_of_a_process_that_was_killed_counts_until_it_runs_out_and_its_age_is_printed() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let killed = lease("windlass-leader-election", "windlass-1", "2026-11-24T11:59:40Z");
+        let text = "'windlass-1' holds Lease flux-system/windlass-leader-election and should have renewed it since (renewed at \
+                    2026-11-24T11:59:40Z, counts until 2026-11-24T12:00:15Z), so statuses may be old: `windlass check` shows \
+                    whether windlass runs";
+        let expected = OperatorDoubtReason { text: text.to_owned(), is_absent: false };
+        assert_eq!(judged(std::slice::from_ref(&killed), now), Some(expected));
+        // Another one has renewed its own.
+        let live = lease("helm-controller-leader-election", "flux-1", "2026-11-24T11:59:57Z");
+        assert_eq!(judged(&[killed, live], now), None);
+    }
+}

@@ -1,0 +1,355 @@
+//! Facts for the engine `cause`, fetched from a cluster with the rights of the user.
+
+use std::collections::BTreeMap;
+
+use anyhow::bail;
+use cause::{FactAnswer, FactQuery, QueryAnswers, StateExplanation, last_seen};
+use futures::stream::{self, StreamExt as _};
+use objects::{Gvk, Object, ObjectId};
+use serde_json::{Map, Value, json};
+
+use windlass_cli_runtime::incidents::open_incidents;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_pages::ObjectQuery;
+use windlass_cluster::{ClusterConnection, ClusterError};
+
+/// How many requests are under way at once.
+pub(super) const AT_ONCE: usize = 16;
+
+/// How often the engine may ask.
+const MAX_REQUEST_ROUNDS: usize = 200;
+
+/// How many Pods or warnings of a list are read.
+const MOST_LISTED: usize = 10_000;
+
+/// How many of them are kept that matter, and how many others.
+const MOST_KEPT: usize = 1_000;
+
+/// What is known of a cluster, and how more is found out.
+pub(super) struct ClusterFactSource<'c> {
+    cluster: &'c ClusterConnection,
+    known: QueryAnswers,
+    kinds: BTreeMap<(String, String), ApiResourceLocation>,
+}
+
+impl<'c> ClusterFactSource<'c> {
+    pub(super) fn new(cluster: &'c ClusterConnection) -> Self {
+        Self { cluster, known: QueryAnswers::default(), kinds: BTreeMap::new() }
+    }
+
+    /// The cluster of the facts.
+    pub(super) fn cluster(&self) -> &'c ClusterConnection {
+        self.cluster
+    }
+
+    /// What is known so far.
+    pub(super) fn known(&self) -> &QueryAnswers {
+        &self.known
+    }
+
+    /// Remembers an object that was read already.
+    pub(super) fn knows(&mut self, resource: &ApiResourceLocation, object: Object) {
+        let id = object.id();
+        self.kinds.insert((id.group.clone(), id.kind.clone()), resource.clone());
+        self.known.insert(FactQuery::Object(id), FactAnswer::Objects(vec![without_data(object)]));
+    }
+
+    /// Remembers that an applied object was listed and is what it should be.
+    pub(super) fn knows_well(&mut self, id: ObjectId) {
+        self.known.insert_well(id);
+    }
+
+    /// Explains an object.
+    ///
+    /// # Errors
+    /// The cluster stops to answer.
+    pub(super) async fn explain(&mut self, id: &ObjectId) -> anyhow::Result<StateExplanation> {
+        for _ in 0..MAX_REQUEST_ROUNDS {
+            match cause::explain(id, &self.known, jiff::Timestamp::now()) {
+                Ok(why) => return Ok(why),
+                Err(queries) => self.ask(queries).await?,
+            }
+        }
+        bail!("no cause found after {MAX_REQUEST_ROUNDS} rounds of requests")
+    }
+
+    /// Finds out what is not known, several requests at once.
+    ///
+    /// # Errors
+    /// The cluster stops to answer.
+    pub(super) async fn ask(&mut self, queries: Vec<FactQuery>) -> anyhow::Result<()> {
+        for query in &queries {
+            if let FactQuery::Object(id) = query {
+                self.find_kind(&id.group, &id.kind).await?;
+            }
+        }
+        let answers: Vec<_> = {
+            let this = &*self;
+            let asked = queries.into_iter().map(|query| async move {
+                let answer = this.answer(&query).await;
+                (query, answer)
+            });
+            stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
+        };
+        for (query, answer) in answers {
+            let answer = match answer {
+                Ok(answer) => answer,
+                // Nothing is concluded from an API server that did not respond.
+                Err(error @ ClusterError::NoAnswer(_))
+                    if !matches!(query, FactQuery::Lines { .. }) =>
+                {
+                    return Err(error.into());
+                }
+                Err(error) => FactAnswer::Refused(error.to_string()),
+            };
+            self.known.insert(query, answer);
+        }
+        Ok(())
+    }
+
+    /// Where the objects of a kind are: in the version in which they were applied, else in the one that the cluster prefers.
+    ///
+    /// # Errors
+    /// The API server did not respond.
+    pub(super) async fn applied_kind(
+        &mut self,
+        applied: &Gvk,
+    ) -> Result<Option<ApiResourceLocation>, ClusterError> {
+        let key = (applied.group.clone(), applied.kind.clone());
+        if !self.kinds.contains_key(&key) {
+            match self.cluster.resource(applied).await {
+                Ok(resource) => drop(self.kinds.insert(key.clone(), resource)),
+                Err(ClusterError::NoSuchKind { .. }) => {
+                    self.find_kind(&applied.group, &applied.kind).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.kinds.get(&key).cloned())
+    }
+
+    /// Finds out in which version a kind is served.
+    async fn find_kind(&mut self, group: &str, kind: &str) -> Result<(), ClusterError> {
+        let key = (group.to_owned(), kind.to_owned());
+        if !self.kinds.contains_key(&key)
+            && let Some(resource) = resource(self.cluster, group, kind).await?
+        {
+            self.kinds.insert(key, resource);
+        }
+        Ok(())
+    }
+
+    async fn answer(&self, query: &FactQuery) -> Result<FactAnswer, ClusterError> {
+        match query {
+            FactQuery::Object(id) => {
+                let Some(resource) = self.kinds.get(&(id.group.clone(), id.kind.clone())) else {
+                    return Ok(FactAnswer::Refused(unserved(&id.kind)));
+                };
+                let found = self.cluster.get(resource, &id.namespace, &id.name).await?;
+                Ok(FactAnswer::Objects(found.into_iter().map(without_data).collect()))
+            }
+            FactQuery::Pods { namespace, selector } => {
+                let resource = &self.cluster.resource(&Gvk::new("v1", "Pod")).await?;
+                let label_selector = selector.as_str();
+                let query = ObjectQuery { resource, namespace, label_selector, field_selector: "" };
+                Ok(FactAnswer::Objects(self.pods(query).await?))
+            }
+            FactQuery::Warnings(namespace) => {
+                let resource = &self.cluster.resource(&Gvk::new("v1", "Event")).await?;
+                let field_selector = "type=Warning";
+                let query = ObjectQuery { resource, namespace, label_selector: "", field_selector };
+                Ok(FactAnswer::Objects(self.warnings(query).await?))
+            }
+            FactQuery::Incidents { namespace, kind } => {
+                let found = match open_incidents(self.cluster, namespace, kind).await {
+                    // Where their definition is missing there is none.
+                    Err(ClusterError::NoSuchKind { .. }) => Vec::new(),
+                    found => found?,
+                };
+                Ok(FactAnswer::Objects(found))
+            }
+            FactQuery::Lines { namespace, pod, container } => {
+                let printed = self.cluster.last_lines(namespace, pod, container).await?;
+                Ok(FactAnswer::Lines(printed.lines().map(str::to_owned).collect()))
+            }
+        }
+    }
+
+    /// The Pods of a list, those in trouble first and as a whole. Of others it matters what they are called.
+    async fn pods(&self, query: ObjectQuery<'_>) -> Result<Vec<Object>, ClusterError> {
+        let mut in_trouble = Vec::new();
+        let mut others = Vec::new();
+        let mut read = 0;
+        let mut pages = self.cluster.object_pages(query);
+        while let Some(page) = pages.next().await? {
+            read += page.objects.len();
+            for mut pod in page.objects {
+                let is_in_trouble = cause::pod::trouble(&pod).is_some();
+                let kept = if is_in_trouble { &mut in_trouble } else { &mut others };
+                if kept.len() >= MOST_KEPT {
+                    continue;
+                }
+                if !is_in_trouble {
+                    pod.fields_mut()
+                        .retain(|field, _| !matches!(field.as_str(), "spec" | "status"));
+                }
+                kept.push(pod);
+            }
+            if read >= MOST_LISTED {
+                break;
+            }
+        }
+        in_trouble.append(&mut others);
+        Ok(in_trouble)
+    }
+
+    /// The newest warning of a list about each object.
+    async fn warnings(&self, query: ObjectQuery<'_>) -> Result<Vec<Object>, ClusterError> {
+        let mut newest: BTreeMap<[String; 2], Object> = BTreeMap::new();
+        let mut read = 0;
+        let mut pages = self.cluster.object_pages(query);
+        while let Some(page) = pages.next().await? {
+            read += page.objects.len();
+            for event in page.objects {
+                let of = event.get("involvedObject").unwrap_or(&Value::Null);
+                let about =
+                    ["kind", "name"].map(|key| of[key].as_str().unwrap_or_default().to_owned());
+                let known = newest.get(&about);
+                let is_newer = known.is_none_or(|known| last_seen(known) < last_seen(&event));
+                if is_newer && (known.is_some() || newest.len() < MOST_LISTED) {
+                    newest.insert(about, event);
+                }
+            }
+            if read >= MOST_LISTED {
+                break;
+            }
+        }
+        Ok(newest.into_values().collect())
+    }
+}
+
+/// Where the objects of a kind are, in the version that the cluster prefers; ours in the version of `crds`.
+///
+/// # Errors
+/// The API server did not respond.
+pub(super) async fn resource(
+    cluster: &ClusterConnection,
+    group: &str,
+    kind: &str,
+) -> Result<Option<ApiResourceLocation>, ClusterError> {
+    let versions = crds::names().filter(|it| it.group == group && it.kind == kind);
+    let ours = versions.map(|it| it.version).next();
+    let core = [("", "v1"), ("apps", "v1"), ("batch", "v1")];
+    let version = ours.or_else(|| core.iter().find(|it| it.0 == group).map(|it| it.1));
+    if let Some(version) = version {
+        let gvk =
+            Gvk { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() };
+        return match cluster.resource(&gvk).await {
+            Ok(resource) => Ok(Some(resource)),
+            Err(ClusterError::NoSuchKind { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
+    let found = cluster.kinds_called(&format!("{}.{group}", kind.to_lowercase())).await?;
+    Ok(found.into_iter().find(|it| it.gvk.kind == kind))
+}
+
+/// What is said of a kind that the cluster does not serve.
+pub(super) fn unserved(kind: &str) -> String {
+    format!("the cluster does not serve the kind {kind}")
+}
+
+/// Reads an object of any kind; the error is for a person.
+pub(super) async fn read(
+    cluster: &ClusterConnection,
+    id: &ObjectId,
+) -> Result<Option<Object>, String> {
+    let found = resource(cluster, &id.group, &id.kind).await.map_err(|error| error.to_string())?;
+    let found = found.ok_or_else(|| unserved(&id.kind))?;
+    cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
+}
+
+/// A Secret or ConfigMap without its values: that it is there and which keys it has is all that is asked.
+fn without_data(mut object: Object) -> Object {
+    if matches!(object.kind(), "Secret" | "ConfigMap") && object.api_version() == "v1" {
+        let metadata = json!({"name": object.name(), "namespace": object.namespace()});
+        let keys = |field: &str| {
+            let data = object.get(field).and_then(Value::as_object).into_iter().flatten();
+            data.map(|(key, _)| (key.clone(), Value::from(""))).collect::<Vec<_>>()
+        };
+        let data: Map<String, Value> = keys("data").into_iter().chain(keys("binaryData")).collect();
+        object.fields_mut().retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind"));
+        object.fields_mut().insert("metadata".to_owned(), metadata);
+        object.fields_mut().insert("data".to_owned(), data.into());
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+    use fake_cluster::{answering, with_objects};
+
+    #[tokio::test]
+    async fn a_pod_in_trouble_is_found_on_any_page_and_comes_first() {
+        let cluster = answering(|(request, _)| {
+            let pod = |name: &str, state: &Value| {
+                json!({"metadata": {"name": name, "namespace": "apps"}, "spec": {"nodeName": "n"},
+                    "status": {"containerStatuses": [{"name": "app", "state": state}]}})
+            };
+            let resources = json!([{"name": "pods", "singularName": "", "kind": "Pod",
+                "namespaced": true, "verbs": ["list"]}]);
+            let crashing = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+            let answer = match () {
+                () if !request.contains("/pods") => {
+                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources})
+                }
+                () if request.contains("continue=") => {
+                    json!({"metadata": {}, "items": [pod("b", &crashing)]})
+                }
+                () => {
+                    json!({"metadata": {"continue": "next"}, "items": [pod("a", &json!({"running": {}}))]})
+                }
+            };
+            (200, Body::from(answer.to_string()))
+        });
+        let cluster = cluster.await;
+        let mut facts = ClusterFactSource::new(&cluster);
+        let query =
+            FactQuery::Pods { namespace: "apps".to_owned(), selector: "app=web".to_owned() };
+        facts.ask(vec![query.clone()]).await.unwrap();
+        let Some(FactAnswer::Objects(pods)) = facts.known().get(&query) else {
+            panic!("{:?}", facts.known())
+        };
+        let names: Vec<&str> = pods.iter().map(Object::name).collect();
+        assert_eq!(names, ["b", "a"]);
+        assert!(pods[1].get("spec").is_none(), "no more is kept of it than its name");
+    }
+
+    #[tokio::test]
+    async fn a_cluster_without_the_definition_of_incidents_has_none() {
+        let (cluster, _) = with_objects(Vec::new()).await;
+        let mut facts = ClusterFactSource::new(&cluster);
+        let query =
+            FactQuery::Incidents { namespace: "apps".to_owned(), kind: "Provider".to_owned() };
+        facts.ask(vec![query.clone()]).await.unwrap();
+        let answer = facts.known().get(&query);
+        let is_empty = matches!(answer, Some(FactAnswer::Objects(found)) if found.is_empty());
+        assert!(is_empty, "{answer:?}");
+    }
+
+    #[test]
+    fn keys_of_secrets_are_known_and_values_are_not() {
+        let secret = Object::new(json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "a", "namespace": "b", "annotations": {"x": "hunter2"}},
+            "data": {"token": "aHVudGVyMg=="}}));
+        let kept = without_data(secret.unwrap()).into_value();
+        assert_eq!(kept["data"], json!({"token": ""}));
+        assert!(!kept.to_string().contains("hunter2") && !kept.to_string().contains("aHVudGVyMg"));
+        let empty = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
+        let kept = without_data(Object::new(empty).unwrap());
+        assert_eq!(kept.get("data"), Some(&json!({})));
+    }
+}

@@ -1,0 +1,339 @@
+//! What tables say of an object: ready, revision, who suspended it, message.
+
+use apply::health::{self, HealthStatus};
+use cause::object_references::is_reconciled;
+use cause::{ConditionView, condition};
+use objects::Object;
+use reconcile::{ObjectHold, Time};
+use serde_json::Value;
+
+/// What tables say of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ObjectRow {
+    /// `True`, `False`, `Unknown`; empty if it does not say.
+    pub(super) ready: String,
+    /// One word.
+    pub(super) reason: String,
+    /// For people.
+    pub(super) message: String,
+    /// What it has or applied; digests are cut.
+    pub(super) revision: String,
+    /// Since when `Ready` has its status; without a condition, since when the object has that revision.
+    pub(super) since: Option<Time>,
+    /// Who suspended it, until when; empty if it is not suspended.
+    pub(super) suspended: String,
+    /// When it was created.
+    pub(super) created: Option<Time>,
+}
+
+impl ObjectRow {
+    pub(super) fn of(object: &Object, now: Time) -> Self {
+        let said = condition(object, "Ready");
+        let text = |of: fn(ConditionView<'_>) -> &str| said.map(of).unwrap_or_default().to_owned();
+        let (revision, since) = revision(object);
+        let suspended = suspension(object, now);
+        // What is said of an older spec says nothing of this one.
+        let is_old = suspended.is_empty() && said.is_some_and(|it| is_of_older_spec(object, it));
+        let message = match is_old {
+            true => format!(
+                "generation {} of its spec has not been reconciled yet",
+                object.generation()
+            ),
+            false => asked(object).unwrap_or_else(|| text(|it| it.message)),
+        };
+        let ready = text(|it| it.status);
+        let is_unknown = is_old && ready == "True";
+        Self {
+            ready: if is_unknown { "Unknown".to_owned() } else { ready },
+            reason: text(|it| it.reason),
+            message,
+            revision: short(&revision),
+            since: match is_unknown {
+                true => cause::spec_changed(object),
+                false => said.and_then(|it| cause::since(object, it)).or(since),
+            },
+            suspended,
+            created: time(object.meta("creationTimestamp")),
+        }
+    }
+
+    /// The same of an object of any kind: one that neither windlass nor Flux reconciles is ready if its own status tells that
+    /// it is healthy.
+    pub(super) fn of_any(object: &Object, now: Time) -> Self {
+        let row = Self::of(object, now);
+        if is_reconciled(&object.id()) || condition(object, "Ready").is_some() {
+            return row;
+        }
+        match health::compute(object, now) {
+            Ok(report) => {
+                let ready = match report.status {
+                    HealthStatus::Current => "True",
+                    HealthStatus::Unknown(_) => "Unknown",
+                    HealthStatus::InProgress
+                    | HealthStatus::Failed
+                    | HealthStatus::Terminating
+                    | HealthStatus::NotFound => "False",
+                };
+                let message =
+                    if report.is_current() { String::new() } else { report.words().to_owned() };
+                let reason = report.status.to_string();
+                Self { ready: ready.to_owned(), reason, message, ..row }
+            }
+            Err(error) => Self { ready: "Unknown".to_owned(), message: error.to_string(), ..row },
+        }
+    }
+
+    /// Whether it is suspended.
+    pub(super) fn is_suspended(&self) -> bool {
+        !self.suspended.is_empty()
+    }
+}
+
+/// Whether a condition is about an older generation than the newest.
+fn is_of_older_spec(object: &Object, said: ConditionView<'_>) -> bool {
+    let observed = object.get("status").and_then(|it| it["observedGeneration"].as_i64());
+    said.generation.or(observed).is_some_and(|seen| seen < object.generation())
+}
+
+/// What a LifecycleEvent asks, and how far its answer is.
+fn asked(object: &Object) -> Option<String> {
+    let is_event = object.kind() == "LifecycleEvent"
+        && object.api_version().starts_with("lifecycle.windlass.dev/");
+    let spec = object.get("spec").filter(|_| is_event)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let status = object.get("status").unwrap_or(&Value::Null);
+    let phase = text(&spec["phase"]);
+    let lifecycle = text(&spec["lifecycle"]);
+    let subject = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
+    let state = match status["phase"].as_str() {
+        None | Some("") => "Pending",
+        Some(state) => state,
+    };
+    let mut said = format!("{phase} of {subject}, lifecycle {lifecycle}: {state}");
+    if let Some(needed) = spec["approvals"].as_i64().filter(|needed| *needed > 0) {
+        let count = status["approvals"].as_array().map_or(0, Vec::len);
+        said.push_str(&format!(", {count} of {needed} approvals"));
+    }
+    if let Some(message) = status["message"].as_str() {
+        said.push_str(&format!(", {message}"));
+    }
+    Some(said)
+}
+
+/// What an object has or applied, and since when.
+fn revision(object: &Object) -> (String, Option<Time>) {
+    let Some(status) = object.get("status") else { return (String::new(), None) };
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let artifact = &status["artifact"];
+    if artifact.is_object() {
+        return (text(artifact, "revision"), time(artifact.get("lastUpdateTime")));
+    }
+    let newest = &status["history"][0];
+    if newest["chartVersion"].is_string() {
+        let number = &newest["version"];
+        return (
+            format!("{} (v{number})", text(newest, "chartVersion")),
+            time(newest.get("lastDeployed")),
+        );
+    }
+    let since = time(newest.get("firstReconciled")).or_else(|| condition(object, "Ready")?.since);
+    (text(status, "lastAppliedRevision"), since)
+}
+
+/// A revision with digests of eight characters, as `flux` shows them.
+pub(super) fn short(revision: &str) -> String {
+    let Some((before, digest)) = revision.rsplit_once(':') else { return revision.to_owned() };
+    let is_hex = digest.len() > 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match digest.get(..8).filter(|_| is_hex) {
+        Some(digest) => format!("{before}:{digest}"),
+        None => revision.to_owned(),
+    }
+}
+
+fn suspension(object: &Object, now: Time) -> String {
+    let Some(hold) = cause::suspension(object, now) else { return String::new() };
+    let owner = hold.as_ref().and_then(ObjectHold::owner).unwrap_or("yes").to_owned();
+    match hold.and_then(|hold| hold.expires_at()) {
+        Some(at) => format!("{owner} until {}", at.strftime("%Y-%m-%dT%H:%MZ")),
+        None => owner,
+    }
+}
+
+/// Whether an object that windlass reconciles does not say whether it is ready.
+pub(super) fn is_silent(object: &Object) -> bool {
+    let has_runs = is_reconciled(&object.id()) && !cause::object_references::has_no_runs(object);
+    has_runs && condition(object, "Ready").is_none()
+}
+
+/// What is said of objects that report nothing: they are neither ready nor not.
+pub(super) fn unsaid(count: usize) -> Option<String> {
+    (count > 0).then(|| {
+        let noun = if count == 1 { "object reports" } else { "objects report" };
+        format!("{count} {noun} no condition Ready: `windlass why -A` says why")
+    })
+}
+
+/// A time of an object.
+pub(super) fn time(value: Option<&Value>) -> Option<Time> {
+    value?.as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(object: Value) -> ObjectRow {
+        ObjectRow::of(&Object::new(object).unwrap(), "2026-11-24T12:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn a_source_shows_its_artifact() {
+        let digest = "0123456789abcdef0123456789abcdef01234567";
+        let row = row(json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "app"}, "status": {"artifact": {"revision": format!("main@sha1:{digest}"),
+            "lastUpdateTime": "2026-11-24T11:00:00Z"}}}));
+        assert_eq!(row.revision, "main@sha1:01234567");
+        assert_eq!(row.since.unwrap().to_string(), "2026-11-24T11:00:00Z");
+        assert!(!row.is_suspended() && row.ready.is_empty());
+    }
+
+    #[test]
+    fn what_is_said_of_an_older_spec_is_not_taken_for_the_newest() {
+        let of = |generation: i64, suspend: bool| {
+            let ready = json!({"type": "Ready", "status": "True", "reason": "X", "message": "applied",
+                "observedGeneration": 1, "lastTransitionTime": "2026-11-24T11:00:00Z"});
+            let managed = json!([
+                {"manager": "kubectl", "operation": "Update", "time": "2026-11-24T11:58:00Z",
+                    "fieldsV1": {"f:spec": {"f:path": {}}}},
+                {"manager": "windlass", "operation": "Update", "time": "2026-11-24T11:59:00Z",
+                    "subresource": "status", "fieldsV1": {"f:status": {}}},
+            ]);
+            row(json!({"apiVersion": "v1", "kind": "X",
+                    "metadata": {"name": "a", "generation": generation, "managedFields": managed},
+                "spec": {"suspend": suspend}, "status": {"observedGeneration": 1, "conditions": [ready]}}))
+        };
+        let current = of(1, false);
+        assert_eq!((current.ready.as_str(), current.message.as_str()), ("True", "applied"));
+        assert_eq!(current.since.unwrap().to_string(), "2026-11-24T11:00:00Z");
+        let old = of(2, false);
+        assert_eq!(old.ready, "Unknown");
+        assert_eq!(old.message, "generation 2 of its spec has not been reconciled yet");
+        assert_eq!(
+            old.since.unwrap().to_string(),
+            "2026-11-24T11:58:00Z",
+            "not since the condition"
+        );
+        assert_eq!(of(2, true).ready, "True", "it is suspended, and says so");
+    }
+
+    #[test]
+    fn a_failure_is_as_old_as_its_first_attempt() {
+        let run = |status: &str, first: &str, last: &str| json!({"lastReconciledStatus": status, "firstReconciled": first, "lastReconciled": last});
+        let since = |history: &[Value]| {
+            let ready = json!({"type": "Ready", "status": "False", "reason": "BuildFailed",
+                "lastTransitionTime": "2026-11-24T11:59:00Z"});
+            let row = row(
+                json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": "a"}, "status": {"conditions": [ready], "history": history}}),
+            );
+            row.since.unwrap().to_string()
+        };
+        let failed = || run("BuildFailed", "2026-11-24T09:00:00Z", "2026-11-24T11:59:00Z");
+        let well = |last: &str| run("ReconciliationSucceeded", "2026-11-20T09:00:00Z", last);
+        assert_eq!(since(&[failed(), well("2026-11-24T08:00:00Z")]), "2026-11-24T09:00:00Z");
+        // It was well in between.
+        assert_eq!(since(&[failed(), well("2026-11-24T10:00:00Z")]), "2026-11-24T10:00:00Z");
+        // The history has no entry of this failure.
+        assert_eq!(since(&[well("2026-11-24T08:00:00Z")]), "2026-11-24T11:59:00Z");
+    }
+
+    #[test]
+    fn a_release_shows_its_chart_and_number() {
+        let row = row(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app"}, "status": {"history": [{"chartVersion": "1.2.3", "version": 7,
+            "lastDeployed": "2026-11-24T11:00:00Z"}]}}));
+        assert_eq!(row.revision, "1.2.3 (v7)");
+    }
+
+    #[test]
+    fn an_object_of_another_kind_is_ready_if_it_is_healthy() {
+        let of = |object: Value| {
+            let object = Object::new(object).unwrap();
+            let row = ObjectRow::of_any(&object, "2026-11-24T12:00:00Z".parse().unwrap());
+            [row.ready, row.reason, row.message]
+        };
+        let deployment = |available: i64| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "web", "namespace": "apps", "generation": 1},
+                "spec": {"replicas": 2},
+                "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": available,
+                    "availableReplicas": available, "conditions": [{"type": "Available", "status": "True"},
+                        {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]}})
+        };
+        assert_eq!(of(deployment(2)), ["True", "Current", ""]);
+        let [ready, reason, message] = of(deployment(1));
+        assert_eq!((ready.as_str(), reason.as_str()), ("False", "InProgress"));
+        assert!(message.contains("1/2"), "{message}");
+        // Its own condition says more, and a kind of Flux says whether it is ready, or nothing.
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1"}, "status": {"phase": "Running",
+            "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "app"}]}});
+        assert_eq!(of(pod), ["False", "ContainersNotReady", "app"]);
+        let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "app"}});
+        assert_eq!(of(source), ["", "", ""]);
+    }
+
+    #[test]
+    fn an_event_of_a_lifecycle_shows_what_waits_and_how_far_the_answer_is() {
+        let mut event = json!({"apiVersion": "lifecycle.windlass.dev/v1alpha1", "kind": "LifecycleEvent",
+            "metadata": {"name": "a"}, "spec": {"phase": "PreUpgrade", "lifecycle": "check", "approvals": 2,
+            "subject": {"kind": "HelmRelease", "name": "web"}}});
+        let asked = "PreUpgrade of HelmRelease/web, lifecycle check: ";
+        assert_eq!(row(event.clone()).message, format!("{asked}Pending, 0 of 2 approvals"));
+        event["spec"]["approvals"] = json!(0);
+        event["status"] = json!({"phase": "Running", "message": "half way"});
+        assert_eq!(row(event).message, format!("{asked}Running, half way"));
+    }
+
+    #[test]
+    fn an_object_that_reports_nothing_differs_from_one_that_has_nothing_to_report() {
+        let silent = |kind: &str, spec: Value, status: Value| {
+            let value = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind,
+                "metadata": {"name": "a"}, "spec": spec, "status": status});
+            is_silent(&Object::new(value).unwrap())
+        };
+        let ready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
+        assert!(silent("GitRepository", json!({}), json!({})));
+        assert!(!silent("GitRepository", json!({}), ready));
+        assert!(!silent("HelmRepository", json!({"type": "oci"}), json!({})));
+        let text = "2 objects report no condition Ready: `windlass why -A` says why";
+        assert_eq!(unsaid(2).as_deref(), Some(text));
+        assert_eq!(unsaid(0), None);
+    }
+
+    #[test]
+    fn a_suspension_shows_its_owner_and_its_end() {
+        let suspended = |annotations: Value, manager: &str| {
+            let until = json!({"f:annotations": {"f:windlass.dev/suspended-until": {}}});
+            let managed = json!([
+                {"manager": "windlass-cli", "operation": "Update", "fieldsV1": {"f:metadata": until}},
+                {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:suspend": {}}}},
+            ]);
+            let metadata =
+                json!({"name": "app", "annotations": annotations, "managedFields": managed});
+            row(json!({"apiVersion": "v1", "kind": "X", "metadata": metadata, "spec": {"suspend": true}}))
+                .suspended
+        };
+        let held = |annotations: Value| suspended(annotations, "windlass-cli");
+        assert_eq!(held(json!({})), "yes");
+        let until = |at: &str| json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-until": at});
+        assert_eq!(held(until("2026-11-24T21:00:00Z")), "alice until 2026-11-24T21:00Z");
+        assert_eq!(held(until("2026-11-24T11:00:00Z")), "");
+        // It was resumed and suspended again by a program that does not know the annotation.
+        for at in ["2026-11-24T21:00:00Z", "2026-11-24T11:00:00Z"] {
+            assert_eq!(suspended(until(at), "flux"), "alice");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! TLS in front of a server that has none, as a load balancer terminates it: with a private authority, and on request only
+//! for clients with a certificate.
+//!
+//! Elsewhere: servers that speak TLS themselves (`git_server`, `servers`).
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::certificate_authority::TestCertificateAuthority;
+use crate::git_server::{LOOPBACK, acceptor};
+
+/// A listener on loopback. Ends when dropped.
+#[derive(Debug)]
+pub struct TlsProxyListener {
+    address: SocketAddr,
+    stop: AbortHandle,
+}
+
+impl Drop for TlsProxyListener {
+    fn drop(&mut self) {
+        self.stop.abort();
+    }
+}
+
+impl TlsProxyListener {
+    /// Starts one on the current runtime; with `is_mutual` only clients with a certificate of the authority are accepted.
+    pub async fn start(
+        server: SocketAddr,
+        authority: &TestCertificateAuthority,
+        is_mutual: bool,
+    ) -> Result<Self> {
+        Self::start_with(server, acceptor(authority, &LOOPBACK, is_mutual)?).await
+    }
+
+    /// Starts one whose certificate has other names than those of this machine.
+    pub async fn start_as(
+        server: SocketAddr,
+        authority: &TestCertificateAuthority,
+        names: &[&str],
+    ) -> Result<Self> {
+        Self::start_with(server, acceptor(authority, names, false)?).await
+    }
+
+    async fn start_with(server: SocketAddr, acceptor: TlsAcceptor) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for TLS")?;
+        let address = listener.local_addr()?;
+        let accept = async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                // A client that is not trusted, or disconnects early, is not a failure of the server.
+                tokio::spawn(async move {
+                    let mut client = acceptor.accept(client).await?;
+                    let mut server = TcpStream::connect(server).await?;
+                    copy_bidirectional(&mut client, &mut server).await
+                });
+            }
+        };
+        let stop = tokio::spawn(accept).abort_handle();
+        Ok(Self { address, stop })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}

@@ -1,0 +1,248 @@
+//! Objects that an operation changed, as its audit lists them: named, with the fields that changed and never with a value.
+//!
+//! Here: comparing the objects before and after the operation, and how much of it is listed. Elsewhere: which objects
+//! those are (`release::audit`, the program), naming fields ([`crate::drift_comparison`]).
+
+use std::collections::BTreeMap;
+
+use objects::{Object, ObjectId};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::drift_comparison::diff_paths;
+
+/// How many objects are listed.
+const MAX_LISTED_OBJECTS: usize = 200;
+/// How many fields of an object are.
+const MAX_FIELDS_PER_OBJECT: usize = 16;
+/// How long a field's pointer or a part of an object's name may be, in bytes.
+const MAX_NAME_BYTES: usize = 250;
+/// How long all of it may be as JSON, in bytes.
+const MAX_LIST_BYTES: usize = 36 << 10;
+/// What the keys of an object in the list take.
+const ENTRY_OVERHEAD_BYTES: usize = 96;
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectChangeKind {
+    /// It was created.
+    Added,
+    /// It was changed.
+    Changed,
+    /// It was deleted.
+    Removed,
+}
+
+/// An object that changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectChange {
+    /// Which.
+    pub id: ObjectId,
+    /// What happened to it.
+    pub what: ObjectChangeKind,
+    /// JSON pointers of what changed: [`fields`].
+    pub fields: Vec<String>,
+}
+
+/// Changes, as far as they fit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObjectChangeList {
+    /// How many objects were created.
+    pub added: usize,
+    /// How many were changed.
+    pub changed: usize,
+    /// How many were deleted.
+    pub removed: usize,
+    /// The digest of all changes: `sha256:…`; empty if there are none.
+    pub digest: String,
+    /// The first of them.
+    pub listed: Vec<ObjectChange>,
+    /// How many are left out.
+    pub omitted: usize,
+}
+
+/// The fields in which two states of an object differ, as JSON pointers.
+///
+/// # Guarantees
+/// No value is among them, and no key of a Secret's data.
+pub fn fields(before: &Object, after: &Object) -> Vec<String> {
+    masked(&after.id(), diff_paths(before, after, MAX_FIELDS_PER_OBJECT))
+}
+
+/// Pointers of fields of an object without the keys of a Secret's data.
+pub fn masked(id: &ObjectId, pointers: Vec<String>) -> Vec<String> {
+    if !(id.group.is_empty() && id.kind == "Secret") {
+        return pointers;
+    }
+    let data = |pointer: String| {
+        let keys = ["/data", "/stringData"].into_iter();
+        let mut keys =
+            keys.filter(|key| pointer.strip_prefix(key).is_some_and(|it| it.starts_with('/')));
+        keys.next().map_or_else(|| pointer.clone(), str::to_owned)
+    };
+    let mut masked: Vec<String> = pointers.into_iter().map(data).collect();
+    masked.dedup();
+    masked
+}
+
+/// What changes if objects become others: those that are new or other in their order, then those that go.
+pub fn between(before: &[Object], after: &[Object]) -> Vec<ObjectChange> {
+    let mut old: BTreeMap<ObjectId, &Object> = before.iter().map(|it| (it.id(), it)).collect();
+    let mut changes = Vec::new();
+    for object in after {
+        let id = object.id();
+        match old.remove(&id) {
+            None => {
+                changes.push(ObjectChange { id, what: ObjectChangeKind::Added, fields: Vec::new() });
+            }
+            Some(known) if known.fields() == object.fields() => {}
+            Some(known) => {
+                let fields = fields(known, object);
+                changes.push(ObjectChange { id, what: ObjectChangeKind::Changed, fields });
+            }
+        }
+    }
+    let gone = old.into_keys().map(|id| ObjectChange {
+        id,
+        what: ObjectChangeKind::Removed,
+        fields: Vec::new(),
+    });
+    changes.extend(gone);
+    changes
+}
+
+/// What an audit has room for.
+pub fn list(changes: Vec<ObjectChange>) -> ObjectChangeList {
+    let mut listing = ObjectChangeList::default();
+    let mut hash = Sha256::new();
+    let mut left = MAX_LIST_BYTES;
+    let has_any = !changes.is_empty();
+    for change in changes {
+        let count = match change.what {
+            ObjectChangeKind::Added => &mut listing.added,
+            ObjectChangeKind::Changed => &mut listing.changed,
+            ObjectChangeKind::Removed => &mut listing.removed,
+        };
+        *count += 1;
+        hash.update(format!("{:?} {} {:?}\n", change.what, change.id, change.fields));
+        let change = shortened(change);
+        let bare = ObjectChange { fields: Vec::new(), ..change.clone() };
+        let fitting = [change, bare].into_iter().find(|it| cost(it) <= left);
+        match fitting.filter(|_| listing.listed.len() < MAX_LISTED_OBJECTS) {
+            Some(change) => {
+                left -= cost(&change);
+                listing.listed.push(change);
+            }
+            None => listing.omitted += 1,
+        }
+    }
+    if has_any {
+        listing.digest = format!("sha256:{}", hex::encode(hash.finalize()));
+    }
+    listing
+}
+
+/// The approximate length of a change as JSON.
+fn cost(change: &ObjectChange) -> usize {
+    let ObjectId { namespace, name, group, kind } = &change.id;
+    let strings = [namespace, name, group, kind].into_iter().chain(&change.fields);
+    ENTRY_OVERHEAD_BYTES
+        + strings.map(|it| Value::from(it.as_str()).to_string().len() + 1).sum::<usize>()
+}
+
+fn shortened(change: ObjectChange) -> ObjectChange {
+    let ObjectId { namespace, name, group, kind } = &change.id;
+    let id = ObjectId::new(&cut(namespace), &cut(name), &cut(group), &cut(kind));
+    let fields = change.fields.iter().take(MAX_FIELDS_PER_OBJECT).map(|it| cut(it)).collect();
+    ObjectChange { id, fields, ..change }
+}
+
+/// A text of a length that the CRD admits.
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_NAME_BYTES {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_NAME_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(kind: &str, name: &str, more: Value) -> Object {
+        let mut value = json!({"apiVersion": "v1", "kind": kind,
+            "metadata": {"name": name, "namespace": "n"}});
+        for (key, field) in more.as_object().unwrap() {
+            value[key] = field.clone();
+        }
+        Object::new(value).unwrap()
+    }
+
+    #[test]
+    fn changes_are_named_by_object_and_field() {
+        let before = [
+            object("ConfigMap", "same", json!({"data": {"a": "1"}})),
+            object("ConfigMap", "other", json!({"data": {"a": "1", "b": "1"}})),
+            object("ConfigMap", "gone", json!({})),
+        ];
+        let after = [
+            object("ConfigMap", "new", json!({})),
+            object("ConfigMap", "other", json!({"data": {"a": "2", "b": "1"}})),
+            object("ConfigMap", "same", json!({"data": {"a": "1"}})),
+        ];
+        let shown: Vec<String> = between(&before, &after)
+            .iter()
+            .map(|it| format!("{:?} {} {:?}", it.what, it.id.name, it.fields))
+            .collect();
+        assert_eq!(shown, ["Added new []", "Changed other [\"/data/a\"]", "Removed gone []"]);
+    }
+
+    #[test]
+    fn keys_and_values_of_secrets_are_not_named() {
+        let before = object("Secret", "s", json!({"data": {"password": "b25l"}, "type": "Opaque"}));
+        let after = object(
+            "Secret",
+            "s",
+            json!({"data": {"password": "dHdv", "token": "dHdv"},
+            "stringData": {"k": "plain"}, "type": "Opaque"}),
+        );
+        assert_eq!(fields(&before, &after), ["/data", "/stringData"]);
+        let elsewhere = ObjectId::new("n", "s", "secrets.example.com", "Secret");
+        assert_eq!(masked(&elsewhere, vec!["/data/a".to_owned()]), ["/data/a"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let new: Vec<Object> =
+            (0..300).map(|at| object("ConfigMap", &format!("c{at}"), json!({}))).collect();
+        let listing = list(between(&[], &new));
+        assert_eq!((listing.added, listing.listed.len(), listing.omitted), (300, 200, 100));
+        assert!(listing.digest.starts_with("sha256:"));
+        assert_eq!(list(Vec::new()), ObjectChangeList::default());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn a_listing_never_takes_more_than_its_room(
+            names in prop::collection::vec(("\\PC{0,400}", prop::collection::vec("\\PC{0,400}", 0..20)), 0..60)
+        ) {
+            let count = names.len();
+            let changes = names.into_iter().map(|(name, fields)| ObjectChange {
+                id: ObjectId::new("n", &name, "g", "K"), what: ObjectChangeKind::Changed, fields,
+            });
+            let listing = list(changes.collect());
+            prop_assert_eq!(listing.listed.len() + listing.omitted, count);
+            let shown: Vec<Value> = listing.listed.iter().map(|it| json!({
+                "change": "Changed", "group": it.id.group, "kind": it.id.kind,
+                "namespace": it.id.namespace, "name": it.id.name, "fields": it.fields,
+            })).collect();
+            prop_assert!(Value::from(shown).to_string().len() <= MAX_LIST_BYTES + 2);
+        }
+    }
+}

@@ -1,0 +1,812 @@
+//! The walk over objects that windlass reconciles: hold and window, source, dependencies, the run.
+//!
+//! Elsewhere: what was applied (`applied_objects.rs`), second causes (`second_cause.rs`), what is in
+//! progress (`rollout_progress.rs`).
+
+use std::collections::BTreeSet;
+
+use apply::HealthStatus;
+use objects::{Object, ObjectId};
+use reconcile::{ChangeWindowState, ReleaseRollbackProgress, Time, depends_on};
+use serde_json::Value;
+
+use crate::advice::CauseSubjects;
+use crate::cause_result::{
+    CauseAdvice, CauseKind, CauseStep, ExaminedObjectState, RootCause, SecondCause,
+    StateExplanation,
+};
+use crate::condition::{
+    ConditionView, condition, exhausted, is_set, since, spec_changed, text, time,
+};
+use crate::condition_reason;
+use crate::fact_query::{FactAnswer, FactQuery, QueryAnswers};
+use crate::object_references::{self, RequiredDependency};
+use crate::object_suspension::{rollback, suspension};
+use crate::required_keys::RequiredKeys;
+use crate::second_cause::CauseFindings;
+use crate::workload::health_of;
+
+/// A result, or the queries that have to be answered first.
+pub(crate) type QueryResult<T> = Result<T, Vec<FactQuery>>;
+
+/// How many objects the way may have.
+pub(crate) const MAX_PATH_OBJECTS: usize = 32;
+
+/// How many objects one walk visits: objects that include each other may be reached in very many ways.
+const MOST_VISITED: usize = 2_000;
+
+/// How many applied objects one walk reads.
+const MOST_APPLIED: usize = 5_000;
+
+/// How long a text may be, in characters.
+const MAX_MESSAGE_CHARACTERS: usize = 600;
+
+/// How many of those characters are taken from its end.
+const END_CHARACTERS: usize = 200;
+
+/// A cause and the way to it, from the outermost object on.
+#[derive(Debug)]
+pub(crate) struct CausePath {
+    pub(crate) steps: Vec<CauseStep>,
+    pub(crate) cause: RootCause,
+}
+
+/// What is known of one object.
+pub(crate) enum ObjectLookup<'k> {
+    There(&'k Object),
+    Absent,
+    Hidden,
+}
+
+/// One walk.
+pub(crate) struct CauseWalk<'k> {
+    pub(crate) known: &'k QueryAnswers,
+    now: Time,
+    pub(crate) way: Vec<ObjectId>,
+    /// Objects that are what they should be, whichever way leads to them.
+    well: BTreeSet<ObjectId>,
+    /// How many objects may still be visited.
+    left: usize,
+    /// How many applied objects may still be read.
+    pub(crate) readable: usize,
+    /// Whether something was not visited, since it is on the way already or a bound was reached.
+    is_cut: bool,
+    /// Whether a user asks about one object: the walk then continues below objects that are ready, and what is in
+    /// progress is not a cause. An incident depends on neither.
+    pub(crate) is_explaining: bool,
+    pub(crate) remarks: BTreeSet<String>,
+}
+
+impl<'k> CauseWalk<'k> {
+    pub(crate) fn new(known: &'k QueryAnswers, now: Time) -> Self {
+        Self {
+            known,
+            now,
+            way: Vec::new(),
+            well: BTreeSet::new(),
+            left: MOST_VISITED,
+            readable: MOST_APPLIED,
+            is_cut: false,
+            is_explaining: false,
+            remarks: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    pub(crate) fn explain(mut self, subject: &ObjectId) -> QueryResult<StateExplanation> {
+        self.is_explaining = true;
+        let object = match self.object(subject)? {
+            ObjectLookup::There(object) => object,
+            ObjectLookup::Absent => {
+                let cause = cause(subject, CauseKind::Missing, "does not exist", None);
+                let found = CausePath { steps: vec![], cause };
+                return Ok(self.why(
+                    subject,
+                    ExaminedObjectState::Missing,
+                    None,
+                    CauseFindings::of(Some(found)),
+                ));
+            }
+            ObjectLookup::Hidden => {
+                return Ok(self.why(
+                    subject,
+                    ExaminedObjectState::Hidden,
+                    None,
+                    CauseFindings::of(None),
+                ));
+            }
+        };
+        let found = self.of(subject)?;
+        let state = self.state(object, found.as_ref());
+        self.remark_warnings(object)?;
+        if !object_references::is_reconciled(subject) {
+            if state == ExaminedObjectState::Ready
+                && let Some(found) = self.of_applier(object)?
+            {
+                let findings = CauseFindings::of(Some(found));
+                return Ok(self.why(subject, ExaminedObjectState::Stale, Some(object), findings));
+            }
+            return Ok(self.why(subject, state, Some(object), CauseFindings::of(found)));
+        }
+        if state == ExaminedObjectState::Suspended {
+            self.remark_newer(object)?;
+        }
+        let findings = self.findings(object, found)?;
+        let state = self.state(object, findings.first.as_ref());
+        Ok(self.why(subject, state, Some(object), findings))
+    }
+
+    fn why(
+        self,
+        subject: &ObjectId,
+        state: ExaminedObjectState,
+        object: Option<&Object>,
+        findings: CauseFindings,
+    ) -> StateExplanation {
+        let ready = object.and_then(|it| condition(it, "Ready"));
+        let message = ready.map(|said| shortened(said.message)).unwrap_or_default();
+        let CauseFindings { first, second } = findings;
+        let second = second.map(|found| {
+            let advice = self.second_advice(&found, first.as_ref(), object);
+            SecondCause { cause: found.cause, advice }
+        });
+        let advice = first.as_ref().and_then(|found| self.advice(found, object));
+        let (path, cause) = first.map_or((Vec::new(), None), |it| (it.steps, Some(it.cause)));
+        let next = object.and_then(|it| self.next(it, cause.as_ref()));
+        let remarks = self.remarks.into_iter().collect();
+        StateExplanation {
+            object: subject.clone(),
+            state,
+            message,
+            cause,
+            path,
+            next,
+            advice,
+            second,
+            remarks,
+        }
+    }
+
+    /// What would help against a cause that was found from an object on.
+    pub(crate) fn advice(
+        &self,
+        found: &CausePath,
+        subject: Option<&Object>,
+    ) -> Option<CauseAdvice> {
+        let CausePath { steps, cause } = found;
+        let known = |id: &ObjectId| self.known.object(id);
+        let last = steps.iter().rev().map(|step| &step.object).find(|id| **id != cause.object);
+        let about = CauseSubjects {
+            held: known(&cause.object),
+            subject,
+            namer: last.and_then(known).or(subject),
+            reporter: steps.last().and_then(|step| known(&step.object)),
+        };
+        crate::advice::advice(cause, about, self.now)
+    }
+
+    /// Why newer revisions do not reach an object that was applied: what applied it is suspended or not ready.
+    fn of_applier(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+        let mut owned = object;
+        for _ in 0..MAX_PATH_OBJECTS {
+            let Some(id) = object_references::applier(owned) else {
+                // A Pod has the labels of its Deployment's template at most.
+                let Some(owner) = object_references::controller(owned) else { return Ok(None) };
+                let ObjectLookup::There(owner) = self.object(&owner)? else { return Ok(None) };
+                owned = owner;
+                continue;
+            };
+            let ObjectLookup::There(applier) = self.object(&id)? else { return Ok(None) };
+            let found = self.of(&id)?;
+            let state = self.state(applier, found.as_ref());
+            let holds = matches!(
+                state,
+                ExaminedObjectState::Suspended
+                    | ExaminedObjectState::Stale
+                    | ExaminedObjectState::NotReady
+            );
+            return Ok(found.filter(|_| holds));
+        }
+        Ok(None)
+    }
+
+    /// A revision of the source that a suspended object does not have.
+    fn remark_newer(&mut self, object: &'k Object) -> QueryResult<()> {
+        let Some(status) = object.get("status") else { return Ok(()) };
+        let has = text(status, "lastAppliedRevision");
+        for source in object_references::sources(object).into_iter().filter(|_| !has.is_empty()) {
+            let ObjectLookup::There(source) = self.object(&source)? else { continue };
+            let artifact = source.get("status").and_then(|it| it.get("artifact"));
+            let newest = artifact.map(|it| text(it, "revision")).unwrap_or_default();
+            if !newest.is_empty() && newest != has {
+                self.remarks.insert(format!("revision {newest} waits; {has} is applied"));
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self, object: &Object, found: Option<&CausePath>) -> ExaminedObjectState {
+        let problem = found.map(|it| it.cause.problem);
+        if !object_references::is_reconciled(&object.id()) {
+            return match (problem, health_of(object, self.now).map(|it| it.status)) {
+                (None, Ok(HealthStatus::Current)) => ExaminedObjectState::Ready,
+                (_, Ok(HealthStatus::InProgress)) => ExaminedObjectState::Progressing,
+                _ => ExaminedObjectState::NotReady,
+            };
+        }
+        let is_own = found.is_some_and(|it| it.cause.object == object.id());
+        match (condition(object, "Ready").map(|it| it.status), problem) {
+            (_, Some(CauseKind::Suspension)) if is_own => ExaminedObjectState::Suspended,
+            (Some("True"), None) => ExaminedObjectState::Ready,
+            (Some("True"), Some(CauseKind::ExpiredHold | CauseKind::ClosedWindow)) => {
+                ExaminedObjectState::Ready
+            }
+            (Some("True"), Some(CauseKind::NotReconciled)) => ExaminedObjectState::Progressing,
+            (Some("True"), Some(_)) => {
+                let sources = object_references::sources(object);
+                let is_of_source = found.is_some_and(|it| {
+                    it.steps.iter().any(|step| sources.contains(&step.object))
+                        || sources.contains(&it.cause.object)
+                });
+                if is_of_source {
+                    ExaminedObjectState::Stale
+                } else {
+                    ExaminedObjectState::Degraded
+                }
+            }
+            // What it waits for is in progress.
+            (Some("False"), None) if self.is_explaining => ExaminedObjectState::Progressing,
+            (Some("False"), _) => ExaminedObjectState::NotReady,
+            (_, Some(CauseKind::NotReconciled)) | (Some(_), _) => ExaminedObjectState::Progressing,
+            // Kinds without conditions, such as a HelmRepository of type `oci`.
+            (None, None) => ExaminedObjectState::Ready,
+            (None, Some(_)) => ExaminedObjectState::NotReady,
+        }
+    }
+
+    /// Why an object is not what it should be; none if it is, or if it is on the way already.
+    pub(crate) fn of(&mut self, id: &ObjectId) -> QueryResult<Option<CausePath>> {
+        if self.well.contains(id) {
+            return Ok(None);
+        }
+        if self.way.contains(id) {
+            self.is_cut = true;
+            return Ok(None);
+        }
+        if self.left == 0 || self.way.len() >= MAX_PATH_OBJECTS {
+            self.is_cut = true;
+            if self.is_explaining {
+                self.remarks.insert(format!(
+                    "not everything below was examined: at most {MOST_VISITED} objects are, and {MAX_PATH_OBJECTS} one \
+                     below the other"
+                ));
+            }
+            return Ok(None);
+        }
+        self.left -= 1;
+        let object = match self.object(id)? {
+            ObjectLookup::There(object) => object,
+            ObjectLookup::Absent => {
+                let cause = cause(id, CauseKind::Missing, "does not exist", None);
+                return Ok(Some(CausePath { steps: Vec::new(), cause }));
+            }
+            ObjectLookup::Hidden => return Ok(None),
+        };
+        if !object_references::is_reconciled(id) {
+            return self.workload(object);
+        }
+        let was_cut = std::mem::replace(&mut self.is_cut, false);
+        self.way.push(id.clone());
+        let found = self.reconciled(object);
+        self.way.pop();
+        if !self.is_cut && matches!(found, Ok(None)) {
+            self.well.insert(id.clone());
+        }
+        self.is_cut |= was_cut;
+        found
+    }
+
+    fn reconciled(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+        let ready = condition(object, "Ready");
+        if let Some(found) = self.paused(object, ready) {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.not_reconciled(object, ready) {
+            // A new object, except the one that the user asked about, is expected to be reconciled soon.
+            let is_awaited =
+                self.is_explaining && self.way.len() > 1 && self.is_in_progress(object);
+            return Ok(Some(found).filter(|_| !is_awaited));
+        }
+        self.of_run(object, ready)
+    }
+
+    /// Why an object is not what it should be that nothing keeps from being reconciled.
+    pub(crate) fn of_run(
+        &mut self,
+        object: &'k Object,
+        ready: Option<ConditionView<'_>>,
+    ) -> QueryResult<Option<CausePath>> {
+        let is_ready = ready.is_some_and(|said| said.status == "True");
+        if let Some(found) = self.source(object, is_ready, ready)? {
+            return Ok(Some(below(ready.map(|said| step_of(object, said)), found)));
+        }
+        let Some(said) = ready else { return self.without_conditions(object) };
+        let step = || Some(step_of(object, said));
+        if is_ready {
+            let found = self.applied(object, true)?;
+            return Ok(found.map(|it| below(step(), it)).or_else(|| expired_hold(object)));
+        }
+        if said.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
+            && let Some(found) = self.dependency(object)?
+        {
+            return Ok(Some(below(step(), found)));
+        }
+        // What a field names that has no effect may be missing: the field is the cause.
+        let has_no_effect = said.reason == reconcile::reason::UNSUPPORTED_FIELD.as_str();
+        if !has_no_effect && let Some(found) = self.missing(object)? {
+            return Ok(Some(below(step(), found)));
+        }
+        let is_in_progress = self.is_explaining && self.is_in_progress(object);
+        let is_complete = !condition_reason::is_broken_off(said.reason) && !is_in_progress;
+        if condition_reason::is_of_objects(said.reason)
+            && let Some(found) = self.applied(object, is_complete)?
+        {
+            return Ok(Some(below(step(), found)));
+        }
+        if self.is_explaining {
+            if let Some(found) = self.refusing_namespace(said)? {
+                return Ok(Some(below(step(), found)));
+            }
+            if is_in_progress || self.waits(object, said)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(CausePath { steps: step().into_iter().collect(), cause: reported(object, said) }))
+    }
+
+    /// What is missing for an object without conditions, such as a Provider: its existence does not mean that it works.
+    fn without_conditions(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+        let mut found = None;
+        if let Some(provider) = object_references::provider(object) {
+            found = self.of(&provider)?;
+        }
+        if found.is_none() {
+            found = self.missing(object)?;
+        }
+        if found.is_none()
+            && let Some(found) = self.undelivered(object)?
+        {
+            return Ok(Some(found));
+        }
+        Ok(found.map(|found| {
+            let next = found.steps.first().map_or(&found.cause.object, |step| &step.object);
+            let text = format!("names {}", next.subject());
+            below(Some(CauseStep { object: object.id(), since: None, text }), found)
+        }))
+    }
+
+    /// Holds and windows.
+    pub(crate) fn paused(
+        &self,
+        object: &Object,
+        ready: Option<ConditionView<'_>>,
+    ) -> Option<CausePath> {
+        let id = object.id();
+        if let Some(since) = object.meta("deletionTimestamp").and_then(Value::as_str) {
+            let mut text = "is being deleted".to_owned();
+            if let Some(said) = ready.filter(|said| said.status != "True") {
+                text = format!("{text}: {}", shortened(said.message));
+            }
+            let cause = cause(&id, CauseKind::Deletion, &text, since.parse().ok());
+            return Some(CausePath { steps: Vec::new(), cause });
+        }
+        if let Some(hold) = suspension(object, self.now) {
+            let mut text = hold.map_or_else(|| "suspended".to_owned(), |hold| hold.to_string());
+            if let Some(unfinished) = rollback(object).and_then(|it| it.unfinished()) {
+                text = format!("{text}; {}", shortened(&unfinished));
+            }
+            let said = condition(object, reconcile::HOLD);
+            // An expired suspension is not a reason for this one.
+            let said = said.filter(|said| said.reason != reconcile::reason::EXPIRED.as_str());
+            let since = said.and_then(|said| said.since);
+            return Some(CausePath {
+                steps: Vec::new(),
+                cause: cause(&id, CauseKind::Suspension, &text, since),
+            });
+        }
+        let window = ChangeWindowState::of(self.now, |key| object.annotation(key))?;
+        let said = ready?;
+        let is_waiting = said.reason == reconcile::reason::WINDOW_CLOSED.as_str();
+        let is_invalid = said.reason == reconcile::reason::INVALID_WINDOW.as_str();
+        let since = said.since.filter(|_| is_waiting || is_invalid);
+        let (problem, text) = match window {
+            ChangeWindowState::Invalid { text } => (CauseKind::InvalidWindow, text),
+            ChangeWindowState::Closed { .. } if is_waiting => {
+                (CauseKind::ClosedWindow, said.message.to_owned())
+            }
+            ChangeWindowState::Closed { .. } | ChangeWindowState::Open { .. } => return None,
+        };
+        Some(CausePath { steps: Vec::new(), cause: cause(&id, problem, &shortened(&text), since) })
+    }
+
+    /// A spec that no run has taken yet.
+    pub(crate) fn not_reconciled(
+        &self,
+        object: &Object,
+        ready: Option<ConditionView<'_>>,
+    ) -> Option<CausePath> {
+        let id = object.id();
+        let created = time(object.fields().get("metadata")?, "creationTimestamp");
+        let observed = object.get("status").and_then(|it| it.get("observedGeneration"));
+        let observed = observed.and_then(Value::as_i64);
+        let text = match (ready, observed) {
+            // Some kinds have no status at all.
+            (None, _) if object_references::has_no_runs(object) => return None,
+            (None, _) => "has not been reconciled yet".to_owned(),
+            (Some(said), _) => {
+                let newest = object.generation();
+                match said.generation.or(observed).filter(|seen| *seen < newest)? {
+                    // None so far: the default of Flux's CRDs is -1.
+                    ..=0 => "has not been reconciled yet".to_owned(),
+                    seen => format!(
+                        "generation {newest} of its spec has not been reconciled yet, {seen} was the last one"
+                    ),
+                }
+            }
+        };
+        let since = ready.map_or(created, |_| spec_changed(object));
+        let cause = cause(&id, CauseKind::NotReconciled, &text, since);
+        Some(CausePath { steps: Vec::new(), cause })
+    }
+
+    /// A source that is not there or not ready.
+    ///
+    /// One that still has an artifact is the cause only if the object itself is content: what fails otherwise fails for
+    /// another reason.
+    fn source(
+        &mut self,
+        object: &Object,
+        is_ready: bool,
+        ready: Option<ConditionView<'_>>,
+    ) -> QueryResult<Option<CausePath>> {
+        for id in object_references::sources(object) {
+            let Some(found) = self.of(&id)? else { continue };
+            let has_artifact = match self.object(&id)? {
+                ObjectLookup::There(source) => {
+                    source.get("status").is_some_and(|it| it.get("artifact").is_some())
+                }
+                ObjectLookup::Absent | ObjectLookup::Hidden => false,
+            };
+            let is_of_source =
+                ready.is_some_and(|said| condition_reason::is_about_source(said.reason));
+            if is_ready || !has_artifact || is_of_source {
+                return Ok(Some(found));
+            }
+            self.remarks.insert(format!(
+                "{} is not up to date: {}",
+                id.subject(),
+                found.cause.line(&id)
+            ));
+        }
+        Ok(None)
+    }
+
+    /// The first dependency that is not ready.
+    fn dependency(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+        let mut of_ready = None;
+        let mut waits = false;
+        for RequiredDependency { object, otherwise, release } in
+            object_references::dependencies(object)
+        {
+            let id = match (self.object(&object)?, otherwise) {
+                (ObjectLookup::Absent, Some(other))
+                    if !matches!(self.object(&other)?, ObjectLookup::Absent) =>
+                {
+                    other
+                }
+                _ => object,
+            };
+            if let (Some(release), ObjectLookup::There(helmfile)) = (&release, self.object(&id)?) {
+                let Some(text) = release_not_ready(helmfile, release) else { continue };
+                let found = self.of(&id)?.filter(|it| it.cause.problem != CauseKind::ExpiredHold);
+                let cause = cause(&id, CauseKind::Dependency, &text, None);
+                return Ok(Some(found.unwrap_or(CausePath { steps: Vec::new(), cause })));
+            }
+            let found = self.of(&id)?;
+            let ObjectLookup::There(dependency) = self.object(&id)? else {
+                if found.is_some() {
+                    return Ok(found);
+                }
+                continue;
+            };
+            let said = condition(dependency, "Ready");
+            let is_ready = said.is_some_and(|said| said.status == "True");
+            if found.is_none() && !is_ready && self.is_explaining {
+                let is_waiting = match said {
+                    Some(said) => self.waits(dependency, said)?,
+                    None => false,
+                };
+                if is_waiting || self.is_in_progress(dependency) {
+                    waits = true;
+                    continue;
+                }
+            }
+            match found {
+                Some(found) if !is_ready => return Ok(Some(found)),
+                // Unless another one is not ready.
+                Some(found) if found.cause.problem != CauseKind::ExpiredHold => {
+                    of_ready = of_ready.or(Some(found));
+                }
+                None if !is_ready => {
+                    let message = said.map_or("is not ready", |said| said.message);
+                    let since = said.and_then(|said| since(dependency, said));
+                    let cause = cause(&id, CauseKind::Dependency, &shortened(message), since);
+                    return Ok(Some(CausePath { steps: Vec::new(), cause }));
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(of_ready.filter(|_| !waits))
+    }
+
+    /// A Secret, ConfigMap or ServiceAccount that the spec names and that is not there, or does not have the key.
+    fn missing(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+        let named = object_references::references(object);
+        self.ask(named.iter().map(|(id, _)| FactQuery::Object(id.clone())))?;
+        for (id, field) in named {
+            let what = match self.object(&id)? {
+                ObjectLookup::Absent => "does not exist".to_owned(),
+                ObjectLookup::There(held) => match RequiredKeys::of(object, &field).lacks(held) {
+                    Some(key) => format!("has no key `{key}`"),
+                    None => continue,
+                },
+                ObjectLookup::Hidden => continue,
+            };
+            let subject = id.subject();
+            let namer = object.id().subject();
+            let text = format!("{subject} {what}; {field} of {namer} names it");
+            let cause = cause(&id, CauseKind::Missing, &text, None);
+            return Ok(Some(CausePath { steps: Vec::new(), cause }));
+        }
+        Ok(None)
+    }
+
+    /// Asks for all of it at once.
+    pub(crate) fn ask(&self, queries: impl Iterator<Item = FactQuery>) -> QueryResult<()> {
+        let unknown: Vec<FactQuery> = queries.filter(|it| self.known.get(it).is_none()).collect();
+        if unknown.is_empty() { Ok(()) } else { Err(unknown) }
+    }
+
+    pub(crate) fn object(&mut self, id: &ObjectId) -> QueryResult<ObjectLookup<'k>> {
+        let query = FactQuery::Object(id.clone());
+        Ok(match self.known.get(&query) {
+            None => return Err(vec![query]),
+            Some(FactAnswer::Objects(objects)) => {
+                objects.first().map_or(ObjectLookup::Absent, ObjectLookup::There)
+            }
+            Some(FactAnswer::Lines(_)) => ObjectLookup::Hidden,
+            Some(FactAnswer::Refused(why)) => {
+                self.remarks.insert(format!("{} cannot be read: {why}", id.subject()));
+                ObjectLookup::Hidden
+            }
+        })
+    }
+
+    pub(crate) fn listed(&mut self, query: &FactQuery) -> QueryResult<Vec<Object>> {
+        Ok(match self.known.get(query) {
+            None => return Err(vec![query.clone()]),
+            Some(FactAnswer::Objects(objects)) => objects.clone(),
+            Some(FactAnswer::Lines(_)) => Vec::new(),
+            Some(FactAnswer::Refused(why)) => {
+                let what = match query {
+                    FactQuery::Pods { namespace, .. } => format!("Pods in namespace {namespace}"),
+                    FactQuery::Incidents { namespace, .. } => {
+                        format!(
+                            "Incidents in namespace {namespace}, which tell of notifications that fail,"
+                        )
+                    }
+                    _ => "events".to_owned(),
+                };
+                self.remarks.insert(format!("{what} cannot be listed: {why}"));
+                Vec::new()
+            }
+        })
+    }
+
+    pub(crate) fn lines(&mut self, query: &FactQuery) -> QueryResult<Vec<String>> {
+        match self.known.get(query) {
+            None => Err(vec![query.clone()]),
+            Some(FactAnswer::Lines(lines)) => Ok(lines.clone()),
+            // Logs are not kept for long, so a missing one has no meaning.
+            Some(FactAnswer::Objects(_) | FactAnswer::Refused(_)) => Ok(Vec::new()),
+        }
+    }
+
+    /// The next automatic step.
+    fn next(&self, object: &Object, found: Option<&RootCause>) -> Option<String> {
+        let spec = |key: &str| object.get("spec").map(|spec| text(spec, key)).unwrap_or_default();
+        match found.map(|it| it.problem) {
+            Some(CauseKind::Suspension) if found.is_some_and(|it| it.object == object.id()) => {
+                let until =
+                    suspension(object, self.now).flatten().and_then(|hold| hold.expires_at());
+                let is_pending = rollback(object).is_some_and(|it| {
+                    it.progress == ReleaseRollbackProgress::Requested && it.failure.is_none()
+                });
+                if is_pending {
+                    return Some(
+                        "it is rolled back when windlass runs, and stays suspended".to_owned(),
+                    );
+                }
+                return Some(until.map_or_else(
+                    || "not reconciled until it is resumed".to_owned(),
+                    |at| format!("the suspension expires at {}", seconds(at)),
+                ));
+            }
+            Some(CauseKind::Delivery) => {
+                return Some(
+                    "it is ready again when the service accepts a notification".to_owned(),
+                );
+            }
+            Some(CauseKind::ClosedWindow) => {
+                let window = ChangeWindowState::of(self.now, |key| object.annotation(key));
+                let at = window.and_then(|state| state.changes_at())?;
+                return Some(format!("it is reconciled when the window opens at {}", seconds(at)));
+            }
+            _ => {}
+        }
+        let is_true = |kind| condition(object, kind).filter(|said| said.status == "True");
+        if is_true(reconcile::STALLED).is_some() {
+            let what = match exhausted(object) {
+                Some(_) => "its spec, values or chart change, or its failures are reset",
+                None if found.is_some_and(|it| it.problem == CauseKind::Cycle) => {
+                    "an entry of the cycle is removed"
+                }
+                None => "its spec changes",
+            };
+            return Some(format!("it is not retried until {what}"));
+        }
+        let retry =
+            [spec("retryInterval"), spec("interval")].into_iter().find(|it| !it.is_empty())?;
+        let said = is_true(reconcile::RECONCILING);
+        match said {
+            Some(said) if said.reason == reconcile::reason::PROGRESSING_WITH_RETRY.as_str() => {
+                let waits = condition(object, "Ready").is_some_and(|it| {
+                    it.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
+                });
+                Some(if waits {
+                    format!("it is reconciled as soon as that is ready, and retried every {retry}")
+                } else {
+                    let changes = changes(object, found);
+                    format!("it is retried when {changes}, and within {retry} at the latest")
+                })
+            }
+            Some(said) => {
+                let timeout = Some(spec("timeout")).filter(|it| !it.is_empty());
+                let since = said.since.map(seconds).unwrap_or_default();
+                timeout.map(|limit| format!("the run that began at {since} may take {limit}"))
+            }
+            None => found.map(|_| format!("it is reconciled every {}", spec("interval"))),
+        }
+    }
+}
+
+/// What wakes an object before its interval is over: its spec, and what it names of that which fails, else its source.
+fn changes(object: &Object, found: Option<&RootCause>) -> String {
+    let sources = object_references::sources(object);
+    let is_named = |id: &&ObjectId| {
+        sources.contains(id)
+            || object_references::references(object).iter().any(|(named, _)| named == *id)
+    };
+    match found.map(|it| &it.object).filter(is_named).or(sources.first()) {
+        Some(id) => format!("its spec or {} changes", id.subject()),
+        None => "its spec changes".to_owned(),
+    }
+}
+
+/// A hold that has expired while `spec.suspend` is still true.
+fn expired_hold(object: &Object) -> Option<CausePath> {
+    let said = condition(object, reconcile::HOLD)?;
+    let is_expired =
+        said.reason == reconcile::reason::EXPIRED.as_str() && is_set(object, "suspend");
+    let text = format!("its suspension {}", shortened(said.message));
+    let cause = || cause(&object.id(), CauseKind::ExpiredHold, &text, said.since);
+    is_expired.then(|| CausePath { steps: Vec::new(), cause: cause() })
+}
+
+/// Why a release of a Helmfile is not ready, as its status has it; none if it is.
+fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
+    let rows = helmfile.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
+    let full_name = |row| ["kubeContext", "namespace", "name"].map(|key| text(row, key));
+    let all = rows.into_iter().flatten().map(|row| (row, full_name(row)));
+    let row = match depends_on::releases(release, all).as_slice() {
+        [] => return Some(format!("the helmfile has no release {release}")),
+        [(row, _)] => *row,
+        several => {
+            let names: Vec<&str> = several.iter().map(|(_, name)| name.as_str()).collect();
+            return Some(format!("release {release} may be one of several: {}", names.join(", ")));
+        }
+    };
+    match (text(row, "state"), text(row, "message")) {
+        ("Ready", _) => None,
+        (state, "") => Some(format!("release {release} is {state}")),
+        (state, message) => Some(format!("release {release} is {state}: {}", shortened(message))),
+    }
+}
+
+/// What the object itself reports.
+fn reported(object: &Object, said: ConditionView<'_>) -> RootCause {
+    let is_remedy = condition_reason::is_remedy(said.reason);
+    let failed = ["Released", "TestSuccess"]
+        .iter()
+        .filter_map(|kind| condition(object, kind))
+        .find(|it| is_remedy && it.status == "False");
+    let said = failed.unwrap_or(said);
+    let is_stalled = condition(object, reconcile::STALLED).is_some_and(|it| it.status == "True");
+    let otherwise = if is_stalled { CauseKind::Spec } else { CauseKind::Other };
+    let problem = condition_reason::problem(said.reason).unwrap_or(otherwise);
+    let text = shortened(said.message);
+    let id = match problem {
+        CauseKind::Apply | CauseKind::Health => named_first(object, &text),
+        _ => None,
+    };
+    cause(&id.unwrap_or_else(|| object.id()), problem, &text, since(object, said))
+}
+
+/// The object that a refusal begins with, to point at it. No decision depends on it.
+fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
+    let applied = object_references::applied(object);
+    let subject = text.split_whitespace().next()?.trim_end_matches([':', ',']);
+    applied.into_iter().find(|id| id.subject() == subject)
+}
+
+pub(crate) fn cause(
+    id: &ObjectId,
+    problem: CauseKind,
+    text: &str,
+    since: Option<Time>,
+) -> RootCause {
+    RootCause {
+        object: id.clone(),
+        problem,
+        text: text.to_owned(),
+        since,
+        lines: Vec::new(),
+        event: None,
+    }
+}
+
+/// An object with its own message, as a step on the way.
+pub(crate) fn step_of(object: &Object, said: ConditionView<'_>) -> CauseStep {
+    let text = match said.reason {
+        "" => shortened(said.message),
+        reason => format!("{reason}: {}", shortened(said.message)),
+    };
+    CauseStep { object: object.id(), since: since(object, said), text }
+}
+
+pub(crate) fn below(step: Option<CauseStep>, found: CausePath) -> CausePath {
+    let mut steps: Vec<CauseStep> = step.into_iter().collect();
+    steps.extend(found.steps);
+    CausePath { steps, ..found }
+}
+
+/// A text on one line and of a bounded length. Of a longer one the end stays, too: an API server repeats a value before it
+/// says what is wrong with it.
+pub(crate) fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let length = line.chars().count();
+    if length <= MAX_MESSAGE_CHARACTERS {
+        return line;
+    }
+    let begin: String = line.chars().take(MAX_MESSAGE_CHARACTERS - END_CHARACTERS).collect();
+    let end: String = line.chars().skip(length - END_CHARACTERS).collect();
+    format!("{begin}…{end}")
+}
+
+/// A time to the second.
+pub(crate) fn seconds(at: Time) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,228 @@
+//! What the reasons of conditions are about: the one-word reasons that windlass writes.
+//!
+//! Elsewhere: where each is written (`sources::source_reasons`, `reconcile::reason`, `release::status`, beside the
+//! plans).
+
+use crate::cause_result::CauseKind;
+
+/// Reasons of runs that failed because of their source.
+pub(crate) fn is_about_source(reason: &str) -> bool {
+    matches!(
+        reason,
+        "ArtifactFailed"
+            | "SourceFetchFailed"
+            | "SourceNotReady"
+            | "NoSourceArtifact"
+            | "SourceUnavailable"
+            | "HelmChartNotReady"
+    )
+}
+
+/// Reasons of runs whose cause may be an object that was applied.
+pub(crate) fn is_of_objects(reason: &str) -> bool {
+    matches!(
+        reason,
+        "HealthCheckFailed"
+            | "Progressing"
+            | "InstallFailed"
+            | "UpgradeFailed"
+            | "RollbackFailed"
+            | "TestFailed"
+            | "ReleaseFailed"
+            | "DriftDetected"
+            | "PruneFailed"
+            | "Contested"
+            | "AwaitingCRDs"
+            | "AwaitingClasses"
+            | "AwaitingTermination"
+    )
+}
+
+/// Reasons of operations that may have ended before they made all of their objects: one that is not there is no cause then.
+pub(crate) fn is_broken_off(reason: &str) -> bool {
+    matches!(reason, "InstallFailed" | "UpgradeFailed" | "RollbackFailed" | "ReleaseFailed")
+}
+
+/// Reasons of runs that ended before they applied anything: what was applied before should exist.
+pub(crate) fn is_before_apply(reason: &str) -> bool {
+    let is_of_inputs = |of: CauseKind| {
+        matches!(
+            of,
+            CauseKind::Fetch
+                | CauseKind::Credentials
+                | CauseKind::Verification
+                | CauseKind::Cycle
+                | CauseKind::Dependency
+                | CauseKind::Build
+                | CauseKind::Values
+                | CauseKind::Spec
+                | CauseKind::Access
+        )
+    };
+    is_about_source(reason) || is_pause(reason) || problem(reason).is_some_and(is_of_inputs)
+}
+
+/// Reasons of objects that are suspended, or wait for a window.
+pub(crate) fn is_pause(reason: &str) -> bool {
+    matches!(
+        problem(reason),
+        Some(
+            CauseKind::Suspension
+                | CauseKind::ExpiredHold
+                | CauseKind::ClosedWindow
+                | CauseKind::InvalidWindow
+        )
+    )
+}
+
+/// Reasons of a remediation, which say what was undone. Its cause is in `Released` or `TestSuccess`.
+pub(crate) fn is_remedy(reason: &str) -> bool {
+    matches!(
+        reason,
+        "RollbackSucceeded"
+            | "UninstallSucceeded"
+            | "RetriesExceeded"
+            | "MissingRollbackTarget"
+            | "RollbackFailed"
+    )
+}
+
+/// Reasons of `Stalled` of objects whose retries are exhausted ([`crate::exhausted`]).
+pub(crate) fn is_exhausted(reason: &str) -> bool {
+    matches!(reason, "RetriesExceeded" | "MissingRollbackTarget")
+}
+
+/// Whether an event with this reason has the same content as the object's `Ready` condition, so that an incident
+/// reports it.
+///
+/// Others are about parts of a run that fail while the object may be ready, about an object that is being deleted, and
+/// about one that cannot be read.
+pub fn is_of_condition(reason: &str, is_error: bool) -> bool {
+    let is_waiting = reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str();
+    let is_of_part =
+        matches!(reason, "CRDIncompatible" | "PruneFailed" | "UninstallFailed" | "Unreadable");
+    match is_error {
+        true => problem(reason).is_some() && !is_of_part,
+        false => is_waiting || is_about_source(reason),
+    }
+}
+
+/// The kind of problem that a condition's reason reports; `None` for an unknown reason, and for one that reports success.
+pub fn problem(reason: &str) -> Option<CauseKind> {
+    of_source(reason).or_else(|| of_spec(reason)).or_else(|| of_run(reason))
+}
+
+/// What sources and charts report.
+fn of_source(reason: &str) -> Option<CauseKind> {
+    Some(match reason {
+        "AuthenticationFailed" | "TokenNotFound" => CauseKind::Credentials,
+        "GitOperationFailed"
+        | "OCIArtifactPullFailed"
+        | "OCIArtifactLayerOperationFailed"
+        | "BucketOperationFailed"
+        | "HTTPOperationFailed"
+        | "ReadOperationFailed"
+        | "IndexationFailed"
+        | "ChartPullError"
+        | "SourceFetchFailed"
+        | "SourceUnavailable"
+        | "SourceNotReady"
+        | "SourceManagerFailed"
+        | "NoSourceArtifact"
+        | "NoArtifact" => CauseKind::Fetch,
+        "VerificationError"
+        | "ChartVerificationError"
+        | "DigestMismatch"
+        | "InvalidGitObject"
+        | "InvalidTagSignature"
+        | "InvalidCommitSignature"
+        | "SourceNotVerified" => CauseKind::Verification,
+        // The disk of windlass, and the rights to read a Namespace.
+        "ArchiveOperationFailed" | "VerificationPolicyUnknown" => CauseKind::Other,
+        _ => return None,
+    })
+}
+
+/// What in a spec cannot be followed.
+fn of_spec(reason: &str) -> Option<CauseKind> {
+    Some(match reason {
+        "DependencyCycle" | "IncludeCycle" => CauseKind::Cycle,
+        "AccessDenied" => CauseKind::Access,
+        "InvalidWindow" => CauseKind::InvalidWindow,
+        "URLInvalid"
+        | "InvalidURL"
+        | "ImageURLInvalid"
+        | "InvalidPolicy"
+        | "IntervalNotConfigured"
+        | "InvalidDuration"
+        | "InvalidInclude"
+        | "InvalidSTSConfiguration"
+        | "InvalidVerificationMode"
+        | "InvalidChartReference"
+        | "InvalidCELExpression"
+        | "InvalidDependency"
+        | "InvalidRequirement"
+        | "InvalidSchedule"
+        | "InvalidSourceConfiguration"
+        | "InvalidUpdateStrategy"
+        | "InvalidPolicySelector"
+        | "RemovedTemplateField"
+        | "IllegalPath"
+        | "NotFound"
+        | "ValidationFailed"
+        | "UnsupportedField"
+        | "UnsupportedConnectionType"
+        | "InsecureConnectionsDisallowed"
+        | "FeatureGateDisabled"
+        | "Unreadable" => CauseKind::Spec,
+        _ => return None,
+    })
+}
+
+/// What a run that builds and applies reports.
+fn of_run(reason: &str) -> Option<CauseKind> {
+    Some(match reason {
+        "BuildFailed"
+        | "ArtifactFailed"
+        | "DependencyBuildError"
+        | "ChartPackageError"
+        | "ChartMutateError"
+        | "CopyFailure"
+        | "InvalidPath"
+        | "HelmfileError"
+        | "UpdateFailed"
+        | "MetadataPatchError" => CauseKind::Build,
+        "ValuesError" | "ValuesFilesError" | "EnvironmentError" => CauseKind::Values,
+        "DependencyNotReady" => CauseKind::Dependency,
+        "ReconciliationFailed"
+        | "InstallFailed"
+        | "UpgradeFailed"
+        | "RollbackFailed"
+        | "UninstallFailed"
+        | "ReleaseFailed"
+        | "RetriesExceeded"
+        | "MissingRollbackTarget"
+        | "PendingRelease"
+        | "StateError"
+        | "ReconcileError"
+        | "DriftDetected"
+        | "DriftCorrectionFailed"
+        | "ExternalArtifactFailed"
+        | "PruneFailed"
+        | "CRDIncompatible"
+        | "Contested" => CauseKind::Apply,
+        "TestFailed" => CauseKind::Test,
+        "LifecyclePending" | "LifecycleFailed" | "LifecyclesUnknown" => CauseKind::Lifecycle,
+        "HealthCheckFailed"
+        | "HealthCheckCanceled"
+        | "AwaitingCRDs"
+        | "AwaitingClasses"
+        | "AwaitingTermination" => CauseKind::Health,
+        "WindowClosed" => CauseKind::ClosedWindow,
+        "Suspended" => CauseKind::Suspension,
+        "Expired" => CauseKind::ExpiredHold,
+        // "Failure": no tag of an image is the latest of its policy.
+        "Failed" | "Failure" | "NoProgress" => CauseKind::Other,
+        _ => return None,
+    })
+}

@@ -1,0 +1,102 @@
+//! Facts: the queries of the walk, and their results.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::{Object, ObjectId};
+
+/// Something that has to be known.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FactQuery {
+    /// An object as it is now, in any version. Of a Secret only its existence is needed.
+    Object(ObjectId),
+    /// The Pods of a namespace that a label selector matches.
+    Pods {
+        /// Their namespace.
+        namespace: String,
+        /// As the API server takes it.
+        selector: String,
+    },
+    /// The Events of type `Warning` of a namespace.
+    Warnings(String),
+    /// The Incidents of a namespace that are open and about objects of a kind.
+    Incidents {
+        /// Their namespace.
+        namespace: String,
+        /// The kind of their subjects.
+        kind: String,
+    },
+    /// The last lines that a container printed.
+    Lines {
+        /// The namespace of the Pod.
+        namespace: String,
+        /// The Pod.
+        pod: String,
+        /// The container.
+        container: String,
+    },
+}
+
+/// What there is to a question.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FactAnswer {
+    /// The objects; empty if there are none.
+    Objects(Vec<Object>),
+    /// Lines of a log.
+    Lines(Vec<String>),
+    /// It could not be found out, and why.
+    Refused(String),
+}
+
+/// What is known so far.
+#[derive(Debug, Clone, Default)]
+pub struct QueryAnswers {
+    answers: BTreeMap<FactQuery, FactAnswer>,
+    /// Objects that a list has shown to be what they should be.
+    well: BTreeSet<ObjectId>,
+}
+
+impl QueryAnswers {
+    /// Remembers an answer.
+    pub fn insert(&mut self, query: FactQuery, answer: FactAnswer) {
+        self.answers.insert(query, answer);
+    }
+
+    /// Forgets an answer, so that the question is asked again.
+    pub fn forget(&mut self, query: &FactQuery) {
+        self.answers.remove(query);
+    }
+
+    /// Remembers that an object is healthy, as the caller has found out: a walk over applied objects does not query it.
+    pub fn insert_well(&mut self, id: ObjectId) {
+        self.well.insert(id);
+    }
+
+    /// An object that is known to exist: from a query for it, or from a list of Pods.
+    pub fn object(&self, id: &ObjectId) -> Option<&Object> {
+        match self.answers.get(&FactQuery::Object(id.clone())) {
+            Some(FactAnswer::Objects(found)) => found.first(),
+            Some(FactAnswer::Lines(_) | FactAnswer::Refused(_)) => None,
+            None => self.listed_pod(id),
+        }
+    }
+
+    fn listed_pod(&self, id: &ObjectId) -> Option<&Object> {
+        self.answers.iter().find_map(|answered| match answered {
+            (FactQuery::Pods { namespace, .. }, FactAnswer::Objects(pods))
+                if *namespace == id.namespace =>
+            {
+                pods.iter().find(|pod| pod.id() == *id)
+            }
+            _ => None,
+        })
+    }
+
+    /// What is known of a query.
+    pub fn get(&self, query: &FactQuery) -> Option<&FactAnswer> {
+        self.answers.get(query)
+    }
+
+    pub(crate) fn is_well(&self, id: &ObjectId) -> bool {
+        self.well.contains(id)
+    }
+}

@@ -1,0 +1,83 @@
+//! Pruning: fields that a schema does not have are dropped when an object is read or written.
+//!
+//! Here: doing it, and saying what is lost. Elsewhere: filling in (`field_defaults`), judging what is left
+//! (`object_validation`).
+
+use serde_json::Value;
+
+use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
+use crate::field_path::FieldPath;
+use crate::schema::{AdditionalProperties, SchemaChange, SchemaNode};
+
+/// Drops what a schema does not have from an object; `before` is the schema by which lost fields are named.
+pub(crate) fn prune(
+    object: &mut Value,
+    node: &SchemaNode,
+    before: Option<&SchemaNode>,
+    sink: &mut ObjectFindingSink,
+) {
+    let change = SchemaChange { node, before };
+    drop_below(object, change, true, &mut FieldPath::default(), sink);
+}
+
+/// Fields that every object has, which no schema needs to name.
+const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+fn drop_below(
+    value: &mut Value,
+    change: SchemaChange<'_>,
+    is_object: bool,
+    place: &mut FieldPath,
+    sink: &mut ObjectFindingSink,
+) {
+    let SchemaChange { node, before } = change;
+    if node.is_same || !sink.step() {
+        return;
+    }
+    match value {
+        Value::Object(map) => map.retain(|name, value| {
+            if is_object && OF_OBJECTS.contains(&name.as_str()) {
+                return true;
+            }
+            let is_named = node.properties.contains_key(name)
+                || before.is_some_and(|it| it.properties.contains_key(name));
+            let mut act = |place: &mut FieldPath| match change.of_key(name) {
+                Some(below) => {
+                    drop_below(value, below, below.node.own.is_embedded, place, sink);
+                    true
+                }
+                None => {
+                    let is_kept =
+                        node.keeps_unknown || matches!(node.additional, AdditionalProperties::Any);
+                    // Null and nothing mean the same almost everywhere.
+                    if !is_kept && !value.is_null() {
+                        let text = "is no field of the new schema, and would be dropped";
+                        sink.find(CrdChangeProblem::Lost, place, text.to_owned());
+                    }
+                    is_kept
+                }
+            };
+            match is_named {
+                true => place.below(name, &mut act),
+                false => place.any(&mut act),
+            }
+        }),
+        Value::Array(items) => {
+            for item in items {
+                place.item(|place| match change.of_items() {
+                    Some(below) => {
+                        drop_below(item, below, below.node.own.is_embedded, place, sink);
+                    }
+                    None if !node.keeps_unknown => {
+                        let nothing = SchemaNode::default();
+                        let before = before.and_then(|it| it.items.as_deref());
+                        let below = SchemaChange { node: &nothing, before };
+                        drop_below(item, below, false, place, sink);
+                    }
+                    None => {}
+                });
+            }
+        }
+        _ => {}
+    }
+}

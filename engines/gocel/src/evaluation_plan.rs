@@ -1,0 +1,410 @@
+//! From the syntax tree to what is evaluated.
+//!
+//! Here: names and selections become attributes, calls find their function, patterns that are strings are compiled.
+//! Elsewhere: evaluating it ([`crate::eval`]).
+//!
+//! Source of the semantics: cel-go's `interpreter` planner.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
+
+use golang::regexp::GoRegexp;
+use golang::work_meter::{WorkAllowance, WorkMeter};
+
+use crate::eval::{CelEvaluation, go_type};
+use crate::expression_types::CelType;
+use crate::overloads::{self, CallDispatch, CelFunction};
+use crate::type_check::{named_type, qualified_name};
+use crate::value::CelValue;
+
+/// What can be evaluated.
+#[derive(Debug)]
+pub(crate) enum CelNode {
+    Literal(CelLiteral),
+    Attribute(CelAttribute),
+    /// Whether there is what the last selection of the attribute asks for.
+    Has(CelAttribute),
+    And(Vec<Self>),
+    Or(Vec<Self>),
+    Equal {
+        operands: Box<(Self, Self)>,
+        negated: bool,
+    },
+    /// `or` and `orValue` of optional values.
+    OrElse {
+        operands: Box<(Self, Self)>,
+        unwraps: bool,
+    },
+    Call(CelFunctionCall),
+    List {
+        elements: Vec<Self>,
+        optional: Vec<usize>,
+    },
+    Map(Vec<(Self, Self, bool)>),
+    Fold(Box<CelComprehension>),
+    /// Puts a value at the end of the list that a fold makes.
+    Append {
+        list: Arc<str>,
+        value: Box<Self>,
+    },
+}
+
+/// A value of the text itself.
+#[derive(Debug, Clone)]
+pub(crate) enum CelLiteral {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Arc<str>),
+    Bytes(Arc<[u8]>),
+}
+
+/// Something that fields and elements are taken from.
+#[derive(Debug)]
+pub(crate) struct CelAttribute {
+    pub(crate) root: AttributeRoot,
+    pub(crate) qualifiers: Vec<AttributeQualifier>,
+}
+
+/// Where an attribute begins.
+#[derive(Debug)]
+pub(crate) enum AttributeRoot {
+    /// A variable, or a type. Unless the name was checked, longer dotted names are tried first.
+    Name {
+        name: String,
+        is_checked: bool,
+    },
+    Value(Box<CelNode>),
+    Conditional(Box<(CelNode, CelAttribute, CelAttribute)>),
+}
+
+/// A field or element.
+#[derive(Debug)]
+pub(crate) struct AttributeQualifier {
+    pub(crate) key: Arc<CelNode>,
+    pub(crate) optional: bool,
+}
+
+/// A call of a function that evaluates all its arguments.
+#[derive(Debug)]
+pub(crate) struct CelFunctionCall {
+    pub(crate) name: String,
+    /// None for a name that no function has, which is not an error until it is called.
+    pub(crate) function: Option<&'static CelFunction>,
+    pub(crate) args: Vec<CelNode>,
+    /// For messages that identify calls by number.
+    pub(crate) id: u64,
+    /// The pattern of `matches`, where it is a text of the expression.
+    pub(crate) pattern: Option<GoRegexp>,
+}
+
+/// A loop over a list or the keys of a map.
+#[derive(Debug)]
+pub(crate) struct CelComprehension {
+    pub(crate) range: CelNode,
+    pub(crate) element: String,
+    pub(crate) accumulator: String,
+    pub(crate) start: CelNode,
+    pub(crate) condition: CelNode,
+    pub(crate) step: CelNode,
+    pub(crate) result: CelNode,
+}
+
+/// Functions whose value is found at once where the argument is known.
+const CONVERSIONS: [&str; 10] =
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+
+/// Makes a plan of an expression; `is_checked` means that its names were found by the checker.
+///
+/// # Errors
+/// In cel-go's words: a call of an unknown function, an invalid pattern, a literal that cannot be converted.
+pub(crate) fn plan(
+    expr: &IdedExpr,
+    is_checked: bool,
+    run: &mut WorkMeter,
+) -> Result<CelNode, String> {
+    CelPlanner { is_checked, run: RefCell::new(run) }.plan(expr)
+}
+
+/// What compiling a pattern costs, and what it may take then. Those that are not small are rare, and dear.
+const SMALL_PATTERN: WorkAllowance = WorkAllowance { steps: 20_000, bytes: 128 << 10 };
+const LARGE_PATTERN: WorkAllowance = WorkAllowance { steps: 2_000_000, bytes: 32 << 20 };
+
+struct CelPlanner<'m> {
+    is_checked: bool,
+    run: RefCell<&'m mut WorkMeter>,
+}
+
+impl CelPlanner<'_> {
+    /// A pattern that is a text of the expression, which is compiled once.
+    fn pattern(&self, pattern: &str) -> Result<GoRegexp, String> {
+        let spend = |cost: WorkAllowance| {
+            let mut run = self.run.borrow_mut();
+            run.steps(cost.steps).and_then(|()| run.bytes(cost.bytes)).map_err(|_| {
+                "too many or too large regular expressions; use fewer or simpler ones".to_owned()
+            })
+        };
+        spend(SMALL_PATTERN)?;
+        let compiled = GoRegexp::new(pattern).map_err(|error| error.to_string())?;
+        if !compiled.is_small() {
+            spend(LARGE_PATTERN)?;
+        }
+        Ok(compiled)
+    }
+
+    fn plan(&self, expr: &IdedExpr) -> Result<CelNode, String> {
+        Ok(match &expr.expr {
+            Expr::Literal(literal) => CelNode::Literal(literal_of(literal)),
+            Expr::Ident(name) => CelNode::Attribute(CelAttribute {
+                root: AttributeRoot::Name {
+                    name: name.strip_prefix('.').unwrap_or(name).to_owned(),
+                    is_checked: self.is_checked,
+                },
+                qualifiers: Vec::new(),
+            }),
+            // The checker has resolved this as a name.
+            Expr::Select(_)
+                if self.is_checked
+                    && let Some(name) = qualified_name(expr)
+                    && named_type(&name).is_some() =>
+            {
+                let root = AttributeRoot::Name { name, is_checked: true };
+                CelNode::Attribute(CelAttribute { root, qualifiers: Vec::new() })
+            }
+            Expr::Select(select) => {
+                let mut attribute = self.attribute(&select.operand)?;
+                let key = CelNode::Literal(CelLiteral::String(select.field.as_str().into()));
+                attribute.qualify(&Arc::new(key), false);
+                if select.test { CelNode::Has(attribute) } else { CelNode::Attribute(attribute) }
+            }
+            Expr::Call(call) => self.call(expr.id, call)?,
+            Expr::List(list) => CelNode::List {
+                elements: self.plan_all(&list.elements)?,
+                optional: list.optional_indices.clone(),
+            },
+            Expr::Map(map) => {
+                let mut entries = Vec::with_capacity(map.entries.len());
+                for entry in &map.entries {
+                    if let EntryExpr::MapEntry(entry) = &entry.expr {
+                        let key = self.plan(&entry.key)?;
+                        let value = self.plan(&entry.value)?;
+                        entries.push((key, value, entry.optional));
+                    }
+                }
+                CelNode::Map(entries)
+            }
+            Expr::Comprehension(fold) => CelNode::Fold(Box::new(self.fold(fold)?)),
+            // Differs(cel-go): messages of Protocol Buffers cannot be made.
+            Expr::Struct(message) => return Err(format!("unknown type: {}", message.type_name)),
+            Expr::Unspecified => return Err("unsupported expr".to_owned()),
+        })
+    }
+
+    fn plan_all<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e IdedExpr>,
+    ) -> Result<Vec<CelNode>, String> {
+        exprs.into_iter().map(|expr| self.plan(expr)).collect()
+    }
+
+    fn attribute(&self, expr: &IdedExpr) -> Result<CelAttribute, String> {
+        Ok(CelAttribute::of(self.plan(expr)?))
+    }
+
+    fn fold(&self, fold: &ComprehensionExpr) -> Result<CelComprehension, String> {
+        Ok(CelComprehension {
+            range: self.plan(&fold.iter_range)?,
+            element: fold.iter_var.clone(),
+            accumulator: fold.accu_var.clone(),
+            start: self.plan(&fold.accu_init)?,
+            condition: self.plan(&fold.loop_cond)?,
+            step: self.plan(&fold.loop_step)?,
+            result: self.plan(&fold.result)?,
+        })
+    }
+
+    fn call(&self, id: u64, call: &CallExpr) -> Result<CelNode, String> {
+        let mut name = call.func_name.clone();
+        let mut target = call.target.as_deref();
+        if let Some(prefix) = target.and_then(qualified_name) {
+            let qualified = format!("{prefix}.{name}");
+            if overloads::function(&qualified).is_some() {
+                (name, target) = (qualified, None);
+            }
+        }
+        let mut args = self.plan_all(target.into_iter().chain(&call.args))?;
+        match (name.as_str(), args.len()) {
+            ("_&&_", _) => return Ok(CelNode::And(args)),
+            ("_||_", _) => return Ok(CelNode::Or(args)),
+            ("or" | "orValue", 2) => {
+                let unwraps = name == "orValue";
+                return Ok(CelNode::OrElse { operands: pair(&mut args)?, unwraps });
+            }
+            ("_==_" | "_!=_", 2) => {
+                let negated = name == "_!=_";
+                return Ok(CelNode::Equal { operands: pair(&mut args)?, negated });
+            }
+            ("_[_]" | "_[?_]" | "_?._", 2) => {
+                let (operand, key) = *pair(&mut args)?;
+                if is_constant(&key) {
+                    check_key(&key)?;
+                }
+                let mut attribute = CelAttribute::of(operand);
+                attribute.qualify(&Arc::new(key), name != "_[_]");
+                return Ok(CelNode::Attribute(attribute));
+            }
+            ("_?_:_", 3) => {
+                let [condition, yes, no] = <[CelNode; 3]>::try_from(args)
+                    .map_err(|_| "no such overload: _?_:_(...)".to_owned())?;
+                let branches = (condition, CelAttribute::of(yes), CelAttribute::of(no));
+                let root = AttributeRoot::Conditional(Box::new(branches));
+                return Ok(CelNode::Attribute(CelAttribute { root, qualifiers: Vec::new() }));
+            }
+            ("_+_", 2) => {
+                if let Some(list) = accumulator_of(&args)
+                    && let Some(CelNode::List { elements, .. }) = args.get_mut(1)
+                    && let Some(value) = elements.pop()
+                {
+                    return Ok(CelNode::Append { list, value: Box::new(value) });
+                }
+            }
+            _ => {}
+        }
+        let function = overloads::function(&name);
+        if let Some(form) = unimplemented(function, args.len()) {
+            return Err(format!("no such overload: {name}{form}"));
+        }
+        let pattern = match (name.as_str(), args.get(1)) {
+            ("matches", Some(CelNode::Literal(CelLiteral::String(pattern)))) => {
+                Some(self.pattern(pattern)?)
+            }
+            _ => None,
+        };
+        let node = CelNode::Call(CelFunctionCall { name, function, args, id, pattern });
+        if is_constant(&node) {
+            CelEvaluation::of_constants(&node).map_err(|fault| fault.to_string())?;
+        }
+        Ok(node)
+    }
+}
+
+/// Whether the value is known from the text alone, as far as it is looked for.
+fn is_constant(node: &CelNode) -> bool {
+    match node {
+        CelNode::Literal(_) => true,
+        CelNode::List { elements, optional } => {
+            optional.is_empty() && elements.iter().all(is_constant)
+        }
+        CelNode::Map(entries) => entries.iter().all(|(key, value, is_optional)| {
+            !is_optional && is_constant(key) && is_constant(value)
+        }),
+        CelNode::Call(call) => {
+            CONVERSIONS.contains(&call.name.as_str())
+                && call.args.len() == 1
+                && call.args.iter().all(is_constant)
+        }
+        _ => false,
+    }
+}
+
+/// Refuses a key that nothing has.
+fn check_key(key: &CelNode) -> Result<(), String> {
+    let value = CelEvaluation::of_constants(key).map_err(|fault| fault.to_string())?;
+    match value {
+        CelValue::Bool(_)
+        | CelValue::Int(_)
+        | CelValue::Uint(_)
+        | CelValue::Double(_)
+        | CelValue::String(_) => Ok(()),
+        other => Err(format!("invalid qualifier type: {}", go_type(&other))),
+    }
+}
+
+/// The list that a fold makes, if a sum adds one element to it.
+fn accumulator_of(args: &[CelNode]) -> Option<Arc<str>> {
+    let [
+        CelNode::Attribute(CelAttribute { root: AttributeRoot::Name { name, .. }, qualifiers }),
+        added,
+    ] = args
+    else {
+        return None;
+    };
+    let CelNode::List { elements, optional } = added else { return None };
+    // Only the fold's own variables begin so.
+    let fits = name.starts_with('@')
+        && qualifiers.is_empty()
+        && elements.len() == 1
+        && optional.is_empty();
+    fits.then(|| name.as_str().into())
+}
+
+fn pair(args: &mut Vec<CelNode>) -> Result<Box<(CelNode, CelNode)>, String> {
+    match (args.pop(), args.pop()) {
+        (Some(second), Some(first)) => Ok(Box::new((first, second))),
+        _ => Err("no such overload".to_owned()),
+    }
+}
+
+/// How a call looks that no implementation of its function can ever take.
+fn unimplemented(function: Option<&CelFunction>, args: usize) -> Option<&'static str> {
+    let takes_any = match function {
+        None => args != 0,
+        Some(function) => match function.dispatch {
+            CallDispatch::Single(arity) => arity == args,
+            CallDispatch::Signature => match function.overloads.as_slice() {
+                [only] => {
+                    let arity = only.params.len();
+                    // Functions of other arities accept any arguments, and check them themselves.
+                    let looks_itself = !matches!(arity, 1 | 2)
+                        || matches!(only.params.get(1), Some(CelType::List(of)) if **of == CelType::Dyn);
+                    arity == args || looks_itself
+                }
+                _ => true,
+            },
+        },
+    };
+    if takes_any {
+        return None;
+    }
+    Some(match args {
+        0 => "()",
+        1 => "(arg)",
+        2 => "(lhs, rhs)",
+        _ => "(...)",
+    })
+}
+
+fn literal_of(literal: &LiteralValue) -> CelLiteral {
+    match literal {
+        LiteralValue::Boolean(value) => CelLiteral::Bool(*value.inner()),
+        LiteralValue::Bytes(value) => CelLiteral::Bytes(value.inner().into()),
+        LiteralValue::Double(value) => CelLiteral::Double(*value.inner()),
+        LiteralValue::Int(value) => CelLiteral::Int(*value.inner()),
+        LiteralValue::Null => CelLiteral::Null,
+        LiteralValue::String(value) => CelLiteral::String(value.inner().into()),
+        LiteralValue::UInt(value) => CelLiteral::Uint(*value.inner()),
+    }
+}
+
+impl CelAttribute {
+    fn of(node: CelNode) -> Self {
+        match node {
+            CelNode::Attribute(attribute) => attribute,
+            other => Self { root: AttributeRoot::Value(Box::new(other)), qualifiers: Vec::new() },
+        }
+    }
+
+    /// Both branches of a condition are asked for the same field.
+    fn qualify(&mut self, key: &Arc<CelNode>, optional: bool) {
+        if let AttributeRoot::Conditional(branches) = &mut self.root {
+            branches.1.qualify(key, optional);
+            branches.2.qualify(key, optional);
+        } else {
+            self.qualifiers.push(AttributeQualifier { key: key.clone(), optional });
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Limits of what a render, a build or an evaluation of a user's text may use.
+//!
+//! Here: counting steps and bytes, and noticing that the caller wants to stop. Elsewhere: what costs how much (the
+//! engine that counts), and the clock (the caller: engines have none).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The caller's signal that the time is over; loops check it. Clones share one signal.
+#[derive(Debug, Clone, Default)]
+pub struct StopSignal(Arc<AtomicBool>);
+
+impl StopSignal {
+    /// Stops every loop that checks it.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the time is over.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Why work on a text was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WorkLimitExceeded {
+    /// More steps than are allowed.
+    #[error("it takes more than {0} steps")]
+    Steps(u64),
+    /// More bytes than are allowed.
+    #[error("it takes more than {0} bytes of memory")]
+    Bytes(u64),
+    /// The caller's time is over.
+    #[error("it takes too long")]
+    Time,
+}
+
+/// How much may be used up.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkAllowance {
+    /// Steps: about a nanosecond to ten each, so that a time limit is a number of them on any machine.
+    pub steps: u64,
+    /// Bytes that are made, whether they are kept or not.
+    pub bytes: u64,
+}
+
+impl WorkAllowance {
+    /// For what is known to end.
+    pub const UNLIMITED: Self = Self { steps: u64::MAX, bytes: u64::MAX };
+}
+
+/// How often steps are counted between two checks of [`StopSignal`].
+const STEPS_PER_STOP_CHECK: u64 = 1 << 12;
+
+/// Counts what is used up, in one piece of work.
+#[derive(Debug, Clone)]
+pub struct WorkMeter {
+    allowance: WorkAllowance,
+    steps: u64,
+    bytes: u64,
+    look_at: u64,
+    stop: StopSignal,
+}
+
+impl WorkMeter {
+    /// Nothing is used up.
+    pub fn new(allowance: WorkAllowance, stop: StopSignal) -> Self {
+        Self { allowance, steps: 0, bytes: 0, look_at: 0, stop }
+    }
+
+    /// To be called when so many of the bytes are freed.
+    pub fn free(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// To be called before so many steps are done. What cannot be interrupted is charged before it begins.
+    ///
+    /// # Errors
+    /// When they are more than is left, or the caller's time is over.
+    pub fn steps(&mut self, steps: u64) -> Result<(), WorkLimitExceeded> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > self.allowance.steps {
+            return Err(WorkLimitExceeded::Steps(self.allowance.steps));
+        }
+        if self.steps >= self.look_at {
+            self.look_at = self.steps.saturating_add(STEPS_PER_STOP_CHECK);
+            if self.stop.is_set() {
+                return Err(WorkLimitExceeded::Time);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the stop at once: between pieces of work that take long for the steps that they count for.
+    ///
+    /// # Errors
+    /// When the caller's time is over.
+    pub fn look(&self) -> Result<(), WorkLimitExceeded> {
+        if self.stop.is_set() { Err(WorkLimitExceeded::Time) } else { Ok(()) }
+    }
+
+    /// To be called before so many bytes are made.
+    ///
+    /// # Errors
+    /// When they are more than is left.
+    pub fn bytes(&mut self, bytes: u64) -> Result<(), WorkLimitExceeded> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.allowance.bytes {
+            return Err(WorkLimitExceeded::Bytes(self.allowance.bytes));
+        }
+        Ok(())
+    }
+
+    /// A meter for a part of the work, which ends with it and may use up no more than is left. [`WorkMeter::join`]
+    /// takes it back.
+    #[must_use]
+    pub fn within(&self, allowance: WorkAllowance) -> Self {
+        let left = self.left();
+        let steps = allowance.steps.min(left.steps);
+        let bytes = allowance.bytes.min(left.bytes);
+        Self::new(WorkAllowance { steps, bytes }, self.stop.clone())
+    }
+
+    /// One of so many equal parts of what is left, for work at the same time, which ends with this one.
+    /// [`WorkMeter::join`] takes it back.
+    #[must_use]
+    pub fn part(&self, of: usize) -> Self {
+        let left = self.left();
+        let of = of.max(1);
+        let allowance =
+            WorkAllowance { steps: left.steps / of as u64, bytes: left.bytes / of as u64 };
+        Self::new(allowance, self.stop.clone())
+    }
+
+    /// Uses up what was used of a part.
+    pub fn join(&mut self, part: &Self) {
+        self.steps = self.steps.saturating_add(part.steps);
+        self.bytes = self.bytes.saturating_add(part.bytes);
+    }
+
+    /// How much there was in the beginning.
+    pub fn allowance(&self) -> WorkAllowance {
+        self.allowance
+    }
+
+    /// How much is left.
+    pub fn left(&self) -> WorkAllowance {
+        WorkAllowance {
+            steps: self.allowance.steps.saturating_sub(self.steps),
+            bytes: self.allowance.bytes.saturating_sub(self.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_up_ends_the_work_and_so_does_the_caller() {
+        let allowance = WorkAllowance { steps: 10_000, bytes: 100 };
+        let stop = StopSignal::default();
+        let mut meter = WorkMeter::new(allowance, stop.clone());
+        assert_eq!(meter.steps(4_000).and_then(|()| meter.bytes(100)), Ok(()));
+        assert_eq!(meter.bytes(1), Err(WorkLimitExceeded::Bytes(100)));
+        stop.set();
+        assert_eq!(meter.steps(5_000), Err(WorkLimitExceeded::Time));
+        assert_eq!(meter.look(), Err(WorkLimitExceeded::Time));
+        assert_eq!(meter.left().steps, 1_000);
+        assert_eq!(meter.steps(u64::MAX), Err(WorkLimitExceeded::Steps(10_000)));
+    }
+
+    #[test]
+    fn a_part_has_no_more_than_is_left_and_counts_for_the_whole() {
+        let mut whole =
+            WorkMeter::new(WorkAllowance { steps: 10, bytes: 10 }, StopSignal::default());
+        let mut part = whole.within(WorkAllowance { steps: 6, bytes: 100 });
+        assert_eq!(part.steps(6).and_then(|()| part.bytes(10)), Ok(()));
+        assert_eq!(part.steps(1), Err(WorkLimitExceeded::Steps(6)));
+        whole.join(&part);
+        assert_eq!((whole.left().steps, whole.left().bytes), (3, 0));
+        assert_eq!(
+            whole.within(WorkAllowance { steps: 6, bytes: 1 }).steps(4),
+            Err(WorkLimitExceeded::Steps(3))
+        );
+    }
+
+    #[test]
+    fn parts_have_together_no_more_than_was_left() {
+        let mut whole =
+            WorkMeter::new(WorkAllowance { steps: 10, bytes: 100 }, StopSignal::default());
+        assert_eq!(whole.bytes(40), Ok(()));
+        let mut part = whole.part(3);
+        assert_eq!(part.bytes(20), Ok(()));
+        assert!(part.bytes(1).is_err());
+        assert!((0..3).all(|_| part.steps(1).is_ok()) && part.steps(1).is_err());
+        whole.join(&part);
+        assert_eq!((whole.left().steps, whole.left().bytes), (6, 39));
+    }
+}

@@ -1,0 +1,84 @@
+//! The digest of a plan, for callers that act only when a plan changes.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::Result;
+use crate::helmfile_environment::HelmfileEnvironment;
+use crate::load::Helmfile;
+use crate::plan::HelmfileProcessingPlan;
+use crate::release_selector::selected;
+use crate::spec::Release;
+use crate::yaml;
+
+impl HelmfileProcessingPlan {
+    /// A digest of the plan's content: its helmfiles as `build` writes them, with what is in lock files, values files,
+    /// patches and files of `set`. Charts are named and not read.
+    ///
+    /// It is the same wherever files, variables and settings are the same, unless [`HelmfileProcessingPlan::drawn`]
+    /// names a function.
+    ///
+    /// # Errors
+    /// What is wrong with a file that a release names.
+    pub fn digest(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        for helmfile in &self.helmfiles {
+            let mut helmfile = helmfile.clone();
+            helmfile.apply_lock()?;
+            helmfile.digest(&self.helmfile_environment, &mut hash)?;
+        }
+        Ok(format!("sha256:{}", hex::encode(hash.finalize())))
+    }
+}
+
+/// Adds a text with its length, so that it cannot run into the next one.
+fn add(hash: &mut Sha256, text: &[u8]) {
+    hash.update((text.len() as u64).to_be_bytes());
+    hash.update(text);
+}
+
+impl Helmfile {
+    fn digest(
+        &self,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
+        hash: &mut Sha256,
+    ) -> Result<()> {
+        add(hash, yaml::write(&self.emit())?.as_bytes());
+        for selector in &self.selectors {
+            add(hash, selector.as_bytes());
+        }
+        let releases = selected(&self.spec.releases, &self.selectors, &self.values, true)?;
+        for release in releases.into_iter().filter(Release::is_desired) {
+            add(hash, release.id().as_bytes());
+            let owner = format!("release \"{}\"", release.name);
+            self.digest_release(helmfile_environment, &release, hash)
+                .map_err(|error| error.at(&owner))?;
+        }
+        Ok(())
+    }
+
+    fn digest_release(
+        &self,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
+        release: &Release,
+        hash: &mut Sha256,
+    ) -> Result<()> {
+        for text in self.all_values(helmfile_environment, release)? {
+            add(hash, &text);
+        }
+        let mut flags = Vec::new();
+        self.set_flags(helmfile_environment, release, &mut flags)?;
+        for flag in &flags {
+            add(hash, flag.as_bytes());
+        }
+        for set in release.set.iter().filter(|set| set.value.is_empty() && !set.file.is_empty()) {
+            add(hash, &self.place.read(&self.storage().normal(&set.file))?);
+        }
+        let patches = release.json_patches.iter().chain(&release.strategic_merge_patches);
+        for entry in patches.chain(&release.transformers) {
+            add(hash, &self.patch_text(helmfile_environment, release, entry)?.unwrap_or_default());
+        }
+        Ok(())
+    }
+}

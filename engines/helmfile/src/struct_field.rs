@@ -1,0 +1,296 @@
+//! Fields of Go structs: how they are read from YAML, merged as mergo does it, and written.
+//!
+//! Here: the trait, its types, and the macro that makes a struct of fields. Elsewhere: the structs (`spec.rs`).
+
+use std::collections::BTreeMap;
+
+use goyaml::v3::{YamlNode, YamlNodeKind};
+use serde_json::Value;
+
+use crate::error::Result;
+use crate::yaml::{self, OutputValue};
+
+/// How one struct is merged into another; mergo's options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StructMergeMode {
+    /// `WithOverride`: what is not empty wins, lists replace.
+    Override,
+    /// `WithOverride` and `WithAppendSlice`: what is not empty wins, lists are appended.
+    Append,
+    /// No option: what is empty is filled.
+    Fill,
+}
+
+/// What can be a field.
+pub(crate) trait HelmfileField: Default + Clone + PartialEq {
+    /// The field of a node; null leaves it as it is in a new struct.
+    fn decode(node: &YamlNode) -> Result<Self>;
+
+    /// What is written for it.
+    fn emit(&self) -> OutputValue;
+
+    /// Whether `omitempty` leaves it out, which is also what mergo means by empty, but for pointers.
+    fn is_empty(&self) -> bool;
+
+    /// Merges another one into it.
+    fn merge(&mut self, from: &Self, how: StructMergeMode) {
+        let takes = match how {
+            StructMergeMode::Override | StructMergeMode::Append => !from.is_empty(),
+            StructMergeMode::Fill => self.is_empty() && !from.is_empty(),
+        };
+        if takes {
+            self.clone_from(from);
+        }
+    }
+}
+
+fn mismatch(node: &YamlNode, wanted: &str) -> crate::Error {
+    let shown = if node.kind == YamlNodeKind::Scalar {
+        format!(" `{}`", node.value)
+    } else {
+        String::new()
+    };
+    format!("yaml: line {}: cannot unmarshal {}{shown} into {wanted}", node.line, node.tag).into()
+}
+
+impl HelmfileField for String {
+    fn decode(node: &YamlNode) -> Result<Self> {
+        match node.kind {
+            _ if yaml::is_null(node) => Ok(Self::new()),
+            YamlNodeKind::Scalar if node.tag == "!!binary" => match yaml::value(node)? {
+                Value::String(text) => Ok(text),
+                _ => Err(mismatch(node, "string")),
+            },
+            // Parity(go-yaml v3): a scalar of any type is read as a string, with the text that it has.
+            YamlNodeKind::Scalar => Ok(node.value.clone()),
+            _ => Err(mismatch(node, "string")),
+        }
+    }
+
+    fn emit(&self) -> OutputValue {
+        OutputValue::Plain(Value::String(self.clone()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl HelmfileField for bool {
+    fn decode(node: &YamlNode) -> Result<Self> {
+        // Parity(go-yaml v3): the words of YAML 1.1 are booleans where a boolean is wanted, quoted too.
+        match (&*node.tag, node.value.as_str()) {
+            ("!!null", _) => Ok(false),
+            ("!!bool", text) => Ok(text.eq_ignore_ascii_case("true")),
+            (_, "y" | "Y" | "yes" | "on") if node.kind == YamlNodeKind::Scalar => Ok(true),
+            (_, "n" | "N" | "no" | "off") if node.kind == YamlNodeKind::Scalar => Ok(false),
+            _ => Err(mismatch(node, "bool")),
+        }
+    }
+
+    fn emit(&self) -> OutputValue {
+        OutputValue::Plain(Value::Bool(*self))
+    }
+
+    fn is_empty(&self) -> bool {
+        !self
+    }
+}
+
+impl HelmfileField for i64 {
+    fn decode(node: &YamlNode) -> Result<Self> {
+        if yaml::is_null(node) {
+            return Ok(0);
+        }
+        let number = match (node.kind, &*node.tag) {
+            (YamlNodeKind::Scalar, "!!int" | "!!float") => yaml::value(node)?,
+            _ => return Err(mismatch(node, "int")),
+        };
+        let whole = |float: f64| (float.fract() == 0.0 && float.abs() < 9e15).then_some(float);
+        #[expect(clippy::cast_possible_truncation, reason = "it is a whole number that fits")]
+        let of_float = || number.as_f64().and_then(whole).map(|float| float as Self);
+        number.as_i64().or_else(of_float).ok_or_else(|| mismatch(node, "int"))
+    }
+
+    fn emit(&self) -> OutputValue {
+        OutputValue::Plain((*self).into())
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == 0
+    }
+}
+
+impl HelmfileField for f64 {
+    fn decode(node: &YamlNode) -> Result<Self> {
+        match (node.kind, &*node.tag) {
+            (YamlNodeKind::Scalar, "!!null") => Ok(0.0),
+            (YamlNodeKind::Scalar, "!!int" | "!!float") => {
+                yaml::value(node)?.as_f64().ok_or_else(|| mismatch(node, "float32"))
+            }
+            _ => Err(mismatch(node, "float32")),
+        }
+    }
+
+    fn emit(&self) -> OutputValue {
+        OutputValue::Plain((*self).into())
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == 0.0
+    }
+}
+
+impl HelmfileField for Value {
+    fn decode(node: &YamlNode) -> Result<Self> {
+        yaml::value(node)
+    }
+
+    fn emit(&self) -> OutputValue {
+        OutputValue::Plain(self.clone())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_null()
+    }
+}
+
+impl<T: HelmfileField> HelmfileField for Vec<T> {
+    fn decode(node: &YamlNode) -> Result<Self> {
+        match node.kind {
+            _ if yaml::is_null(node) => Ok(Self::new()),
+            YamlNodeKind::Sequence => node.content.iter().map(T::decode).collect(),
+            _ => Err(mismatch(node, "a list")),
+        }
+    }
+
+    fn emit(&self) -> OutputValue {
+        OutputValue::List(self.iter().map(T::emit).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn merge(&mut self, from: &Self, how: StructMergeMode) {
+        match how {
+            StructMergeMode::Append => self.extend(from.iter().cloned()),
+            StructMergeMode::Override if !from.is_empty() => self.clone_from(from),
+            StructMergeMode::Fill if self.is_empty() => self.clone_from(from),
+            StructMergeMode::Override | StructMergeMode::Fill => {}
+        }
+    }
+}
+
+impl<T: HelmfileField> HelmfileField for BTreeMap<String, T> {
+    fn decode(node: &YamlNode) -> Result<Self> {
+        match node.kind {
+            _ if yaml::is_null(node) => Ok(Self::new()),
+            YamlNodeKind::Mapping => {
+                let entry = |(key, value)| Ok((String::decode(key)?, T::decode(value)?));
+                node.entries().map(entry).collect()
+            }
+            _ => Err(mismatch(node, "a map")),
+        }
+    }
+
+    fn emit(&self) -> OutputValue {
+        OutputValue::Map(self.iter().map(|(key, value)| (key.clone(), value.emit())).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn merge(&mut self, from: &Self, how: StructMergeMode) {
+        for (key, value) in from {
+            // Parity(mergo): an entry is replaced as a whole, also by an empty one.
+            match self.get(key) {
+                Some(known) if how == StructMergeMode::Fill && !known.is_empty() => {}
+                _ => drop(self.insert(key.clone(), value.clone())),
+            }
+        }
+    }
+}
+
+/// A pointer: unset, or set to something that may be empty.
+impl<T: HelmfileField> HelmfileField for Option<T> {
+    fn decode(node: &YamlNode) -> Result<Self> {
+        if yaml::is_null(node) { Ok(None) } else { T::decode(node).map(Some) }
+    }
+
+    fn emit(&self) -> OutputValue {
+        self.as_ref().map_or(OutputValue::Plain(Value::Null), T::emit)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_none()
+    }
+
+    fn merge(&mut self, from: &Self, how: StructMergeMode) {
+        match (self.as_mut(), from) {
+            (_, None) => {}
+            (None, Some(_)) => self.clone_from(from),
+            // Parity(mergo): what is pointed at is merged, so `false` and 0 never win.
+            (Some(known), Some(from)) => known.merge(from, how),
+        }
+    }
+}
+
+/// Declares a struct of Go with its YAML keys. `always` marks those without `omitempty`.
+macro_rules! spec {
+    ($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty = $key:literal $($always:ident)?,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub(crate) struct $name { $(pub(crate) $field: $type,)* }
+
+        impl crate::struct_field::HelmfileField for $name {
+            fn decode(node: &goyaml::v3::YamlNode) -> crate::error::Result<Self> {
+                let mut spec = Self::default();
+                for (key, value) in crate::struct_field::entries(node, stringify!($name))? {
+                    match key.value.as_str() {
+                        $($key => spec.$field = crate::struct_field::HelmfileField::decode(value)?,)*
+                        _ => return Err(crate::struct_field::unknown(key, stringify!($name))),
+                    }
+                }
+                Ok(spec)
+            }
+
+            fn emit(&self) -> crate::yaml::OutputValue {
+                let mut fields = Vec::new();
+                $(if crate::struct_field::spec!(@always $($always)?) || !crate::struct_field::HelmfileField::is_empty(&self.$field) {
+                    fields.push(($key, crate::struct_field::HelmfileField::emit(&self.$field)));
+                })*
+                crate::yaml::OutputValue::Fields(fields)
+            }
+
+            fn is_empty(&self) -> bool {
+                $(crate::struct_field::HelmfileField::is_empty(&self.$field))&&*
+            }
+
+            fn merge(&mut self, from: &Self, how: crate::struct_field::StructMergeMode) {
+                $(crate::struct_field::HelmfileField::merge(&mut self.$field, &from.$field, how);)*
+            }
+        }
+    };
+    (@always always) => { true };
+    (@always) => { false };
+}
+pub(crate) use spec;
+
+/// The entries of a struct; none of null.
+pub(crate) fn entries<'n>(
+    node: &'n YamlNode,
+    name: &str,
+) -> Result<Vec<(&'n YamlNode, &'n YamlNode)>> {
+    match node.kind {
+        _ if yaml::is_null(node) => Ok(Vec::new()),
+        YamlNodeKind::Mapping => Ok(node.entries().collect()),
+        _ => Err(mismatch(node, name)),
+    }
+}
+
+/// The error of a key that a struct does not have.
+pub(crate) fn unknown(key: &YamlNode, name: &str) -> crate::Error {
+    format!("yaml: line {}: field {} not found in type {name}", key.line, key.value).into()
+}

@@ -1,0 +1,252 @@
+//! The values that policies give, and the comments that mark where they are set.
+//!
+//! Elsewhere: which comment belongs to which value (`rewrite.rs`).
+
+use std::collections::BTreeMap;
+
+use golang::GoRuntimeValue;
+use golang::json;
+use golang::strconv::{QuotingStyle, quote};
+use golang::url::GoUrl;
+use golang::value::GoMap;
+
+use crate::image_reference::{ImageRef, is_reference};
+
+/// The member of a marker that names a setter.
+const SHORT_REFERENCE: &str = "$imagepolicy";
+
+/// How the names of setters begin in a schema.
+const DEFINITION_PREFIX: &str = "io.k8s.cli.setters.";
+
+/// The extension of a schema that is a setter.
+const SETTER_EXTENSION: &str = "x-k8s-cli";
+
+/// An ImagePolicy, as far as an update needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyResult {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `status.latestRef`; without it the policy sets nothing.
+    pub latest: Option<ImageRef>,
+}
+
+/// A policy has a result that is not an image reference.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("encountered invalid image ref {}: could not parse reference: {reference}", quoted(.reference))]
+pub struct InvalidImageRef {
+    /// The result.
+    pub reference: String,
+}
+
+fn quoted(text: &str) -> String {
+    String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
+}
+
+/// Values by the names that markers have for them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ImageSetterValues {
+    values: BTreeMap<String, String>,
+}
+
+impl ImageSetterValues {
+    /// The setters of some policies: the image, and its parts behind `:tag`, `:name` and `:digest`. Of equal names the last
+    /// counts.
+    ///
+    /// # Errors
+    /// A result is not an image reference, even if no file asks for it.
+    pub fn new(policies: &[PolicyResult]) -> Result<Self, InvalidImageRef> {
+        let mut values = BTreeMap::new();
+        for PolicyResult { namespace, name, latest } in policies {
+            let Some(latest) = latest else { continue };
+            let reference = latest.to_string();
+            if !is_reference(&reference) {
+                return Err(InvalidImageRef { reference });
+            }
+            let setter = format!("{namespace}:{name}");
+            values.insert(format!("{setter}:tag"), latest.tag.clone());
+            values.insert(format!("{setter}:name"), latest.name.clone());
+            values.insert(format!("{setter}:digest"), latest.digest.clone());
+            values.insert(setter, reference);
+        }
+        Ok(Self { values })
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// The setter that a reference of a schema leads to.
+    fn of_reference(&self, reference: &str) -> Option<MarkerAssignment> {
+        let name = definition(reference)?;
+        let value = self.values.get(&name)?.clone();
+        Some(MarkerAssignment { setter: name, value, is_text: true })
+    }
+}
+
+/// A value that a marker wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MarkerAssignment {
+    /// What the change is ascribed to.
+    pub(crate) setter: String,
+    pub(crate) value: String,
+    /// Whether it is known to be a text, as those of policies are.
+    pub(crate) is_text: bool,
+}
+
+/// The content of a comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SetterMarker {
+    /// The value gets another one.
+    Assign(MarkerAssignment),
+    /// No setter has this name.
+    Unknown(String),
+}
+
+impl SetterMarker {
+    /// Reads the comment of a value, with its `#`; nothing if it is not a marker.
+    ///
+    /// Parity(flux): besides `{"$imagepolicy": "…"}` there are two forms that kyaml reads, a `$ref` to a setter and a whole
+    /// setter. Differs(flux): a whole setter that is not of strings is not a marker; in Flux the run fails.
+    pub(crate) fn read(comment: &str, setters: &ImageSetterValues) -> Option<Self> {
+        let text = comment.trim_start_matches('#');
+        let decoded = json::decode(text.as_bytes()).ok()?;
+        let GoRuntimeValue::Map(members) = decoded.value else { return None };
+        let name = short_reference(&members).filter(|name| !name.is_empty());
+        if let Some(name) = &name {
+            let reference = format!("#/definitions/{DEFINITION_PREFIX}{name}");
+            if let Some(assignment) = setters.of_reference(&reference) {
+                return Some(Self::Assign(assignment));
+            }
+        }
+        let linked = string(&members, "$ref").and_then(|it| setters.of_reference(&it));
+        let assignment = linked.or_else(|| whole_setter(&members));
+        assignment.map(Self::Assign).or_else(|| name.map(Self::Unknown))
+    }
+}
+
+/// The name of a setter in a map of strings; `None` if another member is not a string.
+fn short_reference(members: &GoMap) -> Option<String> {
+    let is_string =
+        |value: &GoRuntimeValue| matches!(value, GoRuntimeValue::String(_) | GoRuntimeValue::Nil);
+    let entries = members.entries();
+    entries.iter().all(|(_, value)| is_string(value)).then(|| string(members, SHORT_REFERENCE))?
+}
+
+fn string(members: &GoMap, name: &str) -> Option<String> {
+    match members.get(name.as_bytes())? {
+        GoRuntimeValue::String(text) => Some(text.lossy().into_owned()),
+        _ => None,
+    }
+}
+
+/// `{"x-k8s-cli": {"setter": {"name": "…", "value": "…"}}}`, whose value needs no policy.
+fn whole_setter(members: &GoMap) -> Option<MarkerAssignment> {
+    let entries = members.entries();
+    let is_extension = |key: &[u8]| key.eq_ignore_ascii_case(SETTER_EXTENSION.as_bytes());
+    let (_, extension) = entries.into_iter().find(|(key, _)| is_extension(key))?;
+    let GoRuntimeValue::Map(extension) = extension else { return None };
+    let GoRuntimeValue::Map(setter) = extension.get(b"setter")? else { return None };
+    let member = |name: &str| match setter.get(name.as_bytes()) {
+        Some(GoRuntimeValue::String(text)) => Some(text.lossy().into_owned()),
+        Some(GoRuntimeValue::Nil) | None => Some(String::new()),
+        Some(_) => None,
+    };
+    Some(MarkerAssignment { setter: member("name")?, value: member("value")?, is_text: false })
+}
+
+/// The name of the setter that a reference points at, which is a URL whose fragment is a JSON pointer.
+fn definition(reference: &str) -> Option<String> {
+    let url = GoUrl::parse(reference.as_bytes()).ok()?;
+    let pointer = String::from_utf8(url.fragment).ok()?;
+    let key = pointer.strip_prefix("/definitions/")?;
+    if key.contains('/') {
+        return None;
+    }
+    let key = key.replace("~1", "/").replace("~0", "~");
+    key.strip_prefix(DEFINITION_PREFIX).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn setters() -> ImageSetterValues {
+        let policy = |name: &str, tag: &str| {
+            let latest = ImageRef {
+                name: "ghcr.io/acme/web".to_owned(),
+                tag: tag.to_owned(),
+                digest: String::new(),
+            };
+            let namespace = "apps".to_owned();
+            PolicyResult { namespace, name: name.to_owned(), latest: Some(latest) }
+        };
+        ImageSetterValues::new(&[policy("web", "v2"), policy("w~b", "v3")]).unwrap()
+    }
+
+    fn value(comment: &str) -> Option<String> {
+        match SetterMarker::read(comment, &setters())? {
+            SetterMarker::Assign(assignment) => Some(assignment.value),
+            SetterMarker::Unknown(name) => Some(format!("unknown {name}")),
+        }
+    }
+
+    #[test]
+    fn a_marker_is_one_object_of_strings() {
+        let is = |comment: &str, wanted: &str| assert_eq!(value(comment).as_deref(), Some(wanted));
+        is(r#"# {"$imagepolicy": "apps:web:tag"}"#, "v2");
+        is(r#"##{"a":"b","$imagepolicy":"apps:web:digest"} "#, "");
+        is(
+            r#"# {"$imagepolicy": "apps:web", "$imagepolicy": "apps:web:name"}"#,
+            "ghcr.io/acme/web",
+        );
+        is(r#"# {"$imagepolicy": "other:web"}"#, "unknown other:web");
+        is(r#"# {"$ref": "x#/definitions/io.k8s.cli.setters.apps:web:tag", "n": 1}"#, "v2");
+        is(r#"# {"X-K8S-CLI": {"setter": {"value": "any"}}}"#, "any");
+        for none in [
+            r#"# {"$imagepolicy": "apps:web"} x"#,
+            r#"# {"$imagepolicy": "apps:web", "n": 1}"#,
+            r#"# {"$imagepolicy": null}"#,
+            r#"# # {"$imagepolicy": "apps:web"}"#,
+            "# null",
+            r#"# {"x-k8s-cli": {"setter": {"value": 5}}}"#,
+        ] {
+            assert_eq!(value(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn names_are_parts_of_a_pointer_in_a_url() {
+        let of = |name: &str| value(&format!(r#"# {{"$imagepolicy": "{name}"}}"#)).unwrap();
+        assert_eq!(of("apps:w%65b:tag"), "v2");
+        assert_eq!((of("apps:w~0b:tag"), of("apps:w~b:tag")), ("v3".to_owned(), "v3".to_owned()));
+        for unknown in ["apps:web~1", "apps:web:tag/", "apps:web%", "apps:web:tag#x", "apps:web:"] {
+            assert_eq!(of(unknown), format!("unknown {unknown}"));
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_no_image_fails_all() {
+        let latest =
+            ImageRef { name: "Web".to_owned(), tag: "1".to_owned(), digest: String::new() };
+        let policy =
+            PolicyResult { namespace: "a".to_owned(), name: "b".to_owned(), latest: Some(latest) };
+        let unset = PolicyResult { latest: None, ..policy.clone() };
+        assert_eq!(ImageSetterValues::new(&[unset]).unwrap(), ImageSetterValues::default());
+        let error = ImageSetterValues::new(&[policy]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            r#"encountered invalid image ref "Web:1": could not parse reference: Web:1"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_comment_breaks_the_reader(comment in "#? ?[{}\":,$a-z0-9~%/#\\[\\] ]{0,40}") {
+            let _marker = SetterMarker::read(&comment, &setters());
+        }
+    }
+}

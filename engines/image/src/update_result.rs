@@ -1,0 +1,150 @@
+//! What an update changed: values of objects in files.
+//!
+//! Elsewhere: changing them (`rewrite.rs`), the message of the commit (`commit.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The object in a document of a file. Missing fields are empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ObjectIdentifier {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// `kind`.
+    pub kind: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+}
+
+/// A value that was set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImageValueChange {
+    /// What stood there.
+    pub old_value: String,
+    /// What stands there now.
+    pub new_value: String,
+    /// What set it: namespace and name of a policy, and a part of its image, with colons between them.
+    pub setter: String,
+}
+
+/// Changes by object.
+pub type ObjectChanges<'r> = BTreeMap<&'r ObjectIdentifier, Vec<&'r ImageValueChange>>;
+
+/// A change and where it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PlacedChange {
+    file: Arc<str>,
+    object: Arc<ObjectIdentifier>,
+    change: ImageValueChange,
+}
+
+/// The changes of an update in the order in which they were made.
+///
+/// Differs(flux): where Flux goes over its maps in random order, this is the order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UpdateResult {
+    changes: Vec<PlacedChange>,
+}
+
+impl UpdateResult {
+    /// Adds a change. All changes of a file or an object share its names, however long those are.
+    pub fn add(
+        &mut self,
+        file: &Arc<str>,
+        object: &Arc<ObjectIdentifier>,
+        change: ImageValueChange,
+    ) {
+        let file = Arc::clone(file);
+        let object = Arc::clone(object);
+        self.changes.push(PlacedChange { file, object, change });
+    }
+
+    /// How many changes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Changes that follow each other in one object of a file: its names, however long, are compared once for all of them.
+    fn runs(&self) -> impl Iterator<Item = &[PlacedChange]> {
+        let is_same = |a: &PlacedChange, b: &PlacedChange| {
+            Arc::ptr_eq(&a.file, &b.file) && Arc::ptr_eq(&a.object, &b.object)
+        };
+        self.changes.chunk_by(is_same)
+    }
+
+    /// Changes by file and object.
+    pub fn files(&self) -> BTreeMap<&str, ObjectChanges<'_>> {
+        let mut files: BTreeMap<&str, ObjectChanges<'_>> = BTreeMap::new();
+        for run in self.runs() {
+            let Some(PlacedChange { file, object, .. }) = run.first() else { continue };
+            let changes = run.iter().map(|it| &it.change);
+            files.entry(file).or_default().entry(object).or_default().extend(changes);
+        }
+        files
+    }
+
+    /// Changes by object, in all files.
+    pub fn objects(&self) -> ObjectChanges<'_> {
+        let mut objects = ObjectChanges::new();
+        for run in self.runs() {
+            let Some(PlacedChange { object, .. }) = run.first() else { continue };
+            objects.entry(object).or_default().extend(run.iter().map(|it| &it.change));
+        }
+        objects
+    }
+
+    /// The changes, each once however often it was made.
+    pub fn changes(&self) -> Vec<&ImageValueChange> {
+        let mut known = BTreeSet::new();
+        self.changes.iter().map(|it| &it.change).filter(|change| known.insert(*change)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_was_made_twice_is_counted_once_but_stays_in_both_objects() {
+        let change = |new: &str| {
+            let [old_value, new_value, setter] = ["a", new, "ns:p"].map(str::to_owned);
+            ImageValueChange { old_value, new_value, setter }
+        };
+        let object =
+            |name: &str| Arc::new(ObjectIdentifier { name: name.to_owned(), ..Default::default() });
+        let mut result = UpdateResult::default();
+        result.add(&"z.yaml".into(), &object("b"), change("2"));
+        result.add(&"a.yaml".into(), &object("a"), change("1"));
+        result.add(&"a.yaml".into(), &object("b"), change("2"));
+        let new = |changes: &[&ImageValueChange]| {
+            changes.iter().map(|it| it.new_value.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(new(&result.changes()), ["2", "1"]);
+        assert_eq!(new(&result.objects()[&*object("b")]), ["2", "2"]);
+        assert_eq!(result.files()["a.yaml"].len(), 2);
+        assert_eq!(result.files().into_keys().collect::<Vec<_>>(), ["a.yaml", "z.yaml"]);
+    }
+
+    #[test]
+    fn the_names_of_an_object_are_compared_once_for_all_its_changes() {
+        let file: Arc<str> = "a.yaml".into();
+        let objects = [Arc::new(ObjectIdentifier::default()), Arc::default()];
+        let mut result = UpdateResult::default();
+        for object in &objects {
+            for at in 0..10 {
+                let [old_value, setter] = ["a", "ns:p"].map(str::to_owned);
+                result.add(
+                    &file,
+                    object,
+                    ImageValueChange { old_value, new_value: at.to_string(), setter },
+                );
+            }
+        }
+        assert_eq!(result.runs().count(), 2);
+        let count = |objects: ObjectChanges<'_>| objects.values().map(Vec::len).sum::<usize>();
+        assert_eq!(count(result.objects()), 20);
+        assert_eq!(result.files().into_values().map(count).sum::<usize>(), 20);
+    }
+}

@@ -1,0 +1,253 @@
+//! What the handlers of windlass itself make of what they see: a time, the answer to a Prometheus query, a Job.
+//!
+//! Nothing is remembered between two checks but the time of the event and, in its status, that its Job was begun, so that a
+//! restart changes nothing.
+
+use std::time::Duration;
+
+use reconcile::Time;
+use serde_json::Value;
+
+/// How many values of one answer are compared.
+const MAX_SAMPLES: usize = 1000;
+
+/// What a check came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckResult {
+    /// Not decided yet, for this reason.
+    Wait(String),
+    /// As it should be.
+    Good(String),
+    /// Not as it should be.
+    Bad(String),
+}
+
+/// Between which values a metric is good; without both it never is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetricBounds {
+    /// The least good value.
+    pub min: Option<f64>,
+    /// The greatest good value.
+    pub max: Option<f64>,
+}
+
+impl MetricBounds {
+    /// Why a value is not good. What is not a number is within no bounds.
+    fn violation(&self, value: f64) -> Option<String> {
+        if value.is_nan() {
+            return Some("the value is not a number".to_owned());
+        }
+        if let Some(min) = self.min.filter(|min| value < *min) {
+            return Some(format!("{value} is below {min}"));
+        }
+        self.max.filter(|max| value > *max).map(|max| format!("{value} is above {max}"))
+    }
+}
+
+/// Whether a pause is over.
+pub fn pause(created: Time, duration: Duration, now: Time) -> CheckResult {
+    let until = created.saturating_add(duration).unwrap_or(Time::MAX);
+    match now >= until {
+        true => CheckResult::Good(format!("paused until {until:.0}")),
+        false => CheckResult::Wait(format!("paused until {until:.0}")),
+    }
+}
+
+/// What the answer of a Prometheus server to an instant query means. Every value of the result has to be within the
+/// bounds; a result without values decides nothing, and neither does an answer that cannot be read.
+///
+/// Source of the format: the HTTP API of Prometheus, `/api/v1/query`.
+pub fn measurement(body: &[u8], bounds: MetricBounds) -> CheckResult {
+    let Ok(answer) = serde_json::from_slice::<Value>(body) else {
+        return CheckResult::Wait("the answer to the query is not JSON".to_owned());
+    };
+    if answer["status"] != "success" {
+        let error = answer["error"].as_str().unwrap_or("without a reason");
+        return CheckResult::Wait(format!("the query failed: {error}"));
+    }
+    let values = match values(&answer["data"]) {
+        Ok(values) => values,
+        Err(why) => return CheckResult::Wait(why.to_owned()),
+    };
+    if values.is_empty() {
+        return CheckResult::Wait("the query has no result".to_owned());
+    }
+    match values.iter().find_map(|value| bounds.violation(*value)) {
+        Some(violation) => CheckResult::Bad(violation),
+        None => {
+            let shown: Vec<String> = values.iter().take(4).map(ToString::to_string).collect();
+            let more = if values.len() > shown.len() { ", …" } else { "" };
+            CheckResult::Good(format!("measured {}{more}", shown.join(", ")))
+        }
+    }
+}
+
+fn values(data: &Value) -> Result<Vec<f64>, &'static str> {
+    let number = |sample: &Value| {
+        let text = sample.get(1).and_then(Value::as_str).ok_or("the result has no value")?;
+        text.parse::<f64>().map_err(|_| "the result has a value that is not a number")
+    };
+    let result = &data["result"];
+    match data["resultType"].as_str() {
+        Some("scalar") => Ok(vec![number(result)?]),
+        Some("vector") => {
+            let samples = result.as_array().map(Vec::as_slice).unwrap_or_default();
+            if samples.len() > MAX_SAMPLES {
+                return Err("the result has more than 1000 values");
+            }
+            samples.iter().map(|it| number(&it["value"])).collect()
+        }
+        _ => Err("the result is neither a vector nor a scalar"),
+    }
+}
+
+/// A good measurement decides when the time is over for which values have to be good.
+pub fn promoted(found: CheckResult, created: Time, duration: Duration, now: Time) -> CheckResult {
+    let until = created.saturating_add(duration).unwrap_or(Time::MAX);
+    match found {
+        CheckResult::Good(text) if now < until => {
+            CheckResult::Wait(format!("{text}; until {until:.0}"))
+        }
+        other => other,
+    }
+}
+
+/// The next step for the Job of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventJobStep {
+    /// It is noted that the Job is begun, then it is created.
+    Begin,
+    /// No step is needed: the Job has this result so far.
+    Judge(CheckResult),
+}
+
+/// The next step for the Job of an event, which runs once. `is_begun` is whether it was noted before it was created: a
+/// Job that is absent afterwards may have run, since a TTL or another client may have deleted it.
+pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> EventJobStep {
+    match (job, is_begun) {
+        (Some(job), _) => EventJobStep::Judge(completion(job)),
+        (None, false) => EventJobStep::Begin,
+        (None, true) => EventJobStep::Judge(CheckResult::Bad(format!(
+            "the outcome of Job {name} is unknown: it was begun and does not exist; a Job that is deleted before its end was \
+             observed is not created again"
+        ))),
+    }
+}
+
+/// How far a Job is.
+fn completion(job: &Value) -> CheckResult {
+    let conditions = job["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let holds =
+        |kind: &str| conditions.iter().find(|it| it["type"] == kind && it["status"] == "True");
+    let name = job["metadata"]["name"].as_str().unwrap_or_default();
+    if let Some(failed) = holds("Failed") {
+        let text = |key: &str| failed[key].as_str().unwrap_or_default().to_owned();
+        let reason = text("reason");
+        let message = text("message");
+        return CheckResult::Bad(format!("Job {name} failed: {reason}: {message}"));
+    }
+    match holds("Complete") {
+        Some(_) => CheckResult::Good(format!("Job {name} completed")),
+        None => CheckResult::Wait(format!("Job {name} runs")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn vector(values: &[&str]) -> Vec<u8> {
+        let result = values.iter().map(|it| json!({"metric": {}, "value": [1.5, it]}));
+        let result: Vec<Value> = result.collect();
+        json!({"status": "success", "data": {"resultType": "vector", "result": result}})
+            .to_string()
+            .into_bytes()
+    }
+
+    const AT_MOST: MetricBounds = MetricBounds { min: None, max: Some(0.05) };
+
+    #[test]
+    fn values_are_good_within_bounds_only() {
+        assert_eq!(
+            measurement(&vector(&["0.01"]), AT_MOST),
+            CheckResult::Good("measured 0.01".to_owned())
+        );
+        assert_eq!(
+            measurement(&vector(&["0.05"]), AT_MOST),
+            CheckResult::Good("measured 0.05".to_owned())
+        );
+        let bad = |values: &[&str], bounds| match measurement(&vector(values), bounds) {
+            CheckResult::Bad(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(bad(&["0.01", "0.2"], AT_MOST), "0.2 is above 0.05");
+        assert_eq!(bad(&["+Inf"], AT_MOST), "inf is above 0.05");
+        assert_eq!(bad(&["NaN"], AT_MOST), "the value is not a number");
+        assert_eq!(bad(&["0.5"], MetricBounds { min: Some(0.99), max: None }), "0.5 is below 0.99");
+        let scalar = br#"{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}"#;
+        assert_eq!(measurement(scalar, AT_MOST), CheckResult::Bad("7 is above 0.05".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_measurement_decides_nothing() {
+        for (body, why) in [
+            (&b"<html>"[..], "not JSON"),
+            (br#"{"status":"error","error":"parse error"}"#, "parse error"),
+            (br#"{"status":"success","data":{"resultType":"vector","result":[]}}"#, "no result"),
+            (br#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#, "neither"),
+            (br#"{"status":"success","data":{"resultType":"vector","result":[{}]}}"#, "no value"),
+            (br#"{"status":"success"}"#, "neither"),
+        ] {
+            let CheckResult::Wait(text) = measurement(body, AT_MOST) else { panic!("{why}") };
+            assert!(text.contains(why), "{text}");
+        }
+        let many = vec!["0"; MAX_SAMPLES + 1];
+        assert!(matches!(measurement(&vector(&many), AT_MOST), CheckResult::Wait(_)));
+    }
+
+    #[test]
+    fn good_values_count_once_their_time_is_over_and_bad_ones_at_once() {
+        let created = Time::UNIX_EPOCH;
+        let minute = Duration::from_secs(60);
+        let at = |second| Time::from_second(second).unwrap();
+        let good = || CheckResult::Good("measured 1".to_owned());
+        let early = promoted(good(), created, minute, at(59));
+        assert_eq!(early, CheckResult::Wait("measured 1; until 1970-01-01T00:01:00Z".to_owned()));
+        assert_eq!(promoted(good(), created, minute, at(60)), good());
+        let bad = CheckResult::Bad("2 is above 1".to_owned());
+        assert_eq!(promoted(bad.clone(), created, minute, at(0)), bad);
+        assert!(matches!(pause(created, minute, at(59)), CheckResult::Wait(_)));
+        assert!(matches!(pause(created, minute, at(60)), CheckResult::Good(_)));
+    }
+
+    #[test]
+    fn a_job_that_was_begun_is_not_begun_again() {
+        assert_eq!(job_task("j", false, None), EventJobStep::Begin);
+        let running = json!({"metadata": {"name": "j"}});
+        for is_begun in [false, true] {
+            let judged = EventJobStep::Judge(CheckResult::Wait("Job j runs".to_owned()));
+            assert_eq!(job_task("j", is_begun, Some(&running)), judged);
+        }
+        let EventJobStep::Judge(CheckResult::Bad(why)) = job_task("j", true, None) else {
+            panic!()
+        };
+        assert!(why.starts_with("the outcome of Job j is unknown: "), "{why}");
+    }
+
+    #[test]
+    fn a_job_counts_by_its_conditions() {
+        let job = |conditions: Value| {
+            completion(&json!({"metadata": {"name": "j"}, "status": {"conditions": conditions}}))
+        };
+        assert_eq!(job(json!([])), CheckResult::Wait("Job j runs".to_owned()));
+        let started = json!([{"type": "Complete", "status": "False"}]);
+        assert_eq!(job(started), CheckResult::Wait("Job j runs".to_owned()));
+        let complete = json!([{"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]);
+        assert_eq!(job(complete), CheckResult::Good("Job j completed".to_owned()));
+        let failed = json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"}]);
+        let why = "Job j failed: BackoffLimitExceeded: too often";
+        assert_eq!(job(failed), CheckResult::Bad(why.to_owned()));
+    }
+}

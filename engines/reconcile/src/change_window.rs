@@ -1,0 +1,303 @@
+//! Windows: the times at which an object may be applied, corrected and pruned.
+//!
+//! Here: [`ChangeWindows`] (when they are open), [`ChangeWindowState`] (what that means at a time, and how it reads).
+//! Elsewhere: how a time is written (`cron.rs`), what a closed window stops (`run_gate.rs`), timers (the program).
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use crate::cron::{CronError, CronExpression};
+use crate::schedule_times::{MAX_ENTRIES, MAX_LENGTH, entries};
+use crate::time::whole_seconds;
+use crate::{
+    ConditionStatus, DurationError, RequestedCondition, RunOutcome, Time, WINDOW, WakeTrigger,
+    format_duration, parse_duration, reason,
+};
+
+/// The annotation with the windows in which an object may be applied.
+pub const WINDOW_ANNOTATION: &str = "windlass.dev/window";
+/// The annotation with the time until which it may be applied regardless.
+pub const BREAK_GLASS: &str = "windlass.dev/break-glass";
+
+/// The longest that a window may be open.
+const MAX_WINDOW_PERIOD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The shortest.
+const MIN_WINDOW_PERIOD: Duration = Duration::from_secs(1);
+
+/// How many openings are followed to find when a window closes, where each begins before the last has ended.
+const MAX_FOLLOWED_OPENINGS: usize = 64;
+
+/// How many windows are followed where each is open when the last one closes.
+const MAX_JOINED_WINDOWS: usize = 8;
+
+/// Why a text is not a list of windows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeWindowError {
+    /// When one opens, or its zone, is wrong.
+    #[error(transparent)]
+    Cron(#[from] CronError),
+    /// How long one is open is missing.
+    #[error("missing duration after `{0}`; add how long the window is open, such as `4h`")]
+    NoLength(String),
+    /// How long one is open is wrong.
+    #[error(
+        "{0}; the five cron fields (without seconds) are followed by a duration such as `4h`, then a time zone"
+    )]
+    Length(#[from] DurationError),
+    /// How long one is open is too long or too short.
+    #[error("the duration of a window must be between 1s and {longest}, not {0}", longest = format_duration(MAX_WINDOW_PERIOD))]
+    Range(String),
+    /// More words than an expression, a length and a zone.
+    #[error(
+        "unexpected `{0}`: a window has five fields, a duration and a time zone; separate windows with `;`"
+    )]
+    TooManyWords(String),
+    /// It is too long, or there are too many of them.
+    #[error("at most {MAX_ENTRIES} windows in {MAX_LENGTH} bytes are allowed")]
+    TooMany,
+}
+
+/// Windows of one object; it is enough that one of them is open.
+#[derive(Debug, Clone)]
+pub struct ChangeWindows {
+    all: Vec<ChangeWindow>,
+    text: String,
+}
+
+#[derive(Debug, Clone)]
+struct ChangeWindow {
+    cron: CronExpression,
+    length: SignedDuration,
+}
+
+/// Until when something is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowEnd {
+    /// Until this time; it is closed then.
+    Time(Time),
+    /// Later than can be computed: it opens again and again before it closes.
+    Further,
+}
+
+impl ChangeWindows {
+    /// Reads `<cron> <length> [<zone>]`, several separated by `;`.
+    ///
+    /// # Errors
+    /// If one of them is not of that form, is open for more than a week, or never opens.
+    pub fn parse(text: &str) -> Result<Self, ChangeWindowError> {
+        let mut all = Vec::new();
+        for words in entries(text).ok_or(ChangeWindowError::TooMany)? {
+            let (cron, rest) = CronExpression::parse(&words)?;
+            let (length, zone) = match *rest {
+                [] => return Err(ChangeWindowError::NoLength(words.join(" "))),
+                [length] => (length, None),
+                [length, zone] => (length, Some(zone)),
+                [_, _, ref more @ ..] => {
+                    return Err(ChangeWindowError::TooManyWords(more.join(" ")));
+                }
+            };
+            let length = parse_duration(length)?;
+            if !(MIN_WINDOW_PERIOD..=MAX_WINDOW_PERIOD).contains(&length) {
+                return Err(ChangeWindowError::Range(format_duration(length)));
+            }
+            let length = SignedDuration::from_secs(i64::try_from(length.as_secs()).unwrap_or(0));
+            all.push(ChangeWindow { cron: CronExpression::in_zone(cron, zone)?, length });
+        }
+        Ok(Self { all, text: text.trim().to_owned() })
+    }
+
+    /// Until when it stays open, if it is open now.
+    ///
+    /// A window is open from each of its times on, for its length in elapsed time: what clocks are turned by
+    /// meanwhile does not make it longer or shorter.
+    pub fn is_open(&self, now: Time) -> Option<WindowEnd> {
+        let mut until = self.end(now)?;
+        for _ in 0..MAX_JOINED_WINDOWS {
+            let WindowEnd::Time(at) = until else { break };
+            match self.end(at) {
+                Some(next) => until = next,
+                None => return Some(until),
+            }
+        }
+        Some(WindowEnd::Further)
+    }
+
+    /// The latest end of the windows that are open.
+    fn end(&self, now: Time) -> Option<WindowEnd> {
+        let ends = self.all.iter().filter_map(|window| window.end(now));
+        ends.reduce(|a, b| match (a, b) {
+            (WindowEnd::Time(a), WindowEnd::Time(b)) => WindowEnd::Time(a.max(b)),
+            (WindowEnd::Further, _) | (_, WindowEnd::Further) => WindowEnd::Further,
+        })
+    }
+
+    /// When the next of them opens, strictly after this time.
+    pub(crate) fn next_opening(&self, now: Time) -> Option<Time> {
+        self.all.iter().filter_map(|window| window.cron.next_after(now)).min()
+    }
+
+    /// A time, as clocks show it where the window is that opens then.
+    fn spelled(&self, time: Time) -> String {
+        let before = time.checked_sub(SignedDuration::from_secs(1)).unwrap_or(time);
+        let opens = |window: &&ChangeWindow| window.cron.next_after(before) == Some(time);
+        let window = self.all.iter().find(opens).or(self.all.first());
+        window.map_or_else(|| time.to_string(), |window| window.cron.spelled(time))
+    }
+}
+
+impl ChangeWindow {
+    /// The end of the opening that a time is in, and of those that begin before it ends.
+    fn end(&self, now: Time) -> Option<WindowEnd> {
+        let from = now.checked_sub(self.length).unwrap_or(Time::MIN);
+        let mut opening = self.cron.next_after(from).filter(|opening| *opening <= now)?;
+        for _ in 0..MAX_FOLLOWED_OPENINGS {
+            let end = opening.checked_add(self.length).unwrap_or(Time::MAX);
+            match self.cron.next_after(opening) {
+                Some(next) if next <= end => opening = next,
+                Some(_) | None => return Some(WindowEnd::Time(end)),
+            }
+        }
+        Some(WindowEnd::Further)
+    }
+}
+
+/// What an object's windows mean at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeWindowState {
+    /// It may be applied.
+    Open {
+        /// When that ends, if it is known.
+        until: Option<Time>,
+        /// Until when, for people.
+        text: String,
+    },
+    /// It may not.
+    Closed {
+        /// When it may again.
+        next: Option<Time>,
+        /// The windows, as they are written.
+        windows: String,
+        /// When it may again, for people.
+        text: String,
+    },
+    /// The windows cannot be read, so it may not.
+    Invalid {
+        /// What is wrong.
+        text: String,
+    },
+}
+
+impl ChangeWindowState {
+    /// Where a run ends that would apply `waiting`, such as `revision main@sha1:…`; `None` while it is open.
+    pub fn outcome(&self, waiting: &str) -> Option<RunOutcome> {
+        Some(match self {
+            Self::Open { .. } => return None,
+            Self::Closed { next, windows, text } => {
+                let text = format!("outside the window '{windows}': {waiting} is pending; {text}");
+                let wake = WakeTrigger { at: *next, ..WakeTrigger::default() };
+                RunOutcome::Blocked(reason::WINDOW_CLOSED, text, wake)
+            }
+            Self::Invalid { text } => RunOutcome::Stalled(reason::INVALID_WINDOW, text.clone()),
+        })
+    }
+
+    /// How it is shown in a status.
+    pub fn mark(&self) -> RequestedCondition {
+        let (status, reason, text) = match self {
+            Self::Open { text, .. } => (ConditionStatus::True, reason::OPEN, text),
+            Self::Closed { text, .. } => (ConditionStatus::False, reason::CLOSED, text),
+            Self::Invalid { text } => (ConditionStatus::False, reason::INVALID_WINDOW, text),
+        };
+        RequestedCondition { kind: WINDOW, status, reason, text: text.clone() }
+    }
+
+    /// When it opens or closes.
+    pub fn changes_at(&self) -> Option<Time> {
+        match self {
+            Self::Open { until, .. } => *until,
+            Self::Closed { next, .. } => *next,
+            Self::Invalid { .. } => None,
+        }
+    }
+
+    /// From the annotations of an object; `None` if there is no window.
+    pub fn of<'o>(now: Time, annotation: impl Fn(&str) -> Option<&'o str>) -> Option<Self> {
+        Self::at(now, annotation(WINDOW_ANNOTATION), annotation(BREAK_GLASS))
+    }
+
+    /// From the values of `windlass.dev/window` and `windlass.dev/break-glass`; `None` if there is no window.
+    ///
+    /// The break-glass annotation opens the windows until its time; one that cannot be read does not open them.
+    pub fn at(now: Time, windows: Option<&str>, break_glass: Option<&str>) -> Option<Self> {
+        let windows = match ChangeWindows::parse(windows?) {
+            Ok(windows) => windows,
+            Err(error) => {
+                let text = format!(
+                    "windlass.dev/window: {error}. Nothing is applied until the annotation is corrected or removed"
+                );
+                return Some(Self::Invalid { text });
+            }
+        };
+        let now = whole_seconds(now);
+        let broken: Option<Result<Time, &str>> =
+            break_glass.map(|text| text.trim().parse().map_err(|_| text));
+        if let Some(Ok(until)) = broken
+            && now < until
+        {
+            return Some(windows.broken_open(now, whole_seconds(until)));
+        }
+        let remark = match broken {
+            Some(Err(text)) => {
+                let text: String = text.chars().take(100).collect();
+                format!(
+                    "; windlass.dev/break-glass `{text}` is not a time such as 2026-11-23T21:00:00Z and is ignored"
+                )
+            }
+            Some(Ok(_)) | None => String::new(),
+        };
+        Some(match windows.is_open(now) {
+            Some(WindowEnd::Time(until)) => Self::Open {
+                until: Some(until),
+                text: format!("open until {}{remark}", windows.spelled(until)),
+            },
+            Some(WindowEnd::Further) => {
+                Self::Open { until: None, text: format!("open continuously{remark}") }
+            }
+            None => {
+                let next = windows.next_opening(now);
+                let text = next.map_or_else(
+                    || "there is no further opening".to_owned(),
+                    |next| format!("the next opening is {}", windows.spelled(next)),
+                );
+                Self::Closed { next, text: text + &remark, windows: windows.text }
+            }
+        })
+    }
+}
+
+impl ChangeWindows {
+    /// The state while the glass is broken, and through windows that are open when that ends.
+    fn broken_open(&self, now: Time, until: Time) -> ChangeWindowState {
+        let end = [self.is_open(now), self.is_open(until)].into_iter().flatten().fold(
+            WindowEnd::Time(until),
+            |a, b| match (a, b) {
+                (WindowEnd::Time(a), WindowEnd::Time(b)) => WindowEnd::Time(a.max(b)),
+                (WindowEnd::Further, _) | (_, WindowEnd::Further) => WindowEnd::Further,
+            },
+        );
+        let glass = format!("opened by windlass.dev/break-glass until {}", self.spelled(until));
+        match end {
+            WindowEnd::Time(end) if end > until => ChangeWindowState::Open {
+                until: Some(end),
+                text: format!("open until {}; {glass}", self.spelled(end)),
+            },
+            WindowEnd::Time(end) => ChangeWindowState::Open { until: Some(end), text: glass },
+            WindowEnd::Further => ChangeWindowState::Open { until: None, text: glass },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

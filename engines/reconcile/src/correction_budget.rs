@@ -1,0 +1,281 @@
+//! How often the same thing is corrected before corrections of it are paused.
+//!
+//! Here: a bucket of tokens a thing. Elsewhere: noticing that something is wrong, and waking (the program).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::Time;
+
+/// How many corrections in a row are free.
+const MAX_CORRECTION_BURST: u32 = 10;
+
+/// How long it takes until another one is, unless the pause is shorter.
+const CORRECTION_REFILL_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Longest time for which corrections of something contested are paused.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
+
+/// Buckets of tokens by what is corrected.
+///
+/// # Guarantees
+/// Of one thing ten corrections are allowed at once, and one a minute after that; a thing that needs more is contested,
+/// and paused before each further one, until a whole pause has gone by without any. Another desired state is applied at
+/// once and does not end that: the client that undoes the one may undo the other.
+#[derive(Debug, Clone)]
+pub struct CorrectionBudget<K> {
+    buckets: BTreeMap<K, TokenBucket>,
+}
+
+#[derive(Debug, Clone)]
+struct TokenBucket {
+    /// What it should be; another desired state is another matter.
+    desired: String,
+    tokens: u32,
+    /// Since when the next token fills.
+    filling_since: Time,
+    /// It is contested, and not corrected before.
+    contested_until: Option<Time>,
+}
+
+impl<K> Default for CorrectionBudget<K> {
+    fn default() -> Self {
+        Self { buckets: BTreeMap::new() }
+    }
+}
+
+/// How long corrections of something contested are paused, given how soon a failed run is repeated.
+pub fn contested_pause(retry: Duration) -> Duration {
+    retry.clamp(crate::SHORTEST_INTERVAL, LONGEST_PAUSE)
+}
+
+fn later(time: Time, by: Duration) -> Time {
+    time.saturating_add(by).unwrap_or(Time::MAX)
+}
+
+impl TokenBucket {
+    fn full(desired: &str, now: Time) -> Self {
+        let desired = desired.to_owned();
+        Self { desired, tokens: MAX_CORRECTION_BURST, filling_since: now, contested_until: None }
+    }
+
+    fn refill(&mut self, now: Time, pause: Duration) {
+        let refill = CORRECTION_REFILL_INTERVAL.min(pause);
+        let since = Duration::try_from(now.duration_since(self.filling_since)).unwrap_or_default();
+        let filled = u32::try_from(since.as_nanos() / refill.as_nanos().max(1)).unwrap_or(u32::MAX);
+        self.tokens = self.tokens.saturating_add(filled).min(MAX_CORRECTION_BURST);
+        if self.tokens == MAX_CORRECTION_BURST {
+            self.filling_since = now;
+        } else {
+            self.filling_since = later(self.filling_since, refill * filled);
+        }
+    }
+
+    /// Whether it is contested, or was until less than a pause ago.
+    fn is_contested(&self, now: Time, pause: Duration) -> bool {
+        self.contested_until.is_some_and(|until| now < later(until, pause))
+    }
+
+    /// It is corrected although it is contested, and a whole pause follows.
+    fn pause(&mut self, now: Time, pause: Duration) {
+        self.contested_until = Some(later(now, pause));
+        // It was paid for by the pause, so what filled meanwhile does not count besides.
+        (self.tokens, self.filling_since) = (0, now);
+    }
+
+    /// Whether nothing of it matters any more.
+    fn is_over(&self, now: Time, pause: Duration) -> bool {
+        !self.is_contested(now, pause)
+            && later(
+                self.filling_since,
+                CORRECTION_REFILL_INTERVAL.min(pause) * MAX_CORRECTION_BURST,
+            ) <= now
+    }
+}
+
+impl<K: Ord + Clone> CorrectionBudget<K> {
+    /// Asks to correct something so that it is as `desired` names it. The caller corrects it if the answer is `Ok`.
+    ///
+    /// # Errors
+    /// When corrections are paused, and until when.
+    pub fn take(&mut self, key: &K, desired: &str, now: Time, pause: Duration) -> Result<(), Time> {
+        self.buckets.retain(|_, bucket| !bucket.is_over(now, pause));
+        let bucket =
+            self.buckets.entry(key.clone()).or_insert_with(|| TokenBucket::full(desired, now));
+        if !bucket.is_contested(now, pause) {
+            bucket.contested_until = None;
+        }
+        if bucket.desired != desired {
+            let contested_until = bucket.contested_until.map(|until| until.min(now));
+            *bucket = TokenBucket { contested_until, ..TokenBucket::full(desired, now) };
+        }
+        match bucket.contested_until {
+            Some(until) if now < until => return Err(until),
+            Some(_) => {
+                bucket.pause(now, pause);
+                return Ok(());
+            }
+            None => bucket.refill(now, pause),
+        }
+        match bucket.tokens.checked_sub(1) {
+            Some(left) => {
+                bucket.tokens = left;
+                Ok(())
+            }
+            None => {
+                let until = later(now, pause);
+                bucket.contested_until = Some(until);
+                Err(until)
+            }
+        }
+    }
+
+    /// Notes that something is corrected now, without counting it. If it is contested, it is so for another pause.
+    pub fn corrected(&mut self, key: &K, now: Time, pause: Duration) {
+        let bucket = self.buckets.get_mut(key).filter(|bucket| bucket.is_contested(now, pause));
+        if let Some(bucket) = bucket {
+            bucket.pause(now, pause);
+        }
+    }
+
+    /// Ends that something is contested. Corrections before that still count.
+    pub fn end_contest(&mut self, key: &K) {
+        if let Some(bucket) = self.buckets.get_mut(key) {
+            bucket.contested_until = None;
+        }
+    }
+
+    /// Whether it is remembered how often something was corrected.
+    pub fn has(&self, key: &K) -> bool {
+        self.buckets.contains_key(key)
+    }
+
+    /// Until when something counts as contested, if it does.
+    pub fn contested_until(&self, key: &K, now: Time) -> Option<Time> {
+        self.buckets.get(key)?.contested_until.filter(|until| now < *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_secs(60);
+
+    fn at(millis: i64) -> Time {
+        Time::from_millisecond(1_800_000_000_000 + millis).unwrap()
+    }
+
+    fn take(corrections: &mut CorrectionBudget<u8>, millis: i64) -> Result<(), Time> {
+        corrections.take(&1, "a", at(millis), PAUSE)
+    }
+
+    #[test]
+    fn a_rival_that_never_stops_is_answered_ten_times_and_then_once_a_pause() {
+        let mut corrections = CorrectionBudget::default();
+        // An hour of a rival that writes ten times a second.
+        let done = (0..36_000).filter(|tick| take(&mut corrections, tick * 100).is_ok()).count();
+        assert_eq!(done, 10 + 59);
+    }
+
+    #[test]
+    fn something_is_contested_until_it_was_left_alone_for_a_whole_pause() {
+        let mut corrections = CorrectionBudget::default();
+        let contested =
+            |it: &CorrectionBudget<u8>, millis| it.contested_until(&1, at(millis)).is_some();
+        for millis in 0..10 {
+            assert_eq!(take(&mut corrections, millis), Ok(()));
+            assert!(!contested(&corrections, millis));
+        }
+        assert_eq!(take(&mut corrections, 10), Err(at(60_010)));
+        assert_eq!(take(&mut corrections, 20), Err(at(60_010)));
+        assert!(contested(&corrections, 20));
+        assert_eq!(take(&mut corrections, 60_010), Ok(()));
+        assert_eq!(take(&mut corrections, 60_011), Err(at(120_010)));
+        assert!(contested(&corrections, 119_999));
+        assert!(!contested(&corrections, 120_010), "nobody touched it for a minute");
+        assert_eq!(take(&mut corrections, 600_000), Ok(()));
+        assert!(!contested(&corrections, 600_000), "a single edit later on is none");
+    }
+
+    #[test]
+    fn one_edit_a_minute_is_corrected_for_ever() {
+        let mut corrections = CorrectionBudget::default();
+        assert!((0..1000).all(|minute| take(&mut corrections, minute * 60_000).is_ok()));
+    }
+
+    #[test]
+    fn another_desired_state_of_the_same_thing_is_not_delayed() {
+        let mut corrections = CorrectionBudget::default();
+        while take(&mut corrections, 0).is_ok() {}
+        assert_eq!(corrections.take(&1, "b", at(1), PAUSE), Ok(()));
+        assert_eq!(corrections.take(&2, "a", at(1), PAUSE), Ok(()));
+    }
+
+    #[test]
+    fn what_is_contested_stays_so_for_another_desired_state() {
+        let mut corrections = CorrectionBudget::default();
+        while take(&mut corrections, 0).is_ok() {}
+        assert_eq!(corrections.take(&1, "b", at(30_000), PAUSE), Ok(()));
+        assert_eq!(corrections.contested_until(&1, at(30_000)), Some(at(90_000)));
+        assert_eq!(corrections.take(&1, "b", at(30_001), PAUSE), Err(at(90_000)));
+        // One that comes when a pause is over finds it contested as well, until another pause has gone by.
+        assert_eq!(corrections.take(&1, "c", at(100_000), PAUSE), Ok(()));
+        assert_eq!(corrections.contested_until(&1, at(100_000)), Some(at(160_000)));
+        assert_eq!(corrections.take(&1, "d", at(220_000), PAUSE), Ok(()));
+        assert_eq!(corrections.contested_until(&1, at(220_000)), None);
+    }
+
+    #[test]
+    fn a_correction_that_nothing_holds_back_prolongs_a_contest_and_begins_none() {
+        let mut corrections = CorrectionBudget::default();
+        corrections.corrected(&1, at(0), PAUSE);
+        assert!(!corrections.has(&1));
+        assert_eq!(take(&mut corrections, 0), Ok(()));
+        corrections.corrected(&1, at(1), PAUSE);
+        assert_eq!(corrections.contested_until(&1, at(1)), None);
+        while take(&mut corrections, 2).is_ok() {}
+        // At the very end of the pause nothing is contested, but the correction shows that it is.
+        assert_eq!(corrections.contested_until(&1, at(60_002)), None);
+        corrections.corrected(&1, at(60_002), PAUSE);
+        assert_eq!(corrections.contested_until(&1, at(60_002)), Some(at(120_002)));
+        assert_eq!(take(&mut corrections, 60_003), Err(at(120_002)));
+    }
+
+    #[test]
+    fn a_contest_that_has_ended_leaves_no_further_corrections() {
+        let mut corrections = CorrectionBudget::default();
+        while take(&mut corrections, 0).is_ok() {}
+        corrections.end_contest(&1);
+        assert_eq!(corrections.contested_until(&1, at(1)), None);
+        assert_eq!(take(&mut corrections, 1), Err(at(60_001)));
+    }
+
+    #[test]
+    fn the_pause_is_the_retry_and_a_quarter_of_an_hour_at_most() {
+        let seconds = |retry| contested_pause(Duration::from_secs(retry)).as_secs();
+        assert_eq!([0, 30, 600, 3600].map(seconds), [1, 30, 600, 900]);
+    }
+
+    proptest! {
+        #[test]
+        fn corrections_never_exceed_the_burst_and_one_a_pause(
+            steps in prop::collection::vec(0..90_000_i64, 1..200),
+        ) {
+            let mut corrections = CorrectionBudget::default();
+            let mut now = 0_i64;
+            let mut done = 0_i64;
+            for step in steps {
+                now += step;
+                let taken = take(&mut corrections, now);
+                done += i64::from(taken.is_ok());
+                prop_assert!(done <= 10 + 1 + now / 60_000);
+                if let Err(until) = taken {
+                    prop_assert!(until > at(now) && until <= at(now + 60_000));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Whether a node may run at all: the same questions for every kind, asked twice in a run.
+//!
+//! Here: suspension, windows, dependency cycles, dependencies.
+//! Elsewhere: whether a dependency is ready (each kind), edges and finding cycles (`dependency_graph.rs`), when windows
+//! are open (`change_window.rs`), what a hold is (`object_hold.rs`).
+
+use std::collections::BTreeSet;
+
+use crate::{ChangeWindowState, DependencyGraph, ObjectKey, RunOutcome, Time, WakeTrigger, reason};
+
+/// What the gate has to know about an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunGateFacts {
+    /// `spec.suspend`, unless it is a hold that has expired.
+    pub suspended: bool,
+    /// Its windows, if it has any.
+    pub window: Option<ChangeWindowState>,
+    /// What a run would apply if no window stood in its way, such as `revision main@sha1:…`; `None` if the object
+    /// is ready and nothing new has come.
+    pub waiting: Option<String>,
+    /// The object has a deletion timestamp.
+    pub deleting: bool,
+    /// What `dependsOn` names, in its order. Not needed before resolve.
+    pub dependencies: Vec<DependsOnEntry>,
+    /// The cycle of `dependsOn` that contains the object, from [`DependencyGraph::cycle`].
+    pub cycle: Option<Vec<ObjectKey>>,
+}
+
+/// One entry of `dependsOn`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DependsOnEntry {
+    /// What it names.
+    pub node: ObjectKey,
+    /// Its name in messages.
+    pub shown: String,
+    /// Its state.
+    pub state: DependencyState,
+}
+
+impl DependsOnEntry {
+    /// An entry of `dependsOn`, which names an object of the same kind.
+    pub fn of_kind(node: ObjectKey, state: DependencyState) -> Self {
+        Self { shown: node.namespaced_name(), node, state }
+    }
+}
+
+/// The state of a dependency. The strings hold the reason, as a fragment; an empty one adds nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DependencyState {
+    /// It may be built upon.
+    Ready,
+    /// There is no such object.
+    Missing,
+    /// It is not `Ready=True`, or its latest generation has not been observed.
+    NotReady(String),
+    /// It is ready, but has not yet applied the revision of the source that both share.
+    Stale(String),
+}
+
+/// Whether a run continues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunGate {
+    /// It continues.
+    Open,
+    /// It ends without a trace: a suspended object's status is not touched.
+    Suspended,
+    /// It ends without a trace: no window is open, and there is nothing new to wait for one.
+    Closed,
+    /// It ends here, with this outcome.
+    Outcome(RunOutcome),
+}
+
+/// Asked before anything is fetched.
+///
+/// Deleting skips everything but suspension; the kind decides how an object that is deleted while it is suspended is
+/// treated. Windows that cannot be read stay closed.
+pub fn before_resolve(facts: &RunGateFacts) -> RunGate {
+    if facts.suspended {
+        return RunGate::Suspended;
+    }
+    match &facts.cycle {
+        // Differs(flux): in Flux the members of a cycle wait for each other for ever; here they report the cycle and
+        // stop.
+        Some(path) if !facts.deleting => {
+            let is_of_one =
+                |pair: &[ObjectKey]| pair[0].kind == pair[1].kind && pair[0].group == pair[1].group;
+            let what = match path.windows(2).all(is_of_one) {
+                true => "dependsOn",
+                false => "dependsOn or windlass.dev/depends-on",
+            };
+            let text = format!(
+                "dependency cycle: {}; remove one {what}",
+                DependencyGraph::cycle_text(path)
+            );
+            RunGate::Outcome(RunOutcome::Stalled(reason::DEPENDENCY_CYCLE, text))
+        }
+        None if !facts.deleting => within_window(facts),
+        Some(_) | None => RunGate::Open,
+    }
+}
+
+fn within_window(facts: &RunGateFacts) -> RunGate {
+    match (&facts.window, &facts.waiting) {
+        (None | Some(ChangeWindowState::Open { .. }), _) => RunGate::Open,
+        (Some(ChangeWindowState::Closed { .. }), None) => RunGate::Closed,
+        (Some(window), waiting) => {
+            let waiting = waiting.as_deref().unwrap_or("nothing new");
+            window.outcome(waiting).map_or(RunGate::Open, RunGate::Outcome)
+        }
+    }
+}
+
+/// Asked again once the source is known: whether a dependency is stale depends on its artifact.
+///
+/// A blocked object runs again when one of those dependencies changes, and at `retry_at`.
+pub fn after_resolve(facts: &RunGateFacts, retry_at: Time) -> RunGate {
+    let gate = before_resolve(facts);
+    if facts.deleting || gate != RunGate::Open {
+        return gate;
+    }
+    let mut strings = Vec::new();
+    let mut on = BTreeSet::new();
+    for DependsOnEntry { node, shown: name, state } in &facts.dependencies {
+        let (text, why) = match state {
+            DependencyState::Ready => continue,
+            DependencyState::Missing => (format!("dependency '{name}' not found"), ""),
+            DependencyState::NotReady(why) => (format!("dependency '{name}' is not ready"), &**why),
+            DependencyState::Stale(why) => {
+                (format!("dependency '{name}' revision is not up to date"), &**why)
+            }
+        };
+        strings.push(if why.is_empty() { text } else { format!("{text}: {why}") });
+        on.insert(node.clone());
+    }
+    if on.is_empty() {
+        return RunGate::Open;
+    }
+    // Differs(flux): it names the first that is not ready; here all are, and each of them wakes.
+    let wake = WakeTrigger::on(on).and_at(retry_at);
+    RunGate::Outcome(RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, strings.join("; "), wake))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str) -> ObjectKey {
+        ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "infra", name)
+    }
+
+    fn retry_at() -> Time {
+        Time::from_second(30).unwrap()
+    }
+
+    fn dependency(name: &str, state: DependencyState) -> DependsOnEntry {
+        DependsOnEntry::of_kind(node(name), state)
+    }
+
+    /// Both answers for an object that depends on something missing.
+    fn asked(suspended: bool, deleting: bool, is_in_cycle: bool) -> [RunGate; 2] {
+        let cycle = is_in_cycle.then(|| vec![node("a"), node("b"), node("a")]);
+        let dependencies = vec![dependency("b", DependencyState::Missing)];
+        let facts =
+            RunGateFacts { suspended, deleting, dependencies, cycle, ..RunGateFacts::default() };
+        [before_resolve(&facts), after_resolve(&facts, retry_at())]
+    }
+
+    fn cycle() -> RunGate {
+        let text = "dependency cycle: Kustomization/infra/a → Kustomization/infra/b → \
+                    Kustomization/infra/a; remove one dependsOn";
+        RunGate::Outcome(RunOutcome::Stalled(reason::DEPENDENCY_CYCLE, text.into()))
+    }
+
+    fn blocked(text: &str, on: &[&str]) -> RunGate {
+        let wake = WakeTrigger::on(on.iter().map(|name| node(name))).and_at(retry_at());
+        RunGate::Outcome(RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text.into(), wake))
+    }
+
+    #[test]
+    fn suspension_comes_first_then_cycles_then_dependencies() {
+        let missing = || blocked("dependency 'infra/b' not found", &["b"]);
+        for (suspended, deleting, is_in_cycle, expected) in [
+            (false, false, false, [RunGate::Open, missing()]),
+            (false, false, true, [cycle(), cycle()]),
+            (false, true, false, [RunGate::Open, RunGate::Open]),
+            (false, true, true, [RunGate::Open, RunGate::Open]),
+            (true, false, false, [RunGate::Suspended, RunGate::Suspended]),
+            (true, false, true, [RunGate::Suspended, RunGate::Suspended]),
+            (true, true, false, [RunGate::Suspended, RunGate::Suspended]),
+            (true, true, true, [RunGate::Suspended, RunGate::Suspended]),
+        ] {
+            assert_eq!(asked(suspended, deleting, is_in_cycle), expected);
+        }
+    }
+
+    #[test]
+    fn outside_its_window_an_object_waits_if_something_is_new_and_is_left_alone_if_not() {
+        let now = Time::from_second(1_795_435_200).unwrap();
+        let state = |text: &str| ChangeWindowState::at(now, Some(text), None);
+        let closed = state("0 22 * * * 4h");
+        let open = state("0 0 * * * 24h");
+        let asked = |window: &Option<ChangeWindowState>, waiting: Option<&str>, deleting| {
+            let window = window.clone();
+            let waiting = waiting.map(str::to_owned);
+            before_resolve(&RunGateFacts { window, waiting, deleting, ..RunGateFacts::default() })
+        };
+        assert_eq!(asked(&open, Some("revision 1"), false), RunGate::Open);
+        assert_eq!(asked(&closed, None, false), RunGate::Closed);
+        assert_eq!(asked(&closed, Some("revision 1"), true), RunGate::Open);
+        let outcome = closed.as_ref().unwrap().outcome("revision 1").unwrap();
+        assert_eq!(outcome.reason(), reason::WINDOW_CLOSED);
+        assert_eq!(asked(&closed, Some("revision 1"), false), RunGate::Outcome(outcome));
+        for waiting in [None, Some("revision 1")] {
+            let RunGate::Outcome(outcome) = asked(&state("never"), waiting, false) else {
+                panic!()
+            };
+            assert!(
+                matches!(outcome, RunOutcome::Stalled(reason::INVALID_WINDOW, _)),
+                "{outcome:?}"
+            );
+        }
+        let held = RunGateFacts { suspended: true, window: closed, ..RunGateFacts::default() };
+        assert_eq!(before_resolve(&held), RunGate::Suspended);
+    }
+
+    #[test]
+    fn a_cycle_across_kinds_names_the_annotation_too() {
+        let release = ObjectKey::new("helm.toolkit.fluxcd.io", "HelmRelease", "infra", "b");
+        let cycle = Some(vec![node("a"), release, node("a")]);
+        let RunGate::Outcome(outcome) =
+            before_resolve(&RunGateFacts { cycle, ..RunGateFacts::default() })
+        else {
+            panic!()
+        };
+        let text = "dependency cycle: Kustomization/infra/a → HelmRelease/infra/b → \
+                    Kustomization/infra/a; remove one dependsOn or windlass.dev/depends-on";
+        assert_eq!(outcome.text(), text);
+    }
+
+    #[test]
+    fn an_object_without_dependencies_or_with_ready_ones_runs() {
+        assert_eq!(after_resolve(&RunGateFacts::default(), retry_at()), RunGate::Open);
+        let dependencies = vec![dependency("a", DependencyState::Ready)];
+        let facts = RunGateFacts { dependencies, ..RunGateFacts::default() };
+        assert_eq!(after_resolve(&facts, retry_at()), RunGate::Open);
+    }
+
+    #[test]
+    fn every_dependency_that_is_not_ready_is_named_and_wakes() {
+        let dependencies = vec![
+            dependency("d", DependencyState::Stale("at main@sha1:1".into())),
+            dependency("a", DependencyState::Ready),
+            dependency("c", DependencyState::NotReady("health check failed".into())),
+            dependency("b", DependencyState::NotReady(String::new())),
+        ];
+        let facts = RunGateFacts { dependencies, ..RunGateFacts::default() };
+        let text = "dependency 'infra/d' revision is not up to date: at main@sha1:1; \
+                    dependency 'infra/c' is not ready: health check failed; \
+                    dependency 'infra/b' is not ready";
+        assert_eq!(after_resolve(&facts, retry_at()), blocked(text, &["b", "c", "d"]));
+    }
+}

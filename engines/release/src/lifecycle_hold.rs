@@ -1,0 +1,99 @@
+//! Lifecycles at the phases of a release: the questions, and what the answers mean for the operation.
+//!
+//! The phases before an installation or upgrade are reached before it has a record, so that nothing is written while they
+//! last; their events keep the answers until the journal has them. All other phases are tasks of the operation
+//! ([`crate::operation`]).
+//!
+//! Elsewhere: which lifecycles there are and what an event means (engine `lifecycle`), the objects (the program).
+
+use lifecycle::{EventRevision, HoldingLifecycle, Phase};
+use reconcile::ConditionReason;
+use sha2::{Digest as _, Sha256};
+
+use crate::journal::OperationKind;
+use crate::record::ReleaseRecord;
+use crate::settings::ReleaseDesiredState;
+use crate::status::ReleaseStatus;
+
+/// A lifecycle is awaited.
+pub const LIFECYCLE_PENDING: ConditionReason = ConditionReason::new("LifecyclePending");
+/// It is not known which lifecycles hold a release.
+pub const LIFECYCLES_UNKNOWN: ConditionReason = ConditionReason::new("LifecyclesUnknown");
+
+/// The lifecycles of a release.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReleaseLifecycles {
+    /// Those that hold it, in their order.
+    pub holds: Vec<HoldingLifecycle>,
+    /// Whether break-glass is in force.
+    pub glass: bool,
+    /// Why it is not known which hold it; nothing may begin then but what undoes a failure.
+    pub unknown: Option<String>,
+}
+
+impl ReleaseLifecycles {
+    /// The holds at the tasks of an action: `promotes` is whether it is the last one before the release is ready.
+    pub(crate) fn of(&self, action: OperationKind, promotes: bool) -> Vec<HoldingLifecycle> {
+        let its: &[Phase] = match action {
+            OperationKind::Install => &[Phase::PostInstall],
+            OperationKind::Upgrade => &[Phase::PostUpgrade],
+            OperationKind::Rollback => &[Phase::PreRollback, Phase::PostRollback],
+            OperationKind::Uninstall => &[Phase::PreDelete, Phase::PostDelete],
+            OperationKind::Test | OperationKind::UninstallRemediation => &[],
+        };
+        let is_its = |phase: &Phase| its.contains(phase) || (promotes && *phase == Phase::Promote);
+        let narrowed = self.holds.iter().map(|hold| HoldingLifecycle {
+            phases: hold.phases.iter().copied().filter(is_its).collect(),
+            ..hold.clone()
+        });
+        narrowed.filter(|hold| !hold.phases.is_empty()).collect()
+    }
+
+    /// The holds before an installation or upgrade.
+    pub(crate) fn before(&self, action: OperationKind) -> Option<(Phase, Vec<&HoldingLifecycle>)> {
+        let phase = match action {
+            OperationKind::Install => Phase::PreInstall,
+            OperationKind::Upgrade => Phase::PreUpgrade,
+            _ => return None,
+        };
+        let holds: Vec<&HoldingLifecycle> =
+            self.holds.iter().filter(|it| it.phases.contains(&phase)).collect();
+        (!holds.is_empty()).then_some((phase, holds))
+    }
+}
+
+/// A revision as events name it.
+pub(crate) fn revision_of(record: &ReleaseRecord) -> EventRevision {
+    let metadata = record.metadata().cloned().unwrap_or_default();
+    EventRevision {
+        revision: record.version.to_string(),
+        chart_name: metadata.name,
+        chart_version: metadata.version,
+    }
+}
+
+/// The name of an installation or upgrade that a lifecycle holds before it begins: the same until the desired state
+/// changes, it was tried and failed, or a user asked for it again.
+pub(crate) fn held_operation(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    action: OperationKind,
+    version: i64,
+) -> String {
+    let requests = &desired.requests;
+    let mut hash = Sha256::new();
+    for part in [
+        action.as_str(),
+        &desired.inputs,
+        &desired.kube_context,
+        &desired.spec.target.storage_namespace,
+        &status.failures_of(action).to_string(),
+        requests.force.as_deref().unwrap_or_default(),
+        requests.reset.as_deref().unwrap_or_default(),
+    ] {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    let digest = hex::encode(hash.finalize());
+    format!("{}.v{version}.{}", desired.spec.target.name, &digest[..12])
+}

@@ -1,0 +1,176 @@
+//! Phases of a release, each named, at which a gate may hold it before anything of the phase is done.
+//!
+//! Here: the phases, and what windows hold. Elsewhere: when a phase is reached ([`crate::plan`]), and the windows of a
+//! HelmRelease of windows (the program).
+
+use reconcile::{
+    ConditionReason, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason,
+};
+
+use crate::journal::OperationKind;
+use crate::release_decision::ReleaseDecision;
+use crate::release_target::TargetChange;
+use crate::settings::{DriftMode, ReleaseDesiredState};
+
+/// What is about to begin.
+///
+/// An operation that is under way reaches none: it comes to its end, or to a place at which nothing is half done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationPhase {
+    /// The first step of an operation.
+    Begin(OperationKind),
+    /// The completion of an operation that another client left behind.
+    Unlock,
+    /// The correction of drift.
+    Correct,
+    /// The removal of a release because its target changed.
+    Replace(TargetChange),
+}
+
+impl OperationPhase {
+    /// The phase that a decision is about to begin; `None` if it changes nothing in the cluster.
+    pub fn of(decision: &ReleaseDecision, desired: &ReleaseDesiredState) -> Option<Self> {
+        match decision {
+            ReleaseDecision::Begin(action, _) => Some(Self::Begin(*action)),
+            ReleaseDecision::Unlock(_) => Some(Self::Unlock),
+            ReleaseDecision::Drift { .. } => {
+                (desired.spec.drift == DriftMode::Enabled).then_some(Self::Correct)
+            }
+            ReleaseDecision::Nothing
+            | ReleaseDecision::Observe
+            | ReleaseDecision::Exhausted
+            | ReleaseDecision::NoRollbackTarget => None,
+        }
+    }
+
+    /// The held phase, for people: the subject of "… waits until …".
+    pub fn subject(self) -> String {
+        match self {
+            Self::Begin(OperationKind::Test) => "a test".to_owned(),
+            Self::Begin(action) if action.is_release() => "the changed spec".to_owned(),
+            Self::Begin(action) => format!("the {}", action.as_str()),
+            Self::Unlock => "completion of an unfinished operation".to_owned(),
+            Self::Correct => "a correction of drift".to_owned(),
+            Self::Replace(change) => format!("another {}", change.as_str()),
+        }
+    }
+}
+
+/// What may hold a release at its phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OperationPhaseGates {
+    /// From when on the windows of the object are closed.
+    pub closes: Option<Time>,
+    /// Why the release is removed, if it is to be removed.
+    pub removal: RemovalCause,
+}
+
+/// A phase is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhaseHold {
+    /// By what.
+    pub reason: ConditionReason,
+    /// What: [`OperationPhase::subject`].
+    pub subject: String,
+}
+
+impl OperationPhaseGates {
+    /// Whether a phase is held that is reached at `now`.
+    ///
+    /// Windows do not hold what undoes a failure. Removals have a gate of their own:
+    /// [`OperationPhaseGates::permit_removal`].
+    pub fn hold(&self, phase: OperationPhase, now: Time) -> Option<PhaseHold> {
+        let is_undone = |action: OperationKind| action.is_remediation() || action.is_removal();
+        let is_exempt = matches!(phase, OperationPhase::Begin(action) if is_undone(action));
+        let is_closed = self.closes.is_some_and(|at| at <= now) && !is_exempt;
+        is_closed.then(|| PhaseHold { reason: reason::WINDOW_CLOSED, subject: phase.subject() })
+    }
+
+    /// Whether the removal of the release may begin at `now`: windows hold it if it was pruned, and not if its owner is deleted.
+    ///
+    /// # Errors
+    /// It is held.
+    pub fn permit_removal(
+        &self,
+        is_suspended: bool,
+        now: Time,
+    ) -> Result<RemovalPermit, PhaseHold> {
+        let gate = RemovalGate {
+            cause: self.removal,
+            is_owner_suspended: is_suspended,
+            is_suspended: false,
+            closes: self.closes,
+        };
+        gate.permit(now).map_err(|refused| PhaseHold {
+            reason: match refused {
+                RemovalRefused::Suspended => reason::SUSPENDED,
+                RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,
+            },
+            subject: OperationPhase::Begin(removal_of(self.removal)).subject(),
+        })
+    }
+}
+
+/// The action that removes a release for a cause.
+pub(crate) fn removal_of(cause: RemovalCause) -> OperationKind {
+    match cause {
+        RemovalCause::Remediated => OperationKind::UninstallRemediation,
+        RemovalCause::OwnerDeleted
+        | RemovalCause::Pruned
+        | RemovalCause::Recreated
+        | RemovalCause::UnderWay => OperationKind::Uninstall,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_windows_hold_every_phase_but_those_that_undo_or_remove() {
+        let now = Time::UNIX_EPOCH;
+        let closed = OperationPhaseGates { closes: Some(now), ..OperationPhaseGates::default() };
+        let is_held = |action| closed.hold(OperationPhase::Begin(action), now).is_some();
+        let held =
+            [OperationKind::Install, OperationKind::Upgrade, OperationKind::Test].map(is_held);
+        assert_eq!(held, [true; 3]);
+        let exempt = [
+            OperationKind::Rollback,
+            OperationKind::Uninstall,
+            OperationKind::UninstallRemediation,
+        ]
+        .map(is_held);
+        assert_eq!(exempt, [false; 3]);
+        let others = [
+            OperationPhase::Unlock,
+            OperationPhase::Correct,
+            OperationPhase::Replace(TargetChange::Chart),
+        ];
+        assert!(others.into_iter().all(|phase| closed.hold(phase, now).is_some()));
+    }
+
+    #[test]
+    fn windows_hold_the_removal_of_what_was_pruned_and_not_that_of_a_deleted_owner() {
+        let now = Time::UNIX_EPOCH;
+        let closed = |removal| OperationPhaseGates { closes: Some(now), removal };
+        let held = |gates: OperationPhaseGates| {
+            gates.permit_removal(false, now).map_err(|held| held.subject)
+        };
+        assert_eq!(held(closed(RemovalCause::Pruned)), Err("the uninstall".to_owned()));
+        assert!(held(closed(RemovalCause::OwnerDeleted)).is_ok());
+        let open =
+            OperationPhaseGates { removal: RemovalCause::Pruned, ..OperationPhaseGates::default() };
+        assert!(held(open).is_ok());
+    }
+
+    #[test]
+    fn windows_hold_from_when_on_they_are_closed() {
+        let now = Time::UNIX_EPOCH;
+        let later = now.saturating_add(std::time::Duration::from_secs(1)).unwrap();
+        let closing = OperationPhaseGates { closes: Some(later), ..OperationPhaseGates::default() };
+        let phase = OperationPhase::Begin(OperationKind::Upgrade);
+        assert_eq!(closing.hold(phase, now), None);
+        assert_eq!(closing.hold(phase, later).unwrap().subject, "the changed spec");
+        assert_eq!(OperationPhaseGates::default().hold(phase, later), None);
+    }
+}

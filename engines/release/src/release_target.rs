@@ -1,0 +1,137 @@
+//! Where a HelmRelease puts its release: names and namespaces, and whether they are still those of the release there is.
+//!
+//! Semantics: helm-controller 1.6 `api/v2` and `internal/action ReleaseTargetChanged`.
+
+use helm::releasename;
+
+use crate::release_snapshot::{ReleaseSnapshot, latest};
+
+/// Namespace and name of a release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseTarget {
+    /// Where its records are.
+    pub storage_namespace: String,
+    /// Where its objects are.
+    pub namespace: String,
+    /// Its name: short enough for Helm.
+    pub name: String,
+    /// Its name without that limit, as some of Flux's messages show it.
+    pub full_name: String,
+}
+
+impl ReleaseTarget {
+    /// The target of a HelmRelease by its own name and namespace and those fields of its spec, empty where absent.
+    pub fn of(
+        name: &str,
+        namespace: &str,
+        release_name: &str,
+        target_namespace: &str,
+        storage_namespace: &str,
+    ) -> Self {
+        let given = |text: &str, default: &str| {
+            if text.is_empty() { default.to_owned() } else { text.to_owned() }
+        };
+        let default = match target_namespace {
+            "" => name.to_owned(),
+            target => format!("{target}-{name}"),
+        };
+        let full_name = given(release_name, &default);
+        Self {
+            storage_namespace: given(storage_namespace, namespace),
+            namespace: given(target_namespace, namespace),
+            name: releasename::shorten(&full_name),
+            full_name,
+        }
+    }
+}
+
+/// What of a release's target is no longer what it was, so that it has to be removed and installed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetChange {
+    /// Its records are elsewhere.
+    StorageNamespace,
+    /// Its objects are elsewhere.
+    Namespace,
+    /// The release has another name.
+    Name,
+    /// The chart has another name.
+    Chart,
+}
+
+impl TargetChange {
+    /// In Flux's words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StorageNamespace => "storage namespace",
+            Self::Namespace => "release namespace",
+            Self::Name => "release name",
+            Self::Chart => "chart name",
+        }
+    }
+}
+
+/// Compares a target with the release that the status knows, by `status.storageNamespace` and `status.history`.
+///
+/// Before anything was released, nothing has changed.
+pub fn change(
+    target: &ReleaseTarget,
+    chart_name: &str,
+    storage_namespace: &str,
+    history: &[ReleaseSnapshot],
+) -> Option<TargetChange> {
+    let known = latest(history)?;
+    if storage_namespace.is_empty() {
+        None
+    } else if target.storage_namespace != storage_namespace {
+        Some(TargetChange::StorageNamespace)
+    } else if target.namespace != known.namespace {
+        Some(TargetChange::Namespace)
+    } else if target.name != known.name {
+        Some(TargetChange::Name)
+    } else if chart_name != known.chart_name {
+        Some(TargetChange::Chart)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(namespace: &str, name: &str, chart_name: &str) -> Vec<ReleaseSnapshot> {
+        let [namespace, name, chart_name] = [namespace, name, chart_name].map(str::to_owned);
+        vec![ReleaseSnapshot { namespace, name, chart_name, ..ReleaseSnapshot::default() }]
+    }
+
+    #[test]
+    fn a_target_has_the_defaults_of_flux() {
+        let own = ReleaseTarget::of("web", "apps", "", "", "");
+        let all = |it: &ReleaseTarget| {
+            [&it.storage_namespace, &it.namespace, &it.name].map(String::clone)
+        };
+        assert_eq!(all(&own), ["apps", "apps", "web"]);
+        assert_eq!(
+            all(&ReleaseTarget::of("web", "apps", "", "prod", "")),
+            ["apps", "prod", "prod-web"]
+        );
+        assert_eq!(all(&ReleaseTarget::of("web", "apps", "x", "prod", "s")), ["s", "prod", "x"]);
+        let long = ReleaseTarget::of(&"a".repeat(60), "apps", "", "", "");
+        assert_eq!((long.name.len(), long.full_name.len()), (53, 60));
+    }
+
+    #[test]
+    fn a_change_is_reported_only_of_what_was_released() {
+        let target = ReleaseTarget::of("web", "apps", "", "", "");
+        let seen = |storage: &str, history: &[ReleaseSnapshot]| {
+            change(&target, "c", storage, history).map(TargetChange::as_str)
+        };
+        assert_eq!(seen("apps", &known("apps", "web", "c")), None);
+        assert_eq!(seen("", &known("x", "y", "z")), None);
+        assert_eq!(seen("other", &[]), None);
+        assert_eq!(seen("other", &known("x", "y", "z")), Some("storage namespace"));
+        assert_eq!(seen("apps", &known("x", "y", "z")), Some("release namespace"));
+        assert_eq!(seen("apps", &known("apps", "y", "z")), Some("release name"));
+        assert_eq!(seen("apps", &known("apps", "web", "z")), Some("chart name"));
+    }
+}

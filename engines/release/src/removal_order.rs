@@ -1,0 +1,47 @@
+//! Which objects of a release go when it is removed, and in which order.
+//!
+//! Semantics: Helm 4.2 `pkg/action/uninstall.go` and `resource_policy.go`.
+//! Elsewhere: the order of kinds (`helm::manifests`), deleting them (the program).
+
+use std::collections::BTreeMap;
+
+use helm::manifests::{self, ManifestOrder, ReleaseManifest};
+
+use crate::record::ReleaseRecord;
+
+/// Objects of a release.
+#[derive(Debug, Clone, Default)]
+pub struct ReleaseRemovalPlan {
+    /// Those that are deleted, in this order: those of one kind at once, one kind after the other.
+    pub deleted: Vec<ReleaseManifest>,
+    /// Those that stay because they ask for it.
+    pub kept: Vec<ReleaseManifest>,
+}
+
+/// The annotation by which an object asks to stay.
+const POLICY: &str = "helm.sh/resource-policy";
+
+/// Which objects of a record go.
+///
+/// Parity(helm 4): an object with another policy than `keep` is neither deleted nor kept, nor is it reported.
+///
+/// # Errors
+/// The manifest cannot be read, so its objects have to be deleted by hand.
+pub fn removed(record: &ReleaseRecord) -> Result<ReleaseRemovalPlan, String> {
+    let documents = manifests::split(record.manifest.as_bytes()).into_iter().enumerate();
+    // Parity(helm 4): documents are sorted by these names, so the tenth comes before the second.
+    let files: BTreeMap<String, Vec<u8>> =
+        documents.map(|(place, text)| (format!("manifest-{place}"), text.to_vec())).collect();
+    let sorted = manifests::sort(&files, ManifestOrder::Uninstall).map_err(|error| {
+        format!("corrupted release record. You must manually delete the resources: {error}")
+    })?;
+    let mut removed = ReleaseRemovalPlan::default();
+    for manifest in sorted.manifests {
+        match manifest.head.annotation(POLICY).map(|policy| policy.trim().to_lowercase()) {
+            None => removed.deleted.push(manifest),
+            Some(policy) if policy == "keep" => removed.kept.push(manifest),
+            Some(_) => {}
+        }
+    }
+    Ok(removed)
+}

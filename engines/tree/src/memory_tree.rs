@@ -1,0 +1,339 @@
+//! A tree of files in memory.
+//!
+//! Here: filling it within limits, and answering from it.
+//! Elsewhere: reading an archive into one (`sources::archive`).
+
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+
+use crate::{FileKind, FileMetadata, FileTree, RelPath, RelPathError, TreeError};
+
+/// A tree of files in memory; clones share everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemoryTree {
+    /// Every file and every folder but the root.
+    nodes: Arc<BTreeMap<RelPath, MemoryNode>>,
+    bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum MemoryNode {
+    File { body: Arc<[u8]>, executable: bool },
+    Dir,
+}
+
+impl MemoryNode {
+    fn entry(&self) -> FileMetadata {
+        match self {
+            Self::File { body, executable } => {
+                FileMetadata::File { len: body.len() as u64, executable: *executable }
+            }
+            Self::Dir => FileMetadata::Dir,
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::File { body, .. } => body.len() as u64,
+            Self::Dir => 0,
+        }
+    }
+}
+
+/// How much a tree may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TreeLimits {
+    /// Bytes in all bodies and all paths together.
+    pub total_bytes: u64,
+    /// Bytes in one body.
+    pub file_bytes: u64,
+    /// Files and folders, those that only a longer path implies included.
+    pub entries: usize,
+    /// Parts of a path.
+    pub depth: usize,
+}
+
+impl Default for TreeLimits {
+    /// 256 MiB, 64 MiB a file, 200 000 entries, 128 levels.
+    fn default() -> Self {
+        Self { total_bytes: 256 << 20, file_bytes: 64 << 20, entries: 200_000, depth: 128 }
+    }
+}
+
+/// Why something was not put into a tree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TreeBuildError {
+    /// The path is not valid inside a tree.
+    #[error(transparent)]
+    Path(#[from] RelPathError),
+    /// A folder is where the file should go.
+    #[error("`{0}` is a directory, so it cannot be a file too")]
+    IsDirectory(RelPath),
+    /// A file is where a folder should go.
+    #[error("`{0}` is a file, so it cannot be a directory too")]
+    NotDirectory(RelPath),
+    /// One file is too big.
+    #[error("`{path}` has {len} bytes, more than the {max} allowed for one file")]
+    FileTooLarge {
+        /// The file.
+        path: RelPath,
+        /// Its size in bytes.
+        len: u64,
+        /// [`TreeLimits::file_bytes`].
+        max: u64,
+    },
+    /// Everything together is too big.
+    #[error("with `{path}` the files and their paths are larger than the {max} bytes allowed")]
+    TooLarge {
+        /// What did not fit any more.
+        path: RelPath,
+        /// [`TreeLimits::total_bytes`].
+        max: u64,
+    },
+    /// There are too many files and folders.
+    #[error("`{path}` is one more than the {max} files and directories allowed")]
+    TooMany {
+        /// What did not fit any more.
+        path: RelPath,
+        /// [`TreeLimits::entries`].
+        max: usize,
+    },
+    /// A path has too many parts.
+    #[error("`{path}` lies deeper than {max} directories")]
+    TooDeep {
+        /// The path.
+        path: RelPath,
+        /// [`TreeLimits::depth`].
+        max: usize,
+    },
+}
+
+/// Fills a [`MemoryTree`].
+#[derive(Debug)]
+pub struct MemoryTreeBuilder {
+    nodes: BTreeMap<RelPath, MemoryNode>,
+    bytes: u64,
+    limits: TreeLimits,
+}
+
+impl MemoryTreeBuilder {
+    /// An empty tree that will not grow beyond `limits`.
+    #[must_use]
+    pub fn new(limits: TreeLimits) -> Self {
+        Self { nodes: BTreeMap::new(), bytes: 0, limits }
+    }
+
+    /// Puts a file, and the folders above it, into the tree; a file that is there already is replaced.
+    ///
+    /// # Errors
+    /// A folder is there, a file is where a folder must be, or a limit is reached.
+    pub fn file(
+        &mut self,
+        path: &RelPath,
+        body: impl Into<Arc<[u8]>>,
+        executable: bool,
+    ) -> Result<(), TreeBuildError> {
+        let body = body.into();
+        self.admits(path, body.len() as u64)?;
+        self.parents(path)?;
+        self.insert(path, MemoryNode::File { body, executable })
+    }
+
+    /// Puts a folder, and those above it, into the tree; one that is there already is fine.
+    ///
+    /// # Errors
+    /// A file is there or where a folder must be, or a limit is reached.
+    pub fn dir(&mut self, path: &RelPath) -> Result<(), TreeBuildError> {
+        self.is_shallow(path)?;
+        self.parents(path)?;
+        if path.is_root() {
+            return Ok(());
+        }
+        match self.nodes.get(path) {
+            Some(MemoryNode::Dir) => Ok(()),
+            Some(MemoryNode::File { .. }) => Err(TreeBuildError::NotDirectory(path.clone())),
+            None => self.insert(path, MemoryNode::Dir),
+        }
+    }
+
+    /// Whether a file of `len` bytes could go to `path`, so that the caller does not read a body only to drop it.
+    ///
+    /// # Errors
+    /// A folder is there, or a limit is reached.
+    pub fn admits(&self, path: &RelPath, len: u64) -> Result<(), TreeBuildError> {
+        self.is_shallow(path)?;
+        if path.is_root() || matches!(self.nodes.get(path), Some(MemoryNode::Dir)) {
+            return Err(TreeBuildError::IsDirectory(path.clone()));
+        }
+        let max = self.limits.file_bytes;
+        let total = self.limits.total_bytes;
+        if len > max {
+            return Err(TreeBuildError::FileTooLarge { path: path.clone(), len, max });
+        }
+        let replaced = self.nodes.get(path).map_or(0, |node| node.len() + weight(path));
+        if (self.bytes - replaced).saturating_add(len).saturating_add(weight(path)) > total {
+            return Err(TreeBuildError::TooLarge { path: path.clone(), max: total });
+        }
+        Ok(())
+    }
+
+    /// What is at a path so far, if anything.
+    #[must_use]
+    pub fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
+        entry(&self.nodes, path)
+    }
+
+    /// The content of a file that is there so far.
+    ///
+    /// # Errors
+    /// Nothing is there, or it is a folder.
+    pub fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+        read(&self.nodes, path)
+    }
+
+    /// The finished tree.
+    #[must_use]
+    pub fn build(self) -> MemoryTree {
+        MemoryTree { nodes: Arc::new(self.nodes), bytes: self.bytes }
+    }
+
+    fn is_shallow(&self, path: &RelPath) -> Result<(), TreeBuildError> {
+        let max = self.limits.depth;
+        if path.depth() > max {
+            return Err(TreeBuildError::TooDeep { path: path.clone(), max });
+        }
+        Ok(())
+    }
+
+    /// Adds the folders above `path`.
+    fn parents(&mut self, path: &RelPath) -> Result<(), TreeBuildError> {
+        let mut missing = Vec::new();
+        let mut above = path.parent();
+        while let Some(dir) = above.filter(|dir| !dir.is_root()) {
+            match self.nodes.get(&dir) {
+                Some(MemoryNode::Dir) => break,
+                Some(MemoryNode::File { .. }) => return Err(TreeBuildError::NotDirectory(dir)),
+                None => above = dir.parent(),
+            }
+            missing.push(dir);
+        }
+        missing.iter().rev().try_for_each(|dir| self.insert(dir, MemoryNode::Dir))
+    }
+
+    fn insert(&mut self, path: &RelPath, node: MemoryNode) -> Result<(), TreeBuildError> {
+        let TreeLimits { total_bytes, entries, .. } = self.limits;
+        let replaced = self.nodes.get(path);
+        if replaced.is_none() && self.nodes.len() >= entries {
+            return Err(TreeBuildError::TooMany { path: path.clone(), max: entries });
+        }
+        let kept = self.bytes - replaced.map_or(0, |node| node.len() + weight(path));
+        let bytes = kept.saturating_add(node.len()).saturating_add(weight(path));
+        if bytes > total_bytes {
+            return Err(TreeBuildError::TooLarge { path: path.clone(), max: total_bytes });
+        }
+        self.bytes = bytes;
+        self.nodes.insert(path.clone(), node);
+        Ok(())
+    }
+}
+
+/// What a path itself counts.
+fn weight(path: &RelPath) -> u64 {
+    path.as_str().len() as u64
+}
+
+fn entry(nodes: &BTreeMap<RelPath, MemoryNode>, path: &RelPath) -> Option<FileMetadata> {
+    if path.is_root() {
+        return Some(FileMetadata::Dir);
+    }
+    nodes.get(path).map(MemoryNode::entry)
+}
+
+fn read(nodes: &BTreeMap<RelPath, MemoryNode>, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+    match nodes.get(path) {
+        Some(MemoryNode::File { body, .. }) => Ok(Arc::clone(body)),
+        Some(MemoryNode::Dir) => Err(TreeError::IsDirectory(path.clone())),
+        None if path.is_root() => Err(TreeError::IsDirectory(path.clone())),
+        None => Err(TreeError::NotFound(path.clone())),
+    }
+}
+
+impl MemoryTree {
+    /// An empty builder with these limits.
+    #[must_use]
+    pub fn builder(limits: TreeLimits) -> MemoryTreeBuilder {
+        MemoryTreeBuilder::new(limits)
+    }
+
+    /// A tree of plain files, within the default limits.
+    ///
+    /// # Errors
+    /// A path is not valid inside a tree, two collide, or a limit is reached.
+    pub fn from_files<P: AsRef<str>, B: AsRef<[u8]>>(
+        files: impl IntoIterator<Item = (P, B)>,
+    ) -> Result<Self, TreeBuildError> {
+        let mut builder = Self::builder(TreeLimits::default());
+        for (path, body) in files {
+            builder.file(&RelPath::parse(path.as_ref())?, body.as_ref(), false)?;
+        }
+        Ok(builder.build())
+    }
+
+    /// A builder that begins with everything in this tree, sharing the bodies.
+    #[must_use]
+    pub fn to_builder(&self, limits: TreeLimits) -> MemoryTreeBuilder {
+        MemoryTreeBuilder { nodes: (*self.nodes).clone(), bytes: self.bytes, limits }
+    }
+
+    /// The bytes that bodies and paths take, as [`TreeLimits::total_bytes`] counts them.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of files and folders, without the root.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is only the root.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Every file and folder but the root, each folder before what is in it.
+    pub fn walk(&self) -> impl Iterator<Item = (&RelPath, FileMetadata)> {
+        self.nodes.iter().map(|(path, node)| (path, node.entry()))
+    }
+}
+
+impl FileTree for MemoryTree {
+    fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+        read(&self.nodes, path)
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
+        match self.entry(dir) {
+            Some(FileMetadata::Dir) => {}
+            Some(FileMetadata::File { .. }) => return Err(TreeError::NotDirectory(dir.clone())),
+            None => return Err(TreeError::NotFound(dir.clone())),
+        }
+        let mut found = Vec::new();
+        // What follows the folder itself is its first child; from there each step leaps over a whole subtree.
+        let mut from = Bound::Excluded(dir.clone());
+        while let Some((path, node)) = self.nodes.range((from, Bound::Unbounded)).next() {
+            let Some(name) = path.name().filter(|_| path.starts_with(dir)) else { break };
+            found.push((name.to_owned(), node.entry().kind()));
+            from = Bound::Included(path.after_subtree());
+        }
+        Ok(found)
+    }
+
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
+        entry(&self.nodes, path)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! A note of everything that a build examined.
+//!
+//! Here: taking the note, its digest, and asking the same questions of another tree.
+//! Elsewhere: deciding from it whether to build again (the program's controllers).
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+use crate::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
+
+/// A SHA-256 digest; reads as `sha256:<64 hexadecimal digits>`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sha256Digest([u8; 32]);
+
+impl Sha256Digest {
+    /// The bare bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            // Lengths keep two parts from reading as one.
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+impl fmt::Display for Sha256Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Sha256Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// A way to examine a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TreeQuery {
+    /// [`FileTree::read`].
+    Read,
+    /// [`FileTree::list`].
+    List,
+    /// [`FileTree::entry`].
+    Probe,
+}
+
+impl TreeQuery {
+    /// Reads again, and digests the answer; that nothing is there is an answer too.
+    fn answer(self, files: &(impl FileTree + ?Sized), path: &RelPath) -> Sha256Digest {
+        match self {
+            Self::Read => read(&files.read(path)),
+            Self::List => list(&files.list(path)),
+            Self::Probe => probe(files.entry(path)),
+        }
+    }
+}
+
+/// What was examined, each with the digest of the answer.
+///
+/// It holds digests only, never the content of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TreeTrace {
+    seen: BTreeMap<(RelPath, TreeQuery), Sha256Digest>,
+}
+
+impl TreeTrace {
+    /// Everything that was examined, in walk order.
+    pub fn iter(&self) -> impl Iterator<Item = (&RelPath, TreeQuery, Sha256Digest)> {
+        self.seen.iter().map(|((path, look), answer)| (path, *look, *answer))
+    }
+
+    /// One digest over every question and its answer.
+    ///
+    /// # Guarantees
+    /// It does not depend on the order of the questions or on how often one was asked.
+    #[must_use]
+    pub fn digest(&self) -> Sha256Digest {
+        self.digest_of(|(_, answer)| *answer)
+    }
+
+    /// The digest that a build with the same requests to `files` would leave.
+    ///
+    /// When it equals [`TreeTrace::digest`], a build that depends on nothing else has the same result for `files`.
+    #[cfg(test)]
+    fn digest_in(&self, files: &(impl FileTree + ?Sized)) -> Sha256Digest {
+        self.digest_of(|((path, look), _)| look.answer(files, path))
+    }
+
+    /// Whether `files` gives every answer that was seen; stops at the first that it does not.
+    #[must_use]
+    pub fn is_same_in(&self, files: &(impl FileTree + ?Sized)) -> bool {
+        self.seen.iter().all(|((path, look), answer)| look.answer(files, path) == *answer)
+    }
+
+    fn digest_of<'a>(
+        &'a self,
+        answer: impl Fn((&'a (RelPath, TreeQuery), &'a Sha256Digest)) -> Sha256Digest,
+    ) -> Sha256Digest {
+        let lines = self.seen.iter().map(|(question, seen)| {
+            let (path, look) = question;
+            let answer = answer((question, seen));
+            Sha256Digest::of([path.as_str().as_bytes(), &[*look as u8], answer.as_bytes()])
+        });
+        let lines: Vec<Sha256Digest> = lines.collect();
+        Sha256Digest::of(lines.iter().map(|line| line.as_bytes().as_slice()))
+    }
+}
+
+/// A tree that passes every question on and takes a note of it.
+#[derive(Debug)]
+pub struct TreeRecorder<'a, F: ?Sized> {
+    files: &'a F,
+    trace: Mutex<TreeTrace>,
+}
+
+impl<'a, F: FileTree + ?Sized> TreeRecorder<'a, F> {
+    /// Begins with an empty note.
+    #[must_use]
+    pub fn new(files: &'a F) -> Self {
+        Self { files, trace: Mutex::default() }
+    }
+
+    /// Everything that was examined.
+    #[must_use]
+    pub fn seen(self) -> TreeTrace {
+        self.trace.into_inner()
+    }
+
+    fn note(&self, path: &RelPath, look: TreeQuery, answer: Sha256Digest) {
+        let mut trace = self.trace.lock();
+        trace.seen.insert((path.clone(), look), answer);
+    }
+}
+
+impl<F: FileTree + ?Sized> FileTree for TreeRecorder<'_, F> {
+    fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+        let answer = self.files.read(path);
+        self.note(path, TreeQuery::Read, read(&answer));
+        answer
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
+        let answer = self.files.list(dir);
+        self.note(dir, TreeQuery::List, list(&answer));
+        answer
+    }
+
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
+        let answer = self.files.entry(path);
+        self.note(path, TreeQuery::Probe, probe(answer));
+        answer
+    }
+}
+
+fn read(answer: &Result<Arc<[u8]>, TreeError>) -> Sha256Digest {
+    match answer {
+        Ok(body) => Sha256Digest::of([b"body", body.as_ref()]),
+        Err(error) => refused(error),
+    }
+}
+
+fn list(answer: &Result<Vec<(String, FileKind)>, TreeError>) -> Sha256Digest {
+    match answer {
+        Ok(found) => {
+            let parts = found.iter().flat_map(|(name, kind)| [name.as_bytes(), word(*kind)]);
+            Sha256Digest::of([b"list".as_slice()].into_iter().chain(parts))
+        }
+        Err(error) => refused(error),
+    }
+}
+
+fn probe(answer: Option<FileMetadata>) -> Sha256Digest {
+    match answer {
+        Some(FileMetadata::File { len, executable }) => {
+            Sha256Digest::of([word(FileKind::File), &len.to_le_bytes(), &[u8::from(executable)]])
+        }
+        Some(FileMetadata::Dir) => Sha256Digest::of([word(FileKind::Dir)]),
+        None => Sha256Digest::of([b"nothing".as_slice()]),
+    }
+}
+
+fn word(kind: FileKind) -> &'static [u8] {
+    match kind {
+        FileKind::File => b"file",
+        FileKind::Dir => b"dir",
+    }
+}
+
+fn refused(error: &TreeError) -> Sha256Digest {
+    Sha256Digest::of(match error {
+        TreeError::NotFound(_) => [b"nothing".as_slice()],
+        TreeError::IsDirectory(_) => [b"is a directory".as_slice()],
+        TreeError::NotDirectory(_) => [b"is not a directory".as_slice()],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryTree;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text).expect("a path inside the tree")
+    }
+
+    fn tree(files: &[(&str, &str)]) -> MemoryTree {
+        MemoryTree::from_files(files.iter().copied()).expect("a small tree")
+    }
+
+    /// A build that reads one file, lists one folder and probes for two files.
+    fn build(files: &MemoryTree) -> TreeTrace {
+        let recorder = TreeRecorder::new(files);
+        drop(recorder.read(&path("app/a.yaml")));
+        drop(recorder.list(&path("base")));
+        recorder.entry(&path("app/kustomization.yml"));
+        recorder.entry(&path("app/a.yaml"));
+        recorder.seen()
+    }
+
+    const BEFORE: [(&str, &str); 3] =
+        [("app/a.yaml", "1"), ("base/b.yaml", "2"), ("other/c.yaml", "3")];
+
+    #[test]
+    fn what_was_not_looked_at_does_not_count() {
+        let trace = build(&tree(&BEFORE));
+        let after = tree(&[
+            ("app/a.yaml", "1"),
+            ("app/new.yaml", "x"),
+            ("base/b.yaml", "other content, which was not read"),
+            ("other/c.yaml", "4"),
+        ]);
+        assert!(trace.is_same_in(&after));
+        assert_eq!(trace.digest(), trace.digest_in(&after));
+        assert_eq!(trace, build(&after));
+    }
+
+    #[test]
+    fn every_change_of_an_answer_changes_the_digest() {
+        let trace = build(&tree(&BEFORE));
+        let changed: [&[(&str, &str)]; 6] = [
+            &[("app/a.yaml", "2"), BEFORE[1]],
+            &[BEFORE[1]],
+            &[("app/a.yaml/inner", "1"), BEFORE[1]],
+            &[BEFORE[0], BEFORE[1], ("base/new.yaml", "")],
+            &[BEFORE[0], ("base/b.yaml/inner", "2")],
+            &[BEFORE[0], BEFORE[1], ("app/kustomization.yml", "")],
+        ];
+        for files in changed {
+            let after = tree(files);
+            assert!(!trace.is_same_in(&after), "{files:?}");
+            assert_ne!(trace.digest(), trace.digest_in(&after), "{files:?}");
+            assert_eq!(trace.digest_in(&after), build(&after).digest(), "{files:?}");
+        }
+    }
+
+    #[test]
+    fn the_note_lists_every_question_once() {
+        let files = tree(&BEFORE);
+        let recorder = TreeRecorder::new(&files);
+        for _ in 0..3 {
+            drop(recorder.read(&path("missing")));
+            recorder.entry(&path("app"));
+        }
+        let trace = recorder.seen();
+        let seen: Vec<_> = trace.iter().map(|(path, look, _)| (path.as_str(), look)).collect();
+        assert_eq!(seen, [("app", TreeQuery::Probe), ("missing", TreeQuery::Read)]);
+    }
+
+    #[test]
+    fn the_digest_is_the_same_on_every_machine() {
+        let digest = build(&tree(&BEFORE)).digest();
+        expect_test::expect![
+            "sha256:d152fa3aadc46c6d31a45217ac00ddb5a3cf14603a7ebb7534802a18ae1e9e04"
+        ]
+        .assert_eq(&digest.to_string());
+    }
+}

@@ -1,0 +1,469 @@
+//! Objects as they come over the wire, each decoded separately: an unreadable object does not affect the others.
+//!
+//! Lists and watch events are taken apart without recursion, at any depth that an API server stores (it takes 10 000
+//! levels). What an object says about itself is read even where the object is not.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
+
+/// Deepest nesting that is read into memory: what `serde_json` takes. Deeper values would be dropped, cloned and
+/// compared by recursion, on any thread.
+const MAX_NESTING_DEPTH: usize = 127;
+
+/// The form of a list that has the metadata of objects only.
+pub(super) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// The form of an object that has its metadata only.
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// Objects of a page of a list.
+pub(super) const OBJECTS_PER_PAGE: usize = 500;
+
+/// Most objects of a list.
+pub(super) const LIST_LIMIT: usize = 1_000_000;
+
+/// How deep an object is kept whose deeper parts are not used.
+const MAX_RETAINED_DEPTH: usize = 100;
+
+/// What every object says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMetadata {
+    /// `metadata.name`.
+    pub name: String,
+    /// Empty for an object of the whole cluster.
+    pub namespace: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.generation`; 0 for kinds that have none.
+    pub generation: i64,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.labels`.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// When its deletion began.
+    pub deletion_timestamp: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct MetadataEnvelope {
+    #[serde(default)]
+    metadata: ObjectMetadata,
+}
+
+/// An object that is there and cannot be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnreadableObject {
+    /// `metadata`, which can always be read.
+    pub meta: ObjectMetadata,
+    /// `status.conditions`, where those can be read.
+    pub conditions: Value,
+    /// Why, in words for a person.
+    pub why: String,
+}
+
+/// An object of a kind of ours, or what can be said of it.
+#[derive(Debug, Clone)]
+pub enum DecodedObject<K> {
+    /// All of it.
+    Read(K),
+    /// It does not fit into its type.
+    Unreadable(Box<UnreadableObject>),
+}
+
+/// The metadata of an object of any kind.
+#[derive(Debug, Clone)]
+pub struct MetadataOnly {
+    /// Empty for an object of the whole cluster.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    version: String,
+    /// Without `managedFields` where they are nested too deeply.
+    pub metadata: Value,
+}
+
+/// An object of any kind in full.
+#[derive(Debug, Clone)]
+pub struct FullObject {
+    version: String,
+    /// None where it cannot be read.
+    pub value: Option<Value>,
+}
+
+impl FullObject {
+    /// An object that was read.
+    pub fn of(value: Value) -> Self {
+        Self { version: String::new(), value: Some(value) }
+    }
+}
+
+/// What a list or watch brings.
+pub trait ObjectForm: Sized + Send + 'static {
+    /// Reads one object.
+    ///
+    /// # Errors
+    /// When it is not an object.
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error>;
+
+    /// Its `metadata.resourceVersion`.
+    fn version(&self) -> &str;
+}
+
+impl<K: super::windlass_kind::WindlassKind> ObjectForm for DecodedObject<K> {
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        match object(json) {
+            Ok(object) => Ok(Self::Read(object)),
+            Err(error) => {
+                let meta = meta(json)?;
+                let conditions = conditions(json);
+                let why = why(json, &error);
+                Ok(Self::Unreadable(Box::new(UnreadableObject { meta, conditions, why })))
+            }
+        }
+    }
+
+    fn version(&self) -> &str {
+        match self {
+            Self::Read(object) => object.meta().resource_version.as_deref().unwrap_or_default(),
+            Self::Unreadable(object) => &object.meta.resource_version,
+        }
+    }
+}
+
+impl ObjectForm for FullObject {
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let version = meta(json)?.resource_version;
+        Ok(Self { version, value: object(json).ok() })
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+}
+
+/// An object of any kind, with nulls for what is nested too deeply.
+#[derive(Debug)]
+pub struct DepthLimitedObject(pub Value);
+
+impl ObjectForm for DepthLimitedObject {
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let whole = serde_json::from_slice(json);
+        whole.or_else(|_| serde_json::from_slice(&pruned(json))).map(Self)
+    }
+
+    fn version(&self) -> &str {
+        self.0.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// An object of any kind as the API server sent it; only what it says about itself is read.
+#[derive(Debug)]
+pub struct RawObject {
+    /// What it says about itself.
+    pub meta: ObjectMetadata,
+    /// The object, at any depth.
+    pub json: Vec<u8>,
+}
+
+impl ObjectForm for RawObject {
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        Ok(Self { meta: meta(json)?, json: json.to_vec() })
+    }
+
+    fn version(&self) -> &str {
+        &self.meta.resource_version
+    }
+}
+
+impl ObjectForm for MetadataOnly {
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct MetadataField {
+            metadata: Value,
+        }
+        let meta = meta(json)?;
+        let metadata = match serde_json::from_slice::<MetadataField>(json) {
+            Ok(whole) => whole.metadata,
+            // What is nested deeply is `managedFields`; without them it is another fingerprint than any whole one.
+            Err(_) => serde_json::json!({"name": meta.name, "namespace": meta.namespace,
+                "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": meta.labels}),
+        };
+        let ObjectMetadata { name, namespace, resource_version: version, .. } = meta;
+        Ok(Self { namespace, name, version, metadata })
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+}
+
+/// Reads an object whole. One that is being deleted is read without what is nested too deeply: its end needs none of
+/// it, and must not wait until a user mends the object.
+///
+/// # Errors
+/// When it is nested too deeply, or not what its type says.
+pub fn object<K: DeserializeOwned>(json: &[u8]) -> Result<K, serde_json::Error> {
+    match serde_json::from_slice(json) {
+        Err(_) if depth(json) > MAX_NESTING_DEPTH && meta(json)?.deletion_timestamp.is_some() => {
+            serde_json::from_slice(&pruned(json))
+        }
+        other => other,
+    }
+}
+
+fn meta(json: &[u8]) -> Result<ObjectMetadata, serde_json::Error> {
+    serde_json::from_slice::<MetadataEnvelope>(json).map(|object| object.metadata)
+}
+
+fn conditions(json: &[u8]) -> Value {
+    #[derive(Deserialize)]
+    struct StatusField {
+        status: StatusConditions,
+    }
+    #[derive(Deserialize)]
+    struct StatusConditions {
+        conditions: Value,
+    }
+    serde_json::from_slice::<StatusField>(json).map_or(Value::Null, |it| it.status.conditions)
+}
+
+/// Why an object cannot be read, in words for a person.
+pub fn why(json: &[u8], error: &serde_json::Error) -> String {
+    match depth(json) {
+        depth if depth > MAX_NESTING_DEPTH => {
+            format!(
+                "it is nested {depth} levels deep, and at most {MAX_NESTING_DEPTH} are supported"
+            )
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Walks over what is structure in a JSON text and not inside of a string; `each` gets position and byte.
+fn walk(json: &[u8], mut each: impl FnMut(usize, u8)) {
+    let mut is_text = false;
+    let mut is_escaped = false;
+    for (at, &byte) in json.iter().enumerate() {
+        match (is_text, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (true, b'"') => is_text = false,
+            (true, _) => {}
+            (false, b'"') => is_text = true,
+            (false, byte) => each(at, byte),
+        }
+    }
+}
+
+fn depth(json: &[u8]) -> usize {
+    let mut now = 0_usize;
+    let mut deepest = 0;
+    walk(json, |_, byte| match byte {
+        b'{' | b'[' => {
+            now += 1;
+            deepest = deepest.max(now);
+        }
+        b'}' | b']' => now = now.saturating_sub(1),
+        _ => {}
+    });
+    deepest
+}
+
+/// The same JSON with nulls for what lies deeper than is kept.
+fn pruned(json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len());
+    let mut now = 0_usize;
+    let mut from = 0;
+    walk(json, |at, byte| match byte {
+        b'{' | b'[' => {
+            now += 1;
+            if now == MAX_RETAINED_DEPTH + 1 {
+                out.extend_from_slice(json.get(from..at).unwrap_or_default());
+                out.extend_from_slice(b"null");
+            }
+        }
+        b'}' | b']' => {
+            if now == MAX_RETAINED_DEPTH + 1 {
+                from = at + 1;
+            }
+            now = now.saturating_sub(1);
+        }
+        _ => {}
+    });
+    out.extend_from_slice(json.get(from..).unwrap_or_default());
+    out
+}
+
+/// Takes a JSON text apart, one level of it.
+struct JsonLevelReader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> JsonLevelReader<'a> {
+    fn mark(&mut self) -> Option<u8> {
+        self.rest = self.rest.trim_ascii_start();
+        self.rest.first().copied()
+    }
+
+    fn take(&mut self, wanted: u8) -> bool {
+        let found = self.mark() == Some(wanted);
+        if found {
+            self.rest = self.rest.get(1..).unwrap_or_default();
+        }
+        found
+    }
+
+    /// One value, unread. `serde_json` skips it without recursion.
+    fn value(&mut self) -> Result<&'a [u8], serde_json::Error> {
+        let mut values = serde_json::Deserializer::from_slice(self.rest).into_iter::<IgnoredAny>();
+        match values.next() {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Err(error),
+            None => return Err(malformed("a value is missing")),
+        }
+        let (value, rest) = self.rest.split_at(values.byte_offset().min(self.rest.len()));
+        self.rest = rest;
+        Ok(value)
+    }
+}
+
+fn malformed(why: &str) -> serde_json::Error {
+    serde::de::Error::custom(why)
+}
+
+/// The members of an object, their values unread.
+fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, serde_json::Error> {
+    let mut parts = JsonLevelReader { rest: json };
+    let mut all = Vec::new();
+    if !parts.take(b'{') {
+        return Err(malformed("it is not an object"));
+    }
+    while !parts.take(b'}') {
+        let name = serde_json::from_slice(parts.value()?)?;
+        if !parts.take(b':') {
+            return Err(malformed("a colon is missing"));
+        }
+        all.push((name, parts.value()?));
+        if !parts.take(b',') && parts.mark() != Some(b'}') {
+            return Err(malformed("a comma is missing"));
+        }
+    }
+    Ok(all)
+}
+
+/// The elements of an array, unread; none of null.
+fn elements(json: &[u8]) -> Result<Vec<&[u8]>, serde_json::Error> {
+    let mut parts = JsonLevelReader { rest: json };
+    let mut all = Vec::new();
+    if json.trim_ascii() == b"null" {
+        return Ok(all);
+    }
+    if !parts.take(b'[') {
+        return Err(malformed("it is not an array"));
+    }
+    while !parts.take(b']') {
+        all.push(parts.value()?);
+        if !parts.take(b',') && parts.mark() != Some(b']') {
+            return Err(malformed("a comma is missing"));
+        }
+    }
+    Ok(all)
+}
+
+/// A page of a list.
+#[derive(Debug)]
+pub(super) struct ObjectListPage<T> {
+    pub(super) items: Vec<T>,
+    /// Where the next page begins; none after the last.
+    pub(super) next: Option<String>,
+    /// The version of the list.
+    pub(super) version: Option<String>,
+    /// How many objects come after the page, as far as the server knows.
+    pub(super) remaining: u64,
+}
+
+impl<T: ObjectForm> ObjectListPage<T> {
+    /// # Errors
+    /// When it is not a list.
+    pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase", default)]
+        struct ListMetadata {
+            resource_version: Option<String>,
+            r#continue: Option<String>,
+            remaining_item_count: Option<i64>,
+        }
+        let mut items = None;
+        let mut meta = ListMetadata::default();
+        for (name, value) in members(json)? {
+            match name.as_str() {
+                "metadata" => meta = serde_json::from_slice(value)?,
+                "items" => {
+                    let read = elements(value)?.into_iter().map(T::read);
+                    items = Some(read.collect::<Result<_, _>>()?);
+                }
+                _ => {}
+            }
+        }
+        let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let next = said(meta.r#continue);
+        let version = said(meta.resource_version);
+        let remaining = meta.remaining_item_count.and_then(|it| u64::try_from(it).ok());
+        let remaining = remaining.unwrap_or_default();
+        // What is on no page would be taken for deleted.
+        let items = items.ok_or_else(|| malformed("it has no items, so it is not a list"))?;
+        if remaining > 0 && next.is_none() {
+            return Err(malformed("it says that objects follow, and not where"));
+        }
+        Ok(Self { items, next, version, remaining })
+    }
+}
+
+/// A line of a watch.
+#[derive(Debug)]
+pub(super) enum WatchLine<T> {
+    /// An object came or changed.
+    Applied(T),
+    /// An object is gone.
+    Deleted(T),
+    /// Nothing happened up to this version.
+    Bookmark(String),
+    /// The watch has failed.
+    Error(Box<kube::core::Status>),
+}
+
+impl<T: ObjectForm> WatchLine<T> {
+    /// # Errors
+    /// When it is not an event of a watch.
+    pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let mut kind = String::new();
+        let mut object = None;
+        for (name, value) in members(json)? {
+            match name.as_str() {
+                "type" => kind = serde_json::from_slice(value)?,
+                "object" => object = Some(value),
+                // A refusal instead of events.
+                "kind" if value == b"\"Status\"" => {
+                    return Ok(Self::Error(serde_json::from_slice(json)?));
+                }
+                _ => {}
+            }
+        }
+        let object = object.ok_or_else(|| malformed("an event has no object"))?;
+        match kind.as_str() {
+            "ADDED" | "MODIFIED" => T::read(object).map(Self::Applied),
+            "DELETED" => T::read(object).map(Self::Deleted),
+            "BOOKMARK" => meta(object).map(|meta| Self::Bookmark(meta.resource_version)),
+            "ERROR" => serde_json::from_slice(object).map(Self::Error),
+            _ => Err(malformed("an event has an unknown type")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! The order in which the releases of a Helmfile come and go: what they wait for first, so many at a time in each cluster.
+//!
+//! A Helmfile has thousands of releases, and each may wait for all others: what they wait for is counted, not looked
+//! for, and between two releases the task yields to others on its thread.
+//! Elsewhere: what is done for each release (`release_reconciler.rs`, `prune.rs`).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crds::helmfile::ReleaseRow;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+
+use super::plan::{HelmfilePlan, ReleaseKey};
+use super::release_clusters::ReleaseClusterId;
+use windlass_runtime::cluster_target::APPLYING_AT_ONCE;
+
+/// How many releases of one Helmfile are operated on at a time in a cluster. Other Helmfiles do not wait for them: the
+/// permits of the cluster bound what is applied at the same moment.
+const AT_ONCE: usize = APPLYING_AT_ONCE;
+
+/// Releases, by number, and how many others each of them still waits for.
+#[derive(Debug, Default)]
+pub(super) struct ReleaseOrder {
+    open: Vec<usize>,
+    followers: Vec<Vec<usize>>,
+    /// How many of the numbers are releases; those above are places in between that many wait for together.
+    releases: usize,
+    /// Releases that no longer wait for another, in their order.
+    free: VecDeque<usize>,
+}
+
+impl ReleaseOrder {
+    fn new(releases: usize, between: usize) -> Self {
+        let all = releases + between;
+        Self {
+            open: vec![0; all],
+            followers: vec![Vec::new(); all],
+            releases,
+            free: VecDeque::new(),
+        }
+    }
+
+    fn follow(&mut self, first: usize, next: usize) {
+        self.followers[first].push(next);
+        self.open[next] += 1;
+    }
+
+    fn begin(mut self) -> Self {
+        self.free.extend((0..self.releases).filter(|at| self.open[*at] == 0));
+        let between = self.releases..self.open.len();
+        let passed: Vec<usize> = between.filter(|at| self.open[*at] == 0).collect();
+        passed.into_iter().for_each(|at| self.ended(at));
+        self
+    }
+
+    /// The releases of a plan, by their place in it: each after what it needs, and after all releases of helmfiles before its
+    /// own.
+    pub(super) fn of_plan(planned: &HelmfilePlan) -> Self {
+        let releases = &planned.releases;
+        let helmfiles: BTreeMap<usize, usize> = {
+            let all: BTreeSet<usize> = releases.iter().map(|it| it.helmfile).collect();
+            all.into_iter().enumerate().map(|(at, helmfile)| (helmfile, at)).collect()
+        };
+        let places: BTreeMap<&ReleaseKey, usize> =
+            releases.iter().enumerate().map(|(at, it)| (&it.key, at)).collect();
+        let mut order = Self::new(releases.len(), helmfiles.len());
+        for at in 1..helmfiles.len() {
+            order.follow(releases.len() + at - 1, releases.len() + at);
+        }
+        for (at, release) in releases.iter().enumerate() {
+            let needed = release.needs.iter().filter_map(|need| places.get(need));
+            needed.for_each(|need| order.follow(*need, at));
+            let helmfile = releases.len() + helmfiles[&release.helmfile];
+            order.follow(at, helmfile);
+            if helmfile > releases.len() {
+                order.follow(helmfile - 1, at);
+            }
+        }
+        order.begin()
+    }
+
+    /// Releases that go, by their place in a list: each after those of them that need it.
+    pub(super) fn of_removal(leaving: &[ReleaseKey], rows: &[ReleaseRow]) -> Self {
+        let places: BTreeMap<String, usize> =
+            leaving.iter().enumerate().map(|(at, key)| (key.to_string(), at)).collect();
+        let mut order = Self::new(leaving.len(), 0);
+        for row in rows {
+            let Some(at) = places.get(&ReleaseKey::of(row).to_string()) else { continue };
+            let needed = row.needs.iter().filter_map(|need| places.get(need));
+            needed.for_each(|need| order.follow(*at, *need));
+        }
+        order.begin()
+    }
+
+    fn next(&mut self) -> Option<usize> {
+        self.free.pop_front()
+    }
+
+    /// Releases that wait for this one stop waiting for it.
+    fn ended(&mut self, at: usize) {
+        let mut ended = vec![at];
+        while let Some(at) = ended.pop() {
+            for next in std::mem::take(&mut self.followers[at]) {
+                self.open[next] -= 1;
+                match (self.open[next], next < self.releases) {
+                    (0, true) => self.free.push_back(next),
+                    (0, false) => ended.push(next),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Releases that never came to their turn.
+    fn left(self) -> Vec<usize> {
+        (0..self.releases).filter(|at| self.open[*at] > 0).collect()
+    }
+}
+
+/// How many releases are operated on now, by cluster ([`super::release_clusters::ReleaseClusters::id`]), and which wait
+/// for that.
+#[derive(Default)]
+struct ConcurrencyLimit<'p> {
+    taken: BTreeMap<ReleaseClusterId<'p>, usize>,
+    queued: BTreeMap<ReleaseClusterId<'p>, VecDeque<usize>>,
+}
+
+impl<'p> ConcurrencyLimit<'p> {
+    /// Takes a slot of a cluster for a release, or has it wait for one; tells whether there was one.
+    fn take(&mut self, place: ReleaseClusterId<'p>, release: usize) -> bool {
+        let taken = self.taken.entry(place).or_default();
+        let is_free = *taken < AT_ONCE;
+        *taken += usize::from(is_free);
+        if !is_free {
+            self.queued.entry(place).or_default().push_back(release);
+        }
+        is_free
+    }
+
+    /// Gives a slot back; the release that waited for it longest has it from then on.
+    fn give_back(&mut self, place: ReleaseClusterId<'p>) -> Option<usize> {
+        let next = self.queued.get_mut(&place).and_then(VecDeque::pop_front);
+        if let (None, Some(taken)) = (next, self.taken.get_mut(&place)) {
+            *taken -= 1;
+        }
+        next
+    }
+}
+
+/// How far an operation on a release came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReleaseTurnOutcome {
+    /// Those that wait for it have their turn.
+    On,
+    /// They have not.
+    Stays,
+    /// The Helmfile was changed meanwhile.
+    Overtaken,
+}
+
+/// What is done with releases in their order.
+pub(super) trait ReleaseTurns: Sync {
+    /// The cluster of a release.
+    fn place(&self, release: usize) -> ReleaseClusterId<'_>;
+
+    /// Whether anything is to be done for a release whose turn it is; if not, those that wait for it have their turn.
+    fn is_due(&self, release: usize) -> bool;
+
+    /// Does it.
+    fn turn(&self, release: usize) -> impl Future<Output = ReleaseTurnOutcome> + Send;
+}
+
+/// Has all releases have their turn; those that never could are the answer. Nothing where the Helmfile was changed meanwhile:
+/// then no release begins any more, and those that have begun come to their end first.
+pub(super) async fn in_turn<T: ReleaseTurns>(
+    mut order: ReleaseOrder,
+    turns: &T,
+) -> Option<Vec<usize>> {
+    let mut concurrency_limit = ConcurrencyLimit::default();
+    let mut under_way = FuturesUnordered::new();
+    let begin = |release: usize| async move { (release, turns.turn(release).await) };
+    let mut is_overtaken = false;
+    loop {
+        while let Some(release) = order.next().filter(|_| !is_overtaken) {
+            tokio::task::yield_now().await;
+            if !turns.is_due(release) {
+                order.ended(release);
+            } else if concurrency_limit.take(turns.place(release), release) {
+                under_way.push(begin(release));
+            }
+        }
+        let Some((release, passed)) = under_way.next().await else { break };
+        let next = concurrency_limit.give_back(turns.place(release));
+        match passed {
+            ReleaseTurnOutcome::On => order.ended(release),
+            ReleaseTurnOutcome::Stays => {}
+            ReleaseTurnOutcome::Overtaken => is_overtaken = true,
+        }
+        if let Some(next) = next.filter(|_| !is_overtaken) {
+            under_way.push(begin(next));
+        }
+        tokio::task::yield_now().await;
+    }
+    (!is_overtaken).then(|| order.left())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! What a helmfile names on other servers, put beside its source: charts, addresses, or the entries of its bundle.
+//!
+//! Blocks. Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses (`helmfile_source.rs`),
+//! the lock of a bundle (`helmfile::bundle`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use helm::chart::{ChartFile, load};
+use helmfile::bundle::{self, HelmfileBundle};
+use helmfile::{ChartFetchError, ChartVersionRequest, RemoteAddress, RemoteFetcher};
+use parking_lot::{Mutex, MutexGuard};
+use sources::go_getter::HelmfileGetter;
+use tokio::runtime::Handle;
+use tree::{FileTree as _, RelPath};
+
+use super::helmfile_files::HelmfileFiles;
+use super::helmfile_source;
+use super::repositories::HelmfileRepositories;
+use windlass_runtime::build::bases::SharedBuildPermits;
+use windlass_runtime::time_limit::TimeLimit;
+
+/// How many addresses a helmfile may name.
+const MOST_ADDRESSES: usize = 128;
+
+/// How many bytes may be beside a source: charts, what addresses name, and entries of its bundle, unpacked.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Why nothing is fetched where only verified sources may be used.
+pub(super) const NOT_VERIFIED: &str =
+    "it is not verified, and the namespace requires verified sources; copy it into the source";
+
+/// What fetching takes.
+pub(super) struct FetchContext {
+    repositories: HelmfileRepositories,
+    permits: SharedBuildPermits,
+    /// Or why addresses are not fetched.
+    getter: Result<HelmfileGetter, &'static str>,
+    runtime: Handle,
+    /// Whether only what is in the source may be used, since that alone is verified.
+    is_verified_only: bool,
+    /// Where what an address named was put.
+    fetched: BTreeMap<String, String>,
+}
+
+impl FetchContext {
+    /// Nothing was fetched yet.
+    pub(super) fn new(
+        repositories: HelmfileRepositories,
+        permits: SharedBuildPermits,
+        getter: Result<HelmfileGetter, &'static str>,
+        runtime: Handle,
+        is_verified_only: bool,
+    ) -> Self {
+        Self { repositories, permits, getter, runtime, is_verified_only, fetched: BTreeMap::new() }
+    }
+}
+
+/// Fetches charts of repositories and registries, and what addresses name, and puts them beside the source.
+pub(super) struct HelmfileFetcher {
+    files: Arc<HelmfileFiles>,
+    reaching: Mutex<FetchContext>,
+    limit: Arc<TimeLimit>,
+    budget: Mutex<DownloadBudget>,
+    /// Where everything is that is elsewhere, if the source is a bundle: then no server is asked.
+    bundle: Option<SourceBundle>,
+}
+
+impl HelmfileFetcher {
+    /// Nothing was fetched yet for the helmfile in a directory.
+    ///
+    /// # Errors
+    /// There is a lock of a bundle that cannot be read.
+    pub(super) fn new(
+        files: Arc<HelmfileFiles>,
+        directory: &str,
+        reaching: FetchContext,
+        limit: Arc<TimeLimit>,
+    ) -> Result<Self, String> {
+        let bundle = bundle_of(&files, directory)?;
+        let reaching = Mutex::new(reaching);
+        let budget = Mutex::new(DownloadBudget::of(MOST_BYTES));
+        Ok(Self { files, reaching, limit, budget, bundle })
+    }
+
+    fn reaching(&self) -> MutexGuard<'_, FetchContext> {
+        self.reaching.lock()
+    }
+}
+
+/// A bundle in a source.
+struct SourceBundle {
+    /// Its directory.
+    top: RelPath,
+    lock: HelmfileBundle,
+}
+
+/// The bundle beside the helmfile or at the top of the source; nothing if there is none.
+fn bundle_of(files: &HelmfileFiles, directory: &str) -> Result<Option<SourceBundle>, String> {
+    let own = RelPath::parse(directory.trim_start_matches('/')).map_err(|it| it.to_string())?;
+    for top in [own, RelPath::root()] {
+        let at = top.join(bundle::FOLDER).map_err(|error| error.to_string())?;
+        let lock = at.join(bundle::LOCK).map_err(|error| error.to_string())?;
+        if files.entry(&lock).is_some() {
+            let text = files.read(&lock).map_err(|error| error.to_string())?;
+            return Ok(Some(SourceBundle { top: at, lock: HelmfileBundle::parse(&text)? }));
+        }
+    }
+    Ok(None)
+}
+
+/// The directory of an entry of a bundle, unpacked beside the source; `of` names for people what the entry is.
+fn bundled(
+    files: &HelmfileFiles,
+    bundle: &SourceBundle,
+    id: &str,
+    of: &str,
+    budget: &mut DownloadBudget,
+) -> Result<String, String> {
+    let at = RelPath::parse(&format!(".windlass/{id}")).map_err(|error| error.to_string())?;
+    if files.entry(&at).is_some() {
+        return Ok(format!("/{}", at.as_str()));
+    }
+    let missing = || format!("{of} is not in the bundle: rebuild it with `windlass bundle`");
+    let entry = bundle.lock.find(id).ok_or_else(missing)?;
+    let file = bundle.top.join(&entry.file).map_err(|error| error.to_string())?;
+    let archive = files.read(&file).map_err(|error| error.to_string())?;
+    entry.check(&archive)?;
+    // What is left of the budget bounds the unpacking itself.
+    let tree = sources::go_getter::unpack(&archive, budget.left);
+    let tree = tree.map_err(|error| format!("{}/{}: {error}", bundle::FOLDER, entry.file))?;
+    budget.charge(tree.bytes())?;
+    Ok(files.put_tree(id, tree))
+}
+
+/// How many bytes may still be put beside a source.
+#[derive(Debug)]
+struct DownloadBudget {
+    left: u64,
+}
+
+impl DownloadBudget {
+    fn of(left: u64) -> Self {
+        Self { left }
+    }
+
+    /// Takes bytes, before they are put anywhere.
+    fn charge(&mut self, bytes: u64) -> Result<(), String> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| {
+            format!(
+                "the charts and addresses of the helmfile are larger than {MOST_BYTES} bytes: divide it into several \
+                 Helmfiles with spec.selectors"
+            )
+        })?;
+        Ok(())
+    }
+}
+
+impl RemoteFetcher for HelmfileFetcher {
+    fn fetch(&self, address: &RemoteAddress) -> Result<String, String> {
+        let key = bundle::address_id(address);
+        let mut budget = self.budget.lock();
+        if let Some(bundle) = &self.bundle {
+            return bundled(&self.files, bundle, &key, &address.to_string(), &mut budget);
+        }
+        let wanted = helmfile_source::wanted(address)?;
+        let mut reaching = self.reaching();
+        let FetchContext { permits, getter, fetched, .. } = &mut *reaching;
+        if let Some(place) = fetched.get(&key) {
+            return Ok(place.clone());
+        }
+        let getter = getter.as_ref().map_err(|why| (*why).to_owned())?;
+        if fetched.len() >= MOST_ADDRESSES {
+            return Err(format!("a helmfile may name at most {MOST_ADDRESSES} addresses"));
+        }
+        let got = self.limit.pause(|| permits.while_asking(|| getter.get(&wanted, None)))?;
+        let got = got.ok_or(helmfile_source::NO_CONTENT)?;
+        budget.charge(got.files.bytes())?;
+        let place = self.files.put_tree(&format!("address-{}", fetched.len()), got.files);
+        fetched.insert(key, place.clone());
+        Ok(place)
+    }
+
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartFetchError> {
+        let id = bundle::chart_id(chart);
+        let name = &chart.name;
+        let mut budget = self.budget.lock();
+        if let Some(bundle) = &self.bundle {
+            let of = format!("the chart {name} {}", chart.range);
+            let place = bundled(&self.files, bundle, &id, &of, &mut budget)?;
+            return Ok(format!("{place}/{name}"));
+        }
+        let place = format!("/.windlass/{id}/{name}");
+        let at =
+            RelPath::parse(place.trim_start_matches('/')).map_err(|error| error.to_string())?;
+        let mut reaching = self.reaching();
+        if self.files.entry(&at).is_some() {
+            return Ok(place);
+        }
+        if reaching.is_verified_only {
+            let why = format!("chart `{name}` of {}: {NOT_VERIFIED}", chart.url);
+            return Err(ChartFetchError::Refused(why));
+        }
+        let FetchContext { repositories, permits, runtime, .. } = &mut *reaching;
+        let archive = self
+            .limit
+            .pause(|| permits.while_asking(|| runtime.block_on(repositories.archive(chart))))?;
+        let parts = load::archive_entries(&archive).map_err(|error| error.to_string())?;
+        let bytes = parts.iter().map(|file| (file.name.len() + file.data.len()) as u64);
+        budget.charge(bytes.fold(0, u64::saturating_add))?;
+        let parts: Vec<(String, ChartFile)> =
+            parts.into_iter().map(|file| (format!("{name}/{}", file.name), file)).collect();
+        self.files.put(&id, parts.iter().map(|(path, file)| (path.as_str(), &*file.data)))?;
+        Ok(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmfile::bundle::HelmfileBundleEntry;
+    use sources::archive::{ArchiveContents, write};
+    use tree::MemoryTree;
+
+    use super::*;
+
+    /// A bundle with so many entries of a kilobyte each.
+    fn bundle(entries: usize) -> (HelmfileFiles, HelmfileBundle) {
+        let mut files = Vec::new();
+        let mut lock = HelmfileBundle::default();
+        for number in 0..entries {
+            let mut contents = ArchiveContents::new();
+            contents.file(RelPath::parse("f").unwrap(), false, vec![b'x'; 1_000]).unwrap();
+            let read = |_: &RelPath, data: &Vec<u8>| Ok::<_, std::io::Error>(data.clone());
+            let archive = write(Vec::new(), &contents, read).unwrap();
+            let id = number.to_string();
+            let file = format!("{number}.tgz");
+            let digest = bundle::digest(&archive);
+            lock.entries.push(HelmfileBundleEntry {
+                id: id.clone(),
+                of: id,
+                file: file.clone(),
+                digest,
+            });
+            files.push((format!("{}/{file}", bundle::FOLDER), archive));
+        }
+        (HelmfileFiles::new(Arc::new(MemoryTree::from_files(files).unwrap())), lock)
+    }
+
+    #[test]
+    fn the_entries_of_a_bundle_have_one_budget() {
+        let (files, lock) = bundle(3);
+        let bundle = SourceBundle { top: RelPath::parse(bundle::FOLDER).unwrap(), lock };
+        let mut budget = DownloadBudget::of(2_500);
+        let mut unpacked = |id: &str| bundled(&files, &bundle, id, id, &mut budget);
+        assert_eq!(unpacked("0").unwrap(), "/.windlass/0");
+        assert_eq!(unpacked("1").unwrap(), "/.windlass/1");
+        // One that is there costs nothing more.
+        assert_eq!(unpacked("0").unwrap(), "/.windlass/0");
+        let error = unpacked("2").unwrap_err();
+        assert!(
+            error.starts_with("windlass-bundle/2.tgz: ") && error.contains("larger than"),
+            "{error}"
+        );
+        assert!(files.entry(&RelPath::parse(".windlass/2").unwrap()).is_none());
+        assert!(unpacked("3").unwrap_err().contains("rebuild it with"));
+    }
+
+    #[test]
+    fn a_budget_is_charged_before_anything_is_put() {
+        let mut budget = DownloadBudget::of(10);
+        assert_eq!(budget.charge(10), Ok(()));
+        assert!(budget.charge(1).unwrap_err().contains("spec.selectors"));
+    }
+}

@@ -1,0 +1,51 @@
+//! What a build takes beside the artifact's files: variables and keys.
+
+use crds::kustomize::Kustomization;
+use objects::SecretMasking;
+use reconcile::RunOutcome;
+
+use super::substitution::PostBuildSubstitution;
+use windlass_runtime::build::decryption::BuildDecryptionKeys;
+use windlass_runtime::spec_references::ReadReferences;
+use windlass_serve::settings::OperatorSettings;
+
+/// The inputs of a Kustomization's build besides the files of the artifact: substitution variables and
+/// decryption keys.
+#[derive(Default)]
+pub struct KustomizationInputs {
+    pub(super) substitution: Option<PostBuildSubstitution>,
+    pub(super) decryption: Option<BuildDecryptionKeys>,
+}
+
+impl KustomizationInputs {
+    /// Reads what a spec names.
+    ///
+    /// # Errors
+    /// The outcome of a run that lacks some of it.
+    pub async fn read(
+        settings: &OperatorSettings,
+        object: &Kustomization,
+        references: &mut ReadReferences,
+    ) -> Result<Self, RunOutcome> {
+        // All references are watched before a missing one ends the run.
+        let substitution = PostBuildSubstitution::read(settings, object, references).await;
+        let decryption = BuildDecryptionKeys::read(settings, object, references).await;
+        Ok(Self { substitution: substitution?, decryption: decryption? })
+    }
+
+    /// Names the content of all of it; empty if there is none.
+    pub(super) fn digest(&self) -> String {
+        let substitution = self.substitution.as_ref().map(|it| it.digest.as_str());
+        let decryption = self.decryption.as_ref().map(|it| it.digest.as_str());
+        match (substitution, decryption) {
+            (None, None) => String::new(),
+            (Some(one), None) | (None, Some(one)) => one.to_owned(),
+            (Some(one), Some(other)) => format!("{one} {other}"),
+        }
+    }
+
+    /// The values that no status, event or log may show.
+    pub(super) fn secrets(&self) -> SecretMasking {
+        self.substitution.as_ref().map(|it| it.secrets.clone()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,241 @@
+//! A Kustomization that may not go on now: what it would do, and where it stopped.
+//!
+//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`windlass_runtime::change_window`,
+//! `hold`).
+
+use crds::ReconciledObject as _;
+use crds::kustomize::Kustomization;
+use kube_core::Resource as _;
+use objects::Object;
+use reconcile::{
+    RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, RunOutcome, Time, WakeTrigger, reason,
+};
+
+use super::{KustomizationSession, report};
+use windlass_runtime::applier::PendingChanges;
+use windlass_runtime::{change_window, hold_conditions, object_hold, source_reference};
+
+/// Why a run that began has to stop before its next step.
+pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<RunOutcome> {
+    let now = jiff::Timestamp::now();
+    let is_deleted = object.meta().deletion_timestamp.is_some();
+    if object_hold::is_suspended(object, now) {
+        let text = match is_deleted {
+            true => "suspended while it is being deleted: what it applied stays".to_owned(),
+            false => {
+                format!("suspended while applying revision {revision}, which continues on resume")
+            }
+        };
+        return Some(RunOutcome::Blocked(reason::SUSPENDED, text, WakeTrigger::at(retry_at)));
+    }
+    // Deletion waits for no window.
+    let state = change_window::state(object, now).filter(|_| !is_deleted)?;
+    state.outcome(&format!("the remainder of revision {revision}"))
+}
+
+/// The gate of removals for the objects of a Kustomization, without the annotations of each object.
+pub(super) fn removal_gate(object: &Kustomization, cause: RemovalCause, now: Time) -> RemovalGate {
+    RemovalGate {
+        cause,
+        is_owner_suspended: object_hold::is_suspended(object, now),
+        is_suspended: false,
+        closes: change_window::closes(object, now),
+    }
+}
+
+/// Whether an object of a Kustomization may be removed. An object with the annotation that keeps it is not pruned.
+///
+/// # Errors
+/// Why not.
+pub(super) fn permit_removal(
+    gate: RemovalGate,
+    live: &Object,
+    now: Time,
+) -> Result<RemovalPermit, RemovalRefused> {
+    // Parity(flux): an object is recreated also if it is not to be pruned.
+    let is_kept = gate.cause != RemovalCause::Recreated && apply::switches(live).skips_prune();
+    RemovalGate { is_suspended: is_kept, ..gate }.permit(now)
+}
+
+impl KustomizationSession<'_> {
+    /// What a run would do if the windows were open.
+    pub(super) async fn pending(&self, object: &Kustomization) -> PendingChanges {
+        // It is answered at once, and taken when the next window opens.
+        if hold_conditions::is_asked(object) {
+            self.memory().verify_at = None;
+        }
+        let own = &self.node.namespace;
+        let source = &object.spec.source_ref;
+        let artifact = source_reference::artifact(&self.context, own, source, self.began).ok();
+        let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
+        // What was applied is observed until it is well: that changes nothing. A step would be refused.
+        if revision.is_some_and(|revision| awaits_health(object, revision)) {
+            return PendingChanges::Observing;
+        }
+        if is_current(object, revision) {
+            return PendingChanges::Nothing;
+        }
+        if let Some(artifact) = artifact.as_ref().filter(|_| is_current(object, None))
+            && let Ok(files) = self.files(object, artifact).await
+            && self.reads_the_same(object, &files)
+        {
+            return PendingChanges::Nothing;
+        }
+        PendingChanges::Change(revision.map_or_else(
+            || "the next revision of its source".to_owned(),
+            |revision| format!("revision {revision}"),
+        ))
+    }
+
+    /// Whether a tree has the same files as those that the last build read. False if no build is remembered.
+    fn reads_the_same(&self, object: &Kustomization, files: &tree::MemoryTree) -> bool {
+        let memory = self.memory();
+        let generation = object.meta().generation.unwrap_or_default();
+        let settled = memory.settled.as_ref().filter(|settled| settled.generation == generation);
+        settled.is_some_and(|settled| settled.trace.is_same_in(files))
+    }
+}
+
+/// The text about where a run was when its object was suspended.
+pub(super) fn where_stopped(object: &Kustomization) -> String {
+    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
+    // The edit that suspends it makes another generation, and the wait was of the one before.
+    let is_awaiting = object.condition("Healthy").is_some_and(|it| it.status == "Unknown");
+    let place = match attempted {
+        Some(revision) if is_awaiting => {
+            format!("while waiting for the health of revision {revision}")
+        }
+        Some(revision) => {
+            format!("during a reconciliation; last attempted revision: {revision}")
+        }
+        None => "before the first revision was applied".to_owned(),
+    };
+    format!("suspended {place}")
+}
+
+/// Whether the object waits for a revision, of which all stages or some were applied.
+fn awaits_health(object: &Kustomization, revision: &str) -> bool {
+    let Some(status) = object.status.as_ref() else { return false };
+    let is_attempted = status.last_attempted_revision.as_deref() == Some(revision);
+    let is_of_this_spec = object
+        .condition("Healthy")
+        .is_some_and(|it| it.observed_generation == object.meta().generation);
+    is_attempted && is_of_this_spec && report::waiting(object).is_some()
+}
+
+/// Whether an object is ready, of this spec, and at a revision if one is named.
+fn is_current(object: &Kustomization, revision: Option<&str>) -> bool {
+    let applied = object.status.as_ref().and_then(|it| it.last_applied_revision.as_deref());
+    object.condition("Ready").is_some_and(|it| it.status == "True")
+        && object.observed_generation() == object.meta().generation
+        && revision.is_none_or(|revision| applied == Some(revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What may be in the way of a removal.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum RemovalObstacle {
+        None,
+        Suspended,
+        HoldExpired,
+        Kept,
+        WindowClosed,
+        WindowInvalid,
+    }
+
+    const OBSTACLES: [RemovalObstacle; 6] = [
+        RemovalObstacle::None,
+        RemovalObstacle::Suspended,
+        RemovalObstacle::HoldExpired,
+        RemovalObstacle::Kept,
+        RemovalObstacle::WindowClosed,
+        RemovalObstacle::WindowInvalid,
+    ];
+
+    fn kustomization(obstacle: RemovalObstacle, is_deleted: bool) -> Kustomization {
+        let annotations = match obstacle {
+            RemovalObstacle::WindowClosed => json!({"windlass.dev/window": "0 0 30 6 * 1m"}),
+            RemovalObstacle::WindowInvalid => json!({"windlass.dev/window": "never"}),
+            RemovalObstacle::HoldExpired => json!({
+                "windlass.dev/suspended-by": "alice",
+                "windlass.dev/suspended-until": "1970-01-01T00:00:00Z",
+            }),
+            RemovalObstacle::None | RemovalObstacle::Suspended | RemovalObstacle::Kept => json!({}),
+        };
+        let fields = json!({"f:spec": {"f:suspend": {}},
+            "f:metadata": {"f:annotations": {"f:windlass.dev/suspended-until": {}}}});
+        let managed =
+            json!([{"manager": "windlass-cli", "operation": "Update", "fieldsV1": fields}]);
+        let is_suspended =
+            matches!(obstacle, RemovalObstacle::Suspended | RemovalObstacle::HoldExpired);
+        let deleted = if is_deleted { json!("1970-01-02T00:00:00Z") } else { Value::Null };
+        serde_json::from_value(json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "namespace": "ns", "annotations": annotations, "deletionTimestamp": deleted,
+                "managedFields": managed},
+            "spec": {"interval": "10m", "prune": true, "suspend": is_suspended,
+                "sourceRef": {"kind": "GitRepository", "name": "r"}},
+        }))
+        .unwrap()
+    }
+
+    fn live(obstacle: RemovalObstacle) -> Object {
+        let value = if obstacle == RemovalObstacle::Kept { "disabled" } else { "enabled" };
+        let annotations = json!({"kustomize.toolkit.fluxcd.io/prune": value});
+        let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "c", "annotations": annotations}});
+        Object::new(manifest).unwrap()
+    }
+
+    #[test]
+    fn every_removal_of_a_kustomization_asks_about_everything_in_its_way() {
+        let now = Time::from_second(1_000_000).unwrap();
+        for cause in [RemovalCause::OwnerDeleted, RemovalCause::Pruned, RemovalCause::Recreated] {
+            for obstacle in OBSTACLES {
+                let is_deleted = cause == RemovalCause::OwnerDeleted;
+                let object = kustomization(obstacle, is_deleted);
+                let gate = removal_gate(&object, cause, now);
+                let permitted = permit_removal(gate, &live(obstacle), now);
+                let expected = match obstacle {
+                    RemovalObstacle::None | RemovalObstacle::HoldExpired => None,
+                    RemovalObstacle::Suspended => Some(RemovalRefused::Suspended),
+                    RemovalObstacle::Kept if cause == RemovalCause::Recreated => None,
+                    RemovalObstacle::Kept => Some(RemovalRefused::Suspended),
+                    RemovalObstacle::WindowClosed | RemovalObstacle::WindowInvalid
+                        if is_deleted =>
+                    {
+                        None
+                    }
+                    RemovalObstacle::WindowClosed | RemovalObstacle::WindowInvalid => {
+                        Some(RemovalRefused::WindowClosed)
+                    }
+                };
+                assert_eq!(permitted.err(), expected, "{cause:?} {obstacle:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_stops_at_a_suspension_also_if_the_kustomization_is_being_deleted() {
+        let stopped = |obstacle, is_deleted| {
+            let outcome =
+                stop(&kustomization(obstacle, is_deleted), "main@sha1:1", Time::UNIX_EPOCH);
+            outcome.map(|outcome| outcome.reason())
+        };
+        for is_deleted in [false, true] {
+            assert_eq!(stopped(RemovalObstacle::Suspended, is_deleted), Some(reason::SUSPENDED));
+            assert_eq!(stopped(RemovalObstacle::None, is_deleted), None);
+        }
+        assert!(stopped(RemovalObstacle::WindowInvalid, false).is_some());
+        assert_eq!(
+            stopped(RemovalObstacle::WindowInvalid, true),
+            None,
+            "deletion waits for no window"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! Matches events with Alerts: the notification of each Alert that selects an event goes into the queue of its Provider.
+//!
+//! Events wait in a queue for each namespace with Alerts, so that patterns of one that take long delay no other. Where too
+//! much waits, the namespace of which most waits loses its oldest event. Elsewhere: the decision (`alert_router`), the
+//! threads on which it is made (`windlass_runtime::expressions`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use crds::notification::Alert;
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tokio_util::task::TaskTracker;
+
+use super::NotificationDelivery;
+use super::alert_router::{ObjectLabels, is_of_incident};
+use super::incident_suppression::AlertTopic;
+use windlass_cluster::metrics::NotificationOutcome;
+
+/// How many bytes of events wait at most for decisions. An event counts once for each namespace in which it waits.
+const WAITING_BYTES: usize = 64 << 20;
+
+/// What an entry of a map takes besides its texts.
+const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
+
+/// An event, and the names of the Alerts that may want it.
+struct AlertMatchJob {
+    event: Arc<notify::FluxEvent>,
+    alerts: Vec<String>,
+    bytes: usize,
+}
+
+/// What waits for the Alerts of a namespace, and is decided in its order.
+#[derive(Default)]
+struct NamespaceAlertQueue {
+    jobs: VecDeque<AlertMatchJob>,
+    bytes: usize,
+}
+
+/// The queues by namespace; each is there while a task works on it.
+#[derive(Default)]
+struct NamespaceAlertQueues {
+    of: BTreeMap<String, NamespaceAlertQueue>,
+    bytes: usize,
+}
+
+/// Matches events with Alerts, in a task for each namespace with Alerts, so that slow patterns delay no other namespace.
+pub(super) struct AlertMatcher {
+    delivery: Arc<NotificationDelivery>,
+    queues: Mutex<NamespaceAlertQueues>,
+    workers: TaskTracker,
+}
+
+impl AlertMatchJob {
+    fn new(event: Arc<notify::FluxEvent>, alerts: Vec<String>) -> Self {
+        let notify::ObjectReference { kind, namespace, name, uid, api_version, .. } = &event.object;
+        let object = [kind, namespace, name, uid, api_version, &event.object.resource_version];
+        let others = [&event.message, &event.reason, &event.reporting_controller];
+        let metadata = event.metadata.iter().flat_map(|(key, value)| [key, value]);
+        let strings = object.into_iter().chain(others).chain([&event.reporting_instance]);
+        let length = strings.chain(metadata).chain(&alerts).map(String::len).sum::<usize>();
+        let entries = event.metadata.len() * METADATA_ENTRY_OVERHEAD_BYTES
+            + alerts.len() * size_of::<String>();
+        let bytes = size_of::<Self>() + size_of::<notify::FluxEvent>() + length + entries;
+        Self { event, alerts, bytes }
+    }
+}
+
+impl NamespaceAlertQueues {
+    /// Has a job wait. Returns whether the queue is new, so that it needs a task, and how many jobs made room.
+    fn push(&mut self, namespace: &str, job: AlertMatchJob, most: usize) -> (bool, usize) {
+        let is_new = !self.of.contains_key(namespace);
+        let queue = self.of.entry(namespace.to_owned()).or_default();
+        queue.bytes += job.bytes;
+        self.bytes += job.bytes;
+        queue.jobs.push_back(job);
+        let mut dropped = 0;
+        while self.bytes > most {
+            let largest = self.of.values_mut().max_by_key(|queue| queue.bytes);
+            let Some(job) = largest.and_then(NamespaceAlertQueue::pop) else { break };
+            self.bytes -= job.bytes;
+            dropped += 1;
+        }
+        (is_new, dropped)
+    }
+
+    /// The next job of a namespace. Without one its queue is removed.
+    fn next(&mut self, namespace: &str) -> Option<AlertMatchJob> {
+        let job = self.of.get_mut(namespace).and_then(NamespaceAlertQueue::pop);
+        match &job {
+            Some(job) => self.bytes -= job.bytes,
+            None => drop(self.of.remove(namespace)),
+        }
+        job
+    }
+}
+
+impl NamespaceAlertQueue {
+    fn pop(&mut self) -> Option<AlertMatchJob> {
+        let job = self.jobs.pop_front()?;
+        self.bytes -= job.bytes;
+        Some(job)
+    }
+}
+
+impl AlertMatcher {
+    pub(super) fn new(delivery: Arc<NotificationDelivery>) -> Self {
+        Self { delivery, queues: Mutex::default(), workers: TaskTracker::new() }
+    }
+
+    /// Has the Alerts that may want an event decide about it soon.
+    pub(super) fn push(self: &Arc<Self>, event: &Arc<notify::FluxEvent>) {
+        for (namespace, alerts) in self.delivery.router.candidates(&event.object) {
+            let job = AlertMatchJob::new(event.clone(), alerts);
+            let (is_new, dropped) = self.queues.lock().push(&namespace, job, WAITING_BYTES);
+            for _ in 0..dropped {
+                self.delivery.context.metrics.notified(NotificationOutcome::Dropped);
+            }
+            if is_new {
+                self.workers.spawn(self.clone().work(namespace));
+            }
+        }
+    }
+
+    /// Returns once all events are matched.
+    pub(super) async fn settle(&self) {
+        self.workers.close();
+        self.workers.wait().await;
+    }
+
+    async fn work(self: Arc<Self>, namespace: String) {
+        loop {
+            let job = self.queues.lock().next(&namespace);
+            let Some(job) = job else { return };
+            let matching = self.dispatch(&job.event, &namespace, &job.alerts);
+            if AssertUnwindSafe(matching).catch_unwind().await.is_err() {
+                tracing::error!(
+                    namespace,
+                    "the decision about an event panicked; this is a bug in windlass, please report it"
+                );
+            }
+        }
+    }
+
+    /// Queues the notification of every Alert of a namespace that selects an event. One that an incident may replace waits.
+    async fn dispatch(&self, event: &Arc<notify::FluxEvent>, namespace: &str, alerts: &[String]) {
+        let NotificationDelivery { context, router, queue, incidents, suppression } =
+            &*self.delivery;
+        let mut labels = ObjectLabels::Unread;
+        let is_of_incident = is_of_incident(event);
+        for name in alerts {
+            let Some(alert) = context.seen::<Alert>(namespace, name) else { continue };
+            let decision = router.route(event, &alert, &mut labels).await;
+            let Some((notification, bytes)) = router.notification(&alert, decision) else {
+                continue;
+            };
+            let unheld = if is_of_incident && incidents.has_incidents(&alert) {
+                suppression.hold(AlertTopic::of(&event.object, &notification), notification, bytes)
+            } else {
+                Some(notification)
+            };
+            if let Some(notification) = unheld {
+                queue.put(notification).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(message: &str) -> AlertMatchJob {
+        let event =
+            notify::FluxEvent { message: message.to_owned(), ..notify::FluxEvent::default() };
+        AlertMatchJob::new(Arc::new(event), vec!["alert".to_owned()])
+    }
+
+    #[test]
+    fn events_are_decided_in_their_order_and_a_queue_ends_with_them() {
+        let mut queues = NamespaceAlertQueues::default();
+        assert_eq!(queues.push("a", job("1"), WAITING_BYTES), (true, 0));
+        assert_eq!(queues.push("a", job("2"), WAITING_BYTES), (false, 0));
+        assert_eq!(queues.push("b", job("3"), WAITING_BYTES), (true, 0));
+        for expected in [Some("1"), Some("2"), None] {
+            let next = queues.next("a").map(|job| job.event.message.clone());
+            assert_eq!(next.as_deref(), expected);
+        }
+        assert_eq!(queues.push("a", job("4"), WAITING_BYTES), (true, 0));
+        assert!(queues.next("a").is_some() && queues.next("b").is_some());
+        assert_eq!(queues.bytes, 0);
+    }
+
+    #[test]
+    fn all_that_an_event_says_counts() {
+        let long = "x".repeat(1_000);
+        let object = notify::ObjectReference { name: long.clone(), ..Default::default() };
+        let metadata = BTreeMap::from([(long.clone(), long.clone())]);
+        let event =
+            notify::FluxEvent { object, reason: long.clone(), metadata, ..Default::default() };
+        let bytes = AlertMatchJob::new(Arc::new(event), vec![long]).bytes;
+        assert!(bytes > job("").bytes + 4_900, "{bytes}");
+    }
+
+    #[test]
+    fn a_namespace_whose_decisions_take_long_loses_its_own_events() {
+        let mut queues = NamespaceAlertQueues::default();
+        let most = 10 * job(&"x".repeat(1_000)).bytes;
+        queues.push("quiet", job("one"), most);
+        let mut dropped = 0;
+        for at in 0..100 {
+            dropped += queues.push("loud", job(&format!("{at:01000}")), most).1;
+        }
+        assert!(queues.bytes <= most && dropped >= 90, "{dropped}");
+        assert!(!queues.push("quiet", job("two"), most).0);
+        assert_eq!(queues.of["quiet"].jobs.len(), 2);
+        let next = queues.next("loud").map(|job| job.event.message.clone());
+        assert!(next.is_some_and(|next| next.ends_with("91") || next.ends_with("92")));
+    }
+}

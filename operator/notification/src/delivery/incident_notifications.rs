@@ -1,0 +1,519 @@
+//! Notifications about incidents: which Alerts have incidents, what waits to be sent about one, and what was sent.
+//!
+//! What was sent stands in the status of the Incident, which another task writes. A step is known here from the moment in
+//! which its notification waits until that task takes its outcome, so that none is sent twice.
+//!
+//! Elsewhere: the incidents themselves (`incident`), what services are sent (`engines/notify`), waiting
+//! (`notification_queue`), attempts (`provider_queue`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crds::incidents::{Incident, IncidentState, IncidentStep};
+use crds::notification::{Alert, AlertSpec, Provider};
+use kube_core::ResourceExt as _;
+use notify::EventSourceSelector;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::alert_router::{AlertRouter, ObjectLabels};
+use super::alert_warnings::dispatch_failed;
+use super::notification_queue::NotificationQueue;
+use super::notification_spool::QueuedNotification;
+use windlass_runtime::lifecycle::object_table::KindTable;
+use windlass_runtime::object_hold::is_suspended;
+use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
+use windlass_runtime::run_context::RunContext;
+use windlass_serve::settings::{OperatorSettings, parse_duration};
+
+/// On an Alert: whether it is sent incidents instead of each error.
+pub const INCIDENTS: &str = "windlass.dev/incidents";
+/// On an Alert: how long an incident is open before that is sent.
+const AFTER: &str = "windlass.dev/incident-after";
+/// On an Alert: how often it is sent that an incident is still open.
+const REMINDER: &str = "windlass.dev/incident-reminder";
+
+/// How many Alerts of a namespace have incidents: each open incident is compared with each of them.
+const MOST_EACH: usize = 32;
+
+/// Reminders are not sent more often.
+const MOST_OFTEN: Duration = Duration::from_secs(60);
+
+/// What is said about an incident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum IncidentTransition {
+    Opened,
+    Reminded,
+    Resolved,
+}
+
+/// An incident, and what is said about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct IncidentMark {
+    /// Namespace, name and uid of the Incident.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// When it was opened, in seconds since 1970: an Incident may be opened several times.
+    pub(crate) opened: i64,
+    /// The class of the failure.
+    pub(crate) reason: String,
+    pub(crate) saying: IncidentTransition,
+    /// The message that opened it, at a service with threads.
+    #[serde(default)]
+    pub(crate) thread: Option<String>,
+}
+
+impl IncidentMark {
+    /// The key by which a service knows the incident. It is of this opening only: the end of an earlier one that waited
+    /// does not close the page of a later one.
+    pub(crate) fn key(&self) -> String {
+        format!("{}-{}", self.uid, self.opened)
+    }
+
+    /// As the engine needs it.
+    pub(super) fn incident(&self) -> notify::NotifiedIncident {
+        notify::NotifiedIncident {
+            key: self.key(),
+            is_open: self.saying != IncidentTransition::Resolved,
+            since: self.opened,
+            reason: self.reason.clone(),
+            thread: self.thread.clone(),
+        }
+    }
+}
+
+/// The identity of a notification about an incident; the step of the Incident that it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct IncidentNotificationKey {
+    /// The namespace of Alert and Provider.
+    pub(crate) namespace: String,
+    pub(crate) alert: String,
+    pub(crate) provider: String,
+    pub(crate) mark: IncidentMark,
+}
+
+impl IncidentNotificationKey {
+    /// Whether it is still to be sent, by the Incident as it is now. What is not is due again, or was sent by another process.
+    ///
+    /// A process that does not act sends no beginning: the one that does knows what is due. It sends the end of what no Incident
+    /// has any more, since no other process knows of it.
+    fn is_current(&self, incident: Option<&Incident>, may_act: bool) -> bool {
+        let IncidentMark { uid, opened, saying, .. } = &self.mark;
+        let status = incident.filter(|it| it.uid().as_ref() == Some(uid));
+        let status = status.and_then(|it| it.status.as_ref());
+        let is_it = |at: &crds::Time| at.0.as_second() == *opened;
+        let status = status.filter(|it| it.opened_at.as_ref().is_some_and(is_it));
+        let sent = status.and_then(|status| {
+            let mut all = status.notifications.iter();
+            all.find(|it| {
+                let names = [&it.namespace, &it.alert, &it.provider];
+                names == [&self.namespace, &self.alert, &self.provider]
+            })
+        });
+        let is_open = status.is_some_and(|it| it.state == Some(IncidentState::Open));
+        let sent = sent.map(|it| it.state);
+        match saying {
+            IncidentTransition::Opened => may_act && is_open && sent != Some(IncidentStep::Opened),
+            IncidentTransition::Reminded => may_act && is_open,
+            IncidentTransition::Resolved => match sent {
+                None => true,
+                Some(IncidentStep::Opened) => may_act,
+                Some(IncidentStep::Resolved | IncidentStep::Failed) => false,
+            },
+        }
+    }
+}
+
+/// Whether a notification is still to be sent, if it is about an incident; true of any other.
+pub(super) fn is_current(context: &RunContext, notification: &QueuedNotification) -> bool {
+    let Some(step) = notification.step() else { return true };
+    let table = context.shared::<KindTable<Incident>>();
+    let incident = table.get(&step.mark.namespace, &step.mark.name);
+    step.is_current(incident.as_deref(), context.cluster.leadership.may_act())
+}
+
+/// An Alert of which nothing is left but its name.
+pub(super) fn bare_alert(namespace: &str, name: &str) -> Alert {
+    let mut alert = Alert::new(name, AlertSpec::default());
+    alert.metadata.namespace = Some(namespace.to_owned());
+    alert
+}
+
+/// How a notification about an incident ended.
+#[derive(Debug, Clone)]
+pub(crate) struct IncidentNotificationOutcome {
+    pub(crate) step: IncidentNotificationKey,
+    /// Whether the service accepted it; else it never will.
+    pub(crate) is_delivered: bool,
+    /// The id that it gave the message.
+    pub(crate) message: Option<String>,
+}
+
+/// What an Alert makes of an event about an incident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IncidentAlertChoice {
+    /// It is sent.
+    Sent,
+    /// The Alert does not select it, or it cannot be sent as it is.
+    Declined,
+    /// That cannot be found out now.
+    Unknown,
+}
+
+/// Outcomes that were not taken yet.
+#[derive(Default)]
+pub(super) struct IncidentOutcomes {
+    ended: Mutex<Vec<IncidentNotificationOutcome>>,
+    came: Notify,
+}
+
+impl IncidentOutcomes {
+    /// A step has ended.
+    pub(super) fn put(&self, outcome: IncidentNotificationOutcome) {
+        self.ended.lock().push(outcome);
+        self.came.notify_one();
+    }
+}
+
+/// An Alert that has incidents.
+#[derive(Debug, Clone)]
+pub(crate) struct IncidentSubscriber {
+    pub(crate) alert: Arc<Alert>,
+    pub(crate) after: Duration,
+    pub(crate) reminder: Option<Duration>,
+    /// What an annotation names besides the `eventSources`.
+    pub(crate) more: Vec<EventSourceSelector>,
+}
+
+/// A duration of an annotation.
+///
+/// # Errors
+/// The annotation is not a duration.
+fn duration(alert: &Alert, annotation: &str) -> Result<Option<Duration>, String> {
+    let Some(text) = alert.annotations().get(annotation) else { return Ok(None) };
+    let read = parse_duration(text.trim());
+    read.map(Some).map_err(|error| format!("annotation {annotation}: {error}"))
+}
+
+/// Namespace and name of an Alert.
+fn key_of(alert: &Alert) -> [String; 2] {
+    [alert.namespace().unwrap_or_default(), alert.name_any()]
+}
+
+/// The first Alerts of each namespace, and the others.
+struct AlertDivision {
+    first: Vec<Arc<Alert>>,
+    surplus: Vec<Arc<Alert>>,
+}
+
+fn divided(mut alerts: Vec<Arc<Alert>>) -> AlertDivision {
+    alerts.sort_by_key(|alert| key_of(alert));
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let (first, surplus) = alerts.into_iter().partition(|alert| {
+        let count = counts.entry(alert.namespace().unwrap_or_default()).or_default();
+        *count += 1;
+        *count <= MOST_EACH
+    });
+    AlertDivision { first, surplus }
+}
+
+/// Whether an Alert has incidents, by its annotation or by the flag.
+fn is_wanting(alert: &Alert, settings: &OperatorSettings) -> bool {
+    match alert.annotations().get(INCIDENTS).map(|text| text.trim()) {
+        Some(text) => text == "true",
+        None => settings.incidents,
+    }
+}
+
+/// What Alerts are sent about incidents: which of them have incidents, and their notifications.
+pub(crate) struct IncidentNotifications {
+    router: Arc<AlertRouter>,
+    queue: Arc<NotificationQueue>,
+    /// Whether Incidents can be kept. While that is not known, or their CRD is not installed, each error is sent.
+    is_kept: AtomicBool,
+    /// Alerts that are sent each error, since their namespace has too many with incidents.
+    surplus: Mutex<BTreeSet<[String; 2]>>,
+}
+
+impl IncidentNotifications {
+    pub(super) fn new(router: Arc<AlertRouter>, queue: Arc<NotificationQueue>) -> Self {
+        Self { router, queue, is_kept: AtomicBool::default(), surplus: Mutex::default() }
+    }
+
+    /// Whether incidents are sent for an Alert: it asks for them, and its Provider is of a type that can be sent any.
+    pub(crate) fn has_incidents(&self, alert: &Alert) -> bool {
+        self.may_have_incidents(alert) && !self.surplus.lock().contains(&key_of(alert))
+    }
+
+    fn may_have_incidents(&self, alert: &Alert) -> bool {
+        self.is_kept.load(Ordering::Relaxed)
+            && is_wanting(alert, &self.queue.context.settings)
+            && self
+                .provider_of(alert)
+                .is_some_and(|provider| notify::has_incidents(provider.spec.type_.as_str()))
+    }
+
+    fn provider_of(&self, alert: &Alert) -> Option<Arc<Provider>> {
+        let namespace = alert.namespace().unwrap_or_default();
+        self.queue.context.seen::<Provider>(&namespace, &alert.spec.provider_ref.name)
+    }
+
+    /// Whether an Alert asks for incidents, also if they cannot be kept.
+    pub(crate) fn are_wanted(&self) -> bool {
+        let settings = &self.queue.context.settings;
+        self.queue.context.store::<Alert>().state().iter().any(|alert| is_wanting(alert, settings))
+    }
+
+    /// Sets whether Incidents can be kept.
+    pub(crate) fn set_kept(&self, is_kept: bool) {
+        self.is_kept.store(is_kept, Ordering::Relaxed);
+    }
+
+    /// The Alerts for which incidents are sent now, in the order of their names. Those of a namespace that has too many are sent
+    /// each error, and an event says so.
+    pub(crate) fn subscribers(&self) -> Vec<IncidentSubscriber> {
+        let mut alerts = self.queue.context.store::<Alert>().state();
+        alerts.retain(|alert| self.is_sending(alert) && self.may_have_incidents(alert));
+        let AlertDivision { first, surplus } = divided(alerts);
+        for alert in &surplus {
+            let text = format!(
+                "the namespace has more than {MOST_EACH} Alerts with incidents; this one is sent each error instead"
+            );
+            self.queue.warnings.warn_invalid(alert, text);
+        }
+        let surplus = surplus.iter().map(|alert| key_of(alert)).collect();
+        *self.surplus.lock() = surplus;
+        let mut all = Vec::new();
+        for alert in first {
+            let read = |annotation| {
+                duration(&alert, annotation).unwrap_or_else(|message| {
+                    self.queue.warnings.warn_invalid(&alert, message);
+                    None
+                })
+            };
+            let after = read(AFTER).unwrap_or_default();
+            let reminder = read(REMINDER).filter(|it| !it.is_zero());
+            let reminder = reminder.map(|it| it.max(MOST_OFTEN));
+            let more = named(&*alert, EVENT_SOURCES).unwrap_or_default();
+            all.push(IncidentSubscriber { alert, after, reminder, more });
+        }
+        all
+    }
+
+    /// Whether something can be sent for an Alert.
+    pub(crate) fn is_sending(&self, alert: &Alert) -> bool {
+        let now = jiff::Timestamp::now();
+        let provider = self.provider_of(alert);
+        !is_suspended(alert, now) && provider.is_some_and(|it| !is_suspended(&*it, now))
+    }
+
+    /// The Alert for which a service got the beginning of an incident, as it sends the end: to the Provider that got
+    /// the beginning, also if the Alert names another now or is gone.
+    pub(crate) fn alert_as_sent(&self, namespace: &str, name: &str, provider: &str) -> Arc<Alert> {
+        let alert = self.queue.context.seen::<Alert>(namespace, name);
+        let mut alert = alert.map_or_else(|| bare_alert(namespace, name), |it| (*it).clone());
+        provider.clone_into(&mut alert.spec.provider_ref.name);
+        Arc::new(alert)
+    }
+
+    /// Records on an Alert, and in the log, that the end of an incident cannot be sent to a service.
+    pub(crate) fn report_unresolvable(&self, step: &IncidentNotificationKey) {
+        let IncidentNotificationKey { namespace, alert, provider, mark } = step;
+        let message = format!(
+            "incident {}/{} has ended, but Provider '{provider}', which was sent its beginning, does not exist any more; \
+             close it at the service, where its key is {}",
+            mark.namespace,
+            mark.name,
+            mark.key()
+        );
+        tracing::error!(
+            controller_kind = "Alert",
+            name = alert,
+            namespace,
+            error = message,
+            "cannot send the end of an incident"
+        );
+        self.queue.warnings.warn(namespace, alert, dispatch_failed(message));
+    }
+
+    /// What waits about incidents.
+    pub(crate) fn waiting_steps(&self) -> BTreeSet<IncidentNotificationKey> {
+        self.queue.spool.steps()
+    }
+
+    /// Outcomes since the last call.
+    pub(crate) fn take_outcomes(&self) -> Vec<IncidentNotificationOutcome> {
+        std::mem::take(&mut *self.queue.incident_outcomes.ended.lock())
+    }
+
+    /// Returns once there is an outcome.
+    pub(crate) async fn outcome(&self) {
+        self.queue.incident_outcomes.came.notified().await;
+    }
+
+    /// What an Alert makes of an event about an object, by all that its spec says.
+    pub(crate) async fn choose(
+        &self,
+        event: &Arc<notify::FluxEvent>,
+        alert: &Arc<Alert>,
+    ) -> IncidentAlertChoice {
+        let mut labels = ObjectLabels::Unread;
+        let decision = self.router.route(event, alert, &mut labels).await;
+        match (labels, decision.route) {
+            (ObjectLabels::Unreadable, _) => IncidentAlertChoice::Unknown,
+            (_, Some(_)) => IncidentAlertChoice::Sent,
+            (_, None) => self.declined(alert),
+        }
+    }
+
+    /// Nothing is sent to a Provider that does not exist yet, which does not mean that the Alert declines the event.
+    fn declined(&self, alert: &Alert) -> IncidentAlertChoice {
+        if self.provider_of(alert).is_some() {
+            IncidentAlertChoice::Declined
+        } else {
+            IncidentAlertChoice::Unknown
+        }
+    }
+
+    /// Queues the notification about an incident for an Alert that selects it.
+    pub(crate) async fn send(
+        &self,
+        event: notify::FluxEvent,
+        alert: &Arc<Alert>,
+        mark: IncidentMark,
+    ) -> IncidentAlertChoice {
+        let decision = self.router.follow_up(&Arc::new(event), alert).await;
+        let Some((notification, _)) = self.router.notification(alert, decision) else {
+            return self.declined(alert);
+        };
+        self.queue.put(notification.about(mark)).await;
+        IncidentAlertChoice::Sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alert(annotations: &[(&str, &str)]) -> Alert {
+        let mut alert = Alert::new("a", crds::notification::AlertSpec::default());
+        let all = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        alert.metadata.annotations = Some(all.collect());
+        alert
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them_and_nonsense_is_named() {
+        let read = |text: &str| duration(&alert(&[(AFTER, text)]), AFTER);
+        assert_eq!(duration(&alert(&[]), AFTER), Ok(None));
+        assert_eq!(read("5m"), Ok(Some(Duration::from_secs(300))));
+        assert_eq!(read(" 1h30m "), Ok(Some(Duration::from_secs(5_400))));
+        for wrong in ["", "5", "-5m", "soon"] {
+            assert!(read(wrong).is_err_and(|error| error.contains(AFTER)), "{wrong}");
+        }
+    }
+
+    fn step(saying: IncidentTransition, opened: i64) -> IncidentNotificationKey {
+        let [namespace, alert, provider] = ["apps", "a", "pager"].map(str::to_owned);
+        let mark = IncidentMark {
+            namespace: "apps".to_owned(),
+            name: "i".to_owned(),
+            uid: "u".to_owned(),
+            opened,
+            reason: "Build".to_owned(),
+            saying,
+            thread: None,
+        };
+        IncidentNotificationKey { namespace, alert, provider, mark }
+    }
+
+    /// An Incident that was opened at the second 7, and what the Provider was sent last.
+    fn incident(state: &str, provider: &str, sent: Option<&str>) -> Incident {
+        let mut incident = Incident::new("i", crds::incidents::IncidentSpec::default());
+        incident.metadata.uid = Some("u".to_owned());
+        let of = |state: &str| serde_json::json!({"namespace": "apps", "alert": "a", "provider": provider, "state": state});
+        let sent: Vec<serde_json::Value> = sent.map(of).into_iter().collect();
+        let status = serde_json::json!({"state": state, "openedAt": "1970-01-01T00:00:07Z",
+            "notifications": sent});
+        incident.status = serde_json::from_value(status).unwrap();
+        incident
+    }
+
+    #[test]
+    fn a_beginning_that_waited_is_sent_only_while_its_incident_is_open() {
+        let opened = step(IncidentTransition::Opened, 7);
+        let current = |step: &IncidentNotificationKey, incident: &Incident| {
+            step.is_current(Some(incident), true)
+        };
+        assert!(current(&opened, &incident("Open", "pager", None)));
+        assert!(current(&opened, &incident("Open", "pager", Some("Failed"))));
+        assert!(current(&opened, &incident("Open", "other", Some("Opened"))));
+        assert!(!current(&opened, &incident("Open", "pager", Some("Opened"))), "another sent it");
+        assert!(!current(&opened, &incident("Resolved", "pager", None)), "it has ended");
+        assert!(!current(&step(IncidentTransition::Opened, 6), &incident("Open", "pager", None)));
+        assert!(!opened.is_current(None, true), "it was deleted");
+        let reminded = step(IncidentTransition::Reminded, 7);
+        assert!(current(&reminded, &incident("Open", "pager", Some("Opened"))));
+        assert!(!current(&reminded, &incident("Resolved", "pager", Some("Opened"))));
+    }
+
+    #[test]
+    fn a_standby_sends_nothing_that_another_process_knows_is_due() {
+        let of = |step: &IncidentNotificationKey, incident: Option<&Incident>| {
+            step.is_current(incident, false)
+        };
+        let open = incident("Open", "pager", None);
+        assert!(!of(&step(IncidentTransition::Opened, 7), Some(&open)));
+        assert!(!of(&step(IncidentTransition::Reminded, 7), Some(&open)));
+        let over = step(IncidentTransition::Resolved, 7);
+        assert!(!of(&over, Some(&incident("Resolved", "pager", Some("Opened")))));
+        assert!(!of(&over, Some(&incident("Resolved", "pager", Some("Resolved")))));
+        assert!(of(&over, None), "no status says that it is due");
+        assert!(
+            of(&step(IncidentTransition::Resolved, 6), Some(&open)),
+            "the end of an earlier opening"
+        );
+    }
+
+    #[test]
+    fn the_first_alerts_of_each_namespace_have_incidents() {
+        let all = (0..640).map(|at| ("loud", at)).chain((0..2).map(|at| ("quiet", at)));
+        let alerts =
+            all.map(|(namespace, at)| Arc::new(bare_alert(namespace, &format!("a{at:03}"))));
+        let AlertDivision { first, surplus } = divided(alerts.collect());
+        let of = |all: &[Arc<Alert>], namespace: &str| {
+            all.iter().filter(|it| it.namespace().as_deref() == Some(namespace)).count()
+        };
+        assert_eq!((of(&first, "loud"), of(&first, "quiet")), (MOST_EACH, 2));
+        assert_eq!((of(&surplus, "loud"), of(&surplus, "quiet")), (640 - MOST_EACH, 0));
+        assert_eq!(first[0].name_any(), "a000");
+    }
+
+    #[test]
+    fn of_an_alert_that_is_gone_its_name_is_left() {
+        let alert = bare_alert("apps", "gone");
+        assert_eq!(
+            (alert.namespace().as_deref(), alert.name_any().as_str()),
+            (Some("apps"), "gone")
+        );
+    }
+
+    #[test]
+    fn a_mark_is_the_same_incident_for_a_service_until_it_is_resolved() {
+        let [opened, reminded, resolved] = [
+            IncidentTransition::Opened,
+            IncidentTransition::Reminded,
+            IncidentTransition::Resolved,
+        ]
+        .map(|it| step(it, 7).mark.incident());
+        assert_eq!(opened, reminded);
+        assert!(opened.is_open && !resolved.is_open);
+        assert_eq!((&opened.key, opened.since), (&resolved.key, resolved.since));
+        let again = step(IncidentTransition::Opened, 8).mark;
+        assert_ne!(again.key(), opened.key, "each opening is a page of its own");
+    }
+}

@@ -1,0 +1,253 @@
+//! Dependencies on objects of any kind that applies (`windlass.dev/depends-on`): which there are, and whether they are
+//! ready.
+//!
+//! Elsewhere: what the annotation says (`reconcile::depends_on`), dependencies among one kind (`dependency_gate.rs`),
+//! waiting for both (the appliers of the program).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::{Applier, DependencyReference, ReconciledObject};
+use kube_core::{Resource as _, ResourceExt as _};
+use reconcile::depends_on::{self, ObjectDependency};
+use reconcile::{DependencyState, DependsOnEntry, ObjectKey, RunOutcome, reason};
+
+use super::object_store::TypeMap;
+use windlass_cluster::windlass_kind::WindlassKind;
+
+pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
+
+/// A kind on whose objects others may depend. The type that runs the kind implements it.
+pub trait DependencyTarget {
+    /// The kind.
+    type Object: WindlassKind + ReconciledObject;
+
+    /// Why a release of the object is not ready; `None` if it is.
+    fn release_not_ready(_object: &Self::Object, _release: &str) -> Option<String> {
+        Some(format!("a {} has no releases to depend on", Self::Object::kind(&())))
+    }
+}
+
+struct DependencyTargetsOfKind {
+    group: String,
+    kind: String,
+    find: fn(&TypeMap, &ObjectKey, Option<&str>) -> Option<DependencyState>,
+}
+
+/// The kinds on whose objects others may depend.
+pub struct DependencyTargets {
+    kept: Arc<TypeMap>,
+    kinds: Vec<DependencyTargetsOfKind>,
+}
+
+impl DependencyTargets {
+    /// The dependencies without any kind; [`Self::add`] adds one.
+    pub fn new(kept: Arc<TypeMap>) -> Self {
+        Self { kept, kinds: Vec::new() }
+    }
+
+    /// Adds a kind.
+    pub fn add<K: DependencyTarget>(&mut self) {
+        let group = K::Object::group(&()).into_owned();
+        let kind = K::Object::kind(&()).into_owned();
+        self.kinds.push(DependencyTargetsOfKind { group, kind, find: found::<K> });
+    }
+
+    /// The dependencies that the annotation of an object names. With `is_blocked` they must be in the namespace of the
+    /// object.
+    ///
+    /// # Errors
+    /// `dependsOn` is too long. The annotation cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
+    pub(crate) fn named_by<K: WindlassKind + Applier>(
+        &self,
+        object: &K,
+        is_blocked: bool,
+    ) -> Result<Vec<ObjectDependency>, RunOutcome> {
+        check_length(object.depends_on())?;
+        let Some(text) = object.annotations().get(DEPENDS_ON) else { return Ok(Vec::new()) };
+        let own = object.namespace().unwrap_or_default();
+        let wrong = |why: String| {
+            RunOutcome::Stalled(
+                reason::INVALID_DEPENDENCY,
+                format!("annotation {DEPENDS_ON}: {why}"),
+            )
+        };
+        let all = depends_on::parse(text, &own).map_err(wrong)?;
+        for needed in &all {
+            if self.kinds_of(needed).next().is_none() {
+                let kinds: BTreeSet<&str> = self.kinds.iter().map(|it| it.kind.as_str()).collect();
+                let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+                return Err(wrong(format!("`{needed}`: the kind must be one of {kinds}")));
+            }
+            if is_blocked && needed.namespace != own {
+                return Err(RunOutcome::Stalled(
+                    reason::ACCESS_DENIED,
+                    format!(
+                        "annotation {DEPENDS_ON}: can't access '{needed}': cross-namespace references have been \
+                         blocked by --no-cross-namespace-refs; name an object of namespace {own}"
+                    ),
+                ));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The nodes that a dependency may mean. There are several if kinds of several groups have the same name.
+    pub fn nodes(&self, needed: &ObjectDependency) -> impl Iterator<Item = ObjectKey> {
+        let ObjectDependency { namespace, name, .. } = needed;
+        self.kinds_of(needed).map(|it| ObjectKey::new(&it.group, &it.kind, namespace, name))
+    }
+
+    fn kinds_of(
+        &self,
+        needed: &ObjectDependency,
+    ) -> impl Iterator<Item = &DependencyTargetsOfKind> {
+        self.kinds.iter().filter(|it| needed.may_be(&it.group, &it.kind))
+    }
+
+    /// The state of a dependency. If kinds of several groups have the same name, the first object that exists counts.
+    pub fn state(&self, needed: &ObjectDependency) -> DependsOnEntry {
+        let nodes: Vec<ObjectKey> = self.nodes(needed).collect();
+        let mut states = self.kinds_of(needed).zip(&nodes).filter_map(|(of, node)| {
+            let state = (of.find)(&self.kept, node, needed.part.as_deref())?;
+            Some((node, state))
+        });
+        let shown = needed.to_string();
+        match states.next() {
+            Some((node, state)) => DependsOnEntry { node: node.clone(), shown, state },
+            None => {
+                let unknown = || ObjectKey::new("", &needed.kind, &needed.namespace, &needed.name);
+                let node = nodes.first().cloned().unwrap_or_else(unknown);
+                DependsOnEntry { node, shown, state: DependencyState::Missing }
+            }
+        }
+    }
+}
+
+/// The entries of `dependsOn`; none if there are more than the limit.
+pub fn depends_on<K: Applier>(object: &K) -> &[DependencyReference] {
+    let all = object.depends_on();
+    if check_length(all).is_ok() { all } else { &[] }
+}
+
+/// Differs(flux): Flux has no limit.
+fn check_length(depends_on: &[DependencyReference]) -> Result<(), RunOutcome> {
+    let count = depends_on.len();
+    let most = depends_on::MOST_DEPENDENCIES;
+    if count <= most {
+        return Ok(());
+    }
+    let text = format!(
+        "spec.dependsOn has {count} entries, which is more than {most}; depend on an object that depends on some of them"
+    );
+    Err(RunOutcome::Stalled(reason::INVALID_DEPENDENCY, text))
+}
+
+fn found<K: DependencyTarget>(
+    kept: &TypeMap,
+    node: &ObjectKey,
+    part: Option<&str>,
+) -> Option<DependencyState> {
+    let object = kept.seen::<K::Object>(&node.namespace, &node.name)?;
+    let why = match part {
+        None => not_ready(&*object),
+        Some(release) => K::release_not_ready(&object, release),
+    };
+    Some(why.map_or(DependencyState::Ready, DependencyState::NotReady))
+}
+
+/// Why an object is not ready; `None` if it is.
+pub(crate) fn not_ready<K: WindlassKind + ReconciledObject>(other: &K) -> Option<String> {
+    let generation = other.meta().generation.unwrap_or_default();
+    if other.observed_generation().unwrap_or(-1) != generation {
+        return Some("its latest generation has not been applied".to_owned());
+    }
+    match other.condition("Ready") {
+        None => Some("it has no status yet".to_owned()),
+        Some(ready) if ready.status != "True" => Some(shortened(&ready.message)),
+        Some(_) => None,
+    }
+}
+
+/// The first 200 characters of the message of another object.
+pub fn shortened(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::helm::HelmRelease;
+    use serde_json::json;
+
+    use super::*;
+
+    fn release(text: &str) -> HelmRelease {
+        serde_json::from_value(
+            json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "web", "namespace": "shop", "annotations": {DEPENDS_ON: text}},
+            "spec": {"interval": "1m"}}),
+        )
+        .unwrap()
+    }
+
+    struct HelmReleaseTarget;
+
+    impl DependencyTarget for HelmReleaseTarget {
+        type Object = HelmRelease;
+    }
+
+    impl DependencyTargets {
+        fn of_releases() -> Self {
+            let mut all = Self::new(Arc::default());
+            all.add::<HelmReleaseTarget>();
+            all
+        }
+    }
+
+    #[test]
+    fn an_annotation_names_kinds_that_apply_and_its_own_namespace_where_others_are_blocked() {
+        let all = DependencyTargets::of_releases();
+        let read = |text: &str, is_blocked| {
+            all.named_by(&release(text), is_blocked).map_err(|outcome| outcome.text().to_owned())
+        };
+        assert_eq!(read("HelmRelease/db", true).unwrap()[0].to_string(), "HelmRelease/shop/db");
+        assert_eq!(read("HelmRelease/other/db", false).unwrap().len(), 1);
+        assert!(read("HelmRelease/other/db", true).unwrap_err().contains("--no-cross-namespace"));
+        assert!(read("Secret/db", false).unwrap_err().contains("one of HelmRelease"));
+        assert!(read("db", false).unwrap_err().contains("`db` is not KIND"));
+    }
+
+    #[test]
+    fn depends_on_that_is_too_long_is_reported_and_makes_no_edges() {
+        let all = DependencyTargets::of_releases();
+        let mut object = release("HelmRelease/db");
+        for (count, is_taken) in [(64, true), (65, false), (1_000, false)] {
+            let named = (0..count).map(|at| json!({"name": format!("r{at}")}));
+            let named = named.map(|it| serde_json::from_value(it).unwrap());
+            object.spec.depends_on = named.collect();
+            assert_eq!(depends_on(&object).len(), if is_taken { count } else { 0 });
+            let Err(outcome) = all.named_by(&object, false) else {
+                assert!(is_taken, "{count}");
+                continue;
+            };
+            assert!(
+                matches!(outcome, RunOutcome::Stalled(reason::INVALID_DEPENDENCY, _)),
+                "{outcome:?}"
+            );
+            assert!(
+                outcome.text().contains(&format!("{count} entries")) && !is_taken,
+                "{outcome:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_missing_under_its_own_name() {
+        let all = DependencyTargets::of_releases();
+        let needed = all.named_by(&release("HelmRelease/db#x"), false).unwrap();
+        let state = all.state(&needed[0]);
+        assert_eq!(state.state, DependencyState::Missing);
+        assert_eq!(state.shown, "HelmRelease/shop/db#x");
+        assert_eq!(state.node, all.nodes(&needed[0]).next().unwrap());
+    }
+}

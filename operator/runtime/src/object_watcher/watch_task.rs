@@ -1,0 +1,70 @@
+//! Follows one watch and tells the watcher what it sees.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Weak;
+
+use futures::{Stream, StreamExt as _};
+use objects::ObjectId;
+
+use super::{ObjectWatcher, WatchKey};
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_decode::MetadataOnly;
+use windlass_cluster::resource_version::of_metadata;
+use windlass_cluster::watch::WatcherEvent;
+
+/// Runs until it is aborted or the watcher is gone.
+pub(super) async fn follow(
+    watcher: Weak<ObjectWatcher>,
+    key: WatchKey,
+    resource: ApiResourceLocation,
+    stream: impl Stream<Item = Result<WatcherEvent<MetadataOnly>, ClusterError>>,
+) {
+    let mut stream = pin!(stream);
+    let mut listing = BTreeSet::new();
+    while let Some(seen) = stream.next().await {
+        let Some(watcher) = watcher.upgrade() else { return };
+        let saw = |object: &MetadataOnly| {
+            let id = identify(&resource, object);
+            if key.is_for_references() {
+                watcher.saw_reference(&key, &id, Some(of_metadata(&object.metadata)));
+            } else {
+                watcher.saw(&key, &id, &object.metadata);
+            }
+            id
+        };
+        match seen {
+            Ok(WatcherEvent::Listing) => listing.clear(),
+            Ok(WatcherEvent::Listed(object)) => {
+                listing.insert(saw(&object));
+            }
+            Ok(WatcherEvent::ListEnded) => watcher.listed(&key, &std::mem::take(&mut listing)),
+            Ok(WatcherEvent::Applied(object)) => drop(saw(&object)),
+            Ok(WatcherEvent::Deleted(object)) => {
+                let id = identify(&resource, &object);
+                if key.is_for_references() {
+                    watcher.saw_reference(&key, &id, None);
+                } else {
+                    watcher.lost(&key, &id);
+                }
+            }
+            Ok(WatcherEvent::Live) => watcher.set_live(&key, true),
+            Ok(WatcherEvent::Interrupted) => watcher.set_live(&key, false),
+            Err(error) => {
+                // Without a watch its objects are verified at the interval, so nothing is lost but time.
+                tracing::debug!(kind = resource.gvk.kind, error = %error, "watch failed, retrying");
+                watcher.set_live(&key, false);
+                if key.is_for_references() && error.code() == Some(403) {
+                    watcher.refused(&key, &error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn identify(resource: &ApiResourceLocation, object: &MetadataOnly) -> ObjectId {
+    let group = &resource.gvk.group;
+    ObjectId::new(&object.namespace, &object.name, group, &resource.gvk.kind)
+}

@@ -1,0 +1,403 @@
+//! What the watcher remembers: objects that were applied, sightings, watches and their users.
+//!
+//! Here: plain bookkeeping under one lock, where what a run does costs as much as its node has, and not as all have.
+//! Elsewhere: watches, and whom to wake (the module above), which watches see what specs name ([`super::references`]).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use objects::ObjectId;
+use reconcile::ObjectKey;
+use tokio::task::AbortHandle;
+
+use super::KindOwnershipMarks;
+use super::references::WatchedReferences;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::resource_version::is_later;
+use windlass_cluster::watch::WatchSelection;
+
+/// The version and the fingerprint in which a live object was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct LiveObjectSighting {
+    /// The number of its resourceVersion.
+    pub(super) version: u64,
+    /// Of its uid, the labels of its owner, and our entries in `managedFields`.
+    pub(super) fingerprint: u64,
+}
+
+impl LiveObjectSighting {
+    /// Whether this version is later than the applied one, and the fingerprint shows that another client owns one of
+    /// our fields now.
+    pub(super) fn is_drift_from(self, applied: Self) -> bool {
+        is_later(self.version, applied.version) && self.fingerprint != applied.fingerprint
+    }
+}
+
+/// An object that a node applied.
+pub(super) struct TrackedObject {
+    pub(super) owner: ObjectKey,
+    /// The watch that sees it; none before it was applied, and for kinds that cannot be watched.
+    pub(super) watch: Option<WatchKey>,
+    /// Digest of the manifest that was applied.
+    pub(super) digest: String,
+    /// The live object after the manifest was applied.
+    pub(super) applied: LiveObjectSighting,
+    /// A write is under way, so what a watch sees may be its result.
+    pub(super) writing: bool,
+    /// It is not what was applied.
+    pub(super) dirty: bool,
+}
+
+/// A running watch and who needs it.
+pub(super) struct RunningWatch {
+    pub(super) stop: AbortHandle,
+    /// It has listed everything once and has not failed since.
+    pub(super) live: bool,
+    pub(super) users: BTreeSet<ObjectKey>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct WatchKey {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) kind: String,
+    pub(super) selection: WatchSelection,
+}
+
+/// The moment before a run or a write begins. A run may still have seen an object that is deleted after this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchMoment(u64);
+
+/// The last changes of objects. They are kept because the response to a request can arrive after the event about the
+/// same object.
+#[derive(Default)]
+pub(super) struct RecentObjectEvents {
+    count: u64,
+    order: VecDeque<ObjectId>,
+    /// The last change of each object, with the version after it; `None` if the object was deleted.
+    last: BTreeMap<ObjectId, (u64, Option<u64>)>,
+}
+
+/// How much is remembered.
+const MAX_REMEMBERED_CHANGES: usize = 4096;
+
+impl RecentObjectEvents {
+    pub(super) fn now(&self) -> WatchMoment {
+        WatchMoment(self.count)
+    }
+
+    pub(super) fn add(&mut self, id: &ObjectId, version: Option<u64>) {
+        self.count += 1;
+        self.order.push_back(id.clone());
+        self.last.insert(id.clone(), (self.count, version));
+        if self.order.len() <= MAX_REMEMBERED_CHANGES {
+            return;
+        }
+        // It may have happened again since.
+        let forgotten = self.count - MAX_REMEMBERED_CHANGES as u64;
+        if let Some(oldest) = self.order.pop_front()
+            && self.last.get(&oldest).is_some_and(|(at, _)| *at <= forgotten)
+        {
+            self.last.remove(&oldest);
+        }
+    }
+
+    /// Whether an object changed after a moment. If changes since then were forgotten, it counts as changed.
+    pub(super) fn since(&self, id: &ObjectId, moment: WatchMoment) -> bool {
+        self.is_forgotten(moment) || self.last.get(id).is_some_and(|(at, _)| *at > moment.0)
+    }
+
+    /// Whether an object has a newer version than `read`, by a change after a moment.
+    pub(super) fn differs_since(
+        &self,
+        id: &ObjectId,
+        moment: WatchMoment,
+        read: Option<u64>,
+    ) -> bool {
+        let differs = |(at, left): &(u64, Option<u64>)| *at > moment.0 && is_newer(*left, read);
+        self.is_forgotten(moment) || self.last.get(id).is_some_and(differs)
+    }
+
+    fn is_forgotten(&self, moment: WatchMoment) -> bool {
+        self.count.saturating_sub(moment.0) > MAX_REMEMBERED_CHANGES as u64
+    }
+}
+
+/// Whether a version of an object, none if it is gone, is newer than the version that a run read.
+pub(super) fn is_newer(now: Option<u64>, read: Option<u64>) -> bool {
+    match (now, read) {
+        // A watch that lags reports versions that were read long ago.
+        (Some(now), Some(read)) => is_later(now, read),
+        (now, read) => now.is_some() != read.is_some(),
+    }
+}
+
+/// What a watch by a label sees: group, kind and label.
+type LabelWatchKey = (String, String, &'static str);
+
+#[derive(Default)]
+pub(super) struct ObjectWatcherState {
+    pub(super) losses: RecentObjectEvents,
+    pub(super) tracked: BTreeMap<ObjectId, TrackedObject>,
+    /// The newest version of every object that watches by label saw, tracked or not. A watch may be ahead of a run.
+    sightings: BTreeMap<LabelWatchKey, BTreeMap<ObjectId, LiveObjectSighting>>,
+    /// Objects whose drift does not wake their owner, because it has a run planned for that.
+    pub(super) hushed: BTreeSet<ObjectId>,
+    /// The objects that each node applied.
+    pub(super) owned: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
+    pub(super) watches: BTreeMap<WatchKey, RunningWatch>,
+    /// Which watches a node needs.
+    uses: BTreeMap<ObjectKey, BTreeSet<WatchKey>>,
+    /// The nodes that wait for an object to change.
+    waiting: BTreeMap<ObjectId, BTreeSet<ObjectKey>>,
+    /// What a node waits for.
+    waits: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
+    /// What specs refer to.
+    pub(super) references: WatchedReferences,
+    marks: Arc<KindOwnershipMarks>,
+}
+
+impl ObjectWatcherState {
+    /// Nothing is known yet of objects with these marks.
+    pub(super) fn of(marks: Arc<KindOwnershipMarks>) -> Self {
+        Self { marks, ..Self::default() }
+    }
+
+    pub(super) fn track(&mut self, id: ObjectId, tracked: TrackedObject) {
+        let owner = tracked.owner.clone();
+        self.hushed.remove(&id);
+        if let Some(before) = self.tracked.insert(id.clone(), tracked) {
+            self.disown(&before.owner, &id);
+        }
+        self.owned.entry(owner).or_default().insert(id);
+    }
+
+    pub(super) fn disown(&mut self, owner: &ObjectKey, id: &ObjectId) {
+        if let Some(owned) = self.owned.get_mut(owner) {
+            owned.remove(id);
+            if owned.is_empty() {
+                self.owned.remove(owner);
+            }
+        }
+    }
+
+    /// Forgets the objects that a node applied.
+    pub(super) fn untrack_all(&mut self, owner: &ObjectKey) {
+        for id in self.owned.remove(owner).unwrap_or_default() {
+            self.tracked.remove(&id);
+            self.hushed.remove(&id);
+        }
+    }
+
+    /// What a node applied.
+    pub(super) fn tracked_of(
+        &self,
+        owner: &ObjectKey,
+    ) -> impl Iterator<Item = (&ObjectId, &TrackedObject)> {
+        let ids = self.owned.get(owner).into_iter().flatten();
+        ids.filter_map(|id| self.tracked.get_key_value(id))
+    }
+
+    /// Whether no watch saw a later version of an object than the one that was compared.
+    pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &TrackedObject) -> bool {
+        let compared = tracked.applied.version;
+        let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
+        seen.is_some_and(|seen| !is_later(seen.version, compared)) && self.is_watched(tracked)
+    }
+
+    /// What the watch by a label saw of an object last.
+    pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<LiveObjectSighting> {
+        self.sightings.get(&sort_of(id, label))?.get(id).copied()
+    }
+
+    /// A watch by a label saw an object.
+    pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, seen: LiveObjectSighting) {
+        self.sightings.entry(sort_of(id, label)).or_default().insert(id.clone(), seen);
+    }
+
+    /// A watch by a label no longer sees an object.
+    pub(super) fn unsight(&mut self, label: &'static str, id: &ObjectId) {
+        if let Some(seen) = self.sightings.get_mut(&sort_of(id, label)) {
+            seen.remove(id);
+        }
+    }
+
+    /// What a watch by a label should have seen: objects that it saw, and those that were applied and carry it.
+    pub(super) fn expected(&self, key: &WatchKey, label: &'static str) -> BTreeSet<&ObjectId> {
+        let tracked = self.tracked.iter().filter(|(id, it)| {
+            id.kind == key.kind && id.group == key.group && self.marks.label_of(&it.owner) == label
+        });
+        let sort = (key.group.clone(), key.kind.clone(), label);
+        let sighted = self.sightings.get(&sort).into_iter().flat_map(BTreeMap::keys);
+        let all = tracked.map(|(id, _)| id).chain(sighted);
+        all.filter(|id| !self.tracked.get(*id).is_some_and(|it| it.writing)).collect()
+    }
+
+    /// Who waits for an object.
+    pub(super) fn waiting_for(&self, id: &ObjectId) -> BTreeSet<ObjectKey> {
+        self.waiting.get(id).cloned().unwrap_or_default()
+    }
+
+    /// A node waits for an object.
+    pub(super) fn wait(&mut self, node: &ObjectKey, id: &ObjectId) {
+        self.waiting.entry(id.clone()).or_default().insert(node.clone());
+        self.waits.entry(node.clone()).or_default().insert(id.clone());
+    }
+
+    /// Ends the waits of a node for the objects that `which` chooses.
+    pub(super) fn stop_waiting(&mut self, node: &ObjectKey, which: impl Fn(&ObjectId) -> bool) {
+        let Some(own) = self.waits.get_mut(node) else { return };
+        let ended: Vec<ObjectId> = own.extract_if(.., |id| which(id)).collect();
+        if own.is_empty() {
+            self.waits.remove(node);
+        }
+        for id in ended {
+            if let Some(nodes) = self.waiting.get_mut(&id) {
+                nodes.remove(node);
+                if nodes.is_empty() {
+                    self.waiting.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Objects that a node watches by name.
+    pub(super) fn named_by(&self, node: &ObjectKey) -> BTreeSet<ObjectId> {
+        let keys = self.uses.get(node).into_iter().flatten();
+        keys.filter_map(WatchKey::named_object).collect()
+    }
+
+    /// A node needs a watch, which is begun by `begin` unless it runs.
+    pub(super) fn need(
+        &mut self,
+        node: &ObjectKey,
+        key: WatchKey,
+        begin: impl FnOnce() -> AbortHandle,
+    ) {
+        self.uses.entry(node.clone()).or_default().insert(key.clone());
+        let begin = || RunningWatch { stop: begin(), live: false, users: BTreeSet::new() };
+        self.watches.entry(key).or_insert_with(begin).users.insert(node.clone());
+    }
+
+    /// Whether a watch has seen every change of an object up to now.
+    pub(super) fn is_watched(&self, tracked: &TrackedObject) -> bool {
+        let watch = tracked.watch.as_ref().and_then(|key| self.watches.get(key));
+        watch.is_some_and(|watch| watch.live)
+    }
+
+    /// Removes a user from the watches that it no longer needs for waits and references, and stops the watches without
+    /// a user.
+    ///
+    /// Watches by label stay as long as their user does, because they also report drift.
+    pub(super) fn release_unused(&mut self, user: &ObjectKey) {
+        let referring = self.references.needed_by(user);
+        let waits = self.waits.get(user);
+        let needed = |key: &WatchKey| {
+            matches!(key.selection, WatchSelection::Labelled(_))
+                || referring.contains(key)
+                || key.named_object().is_some_and(|id| waits.is_some_and(|own| own.contains(&id)))
+        };
+        let own = self.uses.get(user).into_iter().flatten();
+        let unused: Vec<WatchKey> = own.filter(|key| !needed(key)).cloned().collect();
+        self.leave(user, unused);
+    }
+
+    /// Removes a user from every watch that `which` chooses, and stops the watches without a user.
+    pub(super) fn release(&mut self, user: &ObjectKey, which: impl Fn(&WatchKey) -> bool) {
+        let own = self.uses.get(user).into_iter().flatten();
+        let left: Vec<WatchKey> = own.filter(|key| which(key)).cloned().collect();
+        self.leave(user, left);
+    }
+
+    fn leave(&mut self, user: &ObjectKey, left: Vec<WatchKey>) {
+        for key in left {
+            if let Some(own) = self.uses.get_mut(user) {
+                own.remove(&key);
+                if own.is_empty() {
+                    self.uses.remove(user);
+                }
+            }
+            let Some(watch) = self.watches.get_mut(&key) else { continue };
+            watch.users.remove(user);
+            if watch.users.is_empty() {
+                self.stop(&key);
+            }
+        }
+    }
+
+    /// Stops a watch; returns who used it.
+    pub(super) fn stop(&mut self, key: &WatchKey) -> BTreeSet<ObjectKey> {
+        let Some(watch) = self.watches.remove(key) else { return BTreeSet::new() };
+        watch.stop.abort();
+        for user in &watch.users {
+            if let Some(own) = self.uses.get_mut(user) {
+                own.remove(key);
+                if own.is_empty() {
+                    self.uses.remove(user);
+                }
+            }
+        }
+        if let WatchSelection::Labelled(label) = key.selection {
+            self.sightings.remove(&(key.group.clone(), key.kind.clone(), label));
+        }
+        watch.users
+    }
+}
+
+fn sort_of(id: &ObjectId, label: &'static str) -> LabelWatchKey {
+    (id.group.clone(), id.kind.clone(), label)
+}
+
+/// What is known about a live object without a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveObjectKnowledge {
+    /// Nothing that could be relied on.
+    None,
+    /// Another manifest of the same owner was applied, and its fields are still as that one made them.
+    Other,
+    /// This manifest was applied, and no field of it changed hands since. Something else of the object may have changed.
+    Applied,
+    /// This manifest was applied, and nothing at all of the object changed since.
+    Unmoved,
+}
+
+impl WatchKey {
+    pub(super) fn new(resource: &ApiResourceLocation, selection: WatchSelection) -> Self {
+        let objects::Gvk { group, version, kind } = resource.gvk.clone();
+        Self { group, version, kind, selection }
+    }
+
+    /// The object of a watch by name.
+    pub(super) fn named_object(&self) -> Option<ObjectId> {
+        match &self.selection {
+            WatchSelection::Named(namespace, name) => {
+                Some(ObjectId::new(namespace, name, &self.group, &self.kind))
+            }
+            WatchSelection::Labelled(_) | WatchSelection::InNamespace(_) | WatchSelection::All => {
+                None
+            }
+        }
+    }
+
+    pub(super) fn labelled(resource: &ApiResourceLocation, label: &'static str) -> Self {
+        Self::new(resource, WatchSelection::Labelled(label))
+    }
+
+    /// Whether it sees objects with this label, and so knows when one of them is gone.
+    pub(super) fn is_of(&self, label: &str) -> bool {
+        match self.selection {
+            WatchSelection::Labelled(own) => own == label,
+            WatchSelection::Named(..) | WatchSelection::InNamespace(_) | WatchSelection::All => {
+                true
+            }
+        }
+    }
+
+    /// Whether it sees what specs refer to and nothing else.
+    pub(super) fn is_for_references(&self) -> bool {
+        matches!(self.selection, WatchSelection::InNamespace(_) | WatchSelection::All)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What the watcher remembers, and that it finds by index what a search of everything would find.
+
+use super::*;
+
+fn id(at: usize) -> ObjectId {
+    ObjectId::new("shop", &format!("object-{at}"), "", "ConfigMap")
+}
+
+fn node(at: usize) -> ObjectKey {
+    ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "shop", &format!("app-{at}"))
+}
+
+fn resource() -> ApiResourceLocation {
+    ApiResourceLocation {
+        gvk: objects::Gvk::new("v1", "ConfigMap"),
+        plural: "configmaps".to_owned(),
+        namespaced: true,
+        watchable: true,
+    }
+}
+
+#[test]
+fn what_is_lost_before_the_answer_arrives_is_remembered() {
+    let a = id(1);
+    let b = id(2);
+    let mut losses = RecentObjectEvents::default();
+    losses.add(&a, None);
+    let moment = losses.now();
+    assert!(!losses.since(&a, moment));
+    losses.add(&b, None);
+    assert!(losses.since(&b, moment) && !losses.since(&a, moment));
+    for _ in 0..MAX_REMEMBERED_CHANGES {
+        losses.add(&a, None);
+    }
+    assert!(losses.since(&b, moment), "it is forgotten, so it may have been lost");
+    assert!(
+        losses.last.len() <= MAX_REMEMBERED_CHANGES && losses.order.len() <= MAX_REMEMBERED_CHANGES
+    );
+    let moment = losses.now();
+    losses.add(&b, None);
+    for at in 3..MAX_REMEMBERED_CHANGES {
+        losses.add(&id(at), None);
+    }
+    assert!(losses.since(&b, moment) && !losses.since(&a, moment));
+}
+
+/// The same without any index: pairs, and everything is searched.
+#[derive(Default)]
+struct UnindexedWatcherState {
+    waits: BTreeSet<(ObjectKey, ObjectId)>,
+    uses: BTreeSet<(ObjectKey, WatchKey)>,
+}
+
+impl UnindexedWatcherState {
+    fn stop_waiting(&mut self, node: &ObjectKey, which: impl Fn(&ObjectId) -> bool) {
+        self.waits.retain(|(who, id)| who != node || !which(id));
+    }
+
+    fn release_unused(&mut self, node: &ObjectKey) {
+        let waits = self.waits.clone();
+        let is_needed = |key: &WatchKey| {
+            key.named_object().is_none_or(|id| waits.contains(&(node.clone(), id)))
+        };
+        self.uses.retain(|(who, key)| who != node || is_needed(key));
+    }
+}
+
+fn check(state: &ObjectWatcherState, naive: &UnindexedWatcherState) {
+    for at in 0..8 {
+        let waiting: BTreeSet<ObjectKey> = naive
+            .waits
+            .iter()
+            .filter(|(_, it)| *it == id(at))
+            .map(|(who, _)| who.clone())
+            .collect();
+        assert_eq!(state.waiting_for(&id(at)), waiting);
+        let own = naive.uses.iter().filter(|(who, _)| *who == node(at));
+        let named: BTreeSet<ObjectId> = own.filter_map(|(_, key)| key.named_object()).collect();
+        assert_eq!(state.named_by(&node(at)), named);
+    }
+    let keys: BTreeSet<&WatchKey> = naive.uses.iter().map(|(_, key)| key).collect();
+    assert_eq!(state.watches.keys().collect::<BTreeSet<_>>(), keys);
+    for (key, watch) in &state.watches {
+        let users: BTreeSet<ObjectKey> =
+            naive.uses.iter().filter(|(_, it)| it == key).map(|(who, _)| who.clone()).collect();
+        assert_eq!(watch.users, users);
+    }
+    // Nothing is left behind in an index.
+    assert!(state.waiting.values().all(|nodes| !nodes.is_empty()));
+    assert!(state.waits.values().all(|own| !own.is_empty()));
+    assert!(state.uses.values().all(|own| !own.is_empty()));
+}
+
+#[tokio::test]
+async fn the_indexes_agree_with_a_search_of_everything() {
+    let mut state = ObjectWatcherState::default();
+    let mut naive = UnindexedWatcherState::default();
+    let mut seed = 7_u64;
+    let mut below = |bound: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from((seed >> 33) % bound).unwrap()
+    };
+    for _ in 0..4_000 {
+        let who = node(below(8));
+        let what = id(below(8));
+        match below(6) {
+            0 | 1 => {
+                state.wait(&who, &what);
+                naive.waits.insert((who.clone(), what.clone()));
+                let selection = match below(3) {
+                    0 => WatchSelection::Labelled("label"),
+                    _ => WatchSelection::Named(what.namespace.clone(), what.name.clone()),
+                };
+                let key = WatchKey::new(&resource(), selection);
+                let begin = || tokio::spawn(std::future::pending::<()>()).abort_handle();
+                state.need(&who, key.clone(), begin);
+                naive.uses.insert((who, key));
+            }
+            2 => {
+                state.stop_waiting(&who, |_| true);
+                naive.stop_waiting(&who, |_| true);
+            }
+            3 => {
+                state.stop_waiting(&who, |it| *it == what);
+                naive.stop_waiting(&who, |it| *it == what);
+            }
+            4 => {
+                state.release_unused(&who);
+                naive.release_unused(&who);
+            }
+            _ => {
+                state.release(&who, |key| key.named_object().is_none());
+                naive.uses.retain(|(it, key)| *it != who || key.named_object().is_some());
+            }
+        }
+        check(&state, &naive);
+    }
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_its_last_user_and_what_it_saw_is_forgotten() {
+    let mut state = ObjectWatcherState::default();
+    let key = WatchKey::labelled(&resource(), "label");
+    for at in 0..2 {
+        let begin = || tokio::spawn(std::future::pending::<()>()).abort_handle();
+        state.need(&node(at), key.clone(), begin);
+    }
+    let seen = LiveObjectSighting { version: 5, fingerprint: 6 };
+    state.sight("label", &id(1), seen);
+    state.release(&node(0), |_| true);
+    assert_eq!(state.sighted("label", &id(1)), Some(seen));
+    assert_eq!(state.expected(&key, "label"), BTreeSet::from([&id(1)]));
+    state.release(&node(1), |_| true);
+    assert_eq!(state.sighted("label", &id(1)), None);
+    assert!(state.watches.is_empty());
+}

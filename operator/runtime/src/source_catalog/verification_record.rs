@@ -1,0 +1,52 @@
+//! The note beside an artifact in the store, of how it was verified: what no status can claim.
+//!
+//! Elsewhere: when it is written, and when an artifact has to be verified anew (`source::verification`).
+
+use crds::Artifact;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sources::store::{self, ArtifactStore, ObjectFolder};
+
+/// The record, beside an artifact in the store, of how the artifact was verified.
+/// Only windlass writes it, so a status cannot forge it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredVerificationRecord {
+    /// Of the artifact.
+    pub digest: String,
+    /// Of the object, as another one may have its name later.
+    pub uid: Option<String>,
+    /// Of the spec that says how.
+    pub generation: Option<i64>,
+    /// Whether it is signed: a trust policy of Notation may demand no signature.
+    pub is_signed: bool,
+    /// What had to be signed, and by which keys.
+    pub verified: Value,
+}
+
+impl StoredVerificationRecord {
+    /// The note of a slot; one that cannot be read is none. Blocks.
+    pub fn read(store: &ArtifactStore, slot: &ObjectFolder) -> Option<Self> {
+        serde_json::from_slice(&store.note(slot).ok()??).ok()
+    }
+
+    /// Keeps it, in the place of the one before. Blocks.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn keep(&self, store: &ArtifactStore, slot: &ObjectFolder) -> Result<(), store::Error> {
+        store.keep_note(slot, &serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// Whether an artifact was verified and signed as an object asks: its uid and the generation of its spec.
+    pub(crate) fn is_of(
+        &self,
+        artifact: &Artifact,
+        uid: Option<&str>,
+        generation: Option<i64>,
+    ) -> bool {
+        self.is_signed
+            && self.digest == artifact.digest
+            && self.uid.as_deref() == uid
+            && self.generation == generation
+    }
+}

@@ -1,0 +1,104 @@
+//! Calls to services of AWS by their JSON protocol, signed: for those whose library would be too much for one action.
+//!
+//! Elsewhere: the credentials (`credentials`), the requests and the meaning of the answers (`oci::ecr`, `kms::aws`).
+
+use std::env;
+use std::time::SystemTime;
+
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+use aws_sigv4::sign::v4::SigningParams;
+use aws_smithy_runtime_api::client::identity::Identity;
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, Request};
+use serde::Deserialize;
+use url::Url;
+
+const MEDIA_TYPE: &str = "application/x-amz-json-1.1";
+const TARGET: &str = "x-amz-target";
+
+/// A call.
+pub(crate) struct S3Call<'a> {
+    pub(crate) url: &'a Url,
+    pub(crate) region: &'a str,
+    /// The name of the service in signatures.
+    pub(crate) service: &'a str,
+    /// The action.
+    pub(crate) target: &'a str,
+    pub(crate) body: &'a [u8],
+}
+
+impl S3Call<'_> {
+    /// The request, signed with these credentials.
+    ///
+    /// # Errors
+    /// Why it cannot be signed.
+    pub(crate) fn signed(&self, keys: &Identity) -> Result<Request, String> {
+        let unsigned = |why: &dyn std::error::Error| format!("cannot sign the request: {why}");
+        let parameters = SigningParams::builder()
+            .identity(keys)
+            .region(self.region)
+            .name(self.service)
+            .time(SystemTime::now())
+            .settings(SigningSettings::default())
+            .build();
+        let parameters = parameters.map_err(|error| unsigned(&error))?.into();
+        let headers = [(CONTENT_TYPE.as_str(), MEDIA_TYPE), (TARGET, self.target)];
+        let method = Method::POST;
+        let body = SignableBody::Bytes(self.body);
+        let signable =
+            SignableRequest::new(method.as_str(), self.url.as_str(), headers.into_iter(), body);
+        let signature = sign(signable.map_err(|error| unsigned(&error))?, &parameters);
+        let (additions, _) = signature.map_err(|error| unsigned(&error))?.into_parts();
+        let mut request = Request::new(method, self.url.clone());
+        for (name, value) in headers.into_iter().chain(additions.headers()) {
+            let name = HeaderName::try_from(name).map_err(|error| unsigned(&error))?;
+            // Keys of the environment are any text.
+            let mut value = HeaderValue::from_str(value).map_err(|error| unsigned(&error))?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(name, value);
+        }
+        *request.body_mut() = Some(self.body.to_vec().into());
+        Ok(request)
+    }
+}
+
+/// The endpoint of a service in the environment, as for AWS's own programs: by a variable of the service, else by
+/// `AWS_ENDPOINT_URL`.
+///
+/// # Errors
+/// Names the variable that has no URL.
+pub(crate) fn endpoint_of_environment(own: &str) -> Result<Option<Url>, String> {
+    for name in [own, "AWS_ENDPOINT_URL"] {
+        if let Some(url) = env::var(name).ok().filter(|url| !url.is_empty()) {
+            let bad = |error| format!("environment variable {name}: {error}");
+            return Url::parse(&url).map(Some).map_err(bad);
+        }
+    }
+    Ok(None)
+}
+
+/// The message of a response that is an error, behind a colon.
+pub(crate) fn said(text: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct S3ErrorBody {
+        #[serde(rename = "__type", default)]
+        kind: String,
+        #[serde(alias = "Message", default)]
+        message: String,
+    }
+    let Ok(S3ErrorBody { kind, message }) = serde_json::from_slice(text) else {
+        return String::new();
+    };
+    format!(": {}", [kind, message].join(" ").trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_error_says_is_its_type_and_message() {
+        assert_eq!(said(br#"{"__type":"Denied","message":"no"}"#), ": Denied no");
+        assert_eq!(said(b"<html>"), "");
+    }
+}

@@ -1,0 +1,87 @@
+//! What the errors of an S3 server mean.
+
+use std::error::Error as StdError;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+
+use super::sdk_transport::S3ConnectionError;
+use crate::bucket::Error;
+use crate::bucket::request_context::{BucketRequestContext, printable};
+use crate::http::{HostBusyError, root_cause};
+
+/// What may be wrong when keys are not accepted.
+const CHECK: &str = "the access key, the secret key and spec.region";
+
+/// The status of an answer that was an error.
+pub(super) fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
+    error.raw_response().map(|answer| answer.status().as_u16())
+}
+
+/// The region of the bucket, according to the server.
+pub(super) fn region<E>(error: &SdkError<E, HttpResponse>) -> Option<String> {
+    let region = error.raw_response()?.headers().get("x-amz-bucket-region")?;
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (region.len() < 64 && !region.is_empty() && region.chars().all(is_name))
+        .then(|| region.to_owned())
+}
+
+/// What went wrong, for a person.
+pub(super) fn failure<E>(
+    asked: &BucketRequestContext<'_>,
+    error: &SdkError<E, HttpResponse>,
+) -> Error
+where
+    E: StdError + ProvideErrorMetadata + 'static,
+{
+    // The server that was asked for credentials is not the one of the bucket.
+    if let Some(refused) = find::<CredentialsError>(error) {
+        return asked.no_credentials(refused);
+    }
+    if let Some(unanswered) = find::<S3ConnectionError>(error) {
+        let why = unanswered.why.clone();
+        return match unanswered.is_distrust {
+            true => Error::Distrusted { endpoint: asked.endpoint(), why },
+            false => asked.unreachable(why),
+        };
+    }
+    if let Some(busy) = find::<HostBusyError>(error) {
+        return Error::Busy(busy.clone());
+    }
+    let Some(status) = status(error) else {
+        return asked.unreachable(printable(&root_cause(error)));
+    };
+    let service = error.as_service_error().filter(|_| !(200..300).contains(&status));
+    let Some(metadata) = service.map(ProvideErrorMetadata::meta) else {
+        return asked.unreadable(printable(&root_cause(error)));
+    };
+    let code = printable(metadata.code().unwrap_or_default());
+    match (code.as_str(), status) {
+        ("NoSuchBucket", _) => asked.no_bucket(),
+        ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "ExpiredToken", _) => {
+            asked.refused(code, CHECK)
+        }
+        ("RequestTimeTooSkewed" | "RequestExpired", _) => {
+            Error::Skewed { endpoint: asked.endpoint(), code }
+        }
+        ("AccessDenied", _) | (_, 401 | 403) => {
+            asked.denied(if code.is_empty() { status.to_string() } else { code })
+        }
+        // The answer to HEAD has no text from which to see which of both is missing.
+        ("NoSuchKey" | "NotFound" | "", 404) => asked.missing(),
+        _ => asked.answer(status, code, metadata.message().unwrap_or_default()),
+    }
+}
+
+/// An error of one type somewhere in a chain.
+fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+    let mut current = Some(error);
+    while let Some(error) = current {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        current = error.source();
+    }
+    None
+}

@@ -1,0 +1,233 @@
+//! A repository on a web server.
+//!
+//! Here: redirects, and which servers get credentials. Elsewhere: the response, and how much of it is read ([`super`]).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use objects::RedactedValue;
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response, StatusCode};
+use url::Url;
+
+use super::{
+    ChartRepositoryCredentials, Error, HttpValidators, INDEX, IndexFetchResult, RepositoryAccess,
+    ResponseChunks, in_time, receive_chart, receive_index, shown, validator,
+};
+use crate::git::percent_decoded;
+use crate::http::host_budget::SendError;
+use crate::http::{HostBudgets, TlsConfig, TlsTrust, root_cause};
+
+/// Redirects in one answer. Parity(go).
+const MOST_REDIRECTS: usize = 10;
+
+/// A Helm chart repository on a web server. Other hosts get its client certificate only if the spec passes
+/// credentials to them.
+pub(super) struct HttpChartRepository {
+    /// Ends with a slash; has no credentials in it.
+    url: Url,
+    basic: Option<(String, RedactedValue<String>)>,
+    pass_credentials: bool,
+    /// For the repository's own host.
+    own: reqwest::Client,
+    /// For other servers; without the client certificate.
+    others: reqwest::Client,
+    timeout: Duration,
+    budgets: Arc<HostBudgets>,
+}
+
+impl fmt::Debug for HttpChartRepository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Web({})", shown(&self.url))
+    }
+}
+
+impl HttpChartRepository {
+    /// See [`super::Repository::new`].
+    pub(super) fn new(
+        mut url: Url,
+        credentials: ChartRepositoryCredentials,
+        pass_credentials: bool,
+        timeout: Duration,
+        reach: &RepositoryAccess,
+    ) -> Result<Self, Error> {
+        let in_url = Some(percent_decoded(url.username())).filter(|user| !user.is_empty());
+        let password = url.password().map(percent_decoded).unwrap_or_default();
+        let in_url = in_url.map(|user| (user, RedactedValue::new(password)));
+        // Both fail only for URLs without a host.
+        let _: Result<(), ()> = url.set_password(None);
+        let _: Result<(), ()> = url.set_username("");
+        let ChartRepositoryCredentials { basic, tls, bucket: _ } = credentials;
+        let basic = basic.or(in_url);
+        // Parity(flux): here the authorities of a Secret are trusted beside those of the system.
+        let client = |tls: &TlsConfig| reach.clients.client_trusting(tls, TlsTrust::Beside, None);
+        let own = client(&tls)?;
+        let others = match &tls.identity {
+            Some(_) if !pass_credentials => client(&TlsConfig { identity: None, ..tls })?,
+            Some(_) | None => own.clone(),
+        };
+        let budgets = reach.budgets.clone();
+        Ok(Self { url, basic, pass_credentials, own, others, timeout, budgets })
+    }
+
+    /// The address, without credentials; it ends with a slash.
+    pub(super) fn url(&self) -> String {
+        shown(&self.url)
+    }
+
+    pub(super) async fn index(
+        &self,
+        since: Option<&HttpValidators>,
+    ) -> Result<IndexFetchResult, Error> {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}{INDEX}", self.url.path()));
+        let mut headers = HeaderMap::new();
+        let mut ask = |name: HeaderName, value: Option<&String>| {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        };
+        ask(header::IF_NONE_MATCH, since.and_then(|since| since.etag.as_ref()));
+        ask(header::IF_MODIFIED_SINCE, since.and_then(|since| since.modified.as_ref()));
+        let url_shown = shown(&url);
+        let fetching = async {
+            let answer = self.get(url, headers, since.is_some()).await?;
+            if answer.status() == StatusCode::NOT_MODIFIED {
+                return Ok(IndexFetchResult::Unchanged);
+            }
+            let said = |name: HeaderName| validator(answer.headers().get(name)?.to_str().ok()?);
+            let validators =
+                HttpValidators { etag: said(header::ETAG), modified: said(header::LAST_MODIFIED) };
+            receive_index(&url_shown, chunks(&url_shown, answer), validators).await
+        };
+        in_time(&url_shown, self.timeout, fetching).await
+    }
+
+    pub(super) async fn chart(
+        &self,
+        reference: &str,
+        digest: Option<&str>,
+    ) -> Result<Vec<u8>, Error> {
+        let url = self.resolve(reference)?;
+        let url_shown = shown(&url);
+        let fetching = async {
+            // Some servers compress archives once more.
+            let identity = (header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            let answer = self.get(url, HeaderMap::from_iter([identity]), false).await?;
+            receive_chart(&url_shown, chunks(&url_shown, answer), digest).await
+        };
+        in_time(&url_shown, self.timeout, fetching).await
+    }
+
+    /// Where a reference of the index leads: an absolute URL as it is, others from the repository on, with its query.
+    fn resolve(&self, reference: &str) -> Result<Url, Error> {
+        let bad = |error: url::ParseError| Error::BadUrl {
+            url: "the chart's URL in the index".to_owned(),
+            why: error.to_string(),
+        };
+        let mut url = match Url::parse(reference) {
+            Ok(absolute) => return Ok(absolute),
+            Err(url::ParseError::RelativeUrlWithoutBase) => {
+                self.url.join(reference).map_err(bad)?
+            }
+            Err(error) => return Err(bad(error)),
+        };
+        url.set_query(self.url.query());
+        Ok(url)
+    }
+
+    /// Asks, and follows redirects.
+    async fn get(&self, url: Url, headers: HeaderMap, known: bool) -> Result<Response, Error> {
+        let first = shown(&url);
+        let start = url.clone();
+        let mut url = url;
+        for _ in 0..=MOST_REDIRECTS {
+            if !is_same_host(&url, &self.url) {
+                self.admit(&first, &url)?;
+            }
+            self.budgets.egress().admits(&url).map_err(|refused| Error::NoAnswer {
+                url: shown(&url),
+                why: refused.to_string(),
+            })?;
+            let answer = self.send(&url, &start, headers.clone()).await?;
+            let status = answer.status();
+            let location = answer.headers().get(header::LOCATION);
+            let location = location.filter(|_| status.is_redirection());
+            match location.map(|location| location.to_str().ok().and_then(|it| url.join(it).ok())) {
+                Some(Some(next)) => url = next,
+                Some(None) => {
+                    let target = "an invalid URL".to_owned();
+                    return Err(Error::Redirect { url: first, target, why: "it is not a URL" });
+                }
+                None if status.is_success() => return Ok(answer),
+                None if known && status == StatusCode::NOT_MODIFIED => return Ok(answer),
+                None if matches!(status.as_u16(), 401 | 403) => {
+                    return Err(Error::Unauthorized { url: shown(&url), status: status.as_u16() });
+                }
+                None => {
+                    if matches!(status.as_u16(), 429 | 503) {
+                        self.budgets.check(&url)?;
+                    }
+                    return Err(Error::Status { url: shown(&url), status: status.as_u16() });
+                }
+            }
+        }
+        let target = format!("`{}`", shown(&url));
+        Err(Error::Redirect { url: first, target, why: "too many redirects" })
+    }
+
+    /// Whether a redirect or a URL of an index may be followed: their author is not the operator of this program.
+    fn admit(&self, first: &str, url: &Url) -> Result<(), Error> {
+        let refused = |why| Error::Redirect {
+            url: first.to_owned(),
+            target: format!("`{}`", shown(url)),
+            why,
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(refused("it is neither http nor https"));
+        }
+        Ok(())
+    }
+
+    /// The one place where anything is sent.
+    ///
+    /// Credentials go to the repository's own scheme, host and port, and with `pass_credentials` to those of the URL that
+    /// the index names, but not to where a redirect leads.
+    async fn send(&self, url: &Url, start: &Url, headers: HeaderMap) -> Result<Response, Error> {
+        let is_own = is_same_host(url, &self.url);
+        let is_trusted = is_own || (self.pass_credentials && is_same_host(url, start));
+        let client = if is_trusted { &self.own } else { &self.others };
+        let unanswered = |error: reqwest::Error| Error::NoAnswer {
+            url: shown(url),
+            why: root_cause(&error.without_url()),
+        };
+        let mut request = client.request(Method::GET, url.clone()).headers(headers);
+        if let Some((username, password)) = self.basic.as_ref().filter(|_| is_trusted) {
+            request = request.basic_auth(username, Some(password.expose()));
+        }
+        let request = request.build().map_err(unanswered)?;
+        self.budgets.execute(client, request).await.map_err(|error| match error {
+            SendError::Busy(busy) => Error::Busy(busy),
+            SendError::Transport(error) => unanswered(error),
+        })
+    }
+}
+
+fn is_same_host(a: &Url, b: &Url) -> bool {
+    let of = |url: &Url| {
+        let host = url.host_str().map(str::to_owned);
+        (url.scheme().to_owned(), host, url.port_or_known_default())
+    };
+    of(a) == of(b)
+}
+
+/// The bytes of an answer.
+fn chunks(url: &str, answer: Response) -> ResponseChunks<'_> {
+    let broken = move |error: reqwest::Error| Error::NoAnswer {
+        url: url.to_owned(),
+        why: root_cause(&error.without_url()),
+    };
+    answer.bytes_stream().map_err(broken).boxed()
+}

@@ -1,0 +1,65 @@
+//! Tokens of Google and Azure for services other than sources: with the key in a Secret, else with the credentials of
+//! the environment.
+//!
+//! Elsewhere: where tokens come from (`bucket::google`, `bucket::azure`), logins of buckets and of keys that decrypt.
+
+use object_store::azure::AzureCredential;
+use objects::RedactedValue;
+
+use crate::bucket::cloud_login::{self, NoLoginError};
+use crate::bucket::credential_requests::CredentialWait;
+use crate::bucket::{azure, google};
+use crate::http::EgressRules;
+
+/// A token of Google for all of its services: with the JSON key of a service account, or without one with the
+/// credentials of the environment (`GOOGLE_APPLICATION_CREDENTIALS`, `gcloud`, the machine).
+///
+/// # Errors
+/// Why there is no token, without the key, and whether another attempt may help.
+pub async fn google(
+    key: Option<RedactedValue<String>>,
+    egress: &EgressRules,
+) -> Result<RedactedValue<String>, (String, bool)> {
+    let identity =
+        key.map_or(google::GoogleIdentity::Environment, google::GoogleIdentity::ServiceAccount);
+    let provider =
+        google::provider(&identity, egress, &CredentialWait::default()).map_err(missing)?;
+    let provider = provider.ok_or_else(|| ("no credentials".to_owned(), false))?;
+    let token = provider
+        .expose()
+        .get_credential()
+        .await
+        .map_err(|error| (cloud_login::why(&error), true))?;
+    Ok(RedactedValue::new(token.bearer.clone()))
+}
+
+/// A token of Azure for a service, the URL of all of its resources, with the credentials of the environment (workload
+/// identity, a managed identity, `AZURE_CLIENT_SECRET`).
+///
+/// # Errors
+/// Why there is no token, and whether another attempt may help.
+pub async fn azure(
+    audience: &'static str,
+    egress: &EgressRules,
+) -> Result<RedactedValue<String>, (String, bool)> {
+    let identity = azure::AzureIdentity::Environment { client: None };
+    let provider = azure::provider(&identity, Some(audience), egress, &CredentialWait::default());
+    let provider = provider.map_err(missing)?;
+    let token = provider
+        .expose()
+        .get_credential()
+        .await
+        .map_err(|error| (cloud_login::why(&error), true))?;
+    match &*token {
+        AzureCredential::BearerToken(token) => Ok(RedactedValue::new(token.clone())),
+        _ => Err(("the environment has no identity that gets tokens".to_owned(), false)),
+    }
+}
+
+fn missing(why: NoLoginError) -> (String, bool) {
+    match why {
+        NoLoginError::Secret(why) => (format!("the key in the Secret {why}"), false),
+        NoLoginError::Environment(why) => (why, true),
+        NoLoginError::Client(error) => (error.to_string(), true),
+    }
+}

@@ -1,0 +1,13 @@
+//! What kustomizations name that is elsewhere: files on web servers, folders in Git repositories.
+//!
+//! Here: the two ways to get at them. [`LocalDisk`](crate::local_disk::LocalDisk) is for a person's command and runs
+//! the `git` program, as kustomize does (`git_program`); [`RemoteBuildFiles`] is for a service and runs nothing.
+//! Elsewhere: which addresses are files and which are repositories (`kustomize`).
+
+mod commit_worktree;
+pub(crate) mod git_program;
+mod remote_files;
+pub(crate) mod web_files;
+
+pub use remote_files::{RemoteBaseLimits, RemoteBuildFiles};
+pub use web_files::without_credentials;

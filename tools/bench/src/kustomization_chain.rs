@@ -1,0 +1,224 @@
+//! A chain of Kustomizations of one GitRepository, each of which depends on the one before, and what is done to it.
+//!
+//! Here: making it, a commit that changes all of it, edits and deletions by hand. Elsewhere: what is measured with it
+//! (`super::wake`, `super::versus`), seeing a commit arrive (`super::commit_arrivals`).
+//!
+//! All moments are taken in this process, when a watch delivers an object; an edit begins just before its request
+//! is sent. So the times contain the API server's share and are an upper limit of the operator's own.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use e2e::git_server::StoryRepository;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::commit_arrivals::CommitArrivals;
+use super::workload;
+use e2e::installation::{ObjectWatch, TestInstallation, WatchSelection, WatchedObject};
+
+/// How many Kustomizations depend on each other in a row.
+pub(super) const CHAIN_KUSTOMIZATION_COUNT: usize = 10;
+
+const NAMESPACE: &str = "bench";
+
+/// The chain on an installation.
+pub(super) struct KustomizationChain<'a> {
+    installation: &'a TestInstallation,
+    repository: StoryRepository,
+    /// Counts the commits; the objects carry the number.
+    round: u32,
+    /// The interval of all of it.
+    interval: &'static str,
+    /// How long one thing may take.
+    limit: Duration,
+}
+
+impl<'a> KustomizationChain<'a> {
+    /// Nothing on the cluster yet. `name` is that of the repository, which does not exist.
+    ///
+    /// # Errors
+    /// When there can be no such repository.
+    pub(super) fn new(
+        installation: &'a TestInstallation,
+        name: &str,
+        interval: &'static str,
+        limit: Duration,
+    ) -> anyhow::Result<Self> {
+        let repository = installation.git().repository(name)?;
+        Ok(Self { installation, repository, round: 0, interval, limit })
+    }
+
+    /// Makes the chain, then the source that it waits for.
+    ///
+    /// # Errors
+    /// When it is not all Ready in time.
+    pub(super) async fn install(&mut self) -> anyhow::Result<CommitArrivals> {
+        let commit = self.commit()?;
+        self.apply("namespace.yaml", &workload::namespace(NAMESPACE))?;
+        self.apply("chain.yaml", &chain(self.interval))?;
+        let mut watch = self.watch_chain().await?;
+        // Each has seen that its source is missing; from here on only wake-ups can help.
+        let mut ready_names = BTreeSet::new();
+        while ready_names.len() < CHAIN_KUSTOMIZATION_COUNT {
+            let seen =
+                watch.next("the chain to wait for its source", Instant::now() + self.limit).await?;
+            if !seen.message().is_empty() {
+                ready_names.insert(seen.name);
+            }
+        }
+        let url = self.installation.git().url(&self.repository);
+        self.apply("source.yaml", &workload::source("chain", &url, self.interval))?;
+        CommitArrivals::of(&commit, CHAIN_KUSTOMIZATION_COUNT, &mut watch, self.limit).await
+    }
+
+    /// Deletes all of it, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it does not go.
+    pub(super) fn remove(&self) -> anyhow::Result<()> {
+        for file in ["chain.yaml", "source.yaml"] {
+            let file = self.installation.git().folder().join(file).display().to_string();
+            self.installation.kubectl(&["delete", "--wait", "-f", &file])?;
+        }
+        Ok(())
+    }
+
+    /// Commits a change to every object, and says that there is something new.
+    ///
+    /// # Errors
+    /// When it is not applied in time.
+    pub(super) async fn push(&mut self) -> anyhow::Result<(Instant, CommitArrivals)> {
+        let mut watch = self.watch_chain().await?;
+        watch.forget();
+        let commit = self.commit()?;
+        let annotations = json!({"reconcile.fluxcd.io/requestedAt": commit});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        let api = source().api(self.installation.client());
+        let begun = Instant::now();
+        api.patch("chain", &PatchParams::default(), &patch).await?;
+        Ok((
+            begun,
+            CommitArrivals::of(&commit, CHAIN_KUSTOMIZATION_COUNT, &mut watch, self.limit).await?,
+        ))
+    }
+
+    /// Edits the object of a hop, and waits until it is put back.
+    ///
+    /// # Errors
+    /// When it is not in time.
+    pub(super) async fn edit(&self, number: usize) -> anyhow::Result<Duration> {
+        let name = hop(number % CHAIN_KUSTOMIZATION_COUNT + 1);
+        let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
+        let patch = Patch::Merge(json!({"data": {"round": "edited"}}));
+        let begun = Instant::now();
+        api.patch(&name, &PatchParams::default(), &patch).await?;
+        let is_edited = |seen: &WatchedObject| seen.exists && seen.value("/data/round") == "edited";
+        watch.until(&format!("the edit of {name}"), self.limit, is_edited).await?;
+        let round = self.round.to_string();
+        let is_back =
+            |seen: &WatchedObject| seen.exists && seen.value("/data/round") == round.as_str();
+        let back = watch.until(&format!("{name} to be put back"), self.limit, is_back).await?;
+        Ok(back.at.saturating_duration_since(begun))
+    }
+
+    /// Deletes the object of a hop, and waits until it is there again.
+    ///
+    /// # Errors
+    /// When it is not in time.
+    pub(super) async fn delete(&self, number: usize) -> anyhow::Result<Duration> {
+        let name = hop(number % CHAIN_KUSTOMIZATION_COUNT + 1);
+        let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
+        let begun = Instant::now();
+        api.delete(&name, &DeleteParams::default()).await?;
+        let gone =
+            watch.until(&format!("the end of {name}"), self.limit, |seen| !seen.exists).await?;
+        let is_back = |seen: &WatchedObject| seen.exists && seen.uid() != gone.uid();
+        let back = watch.until(&format!("{name} to be created again"), self.limit, is_back).await?;
+        Ok(back.at.saturating_duration_since(begun))
+    }
+
+    async fn watch_chain(&self) -> anyhow::Result<ObjectWatch> {
+        let chain = WatchSelection::of("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
+        let selections = [source(), chain.within("flux-system")];
+        ObjectWatch::begin(self.installation.client(), &selections).await
+    }
+
+    fn commit(&mut self) -> anyhow::Result<String> {
+        self.round += 1;
+        let files: Vec<(String, String)> = (1..=CHAIN_KUSTOMIZATION_COUNT)
+            .map(|number| (format!("{0}/{0}.yaml", hop(number)), self.object(number)))
+            .collect();
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (&**path, &**text)).collect();
+        self.repository.commit(&files, &format!("Round {}", self.round))
+    }
+
+    fn object(&self, number: usize) -> String {
+        let name = hop(number);
+        let round = self.round;
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n\
+             data: {{round: \"{round}\"}}\n"
+        )
+    }
+
+    fn apply(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let file = self.installation.git().folder().join(name);
+        std::fs::write(&file, text).with_context(|| file.display().to_string())?;
+        let file = file.display().to_string();
+        self.installation.kubectl(&["apply", "--server-side", "-f", &file]).map(drop)
+    }
+}
+
+fn source() -> WatchSelection {
+    WatchSelection::of("source.toolkit.fluxcd.io/v1", "GitRepository").within("flux-system")
+}
+
+fn config_map(name: &str) -> WatchSelection {
+    WatchSelection::of("v1", "ConfigMap").within(NAMESPACE).named(name)
+}
+
+fn hop(number: usize) -> String {
+    format!("hop-{number:02}")
+}
+
+/// The Kustomizations, each of which depends on the one before.
+fn chain(interval: &str) -> String {
+    let mut text = String::new();
+    for number in 1..=CHAIN_KUSTOMIZATION_COUNT {
+        let name = hop(number);
+        let depends =
+            if number == 1 { String::new() } else { format!("{{name: {}}}", hop(number - 1)) };
+        text.push_str(&format!(
+            "---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {{name: {name}, namespace: flux-system}}
+spec:
+  dependsOn: [{depends}]
+  sourceRef: {{kind: GitRepository, name: chain}}
+  path: ./{name}
+  prune: true
+  interval: {interval}
+  retryInterval: {interval}
+"
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_is_a_chain() {
+        let documents =
+            goyaml::documents(chain("10m").as_bytes(), &goyaml::YamlLimits::default()).unwrap();
+        assert_eq!(documents.len(), CHAIN_KUSTOMIZATION_COUNT);
+        assert!(chain("10m").contains("dependsOn: [{name: hop-09}]"));
+        assert!(!chain("10m").contains("dependsOn: [{name: hop-10}]"));
+    }
+}
