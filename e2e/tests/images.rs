@@ -1,9 +1,10 @@
 //! Images of a real registry: tags are listed, the latest is chosen, and a new one is picked up.
 //!
-//! In the folder: commits that use it (`automation`). Elsewhere: pulling from that registry (`oci.rs`), what is chosen of
+//! In the folder: commits that use it (`automation`), a double of a server with pull requests (`forge`). Elsewhere: pulling from that registry (`oci.rs`), what is chosen of
 //! which tags (`engines/image`).
 
 mod automation;
+mod forge;
 
 use std::time::Duration;
 

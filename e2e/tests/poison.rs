@@ -138,7 +138,7 @@ fn nonsense(schema: &Value, chance: &mut PseudoRandomNumbers, depth: usize) -> V
 }
 
 /// Annotations and labels that windlass reads on its own objects.
-const ANNOTATIONS: [&str; 15] = [
+const ANNOTATIONS: [&str; 16] = [
     "reconcile.fluxcd.io/requestedAt",
     "reconcile.fluxcd.io/forceAt",
     "reconcile.fluxcd.io/resetAt",
@@ -154,6 +154,7 @@ const ANNOTATIONS: [&str; 15] = [
     "windlass.dev/incidents",
     "windlass.dev/incident-after",
     "windlass.dev/incident-reminder",
+    "windlass.dev/pull-request",
 ];
 
 /// A kind, and a spec of it that works or lacks nothing but a server that answers.

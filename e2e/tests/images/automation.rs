@@ -1,21 +1,27 @@
 //! Automations with a real Git server: what a policy chooses is committed and pushed, to a branch of its own where the spec
-//! says so, and made anew where another writer was faster.
+//! says so, which has one pull request then, and made anew where another writer was faster.
 //!
 //! Elsewhere: which values are set where (`engines/image`), what servers answer to a push (`sources/tests/git_loopback`),
 //! repositories of other namespaces (`references.rs`).
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition, revision};
 use e2e::harness::{Story, StoryTarget};
+use e2e::servers::gitea::{GiteaServer, USER};
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
+use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::forge::{Forge, TOKEN};
 use super::{GROUP_VERSION, await_latest, policy, push, repository, repository_target};
 
 const FILE: &str = "deploy/web.yaml";
+
+const PULL_REQUEST: &str = "windlass.dev/pull-request";
 
 fn target() -> StoryTarget {
     StoryTarget::new(GROUP_VERSION, "ImageUpdateAutomation", "app")
@@ -32,11 +38,7 @@ struct Images<'s> {
 impl<'s> Images<'s> {
     async fn begin(story: &'s Story) -> Result<Self> {
         let registry = RegistryServer::start().await?;
-        let image = format!("{}/team/app", registry.host());
-        push(&registry, "1.0.0").await?;
-        repository(story, &image, json!({})).await?;
-        policy(story, "app", json!({})).await?;
-        await_latest(story, "app", &json!({"name": image, "tag": "1.0.0"})).await?;
+        let image = published(story, &registry).await?;
         let files = [(FILE, Self::file(story, &image, "0.9.0"))];
         let upstream = story.follow("app", &files).await?;
         Ok(Self { story, registry, image, upstream })
@@ -68,12 +70,26 @@ impl<'s> Images<'s> {
     }
 }
 
+/// An image with a first version, which a policy chooses.
+async fn published(story: &Story, registry: &RegistryServer) -> Result<String> {
+    let image = format!("{}/team/app", registry.host());
+    push(registry, "1.0.0").await?;
+    repository(story, &image, json!({})).await?;
+    policy(story, "app", json!({})).await?;
+    await_latest(story, "app", &json!({"name": image, "tag": "1.0.0"})).await?;
+    Ok(image)
+}
+
 async fn automation(story: &Story, pushes: Value) -> Result<()> {
+    annotated_automation(story, pushes, json!({})).await
+}
+
+async fn annotated_automation(story: &Story, pushes: Value, annotations: Value) -> Result<()> {
     let message =
         "{{ range .Changed.Changes }}{{ .OldValue }} -> {{ .NewValue }} by {{ .Setter }}{{ end }}";
     let author = json!({"name": "Bot", "email": "bot@example.com"});
     let object = json!({"apiVersion": GROUP_VERSION, "kind": "ImageUpdateAutomation",
-        "metadata": {"name": "app"},
+        "metadata": {"name": "app", "annotations": annotations},
         "spec": {"interval": "1h", "sourceRef": {"kind": "GitRepository", "name": "app"},
             "update": {"path": "./deploy", "strategy": "Setters"},
             "git": {"commit": {"author": author, "messageTemplate": message}, "push": pushes}}});
@@ -183,5 +199,133 @@ async fn a_push_that_loses_against_another_writer_is_repeated_on_top_of_it() -> 
     images.has_tag("main", "1.0.0")?;
     let events = story.events("ImageUpdateAutomation", "app").await?;
     ensure!(!events.iter().any(|event| event.contains("Warning")), "{events:#?}");
+    story.end().await
+}
+
+/// A Provider for a repository at a forge.
+async fn provider(story: &Story, address: &str, token: &str) -> Result<()> {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "forge"},
+        "stringData": {"token": token}});
+    story.apply_value(secret).await?;
+    let object = json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider",
+        "metadata": {"name": "forge"},
+        "spec": {"type": "gitea", "address": address, "secretRef": {"name": "forge"}}});
+    story.apply_value(object).await.map(drop)
+}
+
+/// The newest pull request, once its title has a text.
+async fn await_proposed(story: &Story, forge: &Forge, text: &str) -> Result<Value> {
+    let what = format!("a pull request with `{text}` in its title");
+    let newest = || forge.pulls().pop();
+    let has = |pull: &Value| pull["title"].as_str().is_some_and(|title| title.contains(text));
+    story.await_until(&what, DEFAULT_WAIT_TIMEOUT, async || Ok(newest().filter(has))).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_branch_has_one_pull_request_and_a_failure_of_the_forge_repeats_no_push()
+-> Result<()> {
+    let story = Story::with_windlass("images-pull-request").await?;
+    let images = Images::begin(&story).await?;
+    let repository = &images.upstream.repository;
+    let named = json!({PULL_REQUEST: "forge"});
+    annotated_automation(&story, json!({"branch": "auto"}), named).await?;
+    let message = story.await_failure(&target(), "InvalidPullRequest").await?;
+    let text = format!("Provider {}/forge not found; create it", story.namespace);
+    ensure!(message.contains(&text), "{message}");
+    ensure!(images.git(&["branch", "--list", "auto"])?.is_empty(), "nothing is pushed before");
+
+    let forge = Forge::start().await?;
+    forge.fail(true);
+    provider(&story, &forge.url(), TOKEN).await?;
+    let message = story.await_failure(&target(), "PullRequestFailed").await?;
+    ensure!(message.contains("pull request of branch `auto` into `main`"), "{message}");
+    let first = await_pushed(&story, None).await?;
+    ensure!(repository.hash("auto")? == first && forge.writes() == 0);
+    forge.fail(false);
+    let pull = await_proposed(&story, &forge, "1.0.0").await?;
+    let branches = (&pull["head"]["ref"], &pull["base"]["ref"]);
+    ensure!(branches == (&json!("auto"), &json!("main")), "{pull}");
+    let open = "pull request 1 is open: https://git.example.com/team/app/pulls/1";
+    story.await_event("ImageUpdateAutomation", "app", open).await?;
+    let object = story.await_ready(&target()).await?;
+    let message = &condition(&object, "Ready")["message"];
+    ensure!(*message == format!("repository up-to-date; {open}").as_str(), "{message}");
+    ensure!(repository.hash("auto")? == first, "it was pushed already");
+
+    images.release("1.1.0").await?;
+    let second = await_pushed(&story, Some(&first)).await?;
+    let pull = await_proposed(&story, &forge, "1.1.0").await?;
+    ensure!(pull["number"] == 1 && forge.writes() == 2, "{pull}");
+    rerun(&story).await?;
+    ensure!(repository.hash("auto")? == second && forge.writes() == 2, "nothing differs");
+
+    // A person closes it, which counts for the commits that it has.
+    forge.close_all(&images.git(&["log", "-1", "--format=%cI", "auto"])?);
+    let object = rerun(&story).await?;
+    let message = condition(&object, "Ready")["message"].to_string();
+    ensure!(message.contains("pull request 1 was closed or merged"), "{message}");
+    ensure!(forge.writes() == 2, "it stays closed");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    images.release("1.2.0").await?;
+    let pull = await_proposed(&story, &forge, "1.2.0").await?;
+    ensure!(pull["number"] == 2, "{pull}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
+async fn a_protected_branch_of_gitea_gets_a_pull_request_and_none_once_it_is_merged() -> Result<()>
+{
+    let story = Story::with_windlass("images-gitea").await?;
+    let registry = RegistryServer::start().await?;
+    let image = published(&story, &registry).await?;
+    let gitea = GiteaServer::start().await?;
+    let hosted = gitea.repository("app").await?;
+    let base = hosted.push(&[(FILE, Images::file(&story, &image, "0.9.0"))])?;
+    let rule = json!({"branch_name": "main", "enable_push": false});
+    gitea.ask(Method::POST, &format!("{}/branch_protections", hosted.path), rule).await?;
+    let token = gitea.token("images").await?;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git"},
+        "stringData": {"username": USER, "password": token}});
+    story.apply_value(secret).await?;
+    let login = json!({"secretRef": {"name": "git"}});
+    story.git_repository("app", &format!("{}.git", hosted.url), login).await?;
+    provider(&story, &hosted.url, &token).await?;
+    automation(&story, json!({})).await?;
+    let message = story.await_failure(&target(), "GitOperationFailed").await?;
+    ensure!(message.contains("failed to push to remote") && !message.contains(&token), "{message}");
+
+    let change = json!({"metadata": {"annotations": {PULL_REQUEST: "forge"}},
+        "spec": {"git": {"push": {"branch": "auto"}}}});
+    story.merge(&target(), change).await?;
+    let first = await_pushed(&story, None).await?;
+    let object = story.await_ready(&target()).await?;
+    let pulls = format!("{}/pulls", hosted.path);
+    let listed = gitea.get(&format!("{pulls}?state=all")).await?;
+    let [pull] = listed.as_array().map(Vec::as_slice).unwrap_or_default() else {
+        anyhow::bail!("{listed}");
+    };
+    ensure!(pull["head"]["sha"] == first.as_str() && pull["base"]["ref"] == "main", "{pull}");
+    let title = format!("{image}:0.9.0 -> {image}:1.0.0 by {}:app", story.namespace);
+    ensure!(pull["title"] == title.as_str(), "{pull}");
+    let message = condition(&object, "Ready")["message"].to_string();
+    let url = pull["html_url"].as_str().context("no address")?;
+    ensure!(message.contains(url), "{message}");
+    let main = gitea.get(&format!("{}/branches/main", hosted.path)).await?;
+    ensure!(main["commit"]["id"] == base.as_str(), "only people change it");
+
+    // Gitea finds out first whether it can be merged.
+    let merge = format!("{pulls}/1/merge");
+    let what = "the pull request to be merged";
+    story
+        .await_until(what, DEFAULT_WAIT_TIMEOUT, async || {
+            Ok(gitea.ask(Method::POST, &merge, json!({"Do": "merge"})).await.ok())
+        })
+        .await?;
+    let object = rerun(&story).await?;
+    let message = &condition(&object, "Ready")["message"];
+    ensure!(*message == "repository up-to-date", "{message}");
+    let listed = gitea.get(&format!("{pulls}?state=all")).await?;
+    ensure!(listed.as_array().is_some_and(|all| all.len() == 1), "{listed}");
     story.end().await
 }

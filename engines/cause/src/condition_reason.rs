@@ -166,6 +166,7 @@ fn of_spec(reason: &str) -> Option<CauseKind> {
         | "InvalidSourceConfiguration"
         | "InvalidUpdateStrategy"
         | "InvalidPolicySelector"
+        | "InvalidPullRequest"
         | "RemovedTemplateField"
         | "IllegalPath"
         | "NotFound"
@@ -221,8 +222,8 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         "WindowClosed" => CauseKind::ClosedWindow,
         "Suspended" => CauseKind::Suspension,
         "Expired" => CauseKind::ExpiredHold,
-        // "Failure": no tag of an image is the latest of its policy.
-        "Failed" | "Failure" | "NoProgress" => CauseKind::Other,
+        // "Failure": no tag of an image is the latest of its policy. "PullRequestFailed": the message names the Provider.
+        "Failed" | "Failure" | "NoProgress" | "PullRequestFailed" => CauseKind::Other,
         _ => return None,
     })
 }

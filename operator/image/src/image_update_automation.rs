@@ -1,13 +1,15 @@
 //! ImageUpdateAutomation: the latest versions of images are committed to a Git repository.
 //!
 //! Here: its run. In the folder: the policies whose results are written (`policies`), the GitRepository (`git_source`), one
-//! writer for each branch (`branch_lock`), the update itself (`update`), values in files (`rewrite`), what is said of all
-//! that (`result`).
-//! Elsewhere: markers and messages (engine `image`), commits and pushes (`sources::git::push`).
+//! writer for each branch (`branch_lock`), the update itself (`update`), values in files (`rewrite`), the pull request of a
+//! push branch (`pull_request`), what is said of all that (`result`).
+//! Elsewhere: markers and messages (engine `image`), commits and pushes (`sources::git::push`), forges
+//! (`windlass_runtime::pull_request`).
 
 mod branch_lock;
 mod git_source;
 mod policies;
+mod pull_request;
 mod result;
 mod rewrite;
 mod update;
@@ -17,12 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomation, ImageUpdateAutomationSpec};
+use crds::notification::Provider;
 use crds::{ReconciledObject as _, Time};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use image::check_strategy;
 use jiff::Timestamp;
 use kube_core::Resource as _;
+use notify::PullRequest;
 use parking_lot::Mutex;
 use reconcile::{
     ConditionReason, DependencyEdge, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, WakeTrigger,
@@ -37,15 +41,22 @@ use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node
 use windlass_runtime::git_remote::operation_context;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
+use windlass_runtime::pull_request::propose_pull_request;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
+use windlass_runtime::spec_references::ReadReferences;
 
 use self::branch_lock::{BranchKey, BranchLocks};
 use self::git_source::{GitSource, node_of_reference};
 use self::policies::PolicyResults;
+use self::pull_request::{
+    BranchHead, ForgePause, PULL_REQUEST, PullRequestTarget, annotated_provider, named_provider,
+};
 use self::result::{AutomationResult, ignored, log_changes};
-use self::update::{CommitPlan, Update, not_fetched};
-use crate::run::{SuspendedRequest, begin, next_run, publish, report, retry_after_refusal};
+use self::update::{CommitPlan, MergeState, Update, UpdateReport, not_fetched};
+use crate::run::{
+    SuspendedRequest, announce, begin, next_run, publish, report, retry_after_refusal,
+};
 
 /// The strategy of the update is none. Parity(flux).
 const INVALID_UPDATE_STRATEGY: ConditionReason = ConditionReason::new("InvalidUpdateStrategy");
@@ -67,6 +78,10 @@ pub struct ImageUpdateAutomationState {
     failures: u32,
     /// What was last said of files and markers without effect.
     findings: String,
+    /// The forge of the last pull request, if it requires a pause.
+    forge_pause: Option<ForgePause>,
+    /// Whether the push branch was merged when that was last found out.
+    known_merge: Option<MergeState>,
 }
 
 /// Runs ImageUpdateAutomations.
@@ -74,6 +89,8 @@ pub struct ImageUpdateAutomationController;
 
 impl ControllerKind for ImageUpdateAutomationController {
     type Object = ImageUpdateAutomation;
+
+    const ANNOTATIONS: &'static [&'static str] = &[PULL_REQUEST];
 
     type ControllerState = ImageUpdateAutomationState;
 
@@ -120,12 +137,18 @@ async fn attempt(
     let started = Timestamp::now();
     let source = node_of_reference(&object);
     let any_policy = node_named::<ImagePolicy>(&node.namespace, "");
-    let sources = BTreeSet::from([source.clone(), any_policy]);
+    let mut sources = BTreeSet::from([source.clone(), any_policy]);
+    let provider = named_provider(&object);
+    sources.extend(provider.map(|name| node_named::<Provider>(&node.namespace, name)));
     context.work_queue.set_edges(node, DependencyEdge::Source, sources);
-    let automation = AutomationRun { context, node, object: &object, source: &source };
-    let (result, outcome) = match automation.run().await {
+    let automation = AutomationRun { context, node, memory, object: &object, source: &source };
+    let mut references = ReadReferences::new(&context.watcher);
+    let ended = automation.run(&mut references).await;
+    references.watch(node);
+    let (result, outcome) = match ended {
         Ok(Some(result)) => {
-            (Some(result), RunOutcome::Settled(reason::SUCCEEDED, UP_TO_DATE.to_owned()))
+            let outcome = result.outcome();
+            (Some(result), outcome)
         }
         // Another automation writes the branch.
         Ok(None) => return Ok(Some(BRANCH_RETRY_DELAY)),
@@ -141,15 +164,20 @@ async fn attempt(
             result.show(status, now);
         }
     });
+    let mut of_pull_request = None;
     if let Some(result) = &result
         && let Some(pushed) = result.pushed()
     {
         log_changes(node, pushed);
-        report.event = Some(result.event(pushed));
+        let of_outcome = report.event.replace(result.event(pushed));
+        of_pull_request = of_outcome.filter(|_| result.pull_request.is_some());
     }
     let update = result.as_ref().and_then(|result| result.update.as_ref());
     let ignored = update.and_then(|update| ignored(&mut memory.lock().findings, &update.findings));
     publish(context, latest, &object, report).await?;
+    if let Some(event) = of_pull_request {
+        announce(context, &*object, event);
+    }
     if let Some(event) = ignored {
         context.events.announce(&*object, ImageUpdateAutomation::CONTROLLER, event);
     }
@@ -160,43 +188,119 @@ async fn attempt(
 struct AutomationRun<'r> {
     context: &'r Arc<RunContext>,
     node: &'r ObjectKey,
+    memory: &'r Mutex<ImageUpdateAutomationState>,
     object: &'r Arc<ImageUpdateAutomation>,
     /// The node of its GitRepository.
     source: &'r ObjectKey,
 }
 
 impl AutomationRun<'_> {
-    /// Brings the repository up to date; `None` if another automation writes to the branch.
+    /// Brings the repository up to date, and has the push branch have its pull request; `None` if another automation writes to
+    /// the branch.
     ///
     /// # Errors
     /// The spec cannot be used, something that it names is missing, or the repository cannot be read or written.
-    async fn run(&self) -> Result<Option<AutomationResult>, RunError> {
+    async fn run(
+        &self,
+        references: &mut ReadReferences,
+    ) -> Result<Option<AutomationResult>, RunError> {
         // What is refused is refused before anything is asked for.
         check(&self.object.spec)?;
         let policies = self.policies().await?;
-        let source = git_source::resolve(self.context, self.node, self.object, self.source).await?;
-        let branch = source.push.branch.clone();
-        let refspec = source.push.refspec.clone();
+        let Self { context, node, object, .. } = self;
+        let source = git_source::resolve(context, node, object, self.source, references).await?;
+        let target = self.pull_request_target(&source).await?;
+        let mut result = AutomationResult {
+            policies: policies.latest.clone(),
+            update: None,
+            branch: source.push.branch.clone(),
+            refspec: source.push.refspec.clone(),
+            pull_request: None,
+        };
         if self.is_unchanged(&source, &policies).await? {
-            let policies = policies.latest;
-            return Ok(Some(AutomationResult { policies, update: None, branch, refspec }));
+            return Ok(Some(result));
         }
+        let update = self.update(source, &policies, target.is_some());
+        let Some(report) = self.push(update).await? else { return Ok(None) };
+        if report.merge.is_some() {
+            self.memory.lock().known_merge.clone_from(&report.merge);
+        }
+        // The forge may take its time, so neither a permit nor the branch is held.
+        if let Some(target) = &target
+            && let Some(head) = &report.unmerged
+        {
+            result.pull_request = Some(self.propose(target, head, references).await);
+        }
+        result.update = Some(report);
+        Ok(Some(result))
+    }
+
+    /// Runs an update while no other one writes to its branch; `None` if one does.
+    async fn push(&self, update: Update) -> Result<Option<UpdateReport>, RunOutcome> {
         // Before the branch is taken: what waits for a permit has no lock.
         let _permit = self.context.fetching.acquire(&self.node.namespace).await;
         let key = BranchKey {
             namespace: self.source.namespace.clone(),
-            url: source.remote.url.to_string(),
-            branch: branch.clone(),
+            url: update.source.remote.url.to_string(),
+            branch: update.source.push.branch.clone(),
         };
         let locks = self.context.shared::<BranchLocks>();
         let taken = locks.acquire(key, self.node, &self.context.work_queue);
         let Some(_branch_lock) = taken else { return Ok(None) };
-        let update = self.update(source, &policies);
         let git = operation_context(self.context);
         let work = move || update.run(&git);
-        let update = blocking(GIT_OPERATION_FAILED, "updating the repository", work).await?;
-        let policies = policies.latest;
-        Ok(Some(AutomationResult { policies, update: Some(update), branch, refspec }))
+        blocking(GIT_OPERATION_FAILED, "updating the repository", work).await.map(Some)
+    }
+
+    /// The pull request that the annotation asks for; `None` without the annotation.
+    ///
+    /// # Errors
+    /// The annotation cannot be used with the spec, or there is no such Provider.
+    async fn pull_request_target(
+        &self,
+        source: &GitSource,
+    ) -> Result<Option<PullRequestTarget>, RunOutcome> {
+        let Some(provider) = annotated_provider(self.object) else { return Ok(None) };
+        let GitSource { remote, reference, push, .. } = source;
+        let repository = remote.url.to_string();
+        let target = PullRequestTarget::new(provider, reference, &push.branch, repository)?;
+        let namespace = &self.node.namespace;
+        if self.context.seen::<Provider>(namespace, provider).is_some() {
+            return Ok(Some(target));
+        }
+        // The list of them may not have come yet, or is kept by another process.
+        match self.context.cluster.read::<Provider>(namespace, provider).await {
+            Ok(Some(_)) => Ok(Some(target)),
+            Ok(None) => Err(target.not_found(namespace, self.context.settings.notifies())),
+            Err(error) => Err(target.unread(namespace, &error.to_string())),
+        }
+    }
+
+    /// Has the forge hold the pull request of the push branch, which ends with `head`.
+    ///
+    /// # Errors
+    /// The forge did not, or is not to be asked yet.
+    async fn propose(
+        &self,
+        target: &PullRequestTarget,
+        head: &BranchHead,
+        references: &mut ReadReferences,
+    ) -> Result<PullRequest, RunOutcome> {
+        let pause = self.memory.lock().forge_pause.clone();
+        let paused = pause.and_then(|pause| pause.failure(target, Timestamp::now()));
+        if let Some(failure) = paused {
+            return Err(failure);
+        }
+        let proposal = target.proposal(head);
+        let namespace = &self.node.namespace;
+        let provider = &target.provider;
+        let proposed =
+            propose_pull_request(self.context, references, namespace, provider, proposal).await;
+        let proposed = proposed.map_err(|error| target.failure(&error, Timestamp::now()));
+        let failure = proposed.as_ref().err();
+        self.memory.lock().forge_pause =
+            failure.and_then(|failure| ForgePause::after(target, failure));
+        proposed
     }
 
     /// The results of the policies that the spec selects.
@@ -238,8 +342,9 @@ impl AutomationRun<'_> {
         Ok(revision == known)
     }
 
-    fn update(&self, source: GitSource, policies: &PolicyResults) -> Update {
+    fn update(&self, source: GitSource, policies: &PolicyResults, is_proposed: bool) -> Update {
         let spec = &self.object.spec;
+        let known_merge = self.memory.lock().known_merge.clone();
         let commit = spec.git.as_ref().map(|git| git.commit.clone()).unwrap_or_default();
         let path = spec.update.as_ref().and_then(|update| update.path.clone());
         let author = CommitIdentity {
@@ -258,6 +363,8 @@ impl AutomationRun<'_> {
                 values: commit.message_template_values,
                 author,
             },
+            is_proposed,
+            known_merge,
         }
     }
 }

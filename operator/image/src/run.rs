@@ -160,7 +160,18 @@ pub(crate) async fn publish<K: WindlassKind + ReconciledObject>(
 ) -> Result<(), ClusterError> {
     let RunReport { before, after, event } = report;
     latest.write_status(context, object, &before, &after).await?;
-    let Some(event) = event else { return Ok(()) };
+    if let Some(event) = event {
+        announce(context, &**object, event);
+    }
+    Ok(())
+}
+
+/// Announces an event of an object and logs it.
+pub(crate) fn announce<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    object: &K,
+    event: ObjectEvent,
+) {
     let kind = K::kind(&());
     let name = object.name_any();
     let namespace = object.namespace().unwrap_or_default();
@@ -173,6 +184,5 @@ pub(crate) async fn publish<K: WindlassKind + ReconciledObject>(
             tracing::error!(controller_kind = %kind, name, namespace, error, "reconciliation failed");
         }
     }
-    context.events.announce(&**object, K::CONTROLLER, event);
-    Ok(())
+    context.events.announce(object, K::CONTROLLER, event);
 }

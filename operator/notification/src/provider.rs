@@ -32,8 +32,9 @@ impl ControllerKind for ProviderController {
         }
     }
 
-    fn announcement(_object: &Provider) -> String {
-        String::new()
+    fn announcement(object: &Provider) -> String {
+        // Those whose pull requests are at its forge run once more after a change of its spec.
+        object.metadata.generation.unwrap_or_default().to_string()
     }
 
     fn run(

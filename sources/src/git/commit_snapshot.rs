@@ -182,6 +182,20 @@ impl GitSnapshot {
         })
     }
 
+    /// When the commit was made, by the clock of its committer, in seconds since 1970; the epoch if that is not known.
+    pub fn committed(&self) -> i64 {
+        commit_time(self.id, &self.objects).unwrap_or_default()
+    }
+
+    /// The whole message of the commit, of which bytes that are not UTF-8 are replaced; its first line if it cannot be read.
+    pub fn message(&self) -> String {
+        let mut buffer = Vec::new();
+        match self.objects.find_commit(&self.id, &mut buffer) {
+            Ok(commit) => String::from_utf8_lossy(commit.message).into_owned(),
+            Err(_) => self.commit.summary.clone(),
+        }
+    }
+
     /// What may be signed of it.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ fn a_branch_comes_with_its_files_in_the_order_of_a_walk() {
     assert_eq!(fetched.commit.sha, sha);
     assert_eq!(fetched.commit.summary, "third");
     assert_eq!(fetched.commit.authored.as_second(), 1_700_000_000);
+    assert_eq!(fetched.committed(), 1_700_000_001);
     expect![[r##"
         [
             "File { is_executable: false } B \"\"",
@@ -69,6 +70,7 @@ fn a_tag_is_peeled_to_its_commit() {
         let fetched = case.fetch(&reference).unwrap();
         assert_eq!(fetched.revision.to_string(), format!("{name}@sha1:{sha}"));
         assert_eq!(fetched.commit.summary, "first");
+        assert_eq!(fetched.message(), "first\n\nmore\n");
         assert_eq!(files(&fetched), [r#"File { is_executable: false } a.txt "one""#]);
         let tip = case.tip(&reference).unwrap();
         assert_eq!((tip.sha.as_str(), tip.refname), (sha.as_str(), format!("refs/tags/{name}")));

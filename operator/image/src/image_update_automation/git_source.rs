@@ -81,8 +81,8 @@ fn git_spec(spec: &ImageUpdateAutomationSpec) -> Result<&ImageUpdateGitSpec, Run
     spec.git.as_ref().ok_or_else(missing)
 }
 
-/// Finds the GitRepository `source`, which the automation `node` names, and reads what both name. All of that is watched from
-/// now on.
+/// Finds the GitRepository `source`, which the automation `node` names, and reads what both name. All of that is among the
+/// references then.
 ///
 /// The credentials are those of the GitRepository's namespace, the key that signs is of the automation's. Parity(flux).
 ///
@@ -93,6 +93,7 @@ pub(super) async fn resolve(
     node: &ObjectKey,
     object: &ImageUpdateAutomation,
     source: &ObjectKey,
+    references: &mut ReadReferences,
 ) -> Result<GitSource, RunError> {
     let git = git_spec(&object.spec)?;
     let is_foreign = source.namespace != node.namespace;
@@ -106,11 +107,9 @@ pub(super) async fn resolve(
     let checkout = own.or(repository.spec.reference.as_ref());
     let reference = git_remote::reference(checkout).map_err(|it| unconfigured(it.text()))?;
     let push = PushTarget::new(git.push.as_ref(), checkout, &reference)?;
-    let mut references = ReadReferences::new(&context.watcher);
-    let secrets = GitRemoteSecrets::read(&repository, &mut references).await;
+    let secrets = GitRemoteSecrets::read(&repository, references).await;
     let key = git.commit.signing_key.as_ref();
-    let signing_key = SigningKey::read(key, &node.namespace, &mut references).await;
-    references.watch(node);
+    let signing_key = SigningKey::read(key, &node.namespace, references).await;
     let secrets = secrets.map_err(|outcome| unconfigured(outcome.text()))?;
     refuse_app(&repository, &secrets)?;
     let remote = secrets.remote(&repository.spec).map_err(|it| blamed(source, &it))?;

@@ -8,10 +8,12 @@ use crds::Time;
 use crds::image::{ImageRef, ImageUpdateAutomationStatus};
 use image::ImageValueChange;
 use jiff::Timestamp;
-use reconcile::{ObjectKey, reason};
+use notify::{PullRequest, PullRequestChange};
+use reconcile::{ObjectKey, RunOutcome, reason};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::audit::cut;
 
+use super::UP_TO_DATE;
 use super::update::{PushedCommit, UpdateReport};
 
 /// The reason of an event about files and markers without effect.
@@ -45,9 +47,23 @@ pub(super) struct AutomationResult {
     pub(super) branch: String,
     /// The refspec by which they go to another reference, too.
     pub(super) refspec: Option<String>,
+    /// The pull request of the branch, or why there is none; `None` if none is due.
+    pub(super) pull_request: Option<Result<PullRequest, RunOutcome>>,
 }
 
 impl AutomationResult {
+    /// The outcome of the run: the files are up to date, but the pull request may have failed.
+    pub(super) fn outcome(&self) -> RunOutcome {
+        let text = match &self.pull_request {
+            Some(Err(failure)) => return failure.clone(),
+            Some(Ok(pull_request)) => {
+                format!("{UP_TO_DATE}; {}", pull_request_text(pull_request))
+            }
+            None => UP_TO_DATE.to_owned(),
+        };
+        RunOutcome::Settled(reason::SUCCEEDED, text)
+    }
+
     /// The commit that was pushed.
     pub(super) fn pushed(&self) -> Option<&PushedCommit> {
         self.update.as_ref()?.pushed.as_ref()
@@ -77,6 +93,21 @@ impl AutomationResult {
             metadata: BTreeMap::from([(CHANGES_KEY.to_owned(), changes)]),
         }
     }
+}
+
+/// What `Ready` says of a pull request.
+fn pull_request_text(pull_request: &PullRequest) -> String {
+    let PullRequest { number, url, change } = pull_request;
+    let state = match change {
+        PullRequestChange::Created | PullRequestChange::Updated | PullRequestChange::Unchanged => {
+            "is open"
+        }
+        PullRequestChange::Ended => {
+            "was closed or merged, and windlass opens another one only for a newer commit"
+        }
+    };
+    let separator = if url.is_empty() { "" } else { ": " };
+    format!("pull request {number} {state}{separator}{url}")
 }
 
 /// A text of a repository for logs and events.
@@ -128,6 +159,8 @@ pub(super) fn ignored(known: &mut String, findings: &[String]) -> Option<ObjectE
 
 #[cfg(test)]
 mod tests {
+    use reconcile::WakeTrigger;
+
     use super::*;
 
     fn version(tag: &str) -> ImageRef {
@@ -140,13 +173,41 @@ mod tests {
         PushedCommit {
             commit: "0123456789abcdef0123456789abcdef01234567".to_owned(),
             message: "update".to_owned(),
+            committed: 0,
             changes: vec![ImageValueChange { old_value, new_value, setter }],
         }
     }
 
     fn result(update: Option<UpdateReport>) -> AutomationResult {
         let policies = BTreeMap::from([("web".to_owned(), version("2"))]);
-        AutomationResult { policies, update, branch: "main".to_owned(), refspec: None }
+        let branch = "main".to_owned();
+        AutomationResult { policies, update, branch, refspec: None, pull_request: None }
+    }
+
+    #[test]
+    fn ready_says_which_pull_request_there_is_and_is_false_where_the_forge_failed() {
+        let outcome = |pull_request| AutomationResult { pull_request, ..result(None) }.outcome();
+        let settled = |text: &str| RunOutcome::Settled(reason::SUCCEEDED, text.to_owned());
+        let of = |change: PullRequestChange, url: &str| {
+            outcome(Some(Ok(PullRequest { number: 7, url: url.to_owned(), change })))
+        };
+        assert_eq!(outcome(None), settled("repository up-to-date"), "Flux's words");
+        let open = settled("repository up-to-date; pull request 7 is open: https://git.io/7");
+        for change in
+            [PullRequestChange::Created, PullRequestChange::Updated, PullRequestChange::Unchanged]
+        {
+            assert_eq!(of(change, "https://git.io/7"), open);
+        }
+        assert_eq!(
+            of(PullRequestChange::Ended, ""),
+            settled(
+                "repository up-to-date; pull request 7 was closed or merged, and windlass opens another one only for a \
+                 newer commit"
+            )
+        );
+        let failure =
+            RunOutcome::Failed(reason::SUCCEEDED, "refused".to_owned(), WakeTrigger::default());
+        assert_eq!(outcome(Some(Err(failure.clone()))), failure);
     }
 
     #[test]
@@ -155,7 +216,8 @@ mod tests {
         let mut status = ImageUpdateAutomationStatus::default();
         let update = |revision: &str, pushed: Option<PushedCommit>| {
             let revision = revision.to_owned();
-            result(Some(UpdateReport { revision, pushed, findings: Vec::new() }))
+            let findings = Vec::new();
+            result(Some(UpdateReport { revision, pushed, unmerged: None, merge: None, findings }))
         };
         update("main@sha1:2", Some(pushed())).show(&mut status, now);
         assert_eq!(status.last_push_commit, Some(pushed().commit));

@@ -26,6 +26,7 @@ use windlass_cluster::error::chain;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
 use super::git_source::GitSource;
+use super::pull_request::{BranchHead, unmerged_head};
 use super::rewrite::{RepositoryFiles, RewrittenFiles};
 
 /// Values could not be set. Parity(flux).
@@ -51,6 +52,20 @@ pub(super) struct Update {
     pub(super) others: BTreeSet<String>,
     /// How it is committed.
     pub(super) commit: CommitPlan,
+    /// Whether a pull request is proposed for a push branch that is not merged.
+    pub(super) is_proposed: bool,
+    /// What an update before found of that.
+    pub(super) known_merge: Option<MergeState>,
+}
+
+/// Whether everything of a push branch is in the branch of the checkout. It follows from the two commits alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MergeState {
+    /// The commit of the push branch.
+    head: String,
+    /// The commit of the branch of the checkout.
+    base: String,
+    is_merged: bool,
 }
 
 /// What a commit says.
@@ -74,6 +89,10 @@ pub(super) struct UpdateReport {
     pub(super) revision: String,
     /// The commit, if one was needed.
     pub(super) pushed: Option<PushedCommit>,
+    /// The last commit of the push branch, if a pull request is to be proposed for it.
+    pub(super) unmerged: Option<BranchHead>,
+    /// Whether the push branch is merged, if that had to be found out for the pull request.
+    pub(super) merge: Option<MergeState>,
     /// Files that were left out and markers that set nothing.
     pub(super) findings: Vec<String>,
 }
@@ -85,6 +104,8 @@ pub(super) struct PushedCommit {
     pub(super) commit: String,
     /// Its message.
     pub(super) message: String,
+    /// When it was made, in seconds since 1970.
+    pub(super) committed: i64,
     /// The values that it sets, each once.
     pub(super) changes: Vec<ImageValueChange>,
 }
@@ -191,7 +212,7 @@ impl Update {
             && pushed.commit == base.snapshot.commit.sha
         {
             let pushed = Some(pushed.clone());
-            return Ok(self.done(&base, pushed, Vec::new()));
+            return self.done(&base, pushed, Vec::new(), tools.git);
         }
         let mut files = self.rewritten(&base.snapshot, tools)?;
         if base.is_push_branch && !files.changes.is_empty() && self.is_merged(&base, tools.git)? {
@@ -201,7 +222,7 @@ impl Update {
         }
         let RewrittenFiles { changes, result, findings } = files;
         if changes.is_empty() {
-            return Ok(self.done(&base, None, findings));
+            return self.done(&base, None, findings, tools.git);
         }
         let message = self.commit.message(&result)?;
         let remote = &self.source.remote;
@@ -211,12 +232,15 @@ impl Update {
         let commit = workspace
             .commit(&changes, &details, tools.signer.as_ref())
             .map_err(|error| not_committed(&chain(&error)))?;
-        let Some(commit) = commit else { return Ok(self.done(&base, None, findings)) };
+        let Some(commit) = commit else {
+            return self.done(&base, None, findings, tools.git);
+        };
         let changes = result.changes().into_iter().cloned().collect();
-        let pushed = PushedCommit { commit, message, changes };
+        let committed = details.at.as_second();
+        let pushed = PushedCommit { commit, message, committed, changes };
         let request = self.source.push.request(base.rule.clone());
         match workspace.push(&request, remote, tools.git) {
-            Ok(_) => Ok(self.done(&base, Some(pushed), findings)),
+            Ok(_) => self.done(&base, Some(pushed), findings, tools.git),
             Err(error) => self.not_accepted(&error, pushed),
         }
     }
@@ -241,14 +265,36 @@ impl Update {
     }
 
     /// The end of an attempt after which the repository is up to date.
-    fn done(&self, base: &Base, pushed: Option<PushedCommit>, findings: Vec<String>) -> Attempt {
+    fn done(
+        &self,
+        base: &Base,
+        pushed: Option<PushedCommit>,
+        findings: Vec<String>,
+        git: &GitContext,
+    ) -> Result<Attempt, RunOutcome> {
         let revision = match &pushed {
             Some(pushed) if self.source.push.is_checkout => {
                 GitRevision { sha: pushed.commit.clone(), ..base.revision.clone() }
             }
             _ => base.revision.clone(),
         };
-        Attempt::Done(UpdateReport { revision: revision.to_string(), pushed, findings })
+        let revision = revision.to_string();
+        let mut merge = None;
+        let unmerged = if self.is_proposed {
+            let found = base.is_push_branch.then(|| BranchHead {
+                committed: base.snapshot.committed(),
+                message: base.snapshot.message(),
+            });
+            unmerged_head(pushed.as_ref(), found, || {
+                let state = self.merge_state(base, git)?;
+                let is_merged = state.is_merged;
+                merge = Some(state);
+                Ok::<bool, RunOutcome>(is_merged)
+            })?
+        } else {
+            None
+        };
+        Ok(Attempt::Done(UpdateReport { revision, pushed, unmerged, merge, findings }))
     }
 
     /// The commit to build on: what is fetched, or the push branch where it exists and is another one.
@@ -286,13 +332,28 @@ impl Update {
         Ok(Base { snapshot, rule, revision, is_push_branch: false })
     }
 
-    /// Whether everything of the push branch is in what is fetched, so that it begins anew there.
+    /// The same as [`Self::is_merged`], without fetching a history for commits that are known.
+    fn merge_state(&self, base: &Base, git: &GitContext) -> Result<MergeState, RunOutcome> {
+        let head = &base.snapshot.commit.sha;
+        let checkout = &base.revision.sha;
+        if let Some(known) = &self.known_merge
+            && known.head == *head
+            && known.base == *checkout
+        {
+            return Ok(known.clone());
+        }
+        let is_merged = self.is_merged(base, git)?;
+        Ok(MergeState { head: head.clone(), base: checkout.clone(), is_merged })
+    }
+
+    /// Whether everything of the push branch is in what is fetched, so that it begins anew there and needs no pull request.
     ///
     /// Differs(flux): there commits pile up on a branch that was merged and not deleted.
     fn is_merged(&self, base: &Base, git: &GitContext) -> Result<bool, RunOutcome> {
         let head = &base.snapshot.commit.sha;
         match is_ancestor(&self.source.remote, &base.revision.sha, head, git) {
-            // Where the history is too long for the server or for the limits, the branch goes on as in Flux.
+            // Where the history is too long for the server or for the limits, the branch goes on as in Flux, and the forge
+            // knows what of it is merged.
             Err(Error::TooLarge { .. } | Error::TimedOut { .. } | Error::Refused { .. }) => {
                 Ok(false)
             }
@@ -396,7 +457,8 @@ mod tests {
     fn a_push_is_reported_in_the_words_of_flux() {
         let pushed = |message: &str| {
             let commit = "0123456789abcdef0123456789abcdef01234567".to_owned();
-            PushedCommit { commit, message: message.to_owned(), changes: Vec::new() }
+            let message = message.to_owned();
+            PushedCommit { commit, message, committed: 0, changes: Vec::new() }
         };
         assert_eq!(
             pushed("one\ntwo").text("main", None),
