@@ -138,7 +138,7 @@ fn nonsense(schema: &Value, chance: &mut PseudoRandomNumbers, depth: usize) -> V
 }
 
 /// Annotations and labels that windlass reads on its own objects.
-const ANNOTATIONS: [&str; 16] = [
+const ANNOTATIONS: [&str; 18] = [
     "reconcile.fluxcd.io/requestedAt",
     "reconcile.fluxcd.io/forceAt",
     "reconcile.fluxcd.io/resetAt",
@@ -155,6 +155,8 @@ const ANNOTATIONS: [&str; 16] = [
     "windlass.dev/incident-after",
     "windlass.dev/incident-reminder",
     "windlass.dev/pull-request",
+    "windlass.dev/allow-downgrade",
+    "windlass.dev/min-age",
 ];
 
 /// A kind, and a spec of it that works or lacks nothing but a server that answers.

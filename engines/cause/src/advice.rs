@@ -115,12 +115,32 @@ pub(crate) fn advice(
             ),
             Some(format!("windlass events {ours} -n {namespace}")),
         ),
-        CauseKind::Health | CauseKind::Other => (
-            "check the object".to_owned(),
-            Some(format!("kubectl{} describe {}", in_namespace(id), kubectl_name(id))),
-        ),
+        CauseKind::Health | CauseKind::Other => other(id, held),
     };
     Some(CauseAdvice { text, command: command.filter(|_| is_plain(id)) })
+}
+
+/// What to do about an object of which not more is known than what it reports.
+fn other(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
+    let target = kubectl_name(id);
+    let ready = held.and_then(|it| condition(it, reconcile::READY));
+    match ready.map(|it| it.reason) {
+        Some("DowngradeRefused") => (
+            "push the tag anew, or allow the lower one and remove the annotation afterwards"
+                .to_owned(),
+            Some(format!(
+                "kubectl{} annotate {target} windlass.dev/allow-downgrade=true",
+                in_namespace(id)
+            )),
+        ),
+        Some("MinAgeNotReached") => {
+            ("wait, or set a shorter windlass.dev/min-age".to_owned(), None)
+        }
+        _ => (
+            "check the object".to_owned(),
+            Some(format!("kubectl{} describe {target}", in_namespace(id))),
+        ),
+    }
 }
 
 /// Whether a text can stand in a shell command without quotes.

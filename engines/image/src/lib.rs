@@ -6,7 +6,8 @@
 //!
 //! * [`ImageName`] is `spec.image` of an ImageRepository. [`ScanState`] decides when its tags are listed, and
 //!   [`TagList`] is what is kept of them.
-//! * [`TagPolicy`] chooses one of the tags, of those that [`FilterTags`] lets through.
+//! * [`TagPolicy`] chooses one of the tags, of those that [`FilterTags`] lets through. [`TagHistory`] is when their
+//!   digests were first seen, for those that are to count later.
 //! * [`ImageSetterValues`] are the values that the policies of an automation give. [`CheckoutFiles`] finds the files
 //!   that may have markers, and [`MarkerRewriter`] sets the values there: byte by byte, or as Flux writes files
 //!   ([`RewriteMode`]).
@@ -22,6 +23,7 @@ mod policy;
 mod repository_files;
 mod rewrite;
 mod scan_schedule;
+mod tag_history;
 mod tag_list;
 mod update_result;
 
@@ -39,5 +41,6 @@ pub use rewrite::{
     UnreadMarker, UpdateStrategyError, check_strategy, has_marker,
 };
 pub use scan_schedule::{ScanDecision, ScanError, ScanReason, ScanState};
+pub use tag_history::{TagHistory, counts_from};
 pub use tag_list::{ExclusionError, StoredTagsError, TagList, exclusion_list, read_tags};
 pub use update_result::{ImageValueChange, ObjectChanges, ObjectIdentifier, UpdateResult};

@@ -1,13 +1,15 @@
 //! Which tag of an image is the latest.
 //!
-//! Here: the three policies, and the filter in front of them. Elsewhere: ranges of versions and regular expressions
-//! (`golang`), which tags there are (`tag_list.rs`), digests (the sources).
+//! Here: the three policies, and the filter in front of them. In the folder: how each orders strings (`best`). Elsewhere: ranges
+//! of versions and regular expressions (`golang`), which tags there are (`tag_list.rs`), how long a digest is known
+//! (`tag_history.rs`), digests (the sources).
 
-use std::collections::BTreeMap;
+mod best;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use golang::regexp::{self, GoRegexp};
-use golang::semver::{SemverVersion, VersionConstraint};
-use golang::strconv::parse_float;
+use golang::semver::VersionConstraint;
 use golang::unicode::upper;
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 
@@ -119,6 +121,15 @@ struct TagCandidate<'t> {
     /// What is compared.
     text: String,
     tag: &'t str,
+    /// Tags with the same text, in whose place this one is.
+    replaced: Vec<&'t str>,
+}
+
+impl<'t> TagCandidate<'t> {
+    /// The tag, then those in whose place it is, the last first.
+    fn tags(&self) -> impl Iterator<Item = &'t str> {
+        std::iter::once(self.tag).chain(self.replaced.iter().rev().copied())
+    }
 }
 
 impl TagPolicy {
@@ -157,45 +168,125 @@ impl TagPolicy {
         tags: &[String],
         meter: &mut WorkMeter,
     ) -> Result<String, PolicyError> {
-        let Some(filter) = filter else {
-            let strings: Vec<&str> = tags.iter().map(String::as_str).collect();
-            let best = self.best(&strings, meter)?;
-            return strings.get(best).map(|tag| (*tag).to_owned()).ok_or(PolicyError::NoTags);
-        };
-        let candidates = filter.candidates(tags, meter)?;
-        let strings: Vec<&str> = candidates.iter().map(|it| it.text.as_str()).collect();
-        let best = self.best(&strings, meter)?;
-        candidates.get(best).map(|it| it.tag.to_owned()).ok_or(PolicyError::NoTags)
+        let best = self.best_tags(filter, tags, 1, meter)?;
+        best.into_iter().next().ok_or(PolicyError::NoTags)
     }
 
-    /// The place of the best of some strings.
-    fn best(&self, strings: &[&str], meter: &mut WorkMeter) -> Result<usize, PolicyError> {
+    /// The best of some tags, best first, and not more than `count`: each is the latest of those that are left without the
+    /// ones before it. A tag that is listed twice is there once, and counts as two.
+    ///
+    /// # Errors
+    /// As of [`Self::latest`].
+    pub fn best_tags(
+        &self,
+        filter: Option<&FilterTags>,
+        tags: &[String],
+        count: usize,
+        meter: &mut WorkMeter,
+    ) -> Result<Vec<String>, PolicyError> {
+        let best: Vec<String> = if let Some(filter) = filter {
+            let candidates = filter.candidates(tags, meter)?;
+            let strings: Vec<&str> = candidates.iter().map(|it| it.text.as_str()).collect();
+            let places = self.best(&strings, count, meter)?;
+            let best = places.into_iter().filter_map(|place| candidates.get(place));
+            best.flat_map(TagCandidate::tags).take(count).map(str::to_owned).collect()
+        } else {
+            let strings: Vec<&str> = tags.iter().map(String::as_str).collect();
+            let places = self.best(&strings, count, meter)?;
+            places.into_iter().filter_map(|place| tags.get(place)).cloned().collect()
+        };
+        let mut known = BTreeSet::new();
+        Ok(best.into_iter().filter(|tag| known.insert(tag.clone())).collect())
+    }
+
+    /// Of some tags, those that are not lower than another one in the order of this policy, in their order. What cannot be
+    /// compared with it is not lower.
+    ///
+    /// # Errors
+    /// The filter is invalid, or costs more than `meter` allows.
+    pub fn not_lower(
+        &self,
+        filter: Option<&FilterTags>,
+        tags: &[String],
+        than: &str,
+        meter: &mut WorkMeter,
+    ) -> Result<Vec<String>, PolicyError> {
+        let filter = filter.map(FilterTags::compiled).transpose()?;
+        let mut text_of = |tag: &str| match &filter {
+            Some(filter) => filter.text(tag, meter),
+            None => Ok(Some(tag.to_owned())),
+        };
+        let Some(than) = text_of(than)? else { return Ok(tags.to_vec()) };
+        let mut left = Vec::new();
+        for tag in tags {
+            let text = text_of(tag)?;
+            if text.is_none_or(|text| !best::is_lower(&self.ranking, &text, &than)) {
+                left.push(tag.clone());
+            }
+        }
+        Ok(left)
+    }
+
+    /// The places of the best of some strings, best first.
+    fn best(
+        &self,
+        strings: &[&str],
+        count: usize,
+        meter: &mut WorkMeter,
+    ) -> Result<Vec<usize>, PolicyError> {
         if strings.is_empty() {
             return Err(PolicyError::NoTags);
         }
-        let range_bytes = match &self.ranking {
-            TagRanking::SemVer { range_bytes, .. } => *range_bytes,
-            TagRanking::Alphabetical(_) | TagRanking::Numerical(_) => 0,
+        // Numbers are gone through for each of the best.
+        let steps_per_string = match &self.ranking {
+            TagRanking::SemVer { range_bytes, .. } => 1 + *range_bytes,
+            TagRanking::Alphabetical(_) => 1,
+            TagRanking::Numerical(_) => count as u64,
         };
         for text in strings {
-            meter.steps(1 + range_bytes + text.len() as u64).map_err(PolicyError::Comparison)?;
+            let steps = steps_per_string + text.len() as u64;
+            meter.steps(steps).map_err(PolicyError::Comparison)?;
         }
         match &self.ranking {
-            TagRanking::SemVer { range, .. } => highest(range, strings),
-            TagRanking::Numerical(order) => largest(*order, strings),
-            TagRanking::Alphabetical(order) => {
-                let places = strings.iter().enumerate();
-                let best = match order {
-                    TagSortOrder::Ascending => places.max_by_key(|(_, text)| **text),
-                    TagSortOrder::Descending => places.min_by_key(|(_, text)| **text),
-                };
-                best.map(|(at, _)| at).ok_or(PolicyError::NoTags)
+            TagRanking::SemVer { range, .. } => {
+                let best = best::highest(range, strings, count);
+                if best.is_empty() { Err(PolicyError::NoVersion) } else { Ok(best) }
             }
+            TagRanking::Numerical(order) => best::largest(*order, strings, count),
+            TagRanking::Alphabetical(order) => Ok(best::outermost(*order, strings, count)),
         }
     }
 }
 
+/// A filter whose pattern was compiled.
+struct CompiledFilter<'f> {
+    pattern: GoRegexp,
+    extract: &'f str,
+}
+
+impl CompiledFilter<'_> {
+    /// What is compared of a tag; `None` if it is not let through.
+    fn text(&self, tag: &str, meter: &mut WorkMeter) -> Result<Option<String>, PolicyError> {
+        meter.steps(cost(&self.pattern, tag))?;
+        if self.extract.is_empty() {
+            return Ok(self.pattern.is_match(tag).then(|| tag.to_owned()));
+        }
+        self.pattern.expand_first(tag, self.extract).map_err(PolicyError::Extraction)
+    }
+}
+
 impl FilterTags {
+    fn compiled(&self) -> Result<CompiledFilter<'_>, PolicyError> {
+        let pattern = GoRegexp::new(&self.pattern).map_err(|error| {
+            let pattern = self.pattern.clone();
+            PolicyError::Pattern { pattern, error }
+        })?;
+        if self.extract.len() > MAX_EXTRACT_BYTES {
+            return Err(PolicyError::Extract);
+        }
+        Ok(CompiledFilter { pattern, extract: &self.extract })
+    }
+
     /// The tags that are let through.
     ///
     /// Parity(flux): of tags with the same extraction the last stays, in the place of the first.
@@ -204,30 +295,18 @@ impl FilterTags {
         tags: &'t [String],
         meter: &mut WorkMeter,
     ) -> Result<Vec<TagCandidate<'t>>, PolicyError> {
-        let pattern = GoRegexp::new(&self.pattern).map_err(|error| {
-            let pattern = self.pattern.clone();
-            PolicyError::Pattern { pattern, error }
-        })?;
-        if self.extract.len() > MAX_EXTRACT_BYTES {
-            return Err(PolicyError::Extract);
-        }
+        let filter = self.compiled()?;
         let mut candidates: Vec<TagCandidate<'t>> = Vec::new();
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for tag in tags {
-            meter.steps(cost(&pattern, tag))?;
-            let text = if self.extract.is_empty() {
-                pattern.is_match(tag).then(|| tag.clone())
-            } else {
-                pattern.expand_first(tag, &self.extract).map_err(PolicyError::Extraction)?
-            };
-            let Some(text) = text else { continue };
+            let Some(text) = filter.text(tag, meter)? else { continue };
             // It is kept twice.
             meter.bytes(BYTES_PER_CANDIDATE + 2 * text.len() as u64)?;
             match known.get(&text).and_then(|at| candidates.get_mut(*at)) {
-                Some(same) => same.tag = tag,
+                Some(same) => same.replaced.push(std::mem::replace(&mut same.tag, tag.as_str())),
                 None => {
                     known.insert(text.clone(), candidates.len());
-                    candidates.push(TagCandidate { text, tag });
+                    candidates.push(TagCandidate { text, tag, replaced: Vec::new() });
                 }
             }
         }
@@ -245,145 +324,5 @@ fn order(text: &str) -> Result<TagSortOrder, PolicyError> {
     }
 }
 
-/// The first of the highest versions in a range. Only what has three parts is a version.
-fn highest(range: &VersionConstraint, strings: &[&str]) -> Result<usize, PolicyError> {
-    let mut best: Option<(SemverVersion, usize)> = None;
-    for (at, text) in strings.iter().enumerate() {
-        if text.matches('.').count() < 2 {
-            continue;
-        }
-        let Ok(version) = SemverVersion::parse(text) else { continue };
-        let is_better = best.as_ref().is_none_or(|(highest, _)| version > *highest);
-        if is_better && range.matches(&version) {
-            best = Some((version, at));
-        }
-    }
-    best.map(|(_, at)| at).ok_or(PolicyError::NoVersion)
-}
-
-/// The last of the largest or smallest numbers. Parity(flux): NaN is better than what is before it, and what follows it
-/// is better than NaN.
-fn largest(order: TagSortOrder, strings: &[&str]) -> Result<usize, PolicyError> {
-    let mut best = 0;
-    let mut number = f64::NAN;
-    for (at, text) in strings.iter().enumerate() {
-        let next =
-            parse_float(text, 64).map_err(|_| PolicyError::NotANumber((*text).to_owned()))?;
-        let is_worse = match order {
-            TagSortOrder::Ascending => next < number,
-            TagSortOrder::Descending => next > number,
-        };
-        if !is_worse {
-            best = at;
-            number = next;
-        }
-    }
-    Ok(best)
-}
-
 #[cfg(test)]
-mod tests {
-    use golang::work_meter::{StopSignal, WorkAllowance};
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn latest(
-        choice: &PolicyChoice,
-        filter: Option<&FilterTags>,
-        tags: &[&str],
-    ) -> Result<String, PolicyError> {
-        let tags: Vec<String> = tags.iter().map(|it| (*it).to_owned()).collect();
-        let allowance = WorkAllowance { steps: 10_000_000, bytes: 1 << 20 };
-        TagPolicy::new(choice)?.latest(
-            filter,
-            &tags,
-            &mut WorkMeter::new(allowance, StopSignal::default()),
-        )
-    }
-
-    fn semver(range: &str) -> PolicyChoice {
-        PolicyChoice { semver: Some(range.to_owned()), ..PolicyChoice::default() }
-    }
-
-    fn numerical(order: &str) -> PolicyChoice {
-        PolicyChoice { numerical: Some(order.to_owned()), ..PolicyChoice::default() }
-    }
-
-    fn filter(pattern: &str, extract: &str) -> FilterTags {
-        FilterTags { pattern: pattern.to_owned(), extract: extract.to_owned() }
-    }
-
-    #[test]
-    fn of_equal_ones_the_list_decides() {
-        assert_eq!(latest(&semver("*"), None, &["v1.0.0", "1.0.0", "1.0"]).unwrap(), "v1.0.0");
-        assert_eq!(latest(&numerical("asc"), None, &["1", "01", "1.0", "0"]).unwrap(), "1.0");
-        let build = filter(r"^main-(?P<n>\d+)-", "$n");
-        let tags = ["main-2-b", "main-2-a", "main-1-z", "other"];
-        assert_eq!(latest(&numerical(""), Some(&build), &tags).unwrap(), "main-2-a");
-    }
-
-    #[test]
-    fn a_tag_that_is_no_number_fails_the_policy() {
-        let error = latest(&numerical("desc"), None, &["1", "latest"]).unwrap_err();
-        assert_eq!(error.to_string(), "failed to parse invalid numeric value 'latest'");
-        assert!(!error.is_terminal());
-        let error = latest(&numerical("sideways"), None, &["1"]).unwrap_err();
-        assert!(error.is_terminal());
-        assert!(
-            error
-                .to_string()
-                .starts_with("invalid policy: invalid order argument provided: 'SIDEWAYS'")
-        );
-    }
-
-    #[test]
-    fn a_filter_that_costs_too_much_is_an_error() {
-        let long = "a".repeat(1 << 20);
-        let error =
-            latest(&semver("*"), Some(&filter("(a|b)*c", "")), &[long.as_str()]).unwrap_err();
-        assert!(matches!(error, PolicyError::Work(_)) && !error.is_terminal(), "{error}");
-        let error =
-            latest(&semver("*"), Some(&filter("a", &"$0".repeat(4096))), &["a"]).unwrap_err();
-        assert!(matches!(error, PolicyError::Extract) && error.is_terminal(), "{error}");
-        let doubled = filter("(?s).*", &"$0".repeat(2048));
-        let error = latest(&semver("*"), Some(&doubled), &[&long[..4096]]).unwrap_err();
-        assert!(matches!(error, PolicyError::Work(_)), "{error}");
-    }
-
-    #[test]
-    fn comparing_and_keeping_tags_is_counted() {
-        let tags: Vec<String> = (0..1_000).map(|at| format!("1.0.{at}")).collect();
-        let mut meter =
-            WorkMeter::new(WorkAllowance { steps: 200_000, bytes: 0 }, StopSignal::default());
-        let range = vec!["1.0.0"; 30].join("||");
-        let error = TagPolicy::new(&semver(&range)).unwrap().latest(None, &tags, &mut meter);
-        assert_eq!(error, Err(PolicyError::Comparison(WorkLimitExceeded::Steps(200_000))));
-        let bytes = 1_000 * BYTES_PER_CANDIDATE;
-        let mut meter =
-            WorkMeter::new(WorkAllowance { steps: u64::MAX, bytes }, StopSignal::default());
-        let filter = filter(".", "");
-        let error = TagPolicy::new(&semver("*")).unwrap().latest(Some(&filter), &tags, &mut meter);
-        assert_eq!(error, Err(PolicyError::Work(WorkLimitExceeded::Bytes(bytes))));
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_chosen_is_one_of_the_tags(
-            tags in prop::collection::vec("[v0-9.a-z-]{0,10}", 0..8),
-            pattern in "[a-z0-9.*+()\\^$|-]{0,8}",
-            extract in "[$0-9{}a-z]{0,6}",
-            range in "[0-9.*x~^<>= |-]{0,10}",
-        ) {
-            let known: Vec<&str> = tags.iter().map(String::as_str).collect();
-            let alphabetical = PolicyChoice { alphabetical: Some(String::new()), ..PolicyChoice::default() };
-            for choice in [semver(&range), numerical("desc"), alphabetical] {
-                for filter in [None, Some(&filter(&pattern, &extract))] {
-                    if let Ok(tag) = latest(&choice, filter, &known) {
-                        prop_assert!(tags.contains(&tag));
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -1,10 +1,14 @@
 //! ImagePolicy: which tag of an image is the latest.
 //!
 //! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`repository`), the choice of a tag and
-//! its digest (`tag_choice`). Elsewhere: the decision (engine `image`), listing tags (`image_repository`).
+//! its digest (`tag_choice`), that it does not go down (`downgrade`) and takes only tags that are known for some time
+//! (`min_age`, `tag_history_store`). Elsewhere: the decision (engine `image`), listing tags (`image_repository`).
 
+mod downgrade;
+mod min_age;
 mod repository;
 mod tag_choice;
+mod tag_history_store;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +34,9 @@ use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 
-use self::tag_choice::DigestLookup;
+use self::downgrade::{ALLOW_DOWNGRADE, TagRule};
+use self::min_age::MIN_AGE;
+use self::tag_choice::{DigestLookup, TagQuery, TagRanking};
 use crate::registry_access::ScannedImage;
 use crate::run::{
     IMAGE_URL_INVALID, SuspendedRequest, begin, next_run, publish, report, retry_after_refusal,
@@ -41,6 +47,9 @@ const INTERVAL_NOT_CONFIGURED: ConditionReason = ConditionReason::new("IntervalN
 
 /// How often a digest is looked up where the interval is zero. Parity(flux).
 const DEFAULT_DIGEST_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The least time until a tag that waits is old enough.
+const SHORTEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// How long a policy without tags waits before its status says so: an ImageRepository that is created together with it
 /// is scanned meanwhile, and wakes it. Parity(flux).
@@ -55,6 +64,8 @@ pub struct ImagePolicyState {
     failures: u32,
     /// Runs in a row that found no tags.
     waits: usize,
+    /// What chose the latest version, if this process did.
+    rule: Option<TagRule>,
 }
 
 /// Runs ImagePolicies.
@@ -62,6 +73,8 @@ pub struct ImagePolicyController;
 
 impl ControllerKind for ImagePolicyController {
     type Object = ImagePolicy;
+
+    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_DOWNGRADE, MIN_AGE];
 
     type ControllerState = ImagePolicyState;
 
@@ -88,7 +101,7 @@ async fn run(seen: Arc<ImagePolicy>, context: &Arc<RunContext>) -> Option<Durati
     let object = latest.or_seen(seen);
     let is_deleted = object.meta().deletion_timestamp.is_some();
     let outcome = if is_deleted {
-        latest.set_finalizer(context, &object, false).await.map(|_| None)
+        delete(context, &latest, &object).await
     } else {
         attempt(context, &node, &memory, &latest, &object).await
     };
@@ -96,6 +109,28 @@ async fn run(seen: Arc<ImagePolicy>, context: &Arc<RunContext>) -> Option<Durati
         log_failed_request(&node, &error);
         Some(retry_after_refusal(&context.settings, is_deleted, &mut memory.lock().failures))
     })
+}
+
+/// The object goes: so does what is known of the age of its tags, then our finalizer.
+async fn delete(
+    context: &RunContext,
+    latest: &LatestWrittenObject<ImagePolicy>,
+    object: &Arc<ImagePolicy>,
+) -> Result<Option<Duration>, ClusterError> {
+    let store = context.artifacts.clone();
+    let slot = tag_history_store::slot(object);
+    let remove = move || slot.and_then(|slot| store.remove(&slot));
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(remove).await {
+        let node = node_of(&**object);
+        tracing::error!(
+            name = node.name,
+            namespace = node.namespace,
+            error = %error,
+            "failed to remove what is known of the age of tags"
+        );
+    }
+    latest.set_finalizer(context, object, false).await?;
+    Ok(None)
 }
 
 async fn attempt(
@@ -109,10 +144,11 @@ async fn attempt(
     let Some(object) = begun else { return Ok(None) };
     let source = repository::node_of_reference(&object);
     context.work_queue.set_edges(node, DependencyEdge::Source, BTreeSet::from([source.clone()]));
-    let (chosen, outcome) = match choose(context, node, &object, &source).await {
+    let rule = memory.lock().rule.clone();
+    let (chosen, outcome) = match choose(context, node, &object, &source, rule.as_ref()).await {
         Ok(Some(chosen)) => {
             memory.lock().waits = 0;
-            let text = message(&status_of(&*object), &chosen);
+            let text = message(&status_of(&*object), &chosen.version) + &chosen.passed_over;
             (Some(chosen), RunOutcome::Settled(reason::SUCCEEDED, text))
         }
         Ok(None) => match next_wait(&mut memory.lock().waits) {
@@ -121,35 +157,71 @@ async fn attempt(
         },
         Err(error) => (None, error.outcome()?),
     };
-    let settled = digest_interval(&object.spec).ok().flatten();
+    let next = chosen.as_ref().and_then(|it| it.next).map(sleep_until);
+    let settled = digest_interval(&object.spec).ok().flatten().into_iter().chain(next).min();
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
+    let rule = chosen.as_ref().map(|_| TagRule::of(&object.spec));
     let report = report(&*object, &outcome, jiff::Timestamp::now(), |status| {
         if let Some(chosen) = chosen {
-            advance(status, chosen);
+            advance(status, chosen.version);
         }
     });
     publish(context, latest, &object, report).await?;
+    if rule.is_some() {
+        memory.lock().rule = rule;
+    }
     Ok(again)
 }
 
-/// The latest version of the image; `None` if no tags of it are known.
+/// The latest version of an image.
+struct LatestVersion {
+    version: ImageRef,
+    /// What to say of better tags that wait; empty if there are none.
+    passed_over: String,
+    /// When one of them may count.
+    next: Option<jiff::Timestamp>,
+}
+
+/// How long it is until a time.
+fn sleep_until(time: jiff::Timestamp) -> Duration {
+    let delay = time.duration_since(jiff::Timestamp::now());
+    Duration::try_from(delay).unwrap_or_default().max(SHORTEST_SLEEP)
+}
+
+/// The latest version of the image; `None` if no tags of it are known. `rule` is the one that chose the version before.
 async fn choose(
     context: &Arc<RunContext>,
     node: &ObjectKey,
     object: &Arc<ImagePolicy>,
     source: &ObjectKey,
-) -> Result<Option<ImageRef>, RunError> {
+    rule: Option<&TagRule>,
+) -> Result<Option<LatestVersion>, RunError> {
     digest_interval(&object.spec)?;
+    let min_age = min_age::of(object)?;
     let repository = repository::referred(context, node, source).await?;
     let image = ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
     let Some(scanned) = scanned_name(&repository, &image) else { return Ok(None) };
-    let tag = tag_choice::latest_tag(context, node, &object.spec, &repository, scanned).await?;
-    let Some(tag) = tag else { return Ok(None) };
-    let name = repository.spec.image.clone();
+    let former = downgrade::former(object, &repository.spec.image, rule);
+    let floor = former.filter(|_| !downgrade::is_allowed(object)).map(|it| it.tag.clone());
+    let query = TagQuery { image: scanned, floor, min_age };
+    let ranking = tag_choice::rank(context, node, object, &repository, query).await?;
     let digest_lookup = DigestLookup { context, node, repository: &repository, image: &image };
-    let chosen = ImageRef { name, tag, digest: None };
-    let digest = digest_lookup.digest(object, &chosen).await?;
-    Ok(Some(ImageRef { digest, ..chosen }))
+    let chosen = match ranking {
+        None => return Ok(None),
+        Some(TagRanking::Lower { tag, floor }) => {
+            return Err(downgrade::refused(digest_lookup.image_name(), &tag, &floor).into());
+        }
+        Some(TagRanking::ByAge(tags)) => {
+            min_age::choose(&digest_lookup, object, former, tags).await?
+        }
+        Some(TagRanking::Latest(tag)) => {
+            let chosen = digest_lookup.version(&tag);
+            let digest = digest_lookup.digest(object, &chosen).await?;
+            let version = ImageRef { digest, ..chosen };
+            LatestVersion { version, passed_over: String::new(), next: None }
+        }
+    };
+    Ok(Some(chosen))
 }
 
 /// The canonical name of an image; `None` if the last scan was of another one.

@@ -355,3 +355,25 @@ fn fields_that_another_client_keeps_changing_are_left_to_it_by_the_rule_of_the_m
         assert_eq!(other, text);
     }
 }
+
+#[test]
+fn a_policy_that_does_not_go_down_or_waits_is_advised_by_its_reason() {
+    let policy = |reason: &str| {
+        let spec = json!({"spec": {"imageRepositoryRef": {"name": "app"}}});
+        let policy = with("ImagePolicy/app", &[&spec, &status("False", reason, "of the tags")]);
+        let repository = with("ImageRepository/app", &[&ready()]);
+        advised(&FakeClusterObjects::of(&[policy, repository]).why("ImagePolicy/app"))
+    };
+    let (text, command) = policy("DowngradeRefused");
+    assert!(text.starts_with("push the tag anew, or allow the lower one"), "{text}");
+    assert_eq!(
+        command,
+        "kubectl -n apps annotate imagepolicy.image.toolkit.fluxcd.io/app \
+         windlass.dev/allow-downgrade=true"
+    );
+    let (text, command) = policy("MinAgeNotReached");
+    assert_eq!(
+        (text.as_str(), command.as_str()),
+        ("wait, or set a shorter windlass.dev/min-age", "")
+    );
+}

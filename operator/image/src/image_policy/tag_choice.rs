@@ -1,12 +1,14 @@
 //! The latest of the tags, and the digest for which it stands.
+//!
+//! Elsewhere: that a policy does not go down (`downgrade`), which tags are old enough (`min_age`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::image::{
-    DigestReflectionPolicy, ImagePolicy, ImagePolicyChoice, ImagePolicySpec, ImageRef,
-    ImageRepository, TagFilter,
+    DigestReflectionPolicy, ImagePolicy, ImagePolicyChoice, ImageRef, ImageRepository, TagFilter,
 };
-use image::{FilterTags, PolicyChoice, TagPolicy};
+use image::{FilterTags, PolicyChoice, PolicyError, TagHistory, TagPolicy};
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger, reason};
@@ -16,36 +18,83 @@ use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::spec_references::ReadReferences;
 
+use super::min_age::{AgedTags, MAX_DIGEST_REQUESTS, MAX_NAMED_TAGS};
+use super::tag_history_store;
 use crate::registry_access::{RegistrySecrets, ScannedImage, session};
 use crate::{tag_meter, tag_store};
 
 /// No tag is the latest. Parity(flux).
-const FAILURE: ConditionReason = ConditionReason::new("Failure");
+pub(super) const FAILURE: ConditionReason = ConditionReason::new("Failure");
 
 /// The policy or the filter means nothing. Parity(flux).
 const INVALID_POLICY: ConditionReason = ConditionReason::new("InvalidPolicy");
 
-/// The latest of the tags that an ImageRepository has of an image; `None` if it has none.
+/// Which tags of an image count, beside what the spec of the policy says.
+pub(super) struct TagQuery {
+    /// The canonical name of the image.
+    pub(super) image: String,
+    /// The tag below which none counts.
+    pub(super) floor: Option<String>,
+    /// For how long a digest has to be known.
+    pub(super) min_age: Option<Duration>,
+}
+
+/// What the tags of an image say.
+#[derive(Debug, PartialEq)]
+pub(super) enum TagRanking {
+    /// This one is the latest.
+    Latest(String),
+    /// The latest is below the floor.
+    Lower {
+        /// The latest.
+        tag: String,
+        /// The floor.
+        floor: String,
+    },
+    /// The latest is one of these that is old enough.
+    ByAge(AgedTags),
+}
+
+/// Ranks the tags that an ImageRepository has of an image; `None` if it has none.
 ///
 /// # Errors
-/// No tag is, or the policy or the filter means nothing.
-pub(super) async fn latest_tag(
+/// No tag is the latest, or the policy or the filter means nothing.
+pub(super) async fn rank(
     context: &RunContext,
     node: &ObjectKey,
-    spec: &ImagePolicySpec,
+    object: &Arc<ImagePolicy>,
     repository: &Arc<ImageRepository>,
-    image: String,
-) -> Result<Option<String>, RunOutcome> {
-    let choice = choice_of(&spec.policy);
-    let filter = spec.filter_tags.as_ref().map(filter_of);
+    query: TagQuery,
+) -> Result<Option<TagRanking>, RunOutcome> {
     let store = context.artifacts.clone();
+    let object = object.clone();
     let repository = repository.clone();
     // All policies of an image are woken at once: there are as many lists in memory as permits.
     let _permit = context.building.acquire(&node.namespace).await;
     let work = move || {
-        let tags = tag_store::tags_of(&store, &repository, &image, FAILURE)?;
-        let tags = tags.filter(|tags| !tags.is_empty());
-        tags.map(|tags| latest(&choice, filter.as_ref(), &tags)).transpose()
+        let tags = tag_store::tags_of(&store, &repository, &query.image, FAILURE)?;
+        let Some(tags) = tags.filter(|tags| !tags.is_empty()) else { return Ok(None) };
+        let now = Timestamp::now();
+        let history = if query.min_age.is_some() {
+            let history = tag_history_store::slot(&object)
+                .and_then(|slot| tag_history_store::read(&store, &slot, &query.image, now));
+            history.map_err(|error| {
+                let image = &query.image;
+                let error = chain(&error);
+                let text =
+                    format!("failed to read since when the tags of {image} are known: {error}");
+                RunOutcome::Failed(FAILURE, text, WakeTrigger::default())
+            })?
+        } else {
+            TagHistory::default()
+        };
+        let choice = choice_of(&object.spec.policy);
+        let filter = object.spec.filter_tags.as_ref().map(filter_of);
+        let ranking = match TagPolicy::new(&choice) {
+            Ok(policy) => ranked(&policy, filter.as_ref(), &tags, query, history, now),
+            Err(error) => Err(error),
+        };
+        ranking.map(Some).map_err(unranked)
     };
     blocking(FAILURE, "choosing the latest tag", work).await
 }
@@ -67,21 +116,46 @@ fn filter_of(filter: &TagFilter) -> FilterTags {
 }
 
 /// Takes a processor.
-fn latest(
-    choice: &PolicyChoice,
+fn ranked(
+    policy: &TagPolicy,
     filter: Option<&FilterTags>,
     tags: &[String],
-) -> Result<String, RunOutcome> {
-    let chosen =
-        TagPolicy::new(choice).and_then(|policy| policy.latest(filter, tags, &mut tag_meter()));
-    chosen.map_err(|error| {
-        let text = error.to_string();
-        if error.is_terminal() {
-            RunOutcome::Stalled(INVALID_POLICY, text)
-        } else {
-            RunOutcome::Failed(FAILURE, text, WakeTrigger::default())
-        }
-    })
+    query: TagQuery,
+    history: TagHistory,
+    now: Timestamp,
+) -> Result<TagRanking, PolicyError> {
+    // One more than is named, so that a message can say that there are more.
+    let count = if query.min_age.is_some() { MAX_NAMED_TAGS + 1 } else { 1 };
+    let best = policy.best_tags(filter, tags, count, &mut tag_meter())?;
+    let latest = best.first().ok_or(PolicyError::NoTags)?.clone();
+    let TagQuery { image, floor, min_age } = query;
+    let not_lower = |tags: &[String]| match &floor {
+        Some(floor) => policy.not_lower(filter, tags, floor, &mut tag_meter()),
+        None => Ok(tags.to_vec()),
+    };
+    let is_lower = not_lower(std::slice::from_ref(&latest))?.is_empty();
+    if let Some(floor) = floor.clone().filter(|_| is_lower) {
+        return Ok(TagRanking::Lower { tag: latest, floor });
+    }
+    let Some(min_age) = min_age else { return Ok(TagRanking::Latest(latest)) };
+    // Of those that are known to be too young nothing is asked.
+    let may_count = |tag: &&String| history.waits_until(tag, min_age, now).is_none();
+    let left: Vec<String> = tags.iter().filter(may_count).cloned().collect();
+    let candidates = match policy.best_tags(filter, &left, MAX_DIGEST_REQUESTS, &mut tag_meter()) {
+        Err(PolicyError::NoTags | PolicyError::NoVersion) => Vec::new(),
+        candidates => not_lower(&candidates?)?,
+    };
+    Ok(TagRanking::ByAge(AgedTags { image, min_age, best, candidates, history }))
+}
+
+/// Why no tag is the latest.
+fn unranked(error: PolicyError) -> RunOutcome {
+    let text = error.to_string();
+    if error.is_terminal() {
+        RunOutcome::Stalled(INVALID_POLICY, text)
+    } else {
+        RunOutcome::Failed(FAILURE, text, WakeTrigger::default())
+    }
 }
 
 /// The digest that is known of a version, if it is to be used without being looked up.
@@ -124,20 +198,47 @@ impl DigestLookup<'_> {
         if is_needed {
             return self.look_up(chosen).await.map(Some);
         }
-        // Nothing is read for this run, so that no Secret is watched for it.
-        ReadReferences::new(&self.context.watcher).watch(self.node);
+        self.read_nothing();
         Ok(known.filter(|_| policy != DigestReflectionPolicy::Never))
     }
 
-    /// Differs(flux): a registry that answers without a digest is asked for the manifest, and `spec.insecure` of the
-    /// ImageRepository counts here, too.
+    /// Nothing is read for this run, so that no Secret is watched for it.
+    pub(super) fn read_nothing(&self) {
+        ReadReferences::new(&self.context.watcher).watch(self.node);
+    }
+
+    /// The name of the image, as the ImageRepository has it.
+    pub(super) fn image_name(&self) -> &str {
+        &self.repository.spec.image
+    }
+
+    /// The version of a tag, whose digest is not known yet.
+    pub(super) fn version(&self, tag: &str) -> ImageRef {
+        ImageRef { name: self.image_name().to_owned(), tag: tag.to_owned(), digest: None }
+    }
+
     async fn look_up(&self, chosen: &ImageRef) -> Result<String, RunOutcome> {
         let mut remote = self.remote(chosen).await?;
+        self.resolve(&mut remote, chosen).await
+    }
+
+    /// The digest for which the tag of a version stands in the registry.
+    ///
+    /// Differs(flux): a registry that answers without a digest is asked for the manifest, and `spec.insecure` of the
+    /// ImageRepository counts here, too.
+    ///
+    /// # Errors
+    /// The registry does not say.
+    pub(super) async fn resolve(
+        &self,
+        remote: &mut RemoteOciRepository,
+        chosen: &ImageRef,
+    ) -> Result<String, RunOutcome> {
         let spec = &self.repository.spec;
         let _permit = self.context.asking.acquire(&self.node.namespace).await;
         let looked_up = async {
             let tag = ManifestReference::tag(&chosen.tag)?;
-            session(self.context, spec, &mut remote).await?.resolve(&tag).await
+            session(self.context, spec, remote).await?.resolve(&tag).await
         };
         let digest = looked_up.await.map_err(|error: Error| {
             let why = format!("failed fetching descriptor for \"{chosen}\": {}", chain(&error));
@@ -148,7 +249,13 @@ impl DigestLookup<'_> {
     }
 
     /// The registry as the ImageRepository says it is reached. What that names is watched from now on.
-    async fn remote(&self, chosen: &ImageRef) -> Result<RemoteOciRepository, RunOutcome> {
+    ///
+    /// # Errors
+    /// What it names is missing or cannot be used.
+    pub(super) async fn remote(
+        &self,
+        chosen: &ImageRef,
+    ) -> Result<RemoteOciRepository, RunOutcome> {
         let spec = &self.repository.spec;
         let namespace = self.repository.namespace().unwrap_or_default();
         let mut references = ReadReferences::new(&self.context.watcher);
@@ -164,11 +271,21 @@ impl DigestLookup<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crds::image::ImagePolicySpec;
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn chosen(spec: &Value, tags: &[&str]) -> Result<String, RunOutcome> {
+    fn ranking(spec: &Value, tags: &[&str], query: TagQuery) -> Result<TagRanking, RunOutcome> {
+        ranking_of(spec, tags, query, TagHistory::default())
+    }
+
+    fn ranking_of(
+        spec: &Value,
+        tags: &[&str],
+        query: TagQuery,
+        history: TagHistory,
+    ) -> Result<TagRanking, RunOutcome> {
         let mut whole = json!({"imageRepositoryRef": {"name": "app"}, "policy": {}});
         for (key, value) in spec.as_object().into_iter().flatten() {
             whole[key] = value.clone();
@@ -176,7 +293,25 @@ mod tests {
         let spec: ImagePolicySpec = serde_json::from_value(whole).unwrap();
         let filter = spec.filter_tags.as_ref().map(filter_of);
         let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-        latest(&choice_of(&spec.policy), filter.as_ref(), &tags)
+        TagPolicy::new(&choice_of(&spec.policy))
+            .and_then(|policy| ranked(&policy, filter.as_ref(), &tags, query, history, now()))
+            .map_err(unranked)
+    }
+
+    fn now() -> Timestamp {
+        "2026-11-24T10:00:00Z".parse().unwrap()
+    }
+
+    fn query(floor: Option<&str>, min_age: Option<u64>) -> TagQuery {
+        TagQuery {
+            image: "r.io/app".to_owned(),
+            floor: floor.map(str::to_owned),
+            min_age: min_age.map(Duration::from_secs),
+        }
+    }
+
+    fn chosen(spec: &Value, tags: &[&str]) -> Result<TagRanking, RunOutcome> {
+        ranking(spec, tags, query(None, None))
     }
 
     #[test]
@@ -192,8 +327,45 @@ mod tests {
                 "main-10",
             ),
         ] {
-            assert_eq!(chosen(&spec, &tags).as_deref(), Ok(expected), "{spec}");
+            let expected = TagRanking::Latest(expected.to_owned());
+            assert_eq!(chosen(&spec, &tags), Ok(expected), "{spec}");
         }
+    }
+
+    #[test]
+    fn what_is_below_the_floor_is_not_chosen() {
+        let spec = json!({"policy": {"semver": {"range": "*"}}});
+        let with_floor = |tags: &[&str]| ranking(&spec, tags, query(Some("1.1.0"), None)).unwrap();
+        let latest = |tag: &str| TagRanking::Latest(tag.to_owned());
+        assert_eq!(with_floor(&["1.0.0", "1.1.0"]), latest("1.1.0"));
+        assert_eq!(with_floor(&["1.2.0", "1.1.0"]), latest("1.2.0"));
+        assert_eq!(with_floor(&["v1.1.0", "1.0.0"]), latest("v1.1.0"), "it is not lower");
+        let lower = TagRanking::Lower { tag: "1.0.0".to_owned(), floor: "1.1.0".to_owned() };
+        assert_eq!(with_floor(&["1.0.0", "0.9.0"]), lower);
+    }
+
+    #[test]
+    fn the_registry_is_asked_about_tags_that_may_be_old_enough_only() {
+        let spec = json!({"policy": {"semver": {"range": "*"}}});
+        let mut history = TagHistory::default();
+        history.see("1.3.0", "sha256:a", now());
+        history.see("1.1.0", "sha256:a", "2026-11-24T08:00:00Z".parse().unwrap());
+        let tags = ["1.0.0", "1.1.0", "1.2.0", "1.3.0", "latest"];
+        let asked_about = |floor: Option<&str>| {
+            let query = query(floor, Some(3600));
+            match ranking_of(&spec, &tags, query, history.clone()).unwrap() {
+                TagRanking::ByAge(AgedTags { best, candidates, .. }) => (best, candidates),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (best, candidates) = asked_about(None);
+        assert_eq!(best, ["1.3.0", "1.2.0", "1.1.0", "1.0.0"]);
+        assert_eq!(candidates, ["1.2.0", "1.1.0", "1.0.0"], "1.3.0 is too young for sure");
+        assert_eq!(asked_about(Some("1.1.0")).1, ["1.2.0", "1.1.0"]);
+        assert!(asked_about(Some("1.3.0")).1.is_empty());
+        // Nor is there anything to ask below the floor.
+        let lower = ranking(&spec, &["1.0.0"], query(Some("1.1.0"), Some(3600)));
+        assert!(matches!(lower, Ok(TagRanking::Lower { .. })), "{lower:?}");
     }
 
     #[test]

@@ -75,6 +75,15 @@ fn read(input: &[u8]) {
         for filter in [None, Some(&filter)] {
             if let Ok(tag) = policy.latest(filter, list.tags(), &mut meter()) {
                 assert!(list.tags().contains(&tag), "{tag} is none of the tags");
+                let best = policy.best_tags(filter, list.tags(), 4, &mut meter());
+                if let Ok(best) = best {
+                    assert_eq!(best.first(), Some(&tag), "{best:?}");
+                    let left = policy.not_lower(filter, &best, &tag, &mut meter());
+                    assert!(
+                        left.is_ok_and(|left| left.contains(&tag)),
+                        "{tag} is lower than itself"
+                    );
+                }
             }
         }
     }
