@@ -82,6 +82,24 @@ const NOTIFICATION_CONTROLLER: ProgramSet = ProgramSet {
     advice: GO,
 };
 
+const IMAGE_REFLECTOR_CONTROLLER: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain(
+        "image-reflector-controller",
+        "github.com/fluxcd/image-reflector-controller",
+    )],
+    module_files: &["image-reflector-controller/go.mod", "image-reflector-controller/go.sum"],
+    advice: GO,
+};
+
+const IMAGE_AUTOMATION_CONTROLLER: ProgramSet = ProgramSet {
+    recipes: &[GoBuildRecipe::plain(
+        "image-automation-controller",
+        "github.com/fluxcd/image-automation-controller",
+    )],
+    module_files: &["image-automation-controller/go.mod", "image-automation-controller/go.sum"],
+    advice: GO,
+};
+
 const DECRYPTS: ProgramSet = ProgramSet {
     recipes: &[GoBuildRecipe {
         name: "decrypts",
@@ -158,6 +176,10 @@ pub enum OracleProgram {
     SourceController,
     /// Flux's controller of notifications, which windlass is measured beside.
     NotificationController,
+    /// Flux's controller of ImageRepositories and ImagePolicies, which windlass is measured beside.
+    ImageReflectorController,
+    /// Flux's controller of ImageUpdateAutomations, which windlass is measured beside.
+    ImageAutomationController,
     /// Flux's command line, which people use with windlass, too.
     Flux,
     /// `sops`, which encrypts files.
@@ -184,6 +206,8 @@ impl OracleProgram {
             Self::KustomizeController => "kustomize-controller",
             Self::SourceController => "source-controller",
             Self::NotificationController => "notification-controller",
+            Self::ImageReflectorController => "image-reflector-controller",
+            Self::ImageAutomationController => "image-automation-controller",
             Self::Flux => "flux",
             Self::Sops => "sops",
             Self::Age => "age",
@@ -204,6 +228,8 @@ impl OracleProgram {
             Self::KustomizeController => "kustomize-controller v1.9.5",
             Self::SourceController => "source-controller v1.9.3",
             Self::NotificationController => "notification-controller v1.9.3",
+            Self::ImageReflectorController => "image-reflector-controller v1.2.4",
+            Self::ImageAutomationController => "image-automation-controller v1.2.4",
             Self::Flux => "flux v2.9.5",
             Self::Sops => "sops v3.13.2",
             Self::Age => "age v1.3.1",
@@ -227,6 +253,8 @@ impl OracleProgram {
             Self::KustomizeController => program(&KUSTOMIZE_CONTROLLER, self.name()),
             Self::SourceController => program(&SOURCE_CONTROLLER, self.name()),
             Self::NotificationController => program(&NOTIFICATION_CONTROLLER, self.name()),
+            Self::ImageReflectorController => program(&IMAGE_REFLECTOR_CONTROLLER, self.name()),
+            Self::ImageAutomationController => program(&IMAGE_AUTOMATION_CONTROLLER, self.name()),
             Self::Flux => program(&FLUX, self.name()),
             Self::Sops | Self::Age | Self::AgeKeygen => program(&SOPS, self.name()),
             Self::Cosign => program(&COSIGN, self.name()),
@@ -284,6 +312,16 @@ mod tests {
                 OracleProgram::NotificationController,
                 "notification-controller",
                 "github.com/fluxcd/notification-controller",
+            ),
+            (
+                OracleProgram::ImageReflectorController,
+                "image-reflector-controller",
+                "github.com/fluxcd/image-reflector-controller",
+            ),
+            (
+                OracleProgram::ImageAutomationController,
+                "image-automation-controller",
+                "github.com/fluxcd/image-automation-controller",
             ),
             (OracleProgram::Flux, "flux", "github.com/fluxcd/flux2/v2"),
             (OracleProgram::Sops, "sops", "github.com/getsops/sops/v3"),

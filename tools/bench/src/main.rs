@@ -1,10 +1,10 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `notify`, `receive`,
-//! `trust`, `versus`), with what (`test_bed`, `raw_client`, `round_options`, `workload`, `kustomization_chain`), how it
-//! is counted (`commit_arrivals`, `audit`, `process_comparison`), what the numbers come to (`time_samples`,
-//! `measurements`).
+//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `images`, `notify`,
+//! `receive`, `trust`, `versus`), with what (`test_bed`, `raw_client`, `round_options`, `workload`,
+//! `kustomization_chain`), how it is counted (`commit_arrivals`, `audit`, `process_comparison`), what the numbers come
+//! to (`time_samples`, `measurements`).
 
 mod apply;
 mod audit;
@@ -16,6 +16,7 @@ mod helm_releases;
 mod helmfile;
 mod helmfile_releases;
 mod idle;
+mod images;
 mod kustomization_chain;
 mod kustomizations;
 mod measurements;
@@ -95,6 +96,8 @@ enum BenchKind {
     Get(get::GetBenchOptions),
     /// How fast the releases of one Helmfile are installed beside the same client, and what a settled Helmfile costs
     HelmfileReleases(helmfile_releases::HelmfileReleaseBenchOptions),
+    /// How soon new tags of an image are pushed to a repository, in how many pushes, beside Flux's controllers
+    Images(images::Options),
     /// How fast events reach the services that work while one is dead, and what is lost, beside Flux's controller
     Notify(notify::NotifyBenchOptions),
     /// How soon a push is applied that a webhook announces, and how often a burst of webhooks has it fetched
@@ -124,6 +127,7 @@ fn run(command: &BenchKind) -> anyhow::Result<()> {
         BenchKind::Helmfile(options) => as_shipped(|| helmfile::run(options)),
         BenchKind::Crds(options) => as_shipped(|| crds::run(options)),
         BenchKind::Get(options) => get::run(options),
+        BenchKind::Images(options) => images::run(options),
         BenchKind::Notify(options) => notify::run(options),
         BenchKind::Receive(options) => receive::run(options),
         BenchKind::Trust(options) => as_shipped(|| trust::run(options)),

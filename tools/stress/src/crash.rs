@@ -24,6 +24,7 @@ use scenario::CrashScenario;
 use scenario::crds::CrdScenario;
 use scenario::helm_release::HelmReleaseScenario;
 use scenario::helmfile::HelmfileScenario;
+use scenario::images::Images;
 use scenario::kustomization::KustomizationScenario;
 use scenario::lifecycle::LifecycleScenario;
 use testbed::machine;
@@ -98,13 +99,14 @@ struct CrashTestReport {
 }
 
 /// Every scenario.
-fn entries() -> [ScenarioEntry; 5] {
+fn entries() -> [ScenarioEntry; 6] {
     [
         entry::<KustomizationScenario>(),
         entry::<HelmReleaseScenario>(),
         entry::<HelmfileScenario>(),
         entry::<LifecycleScenario>(),
         entry::<CrdScenario>(),
+        entry::<Images>(),
     ]
 }
 

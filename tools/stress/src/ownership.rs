@@ -173,6 +173,9 @@ mod tests {
             ("storage.k8s.io/v1", "StorageClass", "storageclasses"),
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
             ("source.toolkit.fluxcd.io/v1", "GitRepository", "gitrepositories"),
+            ("image.toolkit.fluxcd.io/v1", "ImageRepository", "imagerepositories"),
+            ("image.toolkit.fluxcd.io/v1", "ImagePolicy", "imagepolicies"),
+            ("image.toolkit.fluxcd.io/v1", "ImageUpdateAutomation", "imageupdateautomations"),
         ] {
             assert_eq!(kind(api_version, name).plural, plural);
         }

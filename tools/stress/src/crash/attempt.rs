@@ -170,7 +170,10 @@ impl<S: CrashScenario> CrashRun<S> {
         let owner = self.scenario.owner();
         let recorded = recorded(&story.client, &owner, &story.namespace).await?;
         let live = live(&story.client, &kinds, &owner, &story.namespace).await?;
-        let names = ReplacedNames { namespace: &story.namespace, revisions: &self.stage.revisions };
+        let commits = self.stage.commits()?;
+        let others = self.scenario.names();
+        let names =
+            ReplacedNames { namespace: &story.namespace, revisions: &commits, others: &others };
         let snapshot = ClusterSnapshot::take(&story.client, &live, &names).await?;
         let mut wrong = unrecorded(&live, &recorded, &owner);
         wrong.extend(absent(&live, &recorded));

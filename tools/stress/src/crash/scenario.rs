@@ -5,6 +5,7 @@
 pub(super) mod crds;
 pub(super) mod helm_release;
 pub(super) mod helmfile;
+pub(super) mod images;
 pub(super) mod kustomization;
 pub(super) mod lifecycle;
 
@@ -40,6 +41,11 @@ pub(super) trait CrashScenario: Default {
         Ok(Vec::new())
     }
 
+    /// Further names of this run, besides its namespace and its commits, that differ in other runs.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether windlass may ask for the deletion of the object of this name in an act.
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool;
 
@@ -58,7 +64,7 @@ pub(super) struct ScenarioStage {
     pub(super) server: GitServer,
     /// The only one.
     pub(super) repository: StoryRepository,
-    /// The commits so far.
+    /// The commits of the user so far.
     pub(super) revisions: Vec<String>,
 }
 
@@ -79,7 +85,13 @@ impl ScenarioStage {
         Ok(())
     }
 
-    /// The newest commit as a status has it.
+    /// All commits of the branch, the oldest first: those of the user, and those that windlass pushed.
+    pub(super) fn commits(&self) -> anyhow::Result<Vec<String>> {
+        let listed = self.repository.git(&["rev-list", "--reverse", "main"])?;
+        Ok(listed.lines().map(str::to_owned).collect())
+    }
+
+    /// The user's newest commit as a status has it.
     pub(super) fn revision(&self) -> String {
         e2e::harness::flux::revision(self.revisions.last().map_or("", String::as_str))
     }

@@ -15,10 +15,11 @@ use crate::ownership::{helm_releases, kind, kustomizations};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ClusterSnapshot(BTreeMap<String, Value>);
 
-/// The names that are replaced: the run's namespace, and its revisions in order.
+/// The names that are replaced: the run's namespace, its revisions in order, and what else a scenario names.
 pub(super) struct ReplacedNames<'a> {
     pub(super) namespace: &'a str,
     pub(super) revisions: &'a [String],
+    pub(super) others: &'a [String],
 }
 
 impl ReplacedNames<'_> {
@@ -27,12 +28,15 @@ impl ReplacedNames<'_> {
         for (at, revision) in self.revisions.iter().enumerate() {
             text = text.replace(revision, &format!("REVISION-{}", at + 1));
         }
+        for (at, name) in self.others.iter().enumerate() {
+            text = text.replace(name, &format!("NAME-{}", at + 1));
+        }
         text
     }
 
     fn value(&self, value: &Value) -> Value {
         let text = self.replace(&value.to_string());
-        // Neither kind of name has a character that JSON escapes, so the text is JSON as before.
+        // No kind of name has a character that JSON escapes, so the text is JSON as before.
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
 }
@@ -57,6 +61,14 @@ impl ClusterSnapshot {
                 let id =
                     format!("{} {}", kind.kind, object.metadata.name.clone().unwrap_or_default());
                 all.insert(id, names.value(&state(&object)));
+            }
+        }
+        for name in ["ImageRepository", "ImagePolicy", "ImageUpdateAutomation"] {
+            let kind = kind("image.toolkit.fluxcd.io/v1", name);
+            let api = Api::<DynamicObject>::namespaced_with(client.clone(), names.namespace, &kind);
+            for object in api.list(&ListParams::default()).await?.items {
+                let id = format!("{name} {}", object.metadata.name.clone().unwrap_or_default());
+                all.insert(id, names.value(&image(&object)));
             }
         }
         let releases = Api::<DynamicObject>::namespaced_with(
@@ -204,12 +216,27 @@ fn state(object: &DynamicObject) -> Value {
     })
 }
 
+/// What the status of an object of images promises. The commit that was pushed last is not among it: when windlass ends
+/// between a push and its status, the next run only finds that the files are up to date.
+fn image(object: &DynamicObject) -> Value {
+    let status = &object.data["status"];
+    let scanned = &status["lastScanResult"];
+    json!({
+        "state": state(object),
+        "observed": status["observedGeneration"],
+        "tags": [scanned["revision"], scanned["tagCount"], scanned["latestTags"]],
+        "latest": [status["latestRef"], status["observedPreviousRef"]],
+        "policies": status["observedPolicies"],
+        "source": status["observedSourceRevision"],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn snapshot(namespace: &str, revision: &str, text: &str) -> ClusterSnapshot {
-        let names = ReplacedNames { namespace, revisions: &[revision.to_owned()] };
+        let names = ReplacedNames { namespace, revisions: &[revision.to_owned()], others: &[] };
         let value = json!({"text": text, "of": namespace, "at": format!("main@sha1:{revision}")});
         ClusterSnapshot(BTreeMap::from([(
             names.replace(&format!("{namespace}_a__X")),

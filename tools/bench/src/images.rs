@@ -1,0 +1,272 @@
+//! New tags of one image, chosen by many ImagePolicies and written into one repository by several automations: how soon they
+//! are pushed, in how many pushes and with what requests, by windlass and by Flux's image controllers, one after the other on
+//! one control plane.
+//!
+//! Here: the rounds, the tables, the verdict. In the folder: the objects (`objects`), the registry and the repository
+//! (`workload`). Elsewhere: costs (`super::test_bed`), which versions of Flux (`testbed::oracle`).
+//!
+//! Flux's side is the image-reflector- and the image-automation-controller; its source-controller, which neither needs, does
+//! not run. windlass fetches the repository for its GitRepository besides, which counts as its own.
+
+mod objects;
+mod workload;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use testbed::oracle::OracleProgram;
+use tokio::runtime::Runtime;
+
+use self::workload::{ImageWorkload, ServerRequests};
+use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost};
+use super::test_bed::{BenchTestbed, MeasuredProcess};
+use super::time_samples;
+use e2e::installation::{BuildProfile, FluxApiServer, make};
+use testbed::progress::{bold, green, red, step};
+
+/// What windlass may take: so many seconds from the request of a scan to the last file, and a fifth of the CPU and the memory
+/// that Flux takes.
+const PROMISE: BenchLimits = BenchLimits {
+    total: Some(5.0),
+    cpu_ratio: Some(0.2),
+    peak_ratio: Some(0.2),
+    ratio: None,
+    cpu: None,
+    peak: None,
+};
+
+/// The promise: automations of one repository push together.
+const MAX_PUSHES_PER_ROUND: usize = 1;
+
+/// Columns of the tables.
+const COLUMNS: [&str; 2] = ["Flux", "windlass"];
+
+/// How much is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many ImagePolicies choose from the tags of the image; each has a file
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=999))]
+    policies: u16,
+    /// How many automations share the policies, each with a folder of the repository
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
+    automations: u16,
+    /// How often a new tag comes out for each policy
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=20))]
+    rounds: u16,
+}
+
+/// The operator that is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ImageOperator {
+    Flux,
+    Windlass,
+}
+
+impl ImageOperator {
+    /// The namespace and the repository of its work.
+    const fn part(self) -> &'static str {
+        match self {
+            Self::Flux => "images-flux",
+            Self::Windlass => "images-windlass",
+        }
+    }
+}
+
+/// What one round took.
+#[derive(Debug, Clone)]
+struct UpdateRound {
+    /// From the request of the scan until each file had its tag.
+    phase: PhaseCost,
+    requests: ServerRequests,
+    /// Commits that the branch has more.
+    commits: usize,
+}
+
+/// Measures and prints the tables.
+///
+/// # Errors
+/// One of both did not do the work, or windlass took more than it promises.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let flux = programs()?;
+    // What this program itself does is not measured, so only windlass is optimised.
+    step("windlass itself", || make(BuildProfile::Release))?;
+    let mut bed = BenchTestbed::with(&runtime, FluxApiServer::Programs(&[], &[]))?;
+    let load = time_samples::load();
+    let mut sides = Vec::new();
+    for operator in [ImageOperator::Windlass, ImageOperator::Flux] {
+        let serving = match operator {
+            ImageOperator::Windlass => FluxApiServer::Windlass(BuildProfile::Release, &[]),
+            ImageOperator::Flux => FluxApiServer::Programs(&flux, &[]),
+        };
+        bed.serve(operator.part(), serving)?;
+        let measured = measure(&runtime, &bed, operator, options);
+        sides.push(measured.map_err(|error| bed.explain(error))?);
+    }
+    let sides: [Vec<UpdateRound>; 2] = sides.try_into().ok().context("a side was not measured")?;
+    let [windlass, flux] = sides;
+    let comparison = compared(options, &flux, &windlass);
+    let rows = rows(&flux, &windlass);
+    measurements::print(FigureOutputFormat::Table, std::slice::from_ref(&comparison), &load);
+    print(&rows);
+    if !comparison.passes() || !rows.iter().all(ServerRow::passes) {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+/// Flux's controllers, built if they are not there.
+fn programs() -> anyhow::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for oracle in
+        [OracleProgram::ImageReflectorController, OracleProgram::ImageAutomationController]
+    {
+        let path = step(oracle.version(), || oracle.ensure())?;
+        let own = match oracle {
+            OracleProgram::ImageReflectorController => " --storage-path={folder}/tags",
+            _ => "",
+        };
+        lines.push(format!(
+            "env RUNTIME_NAMESPACE=flux-system {}{own} --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 \
+             --events-addr= --enable-leader-election=false",
+            path.display()
+        ));
+    }
+    Ok(lines)
+}
+
+fn measure(
+    runtime: &Runtime,
+    bed: &BenchTestbed,
+    operator: ImageOperator,
+    options: &Options,
+) -> anyhow::Result<Vec<UpdateRound>> {
+    let part = operator.part();
+    let what = format!(
+        "{operator:?}: {} policies and {} automations, the first tags",
+        options.policies, options.automations
+    );
+    let workload = step(&what, || runtime.block_on(ImageWorkload::install(bed, part, options)))?;
+    let mut rounds = Vec::new();
+    for number in 1..=options.rounds {
+        let what = format!("{operator:?}, round {number}: new tags");
+        // The files have the first version.
+        let version = u32::from(number) + 1;
+        rounds.push(step(&what, || runtime.block_on(round(bed, &workload, version)))?);
+    }
+    step(&format!("{operator:?}: removal"), || runtime.block_on(workload.remove()))?;
+    Ok(rounds)
+}
+
+/// Has a version come out, and waits until nothing goes on any more.
+async fn round(
+    bed: &BenchTestbed,
+    workload: &ImageWorkload<'_>,
+    version: u32,
+) -> anyhow::Result<UpdateRound> {
+    workload.release(version).await?;
+    let commits = workload.commits()?;
+    let requests = workload.requests()?;
+    let before = bed.read(MeasuredProcess::Operator)?;
+    let begun = Instant::now();
+    workload.request_scan(version).await?;
+    let times: Vec<Duration> = workload.await_version(version, begun).await?;
+    workload.await_quiet().await?;
+    Ok(UpdateRound {
+        phase: bed.spent(&before, times)?,
+        requests: workload.requests()?.since(requests),
+        commits: workload.commits()? - commits,
+    })
+}
+
+fn compared(options: &Options, flux: &[UpdateRound], windlass: &[UpdateRound]) -> BenchComparison {
+    let policies = options.policies;
+    let automations = options.automations;
+    let title = format!(
+        "{policies} new tags of an image, {automations} automations of a repository, to the pushed commit"
+    );
+    let of = |rounds: &[UpdateRound]| {
+        let mut all = BenchComparison::new(title.clone(), policies.into(), BenchLimits::default());
+        rounds.iter().for_each(|round| all.add(MeasuredProcess::Operator, round.phase.clone()));
+        all
+    };
+    of(flux).against(of(windlass), COLUMNS, PROMISE)
+}
+
+/// A line of the second table: the most of all rounds.
+struct ServerRow {
+    what: &'static str,
+    flux: usize,
+    windlass: usize,
+    /// What windlass promised.
+    limit: Option<usize>,
+}
+
+impl ServerRow {
+    fn passes(&self) -> bool {
+        self.limit.is_none_or(|limit| self.windlass <= limit)
+    }
+}
+
+fn rows(flux: &[UpdateRound], windlass: &[UpdateRound]) -> Vec<ServerRow> {
+    let row = |what, limit, of: &dyn Fn(&UpdateRound) -> usize| {
+        let most = |rounds: &[UpdateRound]| rounds.iter().map(of).max().unwrap_or_default();
+        ServerRow { what, flux: most(flux), windlass: most(windlass), limit }
+    };
+    vec![
+        row("pushes", Some(MAX_PUSHES_PER_ROUND), &|it| it.requests.pushes),
+        row("commits", None, &|it| it.commits),
+        row("requests to the Git server", None, &|it| it.requests.git),
+        row("requests to the registry", None, &|it| it.requests.registry),
+    ]
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+fn print(rows: &[ServerRow]) {
+    let [first, second] = COLUMNS;
+    println!("\n{}", bold(&format!("{:<40} {first:>10} {second:>10}", "a round, at most")));
+    for row in rows {
+        let ServerRow { what, flux, windlass, limit } = row;
+        let sign = if row.passes() { green("PASS") } else { red("FAIL") };
+        let verdict = limit.map(|limit| format!("  {sign} (at most {limit})")).unwrap_or_default();
+        println!("{what:<40} {flux:>10} {windlass:>10}{verdict}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(total: f64, cpu: f64, peak: f64, pushes: usize) -> UpdateRound {
+        UpdateRound {
+            phase: PhaseCost { total, cpu, peak, ..PhaseCost::default() },
+            requests: ServerRequests { pushes, git: 9, registry: 4 },
+            commits: pushes,
+        }
+    }
+
+    #[test]
+    fn time_has_a_limit_and_costs_are_a_share_of_what_flux_takes() {
+        let options = Options { policies: 100, automations: 10, rounds: 1 };
+        let flux = [taken(60.0, 10.0, 100.0, 30)];
+        let judge =
+            |total, cpu, peak| compared(&options, &flux, &[taken(total, cpu, peak, 1)]).passes();
+        assert!(judge(5.0, 2.0, 20.0), "the promises themselves are kept");
+        assert!(!judge(5.1, 2.0, 20.0), "slower");
+        assert!(!judge(5.0, 2.1, 20.0), "more CPU");
+        assert!(!judge(5.0, 2.0, 20.1), "more memory");
+    }
+
+    #[test]
+    fn one_push_too_many_in_one_round_does_not_pass() {
+        let flux = [taken(60.0, 10.0, 100.0, 30)];
+        let judge = |pushes: &[usize]| {
+            let windlass: Vec<UpdateRound> =
+                pushes.iter().map(|pushes| taken(1.0, 1.0, 1.0, *pushes)).collect();
+            rows(&flux, &windlass).iter().all(ServerRow::passes)
+        };
+        assert!(judge(&[1, 1]));
+        assert!(!judge(&[1, 2]));
+    }
+}
