@@ -2,12 +2,14 @@
 //!
 //! They are read from files or from the cluster and printed; nothing is written. Fields without a counterpart are named
 //! one by one: an object of which a part that decides what is applied cannot be converted is left out.
-//! Below: the operators.
+//! Below: the operators, and manifests with markers (`convert/markers.rs`).
 
 pub(super) mod argocd;
 pub(super) mod helm_operator;
 pub(super) mod helmfile_operator;
+mod markers;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -15,6 +17,8 @@ use clap::Args as ClapArgs;
 use objects::{Gvk, Object};
 use serde_json::{Map, Value, json};
 
+use self::helm_operator::flux_daemon::{FluxDaemon, automations};
+use self::markers::Marker;
 use super::super::install::name;
 use windlass_cli_runtime::connection::{
     ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
@@ -55,10 +59,27 @@ pub(super) struct ConvertibleOperator {
 #[derive(Debug, Default)]
 pub(super) struct ConversionResult {
     pub(super) objects: Vec<Value>,
+    /// Of the values of the last of them.
+    markers: Vec<Marker>,
+    /// Objects of the group `image.toolkit.fluxcd.io`. What several objects need is printed once.
+    images: Vec<Value>,
     /// What a person should check.
     pub(super) notes: Vec<String>,
     /// Why the object is left out.
     pub(super) obstacles: Vec<String>,
+}
+
+impl ConversionResult {
+    /// The manifests of the objects, with the markers of their values.
+    fn manifests(&self) -> anyhow::Result<String> {
+        let mut text = String::new();
+        for (at, object) in self.objects.iter().enumerate() {
+            let is_last = at + 1 == self.objects.len();
+            let markers: &[Marker] = if is_last { &self.markers } else { &[] };
+            text.push_str(&format!("---\n{}", markers::emit(object, markers)?));
+        }
+        Ok(text)
+    }
 }
 
 /// The objects that were converted so far.
@@ -67,13 +88,19 @@ struct ObjectConversion<'o> {
     /// The namespace of windlass.
     namespace: &'o str,
     text: String,
+    /// Objects about images that were printed, by kind, namespace and name.
+    images: BTreeMap<[String; 3], Value>,
+    /// The programs of Flux v1 that committed new images.
+    daemons: Vec<FluxDaemon>,
     left_out: usize,
     count: usize,
 }
 
 impl<'o> ObjectConversion<'o> {
     fn new(operator: &'o ConvertibleOperator, namespace: &'o str) -> Self {
-        Self { operator, namespace, text: String::new(), left_out: 0, count: 0 }
+        let images = BTreeMap::new();
+        let daemons = Vec::new();
+        Self { operator, namespace, text: String::new(), images, daemons, left_out: 0, count: 0 }
     }
 
     /// Converts an object, unless it is of a kind that the operator does not have; says what a person should check.
@@ -86,23 +113,72 @@ impl<'o> ObjectConversion<'o> {
             self.left_out += 1;
         }
         if gvk != Gvk::new(operator.gvk.0, operator.gvk.1) {
+            self.daemons.extend(FluxDaemon::of(object));
             return Ok(());
         }
         self.count += 1;
-        let ConversionResult { objects, notes, obstacles } =
-            (operator.convert)(object, self.namespace);
-        for note in notes {
+        let result = (operator.convert)(object, self.namespace);
+        for note in &result.notes {
             say(ProgressGlyph::Warning, &format!("{}: {note}", name(object)));
         }
-        if obstacles.is_empty() {
-            for object in objects {
-                self.text.push_str(&format!("---\n{}", goyaml::emit::emit(&object)?));
-            }
-            return Ok(());
+        if result.obstacles.is_empty() {
+            self.text.push_str(&result.manifests()?);
+            return result.images.into_iter().try_for_each(|image| self.take_image(image));
         }
         self.left_out += 1;
-        for obstacle in obstacles {
+        for obstacle in &result.obstacles {
             say(ProgressGlyph::Failure, &format!("{}: {obstacle}", name(object)));
+        }
+        Ok(())
+    }
+
+    /// Prints an object about images, unless it was printed for another object.
+    fn take_image(&mut self, image: Value) -> anyhow::Result<()> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &image["metadata"];
+        let key = [text(&image["kind"]), text(&metadata["namespace"]), text(&metadata["name"])];
+        match self.images.get(&key) {
+            Some(known) if *known == image => {}
+            Some(_) => {
+                let [kind, namespace, name] = &key;
+                say(
+                    ProgressGlyph::Failure,
+                    &format!(
+                        "{kind}/{namespace}/{name} is needed twice with different specs, of which the first is printed: add the \
+                         second under another name, and change the markers that are to name it"
+                    ),
+                );
+                self.left_out += 1;
+            }
+            None => {
+                self.text.push_str(&format!("---\n{}", goyaml::emit::emit(&image)?));
+                self.images.insert(key, image);
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints what commits the images, if there are any.
+    fn take_automations(&mut self) -> anyhow::Result<()> {
+        let namespaces: BTreeSet<&str> =
+            self.images.keys().map(|[_, namespace, _]| namespace.as_str()).collect();
+        let result = automations(&namespaces, &self.daemons, self.namespace);
+        for note in &result.notes {
+            say(ProgressGlyph::Warning, note);
+        }
+        self.text.push_str(&result.manifests()?);
+        Ok(())
+    }
+
+    /// Reads from a cluster which repositories Flux v1 applied, if images are to be committed.
+    async fn take_daemons(&mut self, cluster: &ClusterConnection) -> anyhow::Result<()> {
+        if self.images.is_empty() {
+            return Ok(());
+        }
+        let resource = cluster.resource(&Gvk::new("apps/v1", "Deployment")).await?;
+        let mut pages = cluster.object_pages(ObjectQuery::all(&resource));
+        while let Some(page) = pages.next().await? {
+            self.daemons.extend(page.objects.iter().filter_map(FluxDaemon::of));
         }
         Ok(())
     }
@@ -141,10 +217,20 @@ pub(super) fn run(args: &Args, operator: &ConvertibleOperator) -> anyhow::Result
     match args.filename.as_slice() {
         [] => block_on(async {
             let (cluster, _) = args.connection.open().await?;
-            conversion.take_all(&cluster).await
+            conversion.take_all(&cluster).await?;
+            if let Err(error) = conversion.take_daemons(&cluster).await {
+                say(
+                    ProgressGlyph::Warning,
+                    &format!(
+                        "which repository Flux applied is not known, since Deployments cannot be listed: {error:#}"
+                    ),
+                );
+            }
+            anyhow::Ok(())
         })?,
         paths => from_files(paths)?.iter().try_for_each(|object| conversion.take(object))?,
     }
+    conversion.take_automations()?;
     let ObjectConversion { text, left_out, count, .. } = conversion;
     if count == 0 && left_out == 0 {
         bail!("there is no object of kind {} ({})", operator.gvk.1, operator.gvk.0);
@@ -326,6 +412,7 @@ pub(super) const SOURCE: &str = "source.toolkit.fluxcd.io/v1";
 pub(super) const HELMFILE: &str = "helmfile.windlass.dev/v1alpha1";
 pub(super) const HELM: &str = "helm.toolkit.fluxcd.io/v2";
 pub(super) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io/v1";
+const IMAGE: &str = "image.toolkit.fluxcd.io/v1";
 
 #[cfg(test)]
 mod tests;

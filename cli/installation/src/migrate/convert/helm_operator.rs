@@ -1,8 +1,17 @@
 //! HelmReleases of the Helm operator (`helm.fluxcd.io/v1`) as HelmReleases that adopt their releases.
+//!
+//! Here: the release. Below: annotations by which Flux v1 updated its images (`images`: which values these are in
+//! `containers`, patterns of tags in `tag_pattern`), and what is left of Flux v1 itself (`flux_daemon`).
+
+mod containers;
+pub(super) mod flux_daemon;
+mod images;
+mod tag_pattern;
 
 use objects::Object;
 use serde_json::{Value, json};
 
+use self::images::SyncPolicy;
 use super::{
     ConversionResult, ConvertibleOperator, HELM, SOURCE, UnconvertedFields, chart_repository,
     object, put,
@@ -39,7 +48,8 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
     put(&mut release_spec, &["targetNamespace"], json!(target));
     // Helm 3 keeps the records where the objects are.
     put(&mut release_spec, &["storageNamespace"], json!(target));
-    put(&mut release_spec, &["values"], spec.take("values"));
+    let values = spec.take("values");
+    put(&mut release_spec, &["values"], values.clone());
     values_from(&mut spec, &namespace, &mut release_spec, &mut done);
     actions(&mut spec, &mut release_spec, &mut done);
     if !spec.is_true("resetValues") {
@@ -54,11 +64,12 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
             .push(format!("spec.helmVersion is {other}: migrate the release to Helm 3 first")),
     }
     spec.refuse(&mut done.obstacles);
-    let annotations = found.meta("annotations").and_then(Value::as_object).into_iter().flatten();
-    for (key, _) in annotations.filter(|(key, _)| key.contains("fluxcd.io/")) {
-        done.notes.push(format!("annotation {key} has no effect any more"));
+    let mut release = object(HELM, "HelmRelease", &namespace, &name, &release_spec);
+    if images::convert(found, &values, &mut done) == SyncPolicy::LeaveOut {
+        release["metadata"]["annotations"] =
+            json!({"kustomize.toolkit.fluxcd.io/reconcile": "disabled"});
     }
-    done.objects.push(object(HELM, "HelmRelease", &namespace, &name, &release_spec));
+    done.objects.push(release);
     done
 }
 
@@ -227,3 +238,6 @@ fn actions(spec: &mut UnconvertedFields, release: &mut Value, done: &mut Convers
         test.note(&mut done.notes);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use crds::helm::HelmRelease;
 use crds::helmfile::Helmfile;
+use crds::image::{ImagePolicy, ImageRepository, ImageUpdateAutomation};
 use crds::kustomize::Kustomization;
 use crds::source::{GitRepository, HelmRepository, OCIRepository};
 use expect_test::{Expect, expect};
@@ -38,13 +39,13 @@ async fn objects_of_any_size_in_sum_are_read_from_a_cluster() {
     assert!(conversion.text.contains("name: app-8\n"), "{}", conversion.text);
 }
 
-fn convert(operator: &ConvertibleOperator, yaml: &str) -> ConversionResult {
+pub(super) fn convert(operator: &ConvertibleOperator, yaml: &str) -> ConversionResult {
     let value = goyaml::to_json(yaml.as_bytes()).unwrap();
     (operator.convert)(&Object::new(value).unwrap(), "flux-system")
 }
 
 /// An object is one that windlass reads whole, without a field that it does not support.
-fn is_read(object: &Value) {
+pub(super) fn is_read(object: &Value) {
     fn again<K: DeserializeOwned + Serialize>(object: &Value) -> Value {
         serde_json::to_value(serde_json::from_value::<K>(object.clone()).unwrap()).unwrap()
     }
@@ -55,6 +56,9 @@ fn is_read(object: &Value) {
         "Kustomization" => again::<Kustomization>(object),
         "HelmRelease" => again::<HelmRelease>(object),
         "Helmfile" => again::<Helmfile>(object),
+        "ImagePolicy" => again::<ImagePolicy>(object),
+        "ImageRepository" => again::<ImageRepository>(object),
+        "ImageUpdateAutomation" => again::<ImageUpdateAutomation>(object),
         other => panic!("{other}"),
     };
     // Defaults of the schema are written, too.
@@ -65,12 +69,13 @@ fn is_read(object: &Value) {
     assert_eq!(unsupported, Vec::<&str>::new());
 }
 
-fn check(operator: &ConvertibleOperator, yaml: &str, expected: &Expect) {
-    let ConversionResult { objects, notes, obstacles } = convert(operator, yaml);
-    let mut shown = String::new();
-    for object in &objects {
-        is_read(object);
-        shown.push_str(&format!("---\n{}", goyaml::emit::emit(object).unwrap()));
+pub(super) fn check(operator: &ConvertibleOperator, yaml: &str, expected: &Expect) {
+    let result = convert(operator, yaml);
+    let mut shown = result.manifests().unwrap();
+    let ConversionResult { objects, images, notes, obstacles, .. } = result;
+    objects.iter().chain(&images).for_each(is_read);
+    for image in &images {
+        shown.push_str(&format!("---\n{}", goyaml::emit::emit(image).unwrap()));
     }
     for (glyph, strings) in [('!', notes), ('x', obstacles)] {
         for text in strings {
@@ -308,7 +313,7 @@ spec:
 
 /// What becomes of the applying object of such an Application, without its source.
 fn check_application(spec: &str, metadata: &str, expected: &Expect) {
-    let ConversionResult { objects, notes, obstacles } =
+    let ConversionResult { objects, notes, obstacles, .. } =
         convert(&argocd::OPERATOR, &application(spec, metadata));
     let applier = objects.last().unwrap();
     is_read(applier);
@@ -734,7 +739,7 @@ fn a_release_of_the_helm_operator_keeps_its_name_and_its_records() {
             name: secret
         ! spec.valuesFrom[2]: files of the chart come before ConfigMaps and Secrets now
         ! spec.test.cleanup has no counterpart
-        ! annotation fluxcd.io/automated has no effect any more
+        ! annotation fluxcd.io/automated is not converted: Flux found no image in spec.values
     "#]],
     );
 }

@@ -1,0 +1,273 @@
+//! What is left of Flux v1 where it committed new images: an ImageUpdateAutomation for each repository and namespace.
+//!
+//! Here: the flags of its Deployment, and the automations. Elsewhere: reading Deployments (`convert.rs`).
+//! Source of the flags: Flux 1.25, `cmd/fluxd/main.go`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::Object;
+use serde_json::{Value, json};
+
+use super::super::{ConversionResult, IMAGE, object};
+use super::git_url;
+use super::images::{object_name, unique};
+
+/// The branch of Flux v1 unless a flag names another. Parity(flux).
+const DEFAULT_BRANCH: &str = "master";
+/// The GitRepository that `windlass bootstrap` and `flux bootstrap` make.
+const BOOTSTRAPPED_SOURCE: &str = "flux-system";
+/// The name of an automation whose repository is not known.
+const DEFAULT_NAME: &str = "helm-releases";
+/// How often an automation runs, and ran in Flux v1.
+const DEFAULT_INTERVAL: &str = "5m";
+/// What Flux v1 appended to commit messages with `--git-ci-skip`.
+const SKIPS_CI: &str = "[ci skip]";
+/// A message that ends with a value of the template.
+const MESSAGE_TEMPLATE: &str = "Update images of {{ .AutomationObject }}\n\n{{ .Values.ciSkip }}\n";
+
+/// Flags of Flux v1 about images and commits that are not converted, each with what to do instead.
+const OTHER_FLAGS: [(&str, &str); 11] = [
+    ("git-readonly", "Flux committed nothing: suspend the ImageUpdateAutomation to keep it so"),
+    ("git-signing-key", "put the key into a Secret, and name it in spec.git.commit.signingKey"),
+    ("git-set-author", "automations have one author"),
+    (
+        "manifest-generation",
+        "values that .flux.yaml commands updated have no markers: add them by hand",
+    ),
+    (
+        "registry-disable-scanning",
+        "Flux updated no images: suspend the ImageRepositories to keep it so",
+    ),
+    ("registry-exclude-image", "suspend the ImageRepositories of these images"),
+    ("registry-include-image", "suspend the ImageRepositories of all other images"),
+    ("registry-insecure-host", "set spec.insecure of the ImageRepositories of these registries"),
+    (
+        "docker-config",
+        "put it into a Secret, and name it in spec.secretRef of the ImageRepositories",
+    ),
+    ("registry-ecr-region", "set spec.provider of the ImageRepositories of ECR to aws"),
+    ("registry-ecr-include-id", "set spec.provider of the ImageRepositories of ECR to aws"),
+];
+
+/// A Deployment of Flux v1: which repository it applied, and how it committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::migrate::convert) struct FluxDaemon {
+    url: String,
+    /// None if it is in a variable.
+    branch: Option<String>,
+    /// Folders; none for the whole repository.
+    paths: BTreeSet<String>,
+    flags: Flags,
+}
+
+/// The flags of a command, each with its values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Flags {
+    values: BTreeMap<String, Vec<String>>,
+}
+
+impl FluxDaemon {
+    /// That of a Deployment with a container whose flags name a repository.
+    pub(in crate::migrate::convert) fn of(found: &Object) -> Option<Self> {
+        if found.kind() != "Deployment" {
+            return None;
+        }
+        let spec = found.get("spec")?;
+        let containers = spec["template"]["spec"]["containers"].as_array()?;
+        containers.iter().find_map(|container| {
+            let arguments =
+                ["command", "args"].into_iter().filter_map(|it| container[it].as_array());
+            let flags = Flags::of(arguments.flatten().filter_map(Value::as_str));
+            let url = repository_url(flags.last("git-url")?)?;
+            let branch = known(flags.last("git-branch").unwrap_or(DEFAULT_BRANCH));
+            let paths = flags.all("git-path").flat_map(|it| it.split(','));
+            let paths = paths.filter_map(known).map(|it| it.trim_matches('/').to_owned()).collect();
+            Some(Self { url, branch, paths, flags })
+        })
+    }
+
+    /// How often it committed new images.
+    fn interval(&self) -> &str {
+        let is_duration = |text: &&str| {
+            let is_of_duration = |it: u8| it.is_ascii_digit() || b".smh".contains(&it);
+            text.starts_with(|it: char| it.is_ascii_digit()) && text.bytes().all(is_of_duration)
+        };
+        self.flags.last("automation-interval").filter(is_duration).unwrap_or(DEFAULT_INTERVAL)
+    }
+
+    /// What it appended to its messages.
+    fn message_end(&self) -> Option<&str> {
+        let flag = self.flags.last("git-ci-skip").filter(|it| *it == "true");
+        self.flags.last("git-ci-skip-message").or(flag.map(|_| SKIPS_CI))
+    }
+}
+
+impl Flags {
+    /// Reads `--flag=value` and `--flag value`.
+    fn of<'a>(arguments: impl Iterator<Item = &'a str>) -> Self {
+        let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut arguments = arguments.peekable();
+        while let Some(argument) = arguments.next() {
+            let Some(flag) = argument.strip_prefix("--") else { continue };
+            let (flag, value) = match flag.split_once('=') {
+                Some(pair) => pair,
+                None => (flag, arguments.next_if(|it| !it.starts_with('-')).unwrap_or("true")),
+            };
+            values.entry(flag.to_owned()).or_default().push(value.to_owned());
+        }
+        Self { values }
+    }
+
+    fn all(&self, flag: &str) -> impl Iterator<Item = &str> {
+        self.values.get(flag).into_iter().flatten().map(String::as_str)
+    }
+
+    /// The value that counts.
+    fn last(&self, flag: &str) -> Option<&str> {
+        self.values.get(flag)?.last().map(String::as_str)
+    }
+}
+
+/// The URL of a repository without the credentials that it may have.
+fn repository_url(text: &str) -> Option<String> {
+    let url = git_url(text);
+    match url.split_once("://") {
+        Some((scheme @ ("http" | "https"), rest)) => {
+            let host = rest.split('/').next().unwrap_or_default();
+            let credentials = host.rfind('@').map_or(0, |at| at + 1);
+            known(&format!("{scheme}://{}", rest.get(credentials..)?))
+        }
+        _ => known(&url),
+    }
+}
+
+/// A value, unless it is empty or that of a variable, which is not in the Deployment.
+fn known(text: &str) -> Option<String> {
+    (!text.is_empty() && !text.contains("$(")).then(|| text.to_owned())
+}
+
+/// One automation for each repository and namespace with ImagePolicies: an automation has those of its namespace only.
+pub(in crate::migrate::convert) fn automations(
+    namespaces: &BTreeSet<&str>,
+    daemons: &[FluxDaemon],
+    windlass_namespace: &str,
+) -> ConversionResult {
+    let mut done = ConversionResult::default();
+    if namespaces.is_empty() {
+        return done;
+    }
+    let repositories = repositories(daemons);
+    if repositories.is_empty() {
+        done.notes.push(format!(
+            "no Deployment of Flux v1 says which repository the HelmReleases are in: GitRepository {BOOTSTRAPPED_SOURCE} of \
+             namespace {windlass_namespace} is assumed; change spec.sourceRef of the ImageUpdateAutomations to that of the \
+             repository, and set spec.git.checkout and spec.git.push if the branch is another one"
+        ));
+        let skeleton = Skeleton {
+            name: DEFAULT_NAME,
+            source: BOOTSTRAPPED_SOURCE,
+            windlass_namespace,
+            daemon: None,
+        };
+        done.objects.extend(namespaces.iter().map(|namespace| skeleton.in_namespace(namespace)));
+    }
+    let mut names = BTreeSet::new();
+    for daemon in &repositories {
+        let path = daemon.url.trim_end_matches('/').trim_end_matches(".git");
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let name = unique(&mut names, &object_name(last));
+        let source = if repositories.len() == 1 { BOOTSTRAPPED_SOURCE } else { name.as_str() };
+        note_daemon(daemon, source, windlass_namespace, &mut done.notes);
+        let skeleton = Skeleton { name: &name, source, windlass_namespace, daemon: Some(daemon) };
+        done.objects.extend(namespaces.iter().map(|namespace| skeleton.in_namespace(namespace)));
+    }
+    done.notes.push(
+        "the author of the ImageUpdateAutomations is an example: set spec.git.commit.author. They find the markers once the \
+         objects above are in the repository"
+            .to_owned(),
+    );
+    done
+}
+
+/// The repositories and branches that were applied, each once.
+fn repositories(daemons: &[FluxDaemon]) -> Vec<FluxDaemon> {
+    let mut all: Vec<FluxDaemon> = Vec::new();
+    for daemon in daemons {
+        let same = all.iter_mut().find(|it| it.url == daemon.url && it.branch == daemon.branch);
+        match same {
+            Some(known) if known.paths.is_empty() || daemon.paths.is_empty() => known.paths.clear(),
+            Some(known) => known.paths.extend(daemon.paths.iter().cloned()),
+            None => all.push(daemon.clone()),
+        }
+    }
+    all
+}
+
+/// Says which source has to be there, and which flags are not converted.
+fn note_daemon(
+    daemon: &FluxDaemon,
+    source: &str,
+    windlass_namespace: &str,
+    notes: &mut Vec<String>,
+) {
+    let FluxDaemon { url, branch, paths, flags } = daemon;
+    let place = match branch {
+        Some(branch) => format!("branch {branch}"),
+        None => "its branch is in a variable: set spec.git.checkout and spec.git.push".to_owned(),
+    };
+    notes.push(format!(
+        "Flux committed to {url} ({place}): GitRepository {source} of namespace {windlass_namespace} has to be that \
+         repository, with a Secret that may push; change spec.sourceRef of the ImageUpdateAutomations if its name is another"
+    ));
+    if paths.len() > 1 {
+        let all: Vec<&str> = paths.iter().map(String::as_str).collect();
+        notes.push(format!(
+            "Flux applied several folders of {url} ({}): the ImageUpdateAutomations have the whole repository, of which only \
+             values with markers change",
+            all.join(", ")
+        ));
+    }
+    for (flag, advice) in OTHER_FLAGS {
+        for value in flags.all(flag).filter(|it| *it != "false") {
+            notes.push(format!("flag --{flag}={value} of Flux is not converted: {advice}"));
+        }
+    }
+}
+
+/// What the automations of a repository have in common.
+struct Skeleton<'d> {
+    name: &'d str,
+    /// The GitRepository.
+    source: &'d str,
+    windlass_namespace: &'d str,
+    daemon: Option<&'d FluxDaemon>,
+}
+
+impl Skeleton<'_> {
+    fn in_namespace(&self, namespace: &str) -> Value {
+        let interval = self.daemon.map_or(DEFAULT_INTERVAL, FluxDaemon::interval);
+        let mut spec = json!({
+            "interval": interval,
+            "sourceRef": {"kind": "GitRepository", "name": self.source},
+            "git": {"commit": {"author": {"name": "image-updates", "email": "image-updates@example.com"}}},
+            "update": {"strategy": "Setters"},
+        });
+        if namespace != self.windlass_namespace {
+            spec["sourceRef"]["namespace"] = json!(self.windlass_namespace);
+        }
+        if let Some(daemon) = self.daemon {
+            if let Some(branch) = &daemon.branch {
+                spec["git"]["checkout"] = json!({"ref": {"branch": branch}});
+                spec["git"]["push"] = json!({"branch": branch});
+            }
+            if let (Some(path), 1) = (daemon.paths.first(), daemon.paths.len()) {
+                spec["update"]["path"] = json!(format!("./{}", path.trim_start_matches("./")));
+            }
+            if let Some(end) = daemon.message_end() {
+                spec["git"]["commit"]["messageTemplate"] = json!(MESSAGE_TEMPLATE);
+                spec["git"]["commit"]["messageTemplateValues"] = json!({"ciSkip": end});
+            }
+        }
+        object(IMAGE, "ImageUpdateAutomation", namespace, self.name, &spec)
+    }
+}

@@ -1,0 +1,307 @@
+//! Patterns of Flux v1 for the tags of an image, as policies of ImagePolicies.
+//!
+//! Flux v1 orders tags by version where the pattern is a range, and by the time of their build otherwise. An ImagePolicy
+//! does not have the time of a build, so such a pattern is converted only where the tag itself says which is newer.
+//! Source of the semantics: Flux 1.25, `pkg/policy/pattern.go`.
+
+use golang::regexp::{GoRegexp, quote_meta};
+use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
+use image::{FilterTags, PolicyChoice, TagPolicy};
+use serde_json::{Value, json};
+
+/// What comparing the one tag that is known may cost.
+const CHECK_ALLOWANCE: WorkAllowance = WorkAllowance { steps: 10_000_000, bytes: 1 << 20 };
+
+/// What a pattern of which the time of the build decides can be replaced by.
+const ORDER_ADVICE: &str = "Flux ordered the tags by the time of their build, which an ImagePolicy does not have. Where tags are \
+                            versions, write `semver:` with a range; where they have a growing number, write `regexp:` with one \
+                            group of digits, such as `^main-[a-f0-9]+-([0-9]+)$`; then convert it anew";
+
+/// A policy for the tags of an image.
+#[derive(Debug)]
+pub(super) struct ConvertedTagPolicy {
+    choice: PolicyChoice,
+    filter: Option<FilterTags>,
+    policy: TagPolicy,
+    /// How it differs from the pattern.
+    pub(super) remark: Option<String>,
+}
+
+/// What the tag, or a group of it, is compared as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TagOrder {
+    Number,
+    Version,
+}
+
+impl ConvertedTagPolicy {
+    /// Converts a pattern: `semver:RANGE`, `regexp:EXPRESSION`, `regex:EXPRESSION`, `glob:PATTERN` or `PATTERN`.
+    ///
+    /// # Errors
+    /// Says why it has no counterpart, and what to do.
+    pub(super) fn of(pattern: &str) -> Result<Self, String> {
+        if let Some(range) = pattern.strip_prefix("semver:") {
+            return Self::of_range(range.trim());
+        }
+        let expression = pattern.strip_prefix("regexp:").or_else(|| pattern.strip_prefix("regex:"));
+        match expression {
+            Some(expression) => Self::of_expression(expression),
+            None => Self::of_glob(pattern.strip_prefix("glob:").unwrap_or(pattern)),
+        }
+    }
+
+    fn of_range(range: &str) -> Result<Self, String> {
+        let choice = PolicyChoice { semver: Some(range.to_owned()), ..PolicyChoice::default() };
+        Self::new(choice, None, None).map_err(|error| {
+            format!("{error}. Flux took every version then: correct the range, and convert it anew")
+        })
+    }
+
+    fn of_glob(pattern: &str) -> Result<Self, String> {
+        if pattern.contains('*') {
+            return Err(ORDER_ADVICE.to_owned());
+        }
+        if pattern.is_empty() {
+            return Err("no tag matches it, so Flux updated nothing".to_owned());
+        }
+        let filter =
+            FilterTags { pattern: format!("^{}$", quote_meta(pattern)), ..FilterTags::default() };
+        let choice =
+            PolicyChoice { alphabetical: Some("asc".to_owned()), ..PolicyChoice::default() };
+        Self::new(choice, Some(filter), None)
+    }
+
+    fn of_expression(pattern: &str) -> Result<Self, String> {
+        if let Err(error) = GoRegexp::new(pattern) {
+            return Err(format!(
+                "{error}. Flux took every tag then: correct the expression, and convert it anew"
+            ));
+        }
+        if let Some(order) = whole_order(pattern) {
+            return Self::of_order(order, pattern, String::new());
+        }
+        let mut ordered =
+            groups(pattern).into_iter().filter_map(|group| Some((group.order()?, group.reference)));
+        match (ordered.next(), ordered.next()) {
+            (Some((order, reference)), None) => Self::of_order(order, pattern, reference),
+            _ => Err(ORDER_ADVICE.to_owned()),
+        }
+    }
+
+    fn of_order(order: TagOrder, pattern: &str, extract: String) -> Result<Self, String> {
+        let what = if extract.is_empty() { "tag" } else { "group" };
+        let default = PolicyChoice::default();
+        let (choice, largest) = match order {
+            TagOrder::Number => {
+                (PolicyChoice { numerical: Some("asc".to_owned()), ..default }, "largest number")
+            }
+            TagOrder::Version => {
+                (PolicyChoice { semver: Some("*".to_owned()), ..default }, "highest version")
+            }
+        };
+        let remark = format!(
+            "Flux took the image that was built last, the ImagePolicy takes the one with the {largest} in the {what}"
+        );
+        Self::new(choice, Some(FilterTags { pattern: pattern.to_owned(), extract }), Some(remark))
+    }
+
+    fn new(
+        choice: PolicyChoice,
+        filter: Option<FilterTags>,
+        remark: Option<String>,
+    ) -> Result<Self, String> {
+        let policy = TagPolicy::new(&choice).map_err(|error| error.to_string())?;
+        Ok(Self { choice, filter, policy, remark })
+    }
+
+    /// Whether a tag counts.
+    pub(super) fn takes(&self, tag: &str) -> bool {
+        let mut meter = WorkMeter::new(CHECK_ALLOWANCE, StopSignal::default());
+        self.policy.latest(self.filter.as_ref(), &[tag.to_owned()], &mut meter).is_ok()
+    }
+
+    /// Writes it into the spec of an ImagePolicy.
+    pub(super) fn put_into(&self, spec: &mut Value) {
+        let PolicyChoice { semver, alphabetical, numerical } = &self.choice;
+        spec["policy"] = match (semver, numerical) {
+            (Some(range), _) => json!({"semver": {"range": range}}),
+            (None, Some(order)) => json!({"numerical": {"order": order}}),
+            (None, None) => json!({"alphabetical": {"order": alphabetical}}),
+        };
+        if let Some(FilterTags { pattern, extract }) = &self.filter {
+            spec["filterTags"] = json!({"pattern": pattern});
+            if !extract.is_empty() {
+                spec["filterTags"]["extract"] = json!(extract);
+            }
+        }
+    }
+}
+
+/// A group of a regular expression that captures.
+#[derive(Debug, PartialEq, Eq)]
+struct CaptureGroup {
+    /// How a template names it.
+    reference: String,
+    body: String,
+    /// Whether each match has it, once.
+    is_in_each_match: bool,
+}
+
+impl CaptureGroup {
+    fn order(&self) -> Option<TagOrder> {
+        self.is_in_each_match.then(|| order_of(&self.body)).flatten()
+    }
+}
+
+/// A group that has not ended yet.
+struct OpenGroup {
+    /// How a template names it; none if it does not capture.
+    reference: Option<String>,
+    /// Where its body begins.
+    start: usize,
+}
+
+/// The groups of a valid expression that capture, in the order of their ends; none if it has quoted text or alternatives
+/// at its top, since a group may be missing from a match then.
+fn groups(pattern: &str) -> Vec<CaptureGroup> {
+    let mut ended = Vec::new();
+    let mut open: Vec<OpenGroup> = Vec::new();
+    let mut count = 0;
+    let mut at = 0;
+    while let Some(rest) = pattern.get(at..).filter(|rest| !rest.is_empty()) {
+        let length = match rest.chars().next() {
+            Some('\\') if rest.starts_with("\\Q") => return Vec::new(),
+            Some('\\') => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
+            Some('[') => class_length(rest),
+            Some('|') if open.is_empty() => return Vec::new(),
+            Some('(') => {
+                let (name, length) = head(rest);
+                let reference = name.map(|name| {
+                    count += 1;
+                    if name.is_empty() { format!("${count}") } else { format!("${name}") }
+                });
+                open.push(OpenGroup { reference, start: at + length });
+                length
+            }
+            Some(')') => {
+                let behind = rest.get(1..).unwrap_or_default();
+                if let Some(OpenGroup { reference: Some(reference), start }) = open.pop() {
+                    let body = pattern.get(start..at).unwrap_or_default().to_owned();
+                    let is_in_each_match =
+                        open.is_empty() && !behind.starts_with(['?', '*', '+', '{']);
+                    ended.push(CaptureGroup { reference, body, is_in_each_match });
+                }
+                1
+            }
+            other => other.map_or(1, char::len_utf8),
+        };
+        at += length;
+    }
+    ended
+}
+
+/// The name of the group that begins here, empty if it has none, and the length of what is before its body. No name: it
+/// does not capture.
+fn head(rest: &str) -> (Option<&str>, usize) {
+    for start in ["(?P<", "(?<"] {
+        if let Some((name, _)) = rest.strip_prefix(start).and_then(|it| it.split_once('>')) {
+            return (Some(name), start.len() + name.len() + 1);
+        }
+    }
+    if rest.starts_with("(?") { (None, "(?".len()) } else { (Some(""), 1) }
+}
+
+/// The length of the class of characters that begins here.
+fn class_length(rest: &str) -> usize {
+    let mut at = 1;
+    if rest.get(at..).is_some_and(|it| it.starts_with('^')) {
+        at += 1;
+    }
+    // Here it is one of the characters.
+    if rest.get(at..).is_some_and(|it| it.starts_with(']')) {
+        at += 1;
+    }
+    while let Some(left) = rest.get(at..).filter(|left| !left.is_empty()) {
+        let named = left.strip_prefix("[:").and_then(|it| it.find(":]"));
+        at += match (named, left.chars().next()) {
+            (Some(length), _) => "[:".len() + length + ":]".len(),
+            (None, Some(']')) => return at + 1,
+            (None, Some('\\')) => 1 + left.chars().nth(1).map_or(0, char::len_utf8),
+            (None, other) => other.map_or(1, char::len_utf8),
+        };
+    }
+    at
+}
+
+/// What a tag is that matches a whole expression, between its anchors.
+fn whole_order(pattern: &str) -> Option<TagOrder> {
+    let body = pattern.strip_prefix('^')?.strip_suffix('$')?;
+    if body.contains("(?") {
+        return None;
+    }
+    // Groups around the parts of a version change nothing of what the whole is.
+    order_of(&body.replace(['(', ')'], ""))
+}
+
+fn order_of(body: &str) -> Option<TagOrder> {
+    if after_number(body) == Some("") {
+        return Some(TagOrder::Number);
+    }
+    (after_version(body) == Some("")).then_some(TagOrder::Version)
+}
+
+/// What follows three numbers with dots between them.
+fn after_version(pattern: &str) -> Option<&str> {
+    let prefix = pattern.strip_prefix('v').map(|it| it.strip_prefix('?').unwrap_or(it));
+    let minor = after_dot(after_number(prefix.unwrap_or(pattern))?)?;
+    after_number(after_dot(after_number(minor)?)?)
+}
+
+fn after_dot(pattern: &str) -> Option<&str> {
+    pattern.strip_prefix("\\.").or_else(|| pattern.strip_prefix("[.]"))
+}
+
+/// What follows digits, of which at least one has to be there.
+fn after_number(pattern: &str) -> Option<&str> {
+    let mut rest = pattern;
+    let mut has_digit = false;
+    while let Some(behind) = after_digit(rest) {
+        let Quantifier { rest: next, is_optional } = Quantifier::of(behind);
+        has_digit |= !is_optional;
+        rest = next;
+    }
+    has_digit.then_some(rest)
+}
+
+fn after_digit(pattern: &str) -> Option<&str> {
+    let classes = ["\\d", "[0-9]", "[1-9]", "[\\d]", "[[:digit:]]"];
+    let behind = classes.into_iter().find_map(|class| pattern.strip_prefix(class));
+    behind.or_else(|| pattern.strip_prefix(|c: char| c.is_ascii_digit()))
+}
+
+/// How often what is before it is there.
+struct Quantifier<'p> {
+    /// What follows it.
+    rest: &'p str,
+    /// Whether that may be not at all.
+    is_optional: bool,
+}
+
+impl<'p> Quantifier<'p> {
+    fn of(pattern: &'p str) -> Self {
+        let greedy = match pattern.chars().next() {
+            Some('+') => Self { rest: &pattern[1..], is_optional: false },
+            Some('*' | '?') => Self { rest: &pattern[1..], is_optional: true },
+            Some('{') => match pattern[1..].split_once('}') {
+                Some((count, rest)) => {
+                    let least = count.split(',').next().unwrap_or_default();
+                    Self { rest, is_optional: !matches!(least.parse::<u32>(), Ok(1..)) }
+                }
+                None => return Self { rest: pattern, is_optional: false },
+            },
+            _ => return Self { rest: pattern, is_optional: false },
+        };
+        let Self { rest, is_optional } = greedy;
+        Self { rest: rest.strip_prefix('?').unwrap_or(rest), is_optional }
+    }
+}

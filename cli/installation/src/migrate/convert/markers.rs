@@ -1,0 +1,49 @@
+//! Manifests whose values have markers: comments by which an ImageUpdateAutomation knows what to set.
+//!
+//! Elsewhere: how such comments are read (engine `image`).
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use goyaml::YamlLimits;
+use goyaml::v3::{ScalarPosition, parse, scalar_places};
+use serde_json::{Value, json};
+
+/// The marker of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Marker {
+    /// The keys that lead to the value in its object.
+    pub(super) path: Vec<String>,
+    /// Namespace and name of an ImagePolicy, and which part of its image it is, with colons between them.
+    pub(super) setter: String,
+}
+
+/// Writes an object with the markers of its values.
+///
+/// # Errors
+/// It cannot be written, or a marker has no value.
+pub(super) fn emit(object: &Value, markers: &[Marker]) -> anyhow::Result<String> {
+    let mut text = goyaml::emit::emit(object)?;
+    if markers.is_empty() {
+        return Ok(text);
+    }
+    let documents = parse(text.as_bytes(), &YamlLimits::default())?;
+    let root = documents.first().and_then(|document| document.content.first());
+    let places = scalar_places(&text);
+    let mut comments = BTreeMap::new();
+    for Marker { path, setter } in markers {
+        let value = root.and_then(|root| path.iter().try_fold(root, |node, key| node.get(key)));
+        let place: Option<&ScalarPosition> = value.and_then(|node| {
+            let before = (node.line, node.column);
+            places.get(places.partition_point(|it| (it.line, it.column) < before))
+        });
+        let place =
+            place.with_context(|| format!("{} has no value for a marker", path.join(".")))?;
+        comments.insert(place.bytes.end, json!(setter));
+    }
+    // From the end on, so that the places before stay right.
+    for (end, setter) in comments.iter().rev() {
+        text.insert_str(*end, &format!(" # {{\"$imagepolicy\": {setter}}}"));
+    }
+    Ok(text)
+}
