@@ -27,6 +27,12 @@ use scalars::SeenMarkers;
 /// A text that every file with a marker has.
 const TOKEN: &str = "\"$imagepolicy\"";
 
+/// Keys, values, lists and maps of a document, and of all documents of a file that change. In memory each takes a hundred
+/// bytes and more, even if it is `0,` in the file.
+///
+/// Differs(flux): it has no limit.
+const MAX_NODES: usize = 500_000;
+
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewriteMode {
@@ -193,7 +199,8 @@ impl<'s> MarkerRewriter<'s> {
             Ok(text) => LineFeedText::new(text),
             Err(reason) => return self.leave_out(name, None, reason),
         };
-        let limits = YamlLimits { bytes: self.limits.file_bytes, ..YamlLimits::default() };
+        let limits =
+            YamlLimits { bytes: self.limits.file_bytes, nodes: MAX_NODES, ..YamlLimits::default() };
         let mut markers = SeenMarkers::default();
         match self.mode {
             RewriteMode::KeepBytes => {

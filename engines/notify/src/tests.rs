@@ -205,6 +205,31 @@ fn a_commit_leads_to_no_other_path() {
 }
 
 #[test]
+fn a_message_gives_a_forge_no_commands() {
+    let address = "https://gitlab.example.com/acme/fleet";
+    let spec = json!({"type": "gitlabmergerequestcomment", "address": address, "secretRef": {"name": "s"}});
+    let provider =
+        Provider::new(json!({"metadata": {"name": "p", "uid": "u-1"}, "spec": spec})).unwrap();
+    let data = BTreeMap::from([("token".to_owned(), b"t0ken".to_vec())]);
+    let secret =
+        |_: &str, name: &str| Some(SecretData { name: name.to_owned(), data: data.clone() });
+    let mut event = event();
+    event.message = "pushed commit\n/merge\r\n  /approve".to_owned();
+    event.metadata.insert("change_request".to_owned(), "17".to_owned());
+    event.metadata.insert("key".to_owned(), "a\n/close".to_owned());
+    let mut delivery = delivery(&event, &provider, &Alert::default(), NOW, &secret);
+    let _user = sent(delivery.start());
+    let _notes = sent(delivery.answer(answer(200, &[], r#"{"username": "bot"}"#)));
+    let (_, note) = sent(delivery.answer(answer(200, &[], "[]")));
+    assert_eq!(note.method, "POST");
+    let body: serde_json::Value = serde_json::from_slice(&note.body).unwrap();
+    let body = body["body"].as_str().unwrap_or_default();
+    let escaped = "pushed commit\n\\/merge\r\n  \\/approve\n";
+    assert!(body.contains(escaped) && body.contains("a\n\\/close\n"), "{body}");
+    assert!(!body.lines().any(|line| line.trim_start().starts_with('/')), "{body}");
+}
+
+#[test]
 fn a_server_that_fails_is_asked_again_until_the_time_is_over() {
     let mut delivery = begin(json!({"type": "generic", "address": "https://a.example.com/x"}), &[]);
     let mut waits = vec![sent(delivery.start()).0];

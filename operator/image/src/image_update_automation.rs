@@ -39,6 +39,8 @@ use windlass_cluster::ClusterError;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
 use windlass_runtime::git_remote::operation_context;
+use windlass_runtime::hold_conditions::is_asked;
+use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::pull_request::propose_pull_request;
@@ -53,7 +55,7 @@ use self::pull_request::{
     BranchHead, ForgePause, PULL_REQUEST, PullRequestTarget, annotated_provider, named_provider,
 };
 use self::result::{AutomationResult, ignored, log_changes};
-use self::update::{CommitPlan, MergeState, Update, UpdateReport, not_fetched};
+use self::update::{CommitPlan, MergeState, PushedCommit, Update, UpdateReport, not_fetched};
 use crate::run::{
     SuspendedRequest, announce, begin, next_run, publish, report, retry_after_refusal,
 };
@@ -68,7 +70,15 @@ const UP_TO_DATE: &str = "repository up-to-date";
 const POLICIES_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long an automation waits at most that found its branch taken: it is woken before, unless one before it does not come.
+/// Also how often one looks that may not commit yet.
 const BRANCH_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// The shortest time between two commits of the same results, unless the interval is shorter. Two writers that undo each
+/// other's commits, such as windlass in two clusters of which one sees older tags, would otherwise take turns as fast as
+/// their GitRepositories are fetched, for ever.
+///
+/// Differs(flux): there a new revision wakes no automation, so that the interval is the bound.
+const MIN_RECOMMIT_DELAY: Duration = Duration::from_secs(60);
 
 /// What an ImageUpdateAutomation remembers between runs.
 #[derive(Default)]
@@ -78,6 +88,8 @@ pub struct ImageUpdateAutomationState {
     failures: u32,
     /// What was last said of files and markers without effect.
     findings: String,
+    /// A commit that was pushed by a run whose status could not be written.
+    unreported: Option<PushedCommit>,
     /// The forge of the last pull request, if it requires a pause.
     forge_pause: Option<ForgePause>,
     /// Whether the push branch was merged when that was last found out.
@@ -146,11 +158,12 @@ async fn attempt(
     let ended = automation.run(&mut references).await;
     references.watch(node);
     let (result, outcome) = match ended {
-        Ok(Some(result)) => {
+        Ok(Some(mut result)) => {
+            result.complete(&mut memory.lock().unreported);
             let outcome = result.outcome();
             (Some(result), outcome)
         }
-        // Another automation writes the branch.
+        // Another automation writes the branch, another writer undid what was written a moment ago, or another run is due.
         Ok(None) => return Ok(Some(BRANCH_RETRY_DELAY)),
         Err(error) => (None, error.outcome()?),
     };
@@ -172,9 +185,16 @@ async fn attempt(
         let of_outcome = report.event.replace(result.event(pushed));
         of_pull_request = of_outcome.filter(|_| result.pull_request.is_some());
     }
-    let update = result.as_ref().and_then(|result| result.update.as_ref());
+    let published = publish(context, latest, &object, report).await;
+    let update = result.and_then(|result| result.update);
+    if let Err(error) = published {
+        // The next run finds nothing to commit, so nothing else would ever name the commit.
+        if let Some(pushed) = update.and_then(|update| update.pushed) {
+            memory.lock().unreported = Some(pushed);
+        }
+        return Err(error);
+    }
     let ignored = update.and_then(|update| ignored(&mut memory.lock().findings, &update.findings));
-    publish(context, latest, &object, report).await?;
     if let Some(event) = of_pull_request {
         announce(context, &*object, event);
     }
@@ -196,7 +216,8 @@ struct AutomationRun<'r> {
 
 impl AutomationRun<'_> {
     /// Brings the repository up to date, and has the push branch have its pull request; `None` if another automation writes to
-    /// the branch.
+    /// the branch, if this one would commit the same results that it committed a moment ago, or if it was changed while it
+    /// waited.
     ///
     /// # Errors
     /// The spec cannot be used, something that it names is missing, or the repository cannot be read or written.
@@ -217,11 +238,25 @@ impl AutomationRun<'_> {
             refspec: source.push.refspec.clone(),
             pull_request: None,
         };
-        if self.is_unchanged(&source, &policies).await? {
+        let key = BranchKey {
+            namespace: self.source.namespace.clone(),
+            url: source.remote.url.to_string(),
+            branch: source.push.branch.clone(),
+        };
+        let locks = context.shared::<BranchLocks>();
+        // Many may wait for one branch: they ask the server when their turn comes, and not each time that they look.
+        if locks.enqueue_if_taken(&key, node) {
+            return Ok(None);
+        }
+        let is_unchanged = self.is_unchanged(&source, &policies).await;
+        if !matches!(is_unchanged, Ok(false)) {
+            locks.pass_on(&key, node, &context.work_queue);
+        }
+        if is_unchanged? {
             return Ok(Some(result));
         }
-        let update = self.update(source, &policies, target.is_some());
-        let Some(report) = self.push(update).await? else { return Ok(None) };
+        let pushed = self.push(key, source, target.is_some(), &mut result.policies).await?;
+        let Some(report) = pushed else { return Ok(None) };
         if report.merge.is_some() {
             self.memory.lock().known_merge.clone_from(&report.merge);
         }
@@ -235,21 +270,31 @@ impl AutomationRun<'_> {
         Ok(Some(result))
     }
 
-    /// Runs an update while no other one writes to its branch; `None` if one does.
-    async fn push(&self, update: Update) -> Result<Option<UpdateReport>, RunOutcome> {
+    /// Runs an update while no other one writes to its branch, and says which results it wrote; `None` if one does, or if there
+    /// is none to run now.
+    async fn push(
+        &self,
+        key: BranchKey,
+        source: GitSource,
+        is_proposed: bool,
+        written: &mut BTreeMap<String, ImageRef>,
+    ) -> Result<Option<UpdateReport>, RunOutcome> {
         // Before the branch is taken: what waits for a permit has no lock.
         let _permit = self.context.fetching.acquire(&self.node.namespace).await;
-        let key = BranchKey {
-            namespace: self.source.namespace.clone(),
-            url: update.source.remote.url.to_string(),
-            branch: update.source.push.branch.clone(),
-        };
         let locks = self.context.shared::<BranchLocks>();
         let taken = locks.acquire(key, self.node, &self.context.work_queue);
         let Some(_branch_lock) = taken else { return Ok(None) };
+        // The permit may have come late.
+        if self.is_outdated() {
+            return Ok(None);
+        }
+        // Another automation may have written newer results meanwhile.
+        let policies = self.current_policies()?;
+        written.clone_from(&policies.latest);
+        let update = self.update(source, &policies, is_proposed);
         let git = operation_context(self.context);
         let work = move || update.run(&git);
-        blocking(GIT_OPERATION_FAILED, "updating the repository", work).await.map(Some)
+        blocking(GIT_OPERATION_FAILED, "updating the repository", work).await
     }
 
     /// The pull request that the annotation asks for; `None` without the annotation.
@@ -303,6 +348,17 @@ impl AutomationRun<'_> {
         proposed
     }
 
+    /// Whether the automation was changed, suspended or deleted while this run waited. That has queued another run.
+    fn is_outdated(&self) -> bool {
+        let ObjectKey { namespace, name, .. } = self.node;
+        let seen = self.context.seen::<ImageUpdateAutomation>(namespace, name);
+        seen.is_none_or(|seen| {
+            seen.metadata.generation > self.object.metadata.generation
+                || seen.metadata.deletion_timestamp.is_some()
+                || is_suspended(&*seen, Timestamp::now())
+        })
+    }
+
     /// The results of the policies that the spec selects.
     async fn policies(&self) -> Result<PolicyResults, RunOutcome> {
         let listed = self.context.kept.listed::<ImagePolicy>();
@@ -312,6 +368,11 @@ impl AutomationRun<'_> {
             let why = reason::DEPENDENCY_NOT_READY;
             return Err(RunOutcome::Failed(why, text.to_owned(), WakeTrigger::default()));
         }
+        self.current_policies()
+    }
+
+    /// The same, once they have been listed.
+    fn current_policies(&self) -> Result<PolicyResults, RunOutcome> {
         let all = self.context.store::<ImagePolicy>().state();
         let policies = all.iter().map(|policy| &**policy);
         PolicyResults::select(&self.object.spec, &self.node.namespace, policies)
@@ -356,6 +417,8 @@ impl AutomationRun<'_> {
             path: path.unwrap_or_default(),
             policies: policies.setters(&self.node.namespace),
             others: policies.others.clone(),
+            is_recommit: is_recommit(self.object, &policies.latest, Timestamp::now()),
+            leadership: self.context.cluster.leadership.clone(),
             commit: CommitPlan {
                 namespace: self.node.namespace.clone(),
                 name: self.node.name.clone(),
@@ -393,6 +456,22 @@ fn known_revision(
     let status = status_of(object);
     let is_known = ready.status == "True" && is_of_spec && status.observed_policies == *policies;
     status.observed_source_revision.filter(|_| is_known)
+}
+
+/// Whether these results were committed so short a time ago that they are not committed once more, whatever became of them.
+fn is_recommit(
+    object: &ImageUpdateAutomation,
+    policies: &BTreeMap<String, ImageRef>,
+    now: Timestamp,
+) -> bool {
+    if is_asked(object) || known_revision(object, policies).is_none() {
+        return false;
+    }
+    let pushed = status_of(object).last_push_time;
+    // A push in the future, by another clock, is not waited for.
+    let past = pushed.and_then(|pushed| Duration::try_from(now.duration_since(pushed.0)).ok());
+    let interval = parse_duration(object.spec.interval.as_str()).unwrap_or_default();
+    past.is_some_and(|past| past < MIN_RECOMMIT_DELAY.min(interval))
 }
 
 #[cfg(test)]
@@ -462,5 +541,32 @@ mod tests {
         assert_eq!(known(&ready("True", 1), "2"), None, "another spec");
         assert_eq!(known(&ready("False", 2), "2"), None, "a run that failed");
         assert_eq!(known(&json!({}), "2"), None, "no run");
+    }
+
+    #[test]
+    fn the_same_results_are_not_committed_again_at_once_unless_that_is_requested() {
+        let status = json!({"observedSourceRevision": "main@sha1:1",
+            "observedPolicies": {"web": {"name": "r.io/web", "tag": "2"}},
+            "lastPushTime": "2026-11-01T00:00:00Z",
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Succeeded", "message": "",
+                "observedGeneration": 2, "lastTransitionTime": "2026-11-01T00:00:00Z"}]});
+        let of = |interval: &str| automation(&json!({"interval": interval}), &status);
+        let is_recommit = |object: &ImageUpdateAutomation, tag: &str, now: &str| {
+            let policies = BTreeMap::from([("web".to_owned(), version(tag))]);
+            is_recommit(object, &policies, now.parse().unwrap())
+        };
+        assert!(is_recommit(&of("30m"), "2", "2026-11-01T00:00:59Z"));
+        assert!(!is_recommit(&of("30m"), "2", "2026-11-01T00:01:00Z"), "a while ago");
+        assert!(!is_recommit(&of("30m"), "3", "2026-11-01T00:00:01Z"), "another result");
+        assert!(!is_recommit(&of("10s"), "2", "2026-11-01T00:00:10Z"), "a shorter interval");
+        assert!(!is_recommit(&of("30m"), "2", "2026-10-31T23:59:59Z"), "another clock");
+        let mut requested = of("30m");
+        let annotations = requested.metadata.annotations.get_or_insert_default();
+        annotations.insert("reconcile.fluxcd.io/requestedAt".to_owned(), "now".to_owned());
+        assert!(!is_recommit(&requested, "2", "2026-11-01T00:00:01Z"), "requested");
+        let mut failed = of("30m");
+        let failed_status = failed.status.get_or_insert_default();
+        failed_status.conditions.clear();
+        assert!(!is_recommit(&failed, "2", "2026-11-01T00:00:01Z"), "a run that failed");
     }
 }

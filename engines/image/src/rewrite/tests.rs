@@ -145,6 +145,31 @@ fn limits_leave_files_out_or_end_the_update() {
 }
 
 #[test]
+fn the_nodes_of_all_documents_that_change_are_bounded() {
+    let problems = |text: &str, nodes: usize| {
+        let limits = YamlLimits { nodes, ..YamlLimits::default() };
+        let mut markers = SeenMarkers::default();
+        let text = LineFeedText::new(text);
+        let kept = value_replacement::rewrite(&text, &setters("v2"), &mut markers, &limits);
+        (kept.changes.len(), kept.problems)
+    };
+    let changing = format!("a: old {TAG}\nb: [c, d]\n");
+    // The document itself, its map, two keys, a value, and a list of two.
+    let alone = 8;
+    let both = format!("{changing}---\n{changing}");
+    assert_eq!(problems(&both, 2 * alone), (2, Vec::new()));
+    let (changes, found) = problems(&both, 2 * alone - 1);
+    let reason = format!("it has more than {} nodes in documents that change", 2 * alone - 1);
+    assert_eq!((changes, found), (1, vec![(None, reason)]));
+    // One that stays is not kept.
+    let mixed = format!("{changing}---\na: [b, c]\n");
+    assert_eq!(problems(&mixed, alone), (1, Vec::new()));
+    let (changes, found) = problems(&changing, 3);
+    assert_eq!((changes, found.len()), (0, 1));
+    assert!(found[0].1.contains("more than 3 nodes"), "{found:?}");
+}
+
+#[test]
 fn all_changes_of_an_object_share_its_names() {
     let text = format!("a: old {TAG}\nb: old {TAG}\n");
     let text = LineFeedText::new(&text);

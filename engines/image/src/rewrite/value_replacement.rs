@@ -86,6 +86,7 @@ pub(super) fn rewrite(
     let mut edits = Vec::new();
     let mut expected = Vec::new();
     let mut is_changed = false;
+    let mut nodes = 0;
     for (at, part) in parts.iter().enumerate() {
         let mut node = match document(part, limits) {
             Ok(Some(node)) => node,
@@ -99,6 +100,15 @@ pub(super) fn rewrite(
         if done.edits.is_empty() {
             continue;
         }
+        // All of these documents are kept until the file is read again.
+        let count = node.walk().count();
+        if count > limits.nodes - nodes {
+            let most = limits.nodes;
+            let reason = format!("it has more than {most} nodes in documents that change");
+            result.problems.push((None, reason));
+            continue;
+        }
+        nodes += count;
         match place(part, &done.edits) {
             Ok(placed) => {
                 edits.extend(placed);

@@ -6,6 +6,18 @@ use super::git::text;
 use super::markdown::markdown;
 use crate::event::FluxEvent;
 
+/// A text in Markdown without commands. GitLab, and at other forges a bot, executes lines such as `/merge` or `/approve` with
+/// the rights of the author, which is the user of the token. Who may write a manifest or a commit message need not have them.
+///
+/// Differs(flux): there, the message of an event may contain commands.
+pub(super) fn without_commands(text: &str) -> String {
+    let lines = text.split('\n').map(|line| match line.trim_start().starts_with('/') {
+        true => line.replacen('/', "\\/", 1),
+        false => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// A comment and the mark by which it is found.
 pub(super) struct PullRequestComment {
     pub(super) body: String,
@@ -15,7 +27,7 @@ pub(super) struct PullRequestComment {
 impl PullRequestComment {
     pub(super) fn new(prefix: &str, uid: &str, event: &FluxEvent) -> Self {
         let mark = format!("<!-- {prefix}:{uid}/{} -->", event.object.display());
-        Self { body: format!("{mark}\n\n{}", markdown(event)), mark }
+        Self { body: format!("{mark}\n\n{}", without_commands(&markdown(event))), mark }
     }
 
     /// The id of the first comment of this author that has the mark.

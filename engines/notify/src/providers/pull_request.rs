@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use self::forge::{Forge, ForgeKind, ListedRequest, RequestList};
 use self::refusal::accepted;
+use super::comment::without_commands;
 use super::git::ProviderRepository;
 use crate::api_objects::{Alert, Provider, SecretData};
 use crate::delivery_message::DeliveryMessage;
@@ -36,8 +37,8 @@ const SHORTENED_BODY_END: &str = "\n\n(shortened)";
 /// Most pages of a list that are read.
 const MAX_PAGES: u32 = 40;
 
-/// By what a title begins that a person made a draft.
-const DRAFT_MARKS: [&str; 3] = ["Draft: ", "WIP: ", "[WIP] "];
+/// By what a title begins that a person made a draft, at one of the forges.
+const DRAFT_MARKS: [&str; 5] = ["Draft:", "[Draft]", "(Draft)", "WIP:", "[WIP]"];
 
 /// What Flux's words for a login put before an error.
 const LOGIN_ERROR_PREFIX: &str = "failed to initialize notifier: ";
@@ -56,7 +57,7 @@ pub struct Proposal {
     pub committed: i64,
     /// The title; of several lines the first one that is not empty counts, up to 255 bytes.
     pub title: String,
-    /// The body in Markdown, up to 60 KiB.
+    /// The body in Markdown, up to 60 KiB. Lines that a forge would execute are shown instead.
     pub body: String,
 }
 
@@ -256,15 +257,21 @@ fn title(proposal: &Proposal) -> String {
     let Some(line) = lines.find(|line| !line.trim().is_empty()) else {
         return format!("Merge {} into {}", proposal.head, proposal.base);
     };
-    let line = line.trim();
-    line[..line.floor_char_boundary(LONGEST_TITLE_BYTES)].trim_end().to_owned()
+    shortened_title(line.trim())
+}
+
+fn shortened_title(title: &str) -> String {
+    title[..title.floor_char_boundary(LONGEST_TITLE_BYTES)].trim_end().to_owned()
 }
 
 /// The body as a forge takes it.
 fn body(text: &str) -> String {
-    let text = text.trim_end();
+    // A database may refuse what cannot be seen.
+    let is_unseen = |it: char| it.is_control() && !matches!(it, '\n' | '\t');
+    // GitLab takes commands out of the body, which would differ each time then.
+    let text = without_commands(&text.trim_end().replace(is_unseen, ""));
     if text.len() <= LONGEST_BODY_BYTES {
-        return text.to_owned();
+        return text;
     }
     let most = LONGEST_BODY_BYTES - SHORTENED_BODY_END.len();
     format!("{}{SHORTENED_BODY_END}", &text[..text.floor_char_boundary(most)])
@@ -278,7 +285,11 @@ fn titled(current: &str, title: &str) -> String {
         })
     };
     match mark(current) {
-        Some(found) if mark(title).is_none() => format!("{}{title}", &current[..found.len()]),
+        Some(found) if mark(title).is_none() => {
+            let rest = current[found.len()..].trim_start();
+            let mark = &current[..current.len() - rest.len()];
+            shortened_title(&format!("{mark}{title}"))
+        }
         _ => title.to_owned(),
     }
 }

@@ -202,6 +202,8 @@ fn an_open_pull_request_is_updated_if_it_differs() {
             // A person made it a draft.
             (json!({"title": "draft: Update image"}), "draft: Update images"),
             (json!({"title": "WIP: Update images", member: "old"}), "WIP: Update images"),
+            (json!({"title": "[Draft] Update image"}), "[Draft] Update images"),
+            (json!({"title": "wip:Update image"}), "wip:Update images"),
         ] {
             let mut conversation = converse(kind, address, proposal());
             sent(conversation.start());
@@ -450,6 +452,41 @@ fn titles_and_bodies_have_a_length_and_a_title_one_line() {
         let text = sent_body["body"].as_str().unwrap_or_default();
         assert!(text.ends_with("ä\n\n(shortened)") && text.len() <= 60 << 10, "{}", text.len());
     }
+}
+
+#[test]
+fn what_a_forge_would_execute_is_shown_instead() {
+    let text = "one\n/merge\r\n \t/approve /x\na/b\u{0}\u{1b}\n\u{7}/close\n";
+    let escaped = "one\n\\/merge\n \t\\/approve /x\na/b\n\\/close";
+    for (kind, address) in [("gitlab", GITLAB), ("github", GITHUB), ("gitea", GITEA)] {
+        let proposed = Proposal { body: text.to_owned(), ..proposal() };
+        let mut conversation = converse(kind, address, proposed.clone());
+        sent(conversation.start());
+        sent(conversation.answer(list(&[])));
+        let opened = body(&sent(conversation.answer(list(&[]))));
+        let member = if kind == "gitlab" { "description" } else { "body" };
+        assert_eq!(opened[member], json!(escaped), "{kind}");
+        // It is not updated each time.
+        let mut conversation = converse(kind, address, proposed);
+        sent(conversation.start());
+        let open = item(kind, 5, json!({member: escaped}));
+        let same = done(conversation.answer(list(&[open])));
+        assert_eq!(same.change, PullRequestChange::Unchanged, "{kind}");
+    }
+}
+
+#[test]
+fn the_mark_of_a_draft_makes_a_title_no_longer_than_a_forge_takes() {
+    let long = Proposal { title: "ä".repeat(127), ..proposal() };
+    let mut conversation = converse("gitlab", GITLAB, long.clone());
+    sent(conversation.start());
+    let draft = |title: &str| list(&[item("gitlab", 5, json!({"title": title}))]);
+    let updated = body(&sent(conversation.answer(draft("Draft: Update images"))));
+    let title = format!("Draft: {}", "ä".repeat(124));
+    assert_eq!(updated["title"], json!(title));
+    let mut conversation = converse("gitlab", GITLAB, long);
+    sent(conversation.start());
+    assert_eq!(done(conversation.answer(draft(&title))).change, PullRequestChange::Unchanged);
 }
 
 #[test]

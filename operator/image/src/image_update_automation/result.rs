@@ -69,6 +69,16 @@ impl AutomationResult {
         self.update.as_ref()?.pushed.as_ref()
     }
 
+    /// Adds a commit that an earlier run pushed and that the status does not name, because it could not be written.
+    pub(super) fn complete(&mut self, unreported: &mut Option<PushedCommit>) {
+        let earlier = unreported.take();
+        if let Some(update) = &mut self.update
+            && update.pushed.is_none()
+        {
+            update.pushed = earlier;
+        }
+    }
+
     /// Says in the status what was found.
     pub(super) fn show(&self, status: &mut ImageUpdateAutomationStatus, now: Timestamp) {
         let Some(update) = &self.update else { return };
@@ -230,6 +240,29 @@ mod tests {
         update("main@sha1:3", None).show(&mut status, now);
         assert_eq!(status.observed_source_revision.as_deref(), Some("main@sha1:3"));
         assert_eq!(status.last_push_commit, before.last_push_commit);
+    }
+
+    #[test]
+    fn a_commit_that_no_status_names_is_reported_by_the_next_run_once() {
+        let update = |pushed: Option<PushedCommit>| {
+            let revision = "main@sha1:2".to_owned();
+            let findings = Vec::new();
+            result(Some(UpdateReport { revision, pushed, unmerged: None, merge: None, findings }))
+        };
+        let mut unreported = Some(pushed());
+        let mut next = update(None);
+        next.complete(&mut unreported);
+        assert_eq!((next.pushed(), &unreported), (Some(&pushed()), &None));
+        let newer = PushedCommit { commit: "1".repeat(40), ..pushed() };
+        let mut unreported = Some(pushed());
+        let mut next = update(Some(newer.clone()));
+        next.complete(&mut unreported);
+        assert_eq!((next.pushed(), &unreported), (Some(&newer), &None));
+        // The status names it after all: its write only lacked an answer.
+        let mut unreported = Some(pushed());
+        let mut next = result(None);
+        next.complete(&mut unreported);
+        assert_eq!((next.pushed(), &unreported), (None, &None));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use sources::git::{
 };
 use sources::source_reasons::GIT_OPERATION_FAILED;
 use windlass_cluster::error::chain;
+use windlass_cluster::leadership::Leadership;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
 use super::git_source::GitSource;
@@ -50,6 +51,10 @@ pub(super) struct Update {
     pub(super) policies: Vec<PolicyResult>,
     /// Policies of the namespace that the selector leaves out, as `namespace:name`.
     pub(super) others: BTreeSet<String>,
+    /// Whether these values were committed a moment ago: then they are not committed once more yet.
+    pub(super) is_recommit: bool,
+    /// Whether this process may push. Its connections to the API server know that by themselves, those to others do not.
+    pub(super) leadership: Leadership,
     /// How it is committed.
     pub(super) commit: CommitPlan,
     /// Whether a pull request is proposed for a push branch that is not merged.
@@ -114,6 +119,8 @@ pub(super) struct PushedCommit {
 enum Attempt {
     /// The repository is up to date.
     Done(UpdateReport),
+    /// It is not, and may not be brought up to date yet.
+    Postponed,
     /// Another writer was faster.
     Outdated(RunOutcome),
     /// The server did not say whether it has the commit.
@@ -174,24 +181,26 @@ fn not_pushed(error: &PushError) -> RunOutcome {
 }
 
 impl Update {
-    /// Brings the repository up to date.
+    /// Brings the repository up to date; `None` if it is not, and may not be brought up to date yet.
     ///
     /// # Errors
     /// Says in Flux's words what failed. If the server has a commit nevertheless, the next update finds it.
-    pub(super) fn run(&self, git: &GitContext) -> Result<UpdateReport, RunOutcome> {
+    pub(super) fn run(&self, git: &GitContext) -> Result<Option<UpdateReport>, RunOutcome> {
         let setters = ImageSetterValues::new(&self.policies)
             .map_err(|error| not_applied(&error.to_string()))?;
         let signer = self.source.signing_key.as_ref().map(|key| key.signer()).transpose()?;
         let tools = Tools { git, setters, signer };
         let began = Instant::now();
-        let mut unanswered = None;
+        // A hook of the server may take longer than several attempts, so that any of them may be accepted.
+        let mut unanswered = Vec::new();
         let mut attempts = 1;
         loop {
-            let failure = match self.attempt(&tools, unanswered.as_ref())? {
-                Attempt::Done(report) => return Ok(report),
+            let failure = match self.attempt(&tools, &unanswered)? {
+                Attempt::Done(report) => return Ok(Some(report)),
+                Attempt::Postponed => return Ok(None),
                 Attempt::Outdated(failure) => failure,
                 Attempt::Unanswered(pushed, failure) => {
-                    unanswered = Some(pushed);
+                    unanswered.push(pushed);
                     failure
                 }
             };
@@ -205,16 +214,17 @@ impl Update {
     fn attempt(
         &self,
         tools: &Tools<'_>,
-        unanswered: Option<&PushedCommit>,
+        unanswered: &[PushedCommit],
     ) -> Result<Attempt, RunOutcome> {
         let mut base = self.base(tools.git).map_err(|error| not_fetched(&error))?;
-        if let Some(pushed) = unanswered
-            && pushed.commit == base.snapshot.commit.sha
-        {
-            let pushed = Some(pushed.clone());
-            return self.done(&base, pushed, Vec::new(), tools.git);
-        }
         let mut files = self.rewritten(&base.snapshot, tools)?;
+        let is_head = |pushed: &&PushedCommit| pushed.commit == base.snapshot.commit.sha;
+        if let Some(pushed) = unanswered.iter().find(is_head) {
+            return self.done(&base, Some(pushed.clone()), files.findings, tools.git);
+        }
+        if self.is_recommit && !files.changes.is_empty() {
+            return Ok(Attempt::Postponed);
+        }
         if base.is_push_branch && !files.changes.is_empty() && self.is_merged(&base, tools.git)? {
             let head = Some(base.snapshot.commit.sha.clone());
             base = self.on_checkout(head, tools.git).map_err(|error| not_fetched(&error))?;
@@ -235,10 +245,18 @@ impl Update {
         let Some(commit) = commit else {
             return self.done(&base, None, findings, tools.git);
         };
+        // The files are in the pack, and need not be here as well while the server takes its time.
+        drop(changes);
         let changes = result.changes().into_iter().cloned().collect();
+        drop(result);
         let committed = details.at.as_second();
         let pushed = PushedCommit { commit, message, committed, changes };
         let request = self.source.push.request(base.rule.clone());
+        // A process that was stopped for a while has old results, and the leader may have pushed newer ones before the fetch.
+        // What the leader pushes after the fetch makes the server reject this push.
+        if !self.leadership.may_act() {
+            return Err(not_committed("this process is not the leader; commit not pushed"));
+        }
         match workspace.push(&request, remote, tools.git) {
             Ok(_) => self.done(&base, Some(pushed), findings, tools.git),
             Err(error) => self.not_accepted(&error, pushed),
