@@ -17,6 +17,9 @@ const ALIAS_REFERENCE: &str = "^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)$";
 /// The pattern of a path in a source.
 const SOURCE_PATH: &str = "^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)/(.*)$";
 
+/// The pattern of a path in an artifact, none of whose parts is `..`. Parity(flux): that of source-watcher 2.2.3.
+const ARTIFACT_PATH: &str = "^@artifact/([^/]{0,1}|[^./][^/]|[.][^./]|[^/]{3,})(/([^/]{0,1}|[^./][^/]|[.][^./]|[^/]{3,}))*$";
+
 custom_resource! {
     /// Artifacts that are made of the files of sources.
     ArtifactGenerator {
@@ -192,12 +195,12 @@ pub struct CopyOperation {
     pub from: String,
 
     /// The place in the artifact, as `@artifact/` and a path.
-    #[schemars(regex(pattern = "^@(artifact)/(.*)$"), length(min = 1, max = 1024))]
+    #[schemars(regex(pattern = ARTIFACT_PATH), length(min = 1, max = 1024))]
     pub to: String,
 
     /// Patterns of paths that are not copied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 100))]
+    #[schemars(length(max = 100), inner(length(max = 1024)))]
     pub exclude: Vec<String>,
 
     /// What happens where a file exists already. Defaults to `Overwrite`.

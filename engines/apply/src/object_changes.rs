@@ -93,7 +93,11 @@ pub fn between(before: &[Object], after: &[Object]) -> Vec<ObjectChange> {
         let id = object.id();
         match old.remove(&id) {
             None => {
-                changes.push(ObjectChange { id, what: ObjectChangeKind::Added, fields: Vec::new() });
+                changes.push(ObjectChange {
+                    id,
+                    what: ObjectChangeKind::Added,
+                    fields: Vec::new(),
+                });
             }
             Some(known) if known.fields() == object.fields() => {}
             Some(known) => {

@@ -121,6 +121,72 @@ pub async fn with_shared_objects(
     (server, writes)
 }
 
+/// The same server, where merge patches change objects and statuses: each counts up the version of its object, and an object that is
+/// being deleted is gone with its last finalizer. Lists have a version and watches end at once, so that both can be followed.
+///
+/// # Panics
+/// Where no port or no folder can be had.
+pub async fn with_patched_objects(objects: Arc<Mutex<Vec<Value>>>) -> FakeApiServer {
+    answering(move |(request, body)| {
+        let (method, target) = request.split_once(' ').unwrap();
+        if target.contains("watch=true") {
+            return (200, Body::empty());
+        }
+        let mut objects = objects.lock();
+        let (code, mut answer) = match method {
+            "PATCH" => patched(&mut objects, target, &body),
+            _ => answer(&objects, target),
+        };
+        if answer["kind"] == "List" {
+            answer["metadata"]["resourceVersion"] = json!("1");
+        }
+        (code, Body::from(answer.to_string()))
+    })
+    .await
+}
+
+/// Does what a merge patch says of an object, or of its status.
+fn patched(objects: &mut Vec<Value>, target: &str, patch: &Value) -> (u16, Value) {
+    let (path, _) = target.split_once('?').unwrap_or((target, ""));
+    let of_object = path.strip_suffix("/status").unwrap_or(path);
+    let Some(at) = objects.iter().position(|it| place(it) == of_object) else {
+        return answer(objects, of_object);
+    };
+    let object = &mut objects[at];
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let version = version.parse::<u64>().unwrap_or_default() + 1;
+    match of_object == path {
+        true => merge(object, patch),
+        false => merge(&mut object["status"], &patch["status"]),
+    }
+    object["metadata"]["resourceVersion"] = json!(version.to_string());
+    let object = object.clone();
+    let finalizers = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+    if object["metadata"]["deletionTimestamp"].is_string() && finalizers == 0 {
+        objects.remove(at);
+    }
+    (200, object)
+}
+
+/// RFC 7386.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Some(map) = target.as_object_mut() else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            map.remove(key);
+        } else {
+            merge(map.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
 /// The document of all versions of the core group, or of all other groups.
 fn versions(objects: &[Value], path: &str) -> Option<Value> {
     let kinds = served(objects);

@@ -54,3 +54,11 @@ pub async fn with_shared_objects(
     let (server, writes) = fake_api_server::with_shared_objects(objects).await;
     (connected(&server).await, writes)
 }
+
+/// The same with objects and statuses that merge patches change.
+///
+/// # Panics
+/// Where no port or no folder can be had.
+pub async fn with_patched_objects(objects: Arc<Mutex<Vec<Value>>>) -> ClusterConnection {
+    connected(&fake_api_server::with_patched_objects(objects).await).await
+}

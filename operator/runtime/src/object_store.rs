@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use windlass_cluster::kube_runtime::reflector::store::Writer;
 use windlass_cluster::kube_runtime::reflector::{self, ObjectRef, Store};
+use windlass_cluster::kube_runtime::watcher::Event;
 use windlass_cluster::windlass_kind::WindlassKind;
 
 /// A value of each type that was asked for.
@@ -44,6 +45,19 @@ impl TypeMap {
     pub fn listed<K: WindlassKind>(&self) -> impl Future<Output = bool> + Send + use<K> {
         let mut listed = self.get::<ObjectStore<K>>().listed.clone();
         async move { listed.wait_for(|listed| *listed).await.is_ok() }
+    }
+
+    /// Puts objects in place of all that were seen of a kind which no watch follows: those of a recorded case.
+    pub fn list<K: WindlassKind>(&self, objects: Vec<K>) {
+        let kept = self.get::<ObjectStore<K>>();
+        let mut store_writer = kept.store_writer.lock();
+        let Some(StoreWriter { writer, listed }) = store_writer.as_mut() else { return };
+        writer.apply_watcher_event(&Event::Init);
+        for object in objects {
+            writer.apply_watcher_event(&Event::InitApply(object));
+        }
+        writer.apply_watcher_event(&Event::InitDone);
+        listed.send_replace(true);
     }
 }
 
@@ -128,6 +142,21 @@ mod tests {
         assert!(kept.get::<ObjectStore<Bucket>>().store_writer().is_none());
         assert!(kept.get::<ObjectStore<GitRepository>>().store_writer().is_some());
     }
+    #[tokio::test]
+    async fn a_list_takes_the_place_of_what_was_seen_before() {
+        let kept = TypeMap::default();
+        let bucket = |name: &str| -> Bucket {
+            let metadata = serde_json::json!({"namespace": "apps", "name": name});
+            let spec = serde_json::json!({"bucketName": "b", "endpoint": "e", "interval": "1m"});
+            serde_json::from_value(serde_json::json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        kept.list(vec![bucket("a"), bucket("b")]);
+        assert!(kept.listed::<Bucket>().await);
+        kept.list(vec![bucket("b")]);
+        assert!(kept.seen::<Bucket>("apps", "a").is_none());
+        assert!(kept.seen::<Bucket>("apps", "b").is_some());
+    }
+
     #[tokio::test]
     async fn all_who_wait_for_a_list_are_woken() {
         let kept = TypeMap::default();

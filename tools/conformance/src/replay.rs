@@ -15,6 +15,8 @@ mod gotemplate;
 mod helm;
 pub mod helmfile;
 mod image;
+mod image_controllers;
+mod image_definitions;
 mod kustomize;
 mod notify;
 mod objects;
@@ -62,6 +64,8 @@ fn topics() -> Vec<Topic> {
     topics.extend(helm::TOPICS);
     topics.extend(helmfile::TOPICS);
     topics.extend(image::TOPICS);
+    topics.extend(image_controllers::TOPICS);
+    topics.extend(image_definitions::TOPICS);
     topics.extend(kustomize::TOPICS);
     topics.extend(notify::topics());
     topics.extend(objects::TOPICS);

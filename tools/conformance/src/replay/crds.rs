@@ -18,6 +18,15 @@ pub(super) const TOPICS: [Topic; 1] =
 /// An addition to a kind of Flux's is listed here and nowhere else.
 const ADDITIONS: &[&str] = &[
     r#"HelmRepository: /versions/0/schema/properties/spec/properties/url/pattern: "^(http|https|oci)://.*$" became "^(http|https|oci|s3)://.*$""#,
+    // The record is of source-watcher 2.2.2. Flux 2.9.4 ships 2.2.3, where destinations are local and patterns are bounded.
+    concat!(
+        "ArtifactGenerator: /versions/0/schema/properties/spec/properties/artifacts/items/properties/copy/items/properties/exclude/items/maxLength: ",
+        "added 1024"
+    ),
+    concat!(
+        "ArtifactGenerator: /versions/0/schema/properties/spec/properties/artifacts/items/properties/copy/items/properties/to/pattern: ",
+        r#""^@(artifact)/(.*)$" became "^@artifact/([^/]{0,1}|[^./][^/]|[.][^./]|[^/]{3,})(/([^/]{0,1}|[^./][^/]|[.][^./]|[^/]{3,}))*$""#
+    ),
 ];
 
 fn crd(case: Case) -> CaseJudgement {

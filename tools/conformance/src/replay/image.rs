@@ -2,6 +2,7 @@
 //!
 //! Here: tags, policies, when a scan is due, names of images, commit messages, values set in files. What counts as the same
 //! is said by the README beside the cases. `engines/image` replays the recorded ones with this file, too.
+//! Elsewhere: whole runs of the controllers (`image_controllers.rs`), their definitions (`image_definitions.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 use super::Topic;
 use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same, same_value};
 
-pub(super) const TOPICS: [Topic; 10] = [
+pub(super) const TOPICS: [Topic; 6] = [
     Topic { name: "image/tags", path: "image/tags.jsonl", judge: tags, exceptions: &[] },
     Topic { name: "image/policy", path: "image/policy.jsonl", judge: policy, exceptions: &[] },
     Topic {
@@ -47,26 +48,7 @@ pub(super) const TOPICS: [Topic; 10] = [
         exceptions: &[],
     },
     Topic { name: "image/setters", path: "image/setters.jsonl", judge: setters, exceptions: &[] },
-    Topic { name: "image/scan", path: "image/scan.jsonl", judge: of_controllers, exceptions: &[] },
-    Topic {
-        name: "image/policy-reconcile",
-        path: "image/policy-reconcile.jsonl",
-        judge: of_controllers,
-        exceptions: &[],
-    },
-    Topic {
-        name: "image/automation",
-        path: "image/automation.jsonl",
-        judge: of_controllers,
-        exceptions: &[],
-    },
-    Topic { name: "image/crd", path: "image/crd.jsonl", judge: of_controllers, exceptions: &[] },
 ];
-
-/// Reconciles need the controllers of images.
-fn of_controllers(_: Case) -> CaseJudgement {
-    Err(CaseFailure::NotRun("no controller yet".to_owned()))
-}
 
 fn meter() -> WorkMeter {
     WorkMeter::new(WorkAllowance { steps: 1_000_000_000, bytes: 64 << 20 }, StopSignal::default())
@@ -629,7 +611,7 @@ fn unmarked_lines_stay(old: &str, new: &str) -> CaseJudgement {
 }
 
 /// Whether two files have documents of the same values, but for what Flux breaks or removes.
-fn says_the_same(flux: &str, kept: &str) -> bool {
+pub(super) fn says_the_same(flux: &str, kept: &str) -> bool {
     let read = |text: &str| -> Option<Vec<YamlNode>> {
         let mut documents =
             goyaml::v3::parse(text.as_bytes(), &goyaml::YamlLimits::default()).ok()?;

@@ -65,9 +65,8 @@ fn updated_values(result: &ConversionResult) -> Value {
     goyaml::to_json(manifest.as_bytes()).unwrap()["spec"]["values"].clone()
 }
 
-#[test]
-fn a_release_whose_images_were_updated_gets_policies_and_markers() {
-    let yaml = "apiVersion: helm.fluxcd.io/v1
+/// A HelmRelease of which Flux v1 updates two images.
+const UPDATED_RELEASE: &str = "apiVersion: helm.fluxcd.io/v1
 kind: HelmRelease
 metadata:
   name: web
@@ -84,9 +83,12 @@ spec:
     image: {repository: ghcr.io/acme/web, tag: 1.4.2}
     sidecar: {image: 'acme/sidecar:main-0a1b2c3-17'}
 ";
+
+#[test]
+fn a_release_whose_images_were_updated_gets_policies_and_markers() {
     check(
         &OPERATOR,
-        yaml,
+        UPDATED_RELEASE,
         &expect![[r#"
             ---
             apiVersion: source.toolkit.fluxcd.io/v1

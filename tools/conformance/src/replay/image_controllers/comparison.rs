@@ -1,0 +1,266 @@
+//! What counts as the same run of a controller (`image_controllers.rs` says what is not compared).
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::replay::case::{CaseFailure, CaseJudgement, same, same_value};
+
+/// Words of Flux after which messages of Go's libraries follow, which are not compared.
+const LAST_WORDS_OF_FLUX: [&str; 9] = [
+    "failed to parse policy selector: ",
+    "scan failed: ",
+    "failed to apply policies: ",
+    "failed to checkout source: ",
+    "failed to update source: ",
+    "failed to push to remote: ",
+    "failed to configure authentication options: ",
+    "failed fetching descriptor for ",
+    "could not parse reference: ",
+];
+
+/// Causes for which windlass has words of its own, behind the same words before them.
+const OTHER_CAUSES: [&str; 3] = [
+    "failed to get auth secret",
+    "could not parse SSH signing key",
+    "could not decrypt private key",
+];
+
+/// The request by which Flux learns how a registry is asked.
+const PING_REQUEST: &str = "GET /v2/";
+
+/// What stands for the time of the run in a case.
+const TIME_OF_RUN: &str = "<now>";
+
+/// Where statuses have it.
+const TIMES_OF_RUNS: [&str; 3] =
+    ["/lastScanResult/scanTime", "/lastAutomationRunTime", "/lastPushTime"];
+
+/// The reason of events about what Flux logs at most.
+const OWN_EVENT: &str = "MarkersIgnored";
+
+/// How long ago a time that stands for that of the run may be.
+const MAX_RUN_TIME: Duration = Duration::from_secs(120);
+
+/// How much of a delay may have passed where nothing was asked.
+const MAX_DELAY_DIFFERENCE_SECONDS: f64 = 3.0;
+
+/// What a run came to.
+pub(super) struct ControllerAnswer {
+    /// The object afterwards; null if it is gone.
+    pub(super) object: Value,
+    pub(super) events: Vec<Value>,
+    /// When it is to run again.
+    pub(super) again: Option<Duration>,
+    /// What the registry was asked.
+    pub(super) requests: Vec<String>,
+}
+
+/// Compares a run with the recorded one of an object that was `before`.
+pub(super) fn same_answer(wanted: &Value, before: &Value, got: &ControllerAnswer) -> CaseJudgement {
+    let known = ["object", "events", "requests", "requeueAfterSeconds", "requeue", "error"];
+    let mut fields = wanted.as_object().into_iter().flatten();
+    if let Some((field, _)) = fields.find(|(field, _)| !known.contains(&field.as_str())) {
+        return Err(CaseFailure::NotRun(format!("an answer with `{field}`")));
+    }
+    if wanted["object"]["gone"] == true {
+        same_value(&Value::Null, &got.object)?;
+        return same_events(wanted, before, &got.events);
+    }
+    let finalizers = got.object["metadata"]["finalizers"].clone();
+    same_part("finalizers", &wanted["object"]["finalizers"], &finalizers)?;
+    if wanted["requeue"] == true {
+        return Ok(());
+    }
+    same_status(&wanted["object"]["status"], &got.object["status"])?;
+    same_events(wanted, before, &got.events)?;
+    let wanted_requests: Vec<String> = strings(&wanted["requests"]);
+    let asked = with_first_answers(&got.requests);
+    same_part("requests", &json!(without_ping(&wanted_requests)), &json!(without_ping(&asked)))?;
+    same_delay(wanted, got.again)
+}
+
+pub(super) fn same_part(part: &str, wanted: &Value, got: &Value) -> CaseJudgement {
+    let is_empty = |value: &Value| {
+        value.is_null()
+            || value.as_array().is_some_and(Vec::is_empty)
+            || value.as_object().is_some_and(Map::is_empty)
+    };
+    if is_empty(wanted) && is_empty(got) {
+        return Ok(());
+    }
+    same(&format!("{part}: {wanted}"), &format!("{part}: {got}"))
+}
+
+fn same_status(wanted: &Value, got: &Value) -> CaseJudgement {
+    let members = |status: &Value| {
+        let mut members = status.as_object().cloned().unwrap_or_default();
+        members.remove("conditions");
+        members
+    };
+    let wanted_members = Value::Object(members(wanted));
+    let mut got_members = Value::Object(members(got));
+    for place in TIMES_OF_RUNS {
+        if wanted_members.pointer(place) == Some(&json!(TIME_OF_RUN))
+            && let Some(time) = got_members.pointer_mut(place).filter(|time| is_now(time))
+        {
+            *time = json!(TIME_OF_RUN);
+        }
+    }
+    same_part("status", &wanted_members, &got_members)?;
+    same_conditions(&conditions(wanted), &conditions(got))
+}
+
+fn is_now(time: &Value) -> bool {
+    let time = time.as_str().and_then(|time| time.parse::<jiff::Timestamp>().ok());
+    time.is_some_and(|time| {
+        let age = jiff::Timestamp::now().duration_since(time).unsigned_abs();
+        age <= MAX_RUN_TIME
+    })
+}
+
+/// The conditions by type.
+fn conditions(status: &Value) -> Vec<&Value> {
+    let mut all: Vec<&Value> = status["conditions"].as_array().into_iter().flatten().collect();
+    all.sort_by_key(|condition| condition["type"].to_string());
+    all
+}
+
+fn same_conditions(wanted: &[&Value], got: &[&Value]) -> CaseJudgement {
+    let fields = |condition: &Value| {
+        ["type", "status", "reason", "observedGeneration"].map(|field| condition[field].clone())
+    };
+    let is_same = |(wanted, got): (&&Value, &&Value)| {
+        fields(wanted) == fields(got)
+            && (wanted["type"] == "Reconciling" || is_same_message(wanted, got))
+    };
+    if wanted.len() == got.len() && wanted.iter().zip(got).all(is_same) {
+        return Ok(());
+    }
+    same_part("conditions", &json!(wanted), &json!(got))
+}
+
+/// Whether the messages of two conditions or events are the same as far as Flux wrote them.
+fn is_same_message(wanted: &Value, got: &Value) -> bool {
+    let text = |value: &Value| value["message"].as_str().unwrap_or_default().to_owned();
+    let wanted = text(wanted);
+    let got = text(got);
+    let ends =
+        LAST_WORDS_OF_FLUX.iter().filter_map(|words| Some(wanted.find(words)? + words.len()));
+    let causes = OTHER_CAUSES.iter().filter_map(|words| wanted.find(words));
+    // A message that begins with its cause has nothing that could be compared.
+    let ends = ends.chain(causes.filter(|start| *start > 0));
+    let of_flux = ends.max().and_then(|end| wanted.get(..end));
+    wanted == got || of_flux.is_some_and(|start| got.len() > start.len() && got.starts_with(start))
+}
+
+fn same_events(wanted: &Value, before: &Value, got: &[Value]) -> CaseJudgement {
+    let had = before["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = had.into_iter().find(|condition| condition["type"] == "Ready");
+    let is_said = |event: &&Value| {
+        let is_known =
+            |ready: &Value| ready["reason"] == event["reason"] && is_same_message(ready, event);
+        event["type"] != "Trace" && event["reason"] != OWN_EVENT && !ready.is_some_and(is_known)
+    };
+    let wanted: Vec<&Value> =
+        wanted["events"].as_array().into_iter().flatten().filter(is_said).collect();
+    let got: Vec<&Value> = got.iter().filter(is_said).collect();
+    let is_same = |(wanted, got): (&&Value, &&Value)| {
+        wanted["type"] == got["type"]
+            && wanted["reason"] == got["reason"]
+            && is_same_message(wanted, got)
+    };
+    if wanted.len() == got.len() && wanted.iter().zip(&got).all(is_same) {
+        return Ok(());
+    }
+    same_part("events", &json!(wanted), &json!(got))
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    let all = list.as_array().into_iter().flatten();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn without_ping(requests: &[String]) -> Vec<&String> {
+    let is_ping = |request: &str| {
+        request
+            .strip_prefix(PING_REQUEST)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    requests.iter().filter(|request| !is_ping(request)).collect()
+}
+
+/// The requests without those that were repeated with credentials.
+fn with_first_answers(requests: &[String]) -> Vec<String> {
+    let is_repeated = |at: usize, request: &str| {
+        let next = requests.get(at + 1).and_then(|next| next.strip_prefix(request));
+        next.is_some_and(|rest| rest.starts_with(" Authorization: "))
+    };
+    let all = requests.iter().enumerate();
+    all.filter(|(at, request)| !is_repeated(*at, request)).map(|(_, it)| it.clone()).collect()
+}
+
+/// A failure is retried, after a delay of one's own.
+fn same_delay(wanted: &Value, got: Option<Duration>) -> CaseJudgement {
+    let shown = format!("the next run after {got:?}");
+    if wanted["error"].is_string() {
+        return if got.is_some() { Ok(()) } else { same("a retry", &shown) };
+    }
+    let seconds = wanted["requeueAfterSeconds"].as_f64().unwrap_or_default();
+    let tolerance = if wanted["requests"].is_null() { MAX_DELAY_DIFFERENCE_SECONDS } else { 0.01 };
+    let is_same = match got {
+        Some(delay) => seconds > 0.0 && (delay.as_secs_f64() - seconds).abs() <= tolerance,
+        None => seconds == 0.0,
+    };
+    if is_same { Ok(()) } else { same(&format!("the next run after {seconds} s"), &shown) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(message: &str) -> ControllerAnswer {
+        ControllerAnswer {
+            object: json!({"metadata": {"finalizers": ["f"]}, "status": {"conditions": [
+                {"type": "Ready", "status": "False", "reason": "R", "observedGeneration": 2,
+                    "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
+            events: vec![json!({"type": "Warning", "reason": "R", "message": message})],
+            again: Some(Duration::from_secs(1)),
+            requests: vec![
+                "GET /v2/a/tags/list?n=1000".to_owned(),
+                "GET /v2/a/tags/list?n=1000 Authorization: Basic eA==".to_owned(),
+            ],
+        }
+    }
+
+    fn recorded() -> Value {
+        let text = "scan failed: GET http://r/v2/a/tags/list?n=1000: UNAUTHORIZED";
+        json!({"object": {"finalizers": ["f"], "status": {"conditions": [
+                {"type": "Ready", "status": "False", "reason": "R", "observedGeneration": 2,
+                    "message": text}]}},
+            "events": [{"type": "Warning", "reason": "R", "message": text}],
+            "requests": ["GET /v2/", "GET /v2/a/tags/list?n=1000 Authorization: Basic eA=="],
+            "error": text, "requeueAfterSeconds": 0})
+    }
+
+    #[test]
+    fn a_failure_is_compared_up_to_the_last_word_of_flux() {
+        let before = json!({});
+        assert_eq!(same_answer(&recorded(), &before, &answer("scan failed: no login")), Ok(()));
+        assert!(same_answer(&recorded(), &before, &answer("scan failed: ")).is_err());
+        assert!(same_answer(&recorded(), &before, &answer("scanning failed: x")).is_err());
+        let once = ControllerAnswer { again: None, ..answer("scan failed: no login") };
+        assert!(same_answer(&recorded(), &before, &once).is_err());
+        let unasked = ControllerAnswer { requests: Vec::new(), ..answer("scan failed: no login") };
+        assert!(same_answer(&recorded(), &before, &unasked).is_err());
+    }
+
+    #[test]
+    fn what_lasts_has_no_event() {
+        let quiet = ControllerAnswer { events: Vec::new(), ..answer("scan failed: no login") };
+        assert!(same_answer(&recorded(), &json!({}), &quiet).is_err());
+        let before = json!({"status": {"conditions": [
+            {"type": "Ready", "reason": "R", "message": "scan failed: before"}]}});
+        assert_eq!(same_answer(&recorded(), &before, &quiet), Ok(()));
+    }
+}

@@ -1,0 +1,293 @@
+//! The repository of a recorded case, behind a Git server on loopback.
+//!
+//! Here: making the commits of a case, and describing what came since. Elsewhere: the server (`e2e::git_server`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::replay::case::nil;
+
+/// The time of the first commit of a case.
+const FIRST_COMMIT_SECONDS: usize = 1_767_225_600;
+
+/// The mode of a file of which cases have the content alone.
+const PLAIN_MODE: &str = "100644";
+
+/// Notes the options of a push.
+const RECORDING_HOOK: &str = r#"#!/bin/sh
+at=0
+while [ "$at" -lt "${GIT_PUSH_OPTION_COUNT:-0}" ]; do
+  eval "printf '%s\n' \"\$GIT_PUSH_OPTION_$at\"" >> push-options
+  at=$((at + 1))
+done
+"#;
+
+/// Refuses a push.
+const REFUSING_HOOK: &str = "#!/bin/sh\nexit 1\n";
+
+/// What the server has.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct GitInputs {
+    #[serde(deserialize_with = "nil")]
+    pub(super) commits: Vec<CommitInputs>,
+    /// Tags, each with the branch whose commit it names.
+    #[serde(deserialize_with = "nil")]
+    tags: BTreeMap<String, String>,
+    /// `user:password`.
+    basic: Option<String>,
+    /// Whether every push is refused.
+    reject: bool,
+    /// A commit that is made when the first push begins.
+    pub(super) race: Option<Value>,
+}
+
+/// A commit of the case, or the end of a branch.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CommitInputs {
+    branch: String,
+    /// Where a new branch begins.
+    from: Option<String>,
+    message: String,
+    #[serde(deserialize_with = "nil")]
+    files: BTreeMap<String, Value>,
+    #[serde(deserialize_with = "nil")]
+    remove: Vec<String>,
+    pub(super) reset: Option<Value>,
+    drop: bool,
+}
+
+/// References with the hashes of their commits.
+pub(super) type References = BTreeMap<String, String>;
+
+/// A repository with a server, both of which end when it is dropped.
+pub(super) struct CaseRepository {
+    server: GitServer,
+    repository: StoryRepository,
+    /// The commits in the order of their labels.
+    labels: Vec<String>,
+}
+
+impl CaseRepository {
+    /// # Errors
+    /// There is no server, or Git refuses a commit.
+    pub(super) fn start(inputs: &GitInputs) -> anyhow::Result<Self> {
+        let access = match inputs.basic.as_deref().and_then(|it| it.split_once(':')) {
+            Some((user, password)) => {
+                GitReadAccess::Basic { user: user.to_owned(), password: password.to_owned() }
+            }
+            None => GitReadAccess::Open,
+        };
+        let server = GitServer::start(access)?;
+        let repository = server.repository("repo")?;
+        repository.git(&["config", "receive.advertisePushOptions", "true"])?;
+        repository.git(&["config", "receive.denyDeleteCurrent", "ignore"])?;
+        let hooks = repository.path().join("hooks");
+        fs::create_dir_all(&hooks)?;
+        let hook = hooks.join("pre-receive");
+        fs::write(&hook, if inputs.reject { REFUSING_HOOK } else { RECORDING_HOOK })?;
+        fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))?;
+        let mut case = Self { server, repository, labels: Vec::new() };
+        for commit in &inputs.commits {
+            case.commit(commit)?;
+        }
+        for (tag, branch) in &inputs.tags {
+            case.repository.git(&["tag", tag, &format!("refs/heads/{branch}")])?;
+        }
+        Ok(case)
+    }
+
+    /// The URL of the server, without that of the repository.
+    pub(super) fn base_url(&self) -> String {
+        self.server.base_url()
+    }
+
+    /// Runs `git` in the repository; returns all that it prints.
+    fn git(&self, arguments: &[&str], input: &[u8]) -> anyhow::Result<Vec<u8>> {
+        let mut command = Command::new("git");
+        command
+            .args(arguments)
+            .env("GIT_DIR", self.repository.path())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env_remove("GIT_WORK_TREE")
+            .env_remove("GIT_INDEX_FILE")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().context("cannot start `git`")?;
+        let mut stdin = child.stdin.take().context("`git` has no input")?;
+        stdin.write_all(input)?;
+        drop(stdin);
+        let output = child.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`git {}` failed: {said}", arguments.join(" "));
+        Ok(output.stdout)
+    }
+
+    fn text(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        Ok(String::from_utf8_lossy(&self.git(arguments, b"")?).into_owned())
+    }
+
+    /// Makes a commit, or drops a branch.
+    ///
+    /// # Errors
+    /// Git refuses it.
+    pub(super) fn commit(&mut self, inputs: &CommitInputs) -> anyhow::Result<()> {
+        let branch = format!("refs/heads/{}", inputs.branch);
+        if inputs.drop {
+            self.git(&["update-ref", "-d", &branch], b"")?;
+            return Ok(());
+        }
+        let known = self.references()?;
+        let from = inputs.from.as_ref().map(|from| format!("refs/heads/{from}"));
+        let parent = known.get(&branch).or_else(|| known.get(&from?));
+        let time = FIRST_COMMIT_SECONDS + self.labels.len();
+        let mut stream =
+            format!("commit {branch}\ncommitter Case <case@example.com> {time} +0000\n");
+        stream.push_str(&format!("data {}\n{}\n", inputs.message.len(), inputs.message));
+        if let Some(parent) = parent {
+            stream.push_str(&format!("from {parent}\n"));
+        }
+        for path in &inputs.remove {
+            stream.push_str(&format!("D {path}\n"));
+        }
+        let mut stream = stream.into_bytes();
+        for (path, file) in &inputs.files {
+            let (mode, content) = file_of(file)?;
+            stream.extend(format!("M {mode} inline {path}\ndata {}\n", content.len()).bytes());
+            stream.extend(content);
+            stream.push(b'\n');
+        }
+        self.git(&["fast-import", "--quiet", "--force", "--date-format=raw"], &stream)?;
+        let made = self.references()?.remove(&branch).context("the branch has no commit")?;
+        self.labels.push(made);
+        Ok(())
+    }
+
+    /// # Errors
+    /// Git does not list them.
+    pub(super) fn references(&self) -> anyhow::Result<References> {
+        let listed = self.text(&["for-each-ref", "--format=%(refname) %(objectname)"])?;
+        let lines = listed.lines().filter_map(|line| line.split_once(' '));
+        Ok(lines.map(|(name, hash)| (name.to_owned(), hash.to_owned())).collect())
+    }
+
+    /// The commits that came since the last call, which get labels.
+    ///
+    /// # Errors
+    /// Git does not list them.
+    pub(super) fn new_commits(&mut self) -> anyhow::Result<Vec<Value>> {
+        let all = self.text(&["rev-list", "--reverse", "--topo-order", "--all"])?;
+        let known: BTreeSet<&str> = self.labels.iter().map(String::as_str).collect();
+        let new = all.lines().filter(|hash| !known.contains(hash));
+        let new: Vec<String> = new.map(str::to_owned).collect();
+        let commits = new.iter().map(|hash| self.described(hash)).collect();
+        self.labels.extend(new);
+        commits
+    }
+
+    fn described(&self, hash: &str) -> anyhow::Result<Value> {
+        let commit = self.text(&["cat-file", "commit", hash])?;
+        let (head, message) = commit.split_once("\n\n").context("a commit has no message")?;
+        let values = |name: &str| -> Vec<String> {
+            let of_name =
+                head.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            of_name.map(str::to_owned).collect()
+        };
+        let identity = |name: &str| {
+            let line = values(name).into_iter().next().unwrap_or_default();
+            // The time and its zone are last.
+            line.rsplitn(3, ' ').nth(2).unwrap_or_default().to_owned()
+        };
+        Ok(json!({
+            "commit": hash,
+            "parents": values("parent"),
+            "author": identity("author"),
+            "committer": identity("committer"),
+            "message": message,
+            "files": self.changed_files(hash)?,
+        }))
+    }
+
+    /// The files of a commit that its first parent does not have so; null for those that are gone.
+    fn changed_files(&self, hash: &str) -> anyhow::Result<BTreeMap<String, Value>> {
+        let command = ["diff-tree", "--root", "--no-commit-id", "--no-renames", "-r", "-z", hash];
+        let changed = self.text(&command)?;
+        let parts: Vec<&str> = changed.split('\0').collect();
+        let mut files = BTreeMap::new();
+        for pair in parts.chunks_exact(2) {
+            let [change, path] = pair[..] else { continue };
+            // `:<mode> <mode> <hash> <hash> <status>`.
+            let fields: Vec<&str> = change.split(' ').collect();
+            let [_, mode, _, blob, status] = fields[..] else { continue };
+            let content = if status == "D" {
+                Value::Null
+            } else {
+                let text = self.text(&["cat-file", "blob", blob])?;
+                if mode == PLAIN_MODE {
+                    json!(text)
+                } else {
+                    json!({"mode": mode, "content": text})
+                }
+            };
+            files.insert(path.to_owned(), content);
+        }
+        Ok(files)
+    }
+
+    /// The options of the pushes since the last call.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) fn push_options(&self) -> anyhow::Result<Vec<String>> {
+        let place = self.repository.path().join("push-options");
+        if !place.exists() {
+            return Ok(Vec::new());
+        }
+        let text = fs::read_to_string(&place)?;
+        fs::remove_file(&place)?;
+        let mut options: Vec<String> = text.lines().map(str::to_owned).collect();
+        options.sort();
+        Ok(options)
+    }
+
+    /// A text with hashes instead of labels: `<c2>`, and `<c2:7>` for the first seven digits.
+    pub(super) fn with_hashes(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (at, hash) in self.labels.iter().enumerate() {
+            let number = at + 1;
+            let short = hash.get(..7).unwrap_or(hash);
+            text = text.replace(&format!("<c{number}>"), hash);
+            text = text.replace(&format!("<c{number}:7>"), short);
+        }
+        text
+    }
+}
+
+/// The mode and the content of a file of a case.
+fn file_of(file: &Value) -> anyhow::Result<(&'static str, Vec<u8>)> {
+    let text = |value: &Value| value.as_str().map(|text| text.as_bytes().to_vec());
+    if let Some(content) = text(file) {
+        return Ok((PLAIN_MODE, content));
+    }
+    if let Some(target) = text(&file["symlink"]) {
+        return Ok(("120000", target));
+    }
+    if let Some(encoded) = text(&file["base64"]) {
+        return Ok((PLAIN_MODE, STANDARD.decode(encoded)?));
+    }
+    let mode = if file["exec"] == true { "100755" } else { PLAIN_MODE };
+    Ok((mode, text(&file["text"]).with_context(|| format!("no file: {file}"))?))
+}
