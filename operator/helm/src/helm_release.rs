@@ -38,7 +38,7 @@ use windlass_runtime::applier::{
 };
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
-use windlass_runtime::depends_on::DependencyTarget;
+use windlass_runtime::depends_on::DependableKind;
 use windlass_runtime::object_status::status_of;
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_error::RunError;
@@ -91,7 +91,7 @@ impl HelmReleaseRequest {
     }
 }
 
-impl DependencyTarget for HelmReleaseController {
+impl DependableKind for HelmReleaseController {
     type Object = HelmRelease;
 }
 

@@ -36,7 +36,7 @@ use windlass_runtime::audit::retention;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::crd_watch::follow_crds;
-use windlass_runtime::depends_on::{DependencyTarget, DependencyTargets};
+use windlass_runtime::depends_on::{DependableKind, DependencyTargets};
 use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::lifecycle;
@@ -118,7 +118,7 @@ impl KindRegistration {
     }
 
     /// It applies objects with these marks, and others may depend on it.
-    const fn applying<K: DependencyTarget>(self, ownership: OwnershipMarks) -> Self {
+    const fn applying<K: DependableKind>(self, ownership: OwnershipMarks) -> Self {
         Self { ownership: Some(ownership), depend: Some(DependencyTargets::add::<K>), ..self }
     }
 

@@ -54,7 +54,7 @@ use windlass_runtime::applier::{
 };
 use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::depends_on::DependencyTarget;
+use windlass_runtime::depends_on::DependableKind;
 use windlass_runtime::field_conflict::FieldContests;
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_permits::PermitPriority;
@@ -125,7 +125,7 @@ struct SettledBuild {
     warnings: Vec<String>,
 }
 
-impl DependencyTarget for KustomizationController {
+impl DependableKind for KustomizationController {
     type Object = Kustomization;
 }
 

@@ -18,7 +18,7 @@ use windlass_cluster::windlass_kind::WindlassKind;
 pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
 
 /// A kind on whose objects others may depend. The type that runs the kind implements it.
-pub trait DependencyTarget {
+pub trait DependableKind {
     /// The kind.
     type Object: WindlassKind + ReconciledObject;
 
@@ -47,7 +47,7 @@ impl DependencyTargets {
     }
 
     /// Adds a kind.
-    pub fn add<K: DependencyTarget>(&mut self) {
+    pub fn add<K: DependableKind>(&mut self) {
         let group = K::Object::group(&()).into_owned();
         let kind = K::Object::kind(&()).into_owned();
         self.kinds.push(DependencyTargetsOfKind { group, kind, find: found::<K> });
@@ -143,7 +143,7 @@ fn check_length(depends_on: &[DependencyReference]) -> Result<(), RunOutcome> {
     Err(RunOutcome::Stalled(reason::INVALID_DEPENDENCY, text))
 }
 
-fn found<K: DependencyTarget>(
+fn found<K: DependableKind>(
     kept: &TypeMap,
     node: &ObjectKey,
     part: Option<&str>,
@@ -192,7 +192,7 @@ mod tests {
 
     struct HelmReleaseTarget;
 
-    impl DependencyTarget for HelmReleaseTarget {
+    impl DependableKind for HelmReleaseTarget {
         type Object = HelmRelease;
     }
 

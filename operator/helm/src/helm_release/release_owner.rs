@@ -39,10 +39,10 @@ pub(super) struct ReleaseOwner {
     context: Arc<RunContext>,
     node: ObjectKey,
     latest: Arc<LatestWrittenObject<HelmRelease>>,
-    state: Mutex<OwnerState>,
+    state: Mutex<HelmReleaseOwnerState>,
 }
 
-struct OwnerState {
+struct HelmReleaseOwnerState {
     /// The HelmRelease as our last write left it.
     object: Arc<HelmRelease>,
     pending: Option<PendingStatus>,
@@ -55,7 +55,7 @@ impl ReleaseOwner {
         latest: Arc<LatestWrittenObject<HelmRelease>>,
         object: Arc<HelmRelease>,
     ) -> Self {
-        let state = Mutex::new(OwnerState { object, pending: None });
+        let state = Mutex::new(HelmReleaseOwnerState { object, pending: None });
         Self { context, node, latest, state }
     }
 

@@ -11,10 +11,10 @@ use reconcile::{ROLLBACK, RunOutcome};
 use super::{HelmfileController, OWNERSHIP, report, validated_spec};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::build::decryption::MAC;
-use windlass_runtime::depends_on::DependencyTarget;
+use windlass_runtime::depends_on::DependableKind;
 use windlass_runtime::object_watcher::OwnershipMarks;
 
-impl<K: HelmfileKind> DependencyTarget for HelmfileController<K> {
+impl<K: HelmfileKind> DependableKind for HelmfileController<K> {
     type Object = K;
 
     fn release_not_ready(object: &K, release: &str) -> Option<String> {

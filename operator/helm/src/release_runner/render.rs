@@ -188,7 +188,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 .context
                 .settings
                 .allows_dns_lookups()
-                .then(|| Arc::new(HostNames(waits)) as _),
+                .then(|| Arc::new(ResolvableHostNames(waits)) as _),
         }
     }
 
@@ -528,9 +528,9 @@ pub async fn find(
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The names of hosts that windlass itself can resolve.
-struct HostNames(ServerWaitPolicy);
+struct ResolvableHostNames(ServerWaitPolicy);
 
-impl HostNameLookup for HostNames {
+impl HostNameLookup for ResolvableHostNames {
     fn address_of(&self, host: &str) -> Result<String, String> {
         let missing = |why: &str| format!("lookup {host}: {why}");
         let asked = async { tokio::net::lookup_host((host, 0)).await.map(|mut all| all.next()) };

@@ -154,7 +154,7 @@ impl CaptureGroup {
 }
 
 /// A group that has not ended yet.
-struct OpenGroup {
+struct OpenRegexGroup {
     /// How a template names it; none if it does not capture.
     reference: Option<String>,
     /// Where its body begins.
@@ -165,7 +165,7 @@ struct OpenGroup {
 /// at its top, since a group may be missing from a match then.
 fn groups(pattern: &str) -> Vec<CaptureGroup> {
     let mut ended = Vec::new();
-    let mut open: Vec<OpenGroup> = Vec::new();
+    let mut open: Vec<OpenRegexGroup> = Vec::new();
     let mut count = 0;
     let mut at = 0;
     while let Some(rest) = pattern.get(at..).filter(|rest| !rest.is_empty()) {
@@ -180,12 +180,12 @@ fn groups(pattern: &str) -> Vec<CaptureGroup> {
                     count += 1;
                     if name.is_empty() { format!("${count}") } else { format!("${name}") }
                 });
-                open.push(OpenGroup { reference, start: at + length });
+                open.push(OpenRegexGroup { reference, start: at + length });
                 length
             }
             Some(')') => {
                 let behind = rest.get(1..).unwrap_or_default();
-                if let Some(OpenGroup { reference: Some(reference), start }) = open.pop() {
+                if let Some(OpenRegexGroup { reference: Some(reference), start }) = open.pop() {
                     let body = pattern.get(start..at).unwrap_or_default().to_owned();
                     let is_in_each_match =
                         open.is_empty() && !behind.starts_with(['?', '*', '+', '{']);
