@@ -227,7 +227,7 @@ fn base(kind: &str, url: &str) -> Result<Value> {
         "Helmfile" => json!({"interval": "1m", "targetNamespace": "nowhere",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "ImageRepository" => {
-            json!({"interval": "1m", "image": "127.0.0.1:1/a", "insecure": true})
+            json!({"interval": "1m", "image": "127.0.0.1:1/app", "insecure": true})
         }
         "ImageUpdateAutomation" => json!({"interval": "1m", "update": {"strategy": "Setters"},
             "git": {"commit": {"author": {"email": "a@example.com"}}},

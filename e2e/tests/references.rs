@@ -463,7 +463,7 @@ fn base(kind: &str) -> Value {
         "HelmRepository" => json!({"interval": "1h", "url": "https://127.0.0.1:1/a"}),
         "Helmfile" => json!({"interval": "1h", "path": "shop", "targetNamespace": "nowhere",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
-        "ImageRepository" => json!({"interval": "1h", "image": "127.0.0.1:1/a"}),
+        "ImageRepository" => json!({"interval": "1h", "image": "127.0.0.1:1/app"}),
         "ImageUpdateAutomation" => json!({"interval": "1h", "update": {"strategy": "Setters"},
             "git": {"commit": {"author": {"email": "a@example.com"}}},
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
