@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn the_notification_controller_is_excluded_unless_events_are_posted_to_it() {
         let count = |flags: &[&str]| settings(flags).terms().unwrap().replaced.len();
-        assert_eq!(count(&[]), 6);
-        assert_eq!(count(&["--events-addr=http://notification-controller/"]), 5);
+        assert_eq!(count(&[]), 7);
+        assert_eq!(count(&["--events-addr=http://notification-controller/"]), 6);
     }
 
     #[test]
