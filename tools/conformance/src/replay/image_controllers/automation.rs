@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::image::ImagePolicy;
+use crds::image::{ImagePolicy, ImageUpdateAutomation};
 use image_controller::image_update_automation::ImageUpdateAutomationController;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -156,6 +156,7 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
             operator.remove("ImagePolicy", name);
         }
         operator.list::<ImagePolicy>("ImagePolicy")?;
+        operator.list::<ImageUpdateAutomation>("ImageUpdateAutomation")?;
         let before = operator.object(&automation);
         let references = repository.references()?;
         let again = operator.run::<ImageUpdateAutomationController>(&before).await?;

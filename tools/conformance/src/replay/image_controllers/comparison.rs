@@ -190,14 +190,22 @@ fn without_ping(requests: &[String]) -> Vec<&String> {
     requests.iter().filter(|request| !is_ping(request)).collect()
 }
 
-/// The requests without those that were repeated with credentials.
+/// The requests without those that were repeated with credentials, and without the GET that asks for the error message of
+/// a HEAD (Differs(flux): image-reflector-controller sends the HEAD alone, and its message has the status only).
 fn with_first_answers(requests: &[String]) -> Vec<String> {
+    let asks_for_message = |at: usize, request: &str| {
+        let before = at.checked_sub(1).and_then(|at| requests.get(at));
+        let head = before.and_then(|before| before.strip_prefix("HEAD "));
+        head.is_some() && head == request.strip_prefix("GET ")
+    };
     let is_repeated = |at: usize, request: &str| {
         let next = requests.get(at + 1).and_then(|next| next.strip_prefix(request));
         next.is_some_and(|rest| rest.starts_with(" Authorization: "))
     };
     let all = requests.iter().enumerate();
-    all.filter(|(at, request)| !is_repeated(*at, request)).map(|(_, it)| it.clone()).collect()
+    let counts =
+        |at: usize, request: &str| !is_repeated(at, request) && !asks_for_message(at, request);
+    all.filter(|(at, request)| counts(*at, request)).map(|(_, it)| it.clone()).collect()
 }
 
 /// A failure is retried, after a delay of one's own.
