@@ -127,7 +127,7 @@ pub(super) fn containers(values: &Value, mapped: &BTreeMap<String, ImagePaths>) 
     list
 }
 
-/// `image` as a text with `registry` and `tag` beside it, or as a map with `repository`, `registry` and `tag`.
+/// `image` as a text with `registry` and `tag` in the same map, or as a map with `repository`, `registry` and `tag`.
 fn detected(map: &Map<String, Value>, base: &[&str]) -> Option<ImageValues> {
     match map.get("image")? {
         Value::String(_) => image_values(map, base, "image"),
