@@ -2,8 +2,9 @@
 //! restart.
 //!
 //! They are a note in the place of the object, which is not served and goes with the object: a line with the name of the
-//! image, the revision that the status has of the tags, and the digest of the rest, then a line for each tag. Who changed an
-//! image gets no tags of the one before. What is lost or damaged, or not what the status tells of, is listed anew.
+//! image, the revision that the status has of the tags, and the digest of the rest, then a line for each tag. After a
+//! change of the image, the tags of the former image do not count. A note that is lost, damaged, or of another revision than
+//! the status is replaced by a new scan.
 
 use image::{TagList, read_tags};
 use kube_core::ResourceExt as _;

@@ -156,7 +156,7 @@ mod tests {
 
     fn login_of(keyring: &RegistryKeyring, url: &str) -> String {
         match keyring.auth(&OciRepositoryName::parse(url).unwrap()) {
-            RegistryAuth::Anonymous => "nobody".to_owned(),
+            RegistryAuth::Anonymous => "anonymous".to_owned(),
             RegistryAuth::Basic { username, password }
             | RegistryAuth::Login { username, password } => {
                 format!("{username}:{}", password.expose())
@@ -176,10 +176,10 @@ mod tests {
             ("oci://r.io/app", "whole:a:b"),
             ("oci://r.io/team/app", "team:p"),
             ("oci://eu.cloud.io/app", "identity i"),
-            ("oci://a.eu.cloud.io/app", "nobody"),
+            ("oci://a.eu.cloud.io/app", "anonymous"),
             ("oci://r.io:5000/team/app", "bearer t"),
-            ("oci://r.io:5001/app", "nobody"),
-            ("oci://other.io/app", "nobody"),
+            ("oci://r.io:5001/app", "anonymous"),
+            ("oci://other.io/app", "anonymous"),
         ] {
             assert_eq!(login_of(&keys, url), expected, "{url}");
         }

@@ -174,7 +174,7 @@ fn is_locked(secret: &SecretParams) -> Result<bool, SigningError> {
         {
             Err(refused("the passphrase of the OpenPGP key takes more than 128 MiB or 8 passes"))
         }
-        // GnuPG leaves such a stub where a secret key is on a card or was not exported.
+        // GnuPG exports a key without its secret part if that is on a smart card or was left out.
         StringToKey::Private { .. } | StringToKey::Other { .. } | StringToKey::Reserved { .. } => {
             Err(refused("the secret part of the OpenPGP key is not in the Secret"))
         }

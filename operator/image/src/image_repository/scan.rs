@@ -104,8 +104,8 @@ fn failed(error: &Error) -> RunOutcome {
     RunOutcome::Failed(READ_OPERATION_FAILED, text, wake)
 }
 
-/// Whether a scan is due. One that failed or was interrupted is, whatever was asked for meanwhile: `Ready` tells of it, also
-/// after a restart.
+/// Whether a scan is due. After a scan that failed or was interrupted, the next one is always due: `Ready` shows the failure,
+/// also after a restart.
 ///
 /// Differs(flux): there a scan that was requested and failed is repeated at the interval only, and counts as done until then.
 fn due(

@@ -176,13 +176,13 @@ mod tests {
     fn a_link_is_followed_inside_of_the_repository_and_not_out_of_it() {
         let expected = WEB.replace("web:1", "web:2");
         let all = [
-            ("apps/in.yaml@", "../shared/text"),
+            ("apps/in.yaml@", "../base/text"),
             ("apps/out.yaml@", "../../etc/passwd.yaml"),
             ("apps/root.yaml@", "/etc/passwd.yaml"),
-            ("shared/text", WEB),
+            ("base/text", WEB),
         ];
         let files = rewrite(&all, "apps").unwrap();
-        assert_eq!(written(&files), [("shared/text", expected)]);
+        assert_eq!(written(&files), [("base/text", expected)]);
         let out = "the symbolic link leads out of the repository";
         let findings = ["apps/out.yaml", "apps/root.yaml"].map(|path| format!("{path}: {out}"));
         assert_eq!(files.findings, findings);

@@ -20,7 +20,7 @@ const CONDITION_DELAY: Duration = Duration::from_secs(10);
 /// How long the opening of an incident may take after it is due: the API server may be slow, or writes have to wait.
 const OPENING_DELAY: Duration = Duration::from_secs(30);
 
-/// How long a notification waits where it is not clear whether its object fails.
+/// The longest time that a notification waits while the conditions do not show whether its object fails.
 const MAX_WAIT: Duration = Duration::from_secs(900);
 
 /// The decision about a notification that an incident may replace.

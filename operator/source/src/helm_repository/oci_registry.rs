@@ -110,7 +110,7 @@ mod tests {
         let data = data.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
         let repository = OciRepositoryName::parse("oci://registry.example.com/charts/app").unwrap();
         Ok(match auth(&data, &repository)? {
-            RegistryAuth::Anonymous => "nobody".to_owned(),
+            RegistryAuth::Anonymous => "anonymous".to_owned(),
             RegistryAuth::Basic { username, password } => {
                 format!("{username}:{}", password.expose())
             }
@@ -125,7 +125,7 @@ mod tests {
         let config = r#"{"auths":{"registry.example.com":{"username":"a","password":"b"}}}"#;
         assert_eq!(login_of(&[(".dockerconfigjson", config)]).unwrap(), "a:b");
         assert_eq!(login_of(&[("username", "u"), ("password", "p")]).unwrap(), "u:p");
-        assert_eq!(login_of(&[]).unwrap(), "nobody");
+        assert_eq!(login_of(&[]).unwrap(), "anonymous");
         let half = login_of(&[("username", "u")]).unwrap_err();
         assert_eq!(half, "`username` of the Secret requires `password`");
     }

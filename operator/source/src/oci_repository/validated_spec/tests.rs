@@ -147,10 +147,10 @@ fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
         };
         match desired_of(&json!({}), resolved).ok().unwrap().work.remote.auth {
             RegistryAuth::Basic { username, .. } => username,
-            _ => "nobody".to_owned(),
+            _ => "anonymous".to_owned(),
         }
     };
-    assert_eq!(user(None, &[]), "nobody");
+    assert_eq!(user(None, &[]), "anonymous");
     assert_eq!(user(Some("a"), &["b"]), "a");
     assert_eq!(user(None, &["b", "c"]), "b");
 

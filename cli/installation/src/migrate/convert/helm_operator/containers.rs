@@ -66,7 +66,7 @@ impl ImageContainer {
 pub(super) struct ContainerList {
     /// In Flux's order: the one at the top, then by name.
     pub(super) containers: Vec<ImageContainer>,
-    /// What looks like an image and cannot be updated, by its name.
+    /// By the name of an image that no marker can update: why not.
     pub(super) problems: BTreeMap<String, String>,
 }
 
