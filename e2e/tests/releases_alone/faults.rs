@@ -1,15 +1,69 @@
 //! An API server that refuses a part of all requests, conflicts among them: releases come to their end all the same,
-//! and no hook runs twice.
+//! and no hook runs twice. One that falls silent in the middle of many writes: each is audited once.
 //!
 //! Elsewhere: a program that ends at every write (`cargo xtask crash`).
 
-use anyhow::{Result, ensure};
-use e2e::api_proxy::{ApiFault, ApiProxy};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{PodBehavior, deployment};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use crds::release::{AuditChangeKind, AuditOperation};
+use e2e::api_proxy::{ApiFault, ApiProxy, ConnectionCutMoment};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
-use e2e::harness::{Story, WindlassProcess};
+use e2e::harness::release_audits::audits;
+use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use serde_json::json;
+
+/// How long the API server is silent: until a request that was under way was repeated in vain.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How many objects are written one after the other.
+const COUNT: usize = 40;
+
+fn map_name(at: usize) -> String {
+    format!("map-{at:02}")
+}
+
+/// The manifests of all objects with a value.
+fn config_maps(value: &str) -> String {
+    let maps: Vec<String> = (0..COUNT).map(|at| config_map(&map_name(at), value)).collect();
+    maps.join("---\n")
+}
+
+/// Has the API server fall silent after a write of one of the objects: it carries the write out and does not answer it. By
+/// then statuses were written. `begin` has the objects written.
+async fn silenced(proxy: &ApiProxy, begin: impl Future<Output = Result<()>>) -> Result<()> {
+    let mut cut = proxy.cut_at(COUNT / 2, ConnectionCutMoment::After);
+    begin.await?;
+    let lost = tokio::time::timeout(DEFAULT_WAIT_TIMEOUT, cut.wait()).await?;
+    let lost = lost.context("another cut was ordered")?;
+    ensure!(lost.contains("/configmaps/"), "{lost}");
+    tokio::time::sleep(SILENCE).await;
+    proxy.heal();
+    Ok(())
+}
+
+/// Waits until all objects have a value, and each change of one is in an audit of the operation. None is in two.
+async fn await_audited_once(story: &Story, value: &str, operation: AuditOperation) -> Result<()> {
+    for at in 0..COUNT {
+        story.await_value(&map_name(at), value).await?;
+    }
+    let are_audited = async || {
+        let mut counts = BTreeMap::<String, usize>::new();
+        let all = audits(story).await?;
+        for audit in all.into_iter().filter(|it| it.spec.operation == operation) {
+            let changes = audit.spec.changes.objects.into_iter();
+            for change in changes.filter(|it| it.change == AuditChangeKind::Changed) {
+                *counts.entry(change.name).or_default() += 1;
+            }
+        }
+        ensure!(counts.values().all(|count| *count == 1), "{counts:?}");
+        Ok((counts.len() == COUNT).then_some(()))
+    };
+    story.await_until("all changes to be in audits", DEFAULT_WAIT_TIMEOUT, are_audited).await
+}
 
 async fn refused(name: &str, status: u16) -> Result<()> {
     let story = Story::begin(name).await?;
@@ -66,4 +120,59 @@ async fn an_api_server_that_fails_now_and_then_is_asked_again() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn conflicts_are_retried() -> Result<()> {
     refused("release-409", 409).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_correction_of_drift_whose_answer_is_lost_is_audited_once() -> Result<()> {
+    let story = Story::begin("release-silent").await?;
+    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    let mut windlass = WindlassProcess::start_for(&story, &[&proxy.flag()]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", config_maps("1").as_str())]).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    // All of it has drifted when the first of it is corrected.
+    for at in 0..COUNT {
+        let map = StoryTarget::config_map(&map_name(at));
+        story.merge(&map, json!({"data": {"value": "edited"}})).await?;
+    }
+    let begin = async {
+        let spec = json!({"driftDetection": {"mode": "enabled"}});
+        story.merge(&app, json!({"spec": spec})).await.map(drop)
+    };
+    silenced(&proxy, begin).await?;
+    await_audited_once(&story, "1", AuditOperation::CorrectDrift).await?;
+    ensure!(story.history("app")?.len() == 1, "a correction makes no revision");
+    ensure!(windlass.operator.is_running()?, "windlass ended");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_of_a_hook_whose_answer_is_lost_is_audited_once() -> Result<()> {
+    let story = Story::begin("hook-silent").await?;
+    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    let mut windlass = WindlassProcess::start_for(&story, &[&proxy.flag()]).await?;
+    let helmfile = "releases:\n- name: app\n  chart: ./app\n  hooks:\n  \
+        - {events: [presync], kubectlApply: {filename: hooks/maps.yaml}}\n";
+    let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+    let files = [
+        ("app/Chart.yaml", chart.to_owned()),
+        ("app/templates/config.yaml", CONFIG.to_owned()),
+        ("hooks/maps.yaml", config_maps("1")),
+        ("helmfile.yaml", helmfile.to_owned()),
+    ];
+    let upstream = story.follow("shop", &files).await?;
+    let version = "helmfile.windlass.dev/v1alpha1";
+    let spec = json!({"interval": NEVER, "retryInterval": "1s", "prune": true,
+        "sourceRef": {"kind": "GitRepository", "name": "shop"}});
+    let object = json!({"apiVersion": version, "kind": "Helmfile", "metadata": {"name": "shop"},
+        "spec": spec});
+    story.apply_value(object).await?;
+    story.await_ready(&StoryTarget::new(version, "Helmfile", "shop")).await?;
+    let begin = async { upstream.push(&[("hooks/maps.yaml", config_maps("2"))]).await.map(drop) };
+    silenced(&proxy, begin).await?;
+    await_audited_once(&story, "2", AuditOperation::Apply).await?;
+    ensure!(story.history("app")?.len() == 1, "the release was upgraded");
+    ensure!(windlass.operator.is_running()?, "windlass ended");
+    story.end().await
 }

@@ -1,11 +1,13 @@
 //! Applies the manifests of a release's hooks, as `kubectl apply` would as the user that applies the release, and audits
 //! what that changed.
 //!
-//! They are not in the journal, since applying them again changes nothing. No release owns these objects: drift is not
-//! corrected, and they are not pruned.
+//! They are not in the journal, since applying them again changes nothing. Writes that the API server did not answer are
+//! remembered as long as the process lives, so that what they changed is audited once. No release owns these objects: drift
+//! is not corrected, and they are not pruned.
 //! Elsewhere: what hooks apply, and which are refused (engine `helmfile`); when (`release_reconciler.rs`,
 //! `release_states.rs`).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apply::object_changes::{ObjectChange as Changed, ObjectChangeKind, fields};
@@ -14,7 +16,7 @@ use crds::release::{
 };
 use helmfile::{ManifestHook, ManifestHookTime};
 use lifecycle::LifecycleEventAnswer;
-use objects::Object;
+use objects::{Object, ObjectId};
 use reconcile::{RunOutcome, Time, WakeTrigger, format_duration};
 use release::ReleaseDesiredState;
 use release::status::RECONCILE_ERROR;
@@ -74,6 +76,97 @@ impl ReleaseHooks {
     }
 }
 
+/// A write of a hook that the API server did not answer: it may have carried it out all the same.
+#[derive(Debug)]
+struct UnansweredHookWrite {
+    /// The digest of the manifest.
+    digest: String,
+    /// The version that the object had before; none where there was none.
+    before: Option<String>,
+    /// When it was sent.
+    sent: Time,
+}
+
+/// Writes of a release's hooks that the API server did not answer: at most one for each object and moment.
+///
+/// Hooks apply also what is as their manifests say. So a write was carried out only if its object has another version since.
+#[derive(Debug, Default)]
+pub(super) struct UnansweredHookWrites {
+    before: BTreeMap<ObjectId, UnansweredHookWrite>,
+    after: BTreeMap<ObjectId, UnansweredHookWrite>,
+}
+
+impl UnansweredHookWrites {
+    /// Those of hooks with this moment.
+    fn at(&mut self, moment: ManifestHookTime) -> &mut BTreeMap<ObjectId, UnansweredHookWrite> {
+        match moment {
+            ManifestHookTime::Before => &mut self.before,
+            ManifestHookTime::After => &mut self.after,
+        }
+    }
+
+    /// Remembers a write that may have been carried out. An earlier one of the same manifest stays: its change is what this one
+    /// may have found.
+    fn put(&mut self, moment: ManifestHookTime, id: &ObjectId, write: UnansweredHookWrite) {
+        let writes = self.at(moment);
+        let earlier = writes.remove(id).filter(|earlier| earlier.digest == write.digest);
+        if writes.len() < MOST_OBJECTS {
+            writes.insert(id.clone(), earlier.unwrap_or(write));
+        }
+    }
+
+    /// A write of a manifest was answered that changed nothing: the earlier one without an answer that made its object so,
+    /// which is forgotten with any other.
+    fn take(
+        &mut self,
+        moment: ManifestHookTime,
+        written: &Object,
+        digest: &str,
+    ) -> Option<UnansweredHookWrite> {
+        let write = self.at(moment).remove(&written.id())?;
+        let is_done = write.digest == digest && write.before != version(written);
+        is_done.then_some(write)
+    }
+
+    /// All hooks of a moment were applied: what is left is about objects that they do not name any more.
+    fn forget(&mut self, moment: ManifestHookTime) {
+        self.at(moment).clear();
+    }
+}
+
+/// The version in which an object is stored.
+fn version(object: &Object) -> Option<String> {
+    object.meta("resourceVersion")?.as_str().map(str::to_owned)
+}
+
+/// What hooks changed: by writes that were answered, and by earlier ones that were not and turned out to be done.
+#[derive(Debug, Default)]
+struct HookChanges {
+    all: Vec<Changed>,
+    /// When the first of those was sent that had no answer.
+    unanswered_since: Option<Time>,
+}
+
+impl HookChanges {
+    /// A write was answered, which changed this; `unanswered` is the earlier one that made the object so.
+    fn answered(
+        &mut self,
+        written: &Object,
+        change: Option<Changed>,
+        unanswered: Option<UnansweredHookWrite>,
+    ) {
+        if let Some(change) = change {
+            self.all.push(change);
+        } else if let Some(write) = unanswered {
+            let since = self.unanswered_since.map_or(write.sent, |since| since.min(write.sent));
+            self.unanswered_since = Some(since);
+            let is_new = write.before.is_none();
+            let what = if is_new { ObjectChangeKind::Added } else { ObjectChangeKind::Changed };
+            self.all.push(Changed { id: written.id(), what, fields: Vec::new() });
+        }
+    }
+}
+
 /// An application of hooks that ended.
 struct HookApplication<'a> {
     started: Time,
@@ -114,10 +207,10 @@ impl<K: HelmfileKind> ReleaseOwner<K> {
             target,
             permit,
             desired,
-            changes: Vec::new(),
+            changes: HookChanges::default(),
             left: MOST_OBJECTS,
         };
-        let started = jiff::Timestamp::now();
+        let began = jiff::Timestamp::now();
         let mut ended = Ok(HookApplyOutcome::Applied);
         for at in (0..self.hooks.all.len()).filter(|at| is_due(&self.hooks.all[*at])) {
             ended = round.hook(at).await;
@@ -125,7 +218,12 @@ impl<K: HelmfileKind> ReleaseOwner<K> {
                 break;
             }
         }
-        let changes = round.changes;
+        let HookChanges { all: changes, unanswered_since } = round.changes;
+        if ended == Ok(HookApplyOutcome::Applied) {
+            let mut unanswered = self.unanswered.lock();
+            moments.iter().for_each(|moment| unanswered.forget(*moment));
+        }
+        let started = unanswered_since.map_or(began, |since| since.min(began));
         // A process may have applied all of it, and ended before it wrote the audit. What precedes an operation that another
         // process has begun was audited by that one.
         if self.follows(moments) || moments == [ManifestHookTime::Before] || !changes.is_empty() {
@@ -226,7 +324,7 @@ struct HookRound<'r, K: HelmfileKind> {
     permit: &'r RunPermit,
     desired: &'r ReleaseDesiredState,
     /// What was changed so far.
-    changes: Vec<Changed>,
+    changes: HookChanges,
     /// How many objects may follow.
     left: usize,
 }
@@ -253,7 +351,7 @@ impl<K: HelmfileKind> HookRound<'_, K> {
         };
         self.left = left;
         let secrets = self.owner.secrets.clone().with_manifests(&objects);
-        match self.objects(objects).await {
+        match self.objects(objects, hooks.all[at].when).await {
             Ok(HookApplyOutcome::Refused(text)) => {
                 Ok(HookApplyOutcome::Refused(failed(&hooks, &secrets.mask(&text))))
             }
@@ -272,8 +370,12 @@ impl<K: HelmfileKind> HookRound<'_, K> {
     }
 
     /// Applies objects one after the other.
-    async fn objects(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, ClusterError> {
-        match self.applied(objects).await {
+    async fn objects(
+        &mut self,
+        objects: Vec<Object>,
+        moment: ManifestHookTime,
+    ) -> Result<HookApplyOutcome, ClusterError> {
+        match self.applied(objects, moment).await {
             // A migration is interrupted for that.
             Err(_) if self.owner.is_overtaken(self.desired) => Ok(HookApplyOutcome::Overtaken),
             Err(CrdGuardError::Refused(text)) => Ok(HookApplyOutcome::Refused(text)),
@@ -283,7 +385,11 @@ impl<K: HelmfileKind> HookRound<'_, K> {
     }
 
     /// Between two objects others have their turn, and a newer spec is seen.
-    async fn applied(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, CrdGuardError> {
+    async fn applied(
+        &mut self,
+        objects: Vec<Object>,
+        moment: ManifestHookTime,
+    ) -> Result<HookApplyOutcome, CrdGuardError> {
         let until = Instant::now() + self.owner.timeout;
         let mut definitions = Vec::new();
         for object in objects {
@@ -299,7 +405,7 @@ impl<K: HelmfileKind> HookRound<'_, K> {
             if !is_of_kind {
                 self.serve(&mut definitions, until).await?;
             }
-            let written = self.one(object).await?;
+            let written = self.one(object, moment).await?;
             definitions.extend(written.filter(|_| is_of_kind));
         }
         self.serve(&mut definitions, until).await?;
@@ -323,7 +429,11 @@ impl<K: HelmfileKind> HookRound<'_, K> {
     }
 
     /// Applies an object; nothing if its author does not want it to be written.
-    async fn one(&mut self, object: Object) -> Result<Option<Object>, CrdGuardError> {
+    async fn one(
+        &mut self,
+        object: Object,
+        moment: ManifestHookTime,
+    ) -> Result<Option<Object>, CrdGuardError> {
         let context: &RunContext = &self.owner.book.context;
         let cluster = &self.target.cluster;
         let (resource, object) =
@@ -343,15 +453,33 @@ impl<K: HelmfileKind> HookRound<'_, K> {
             true => cluster.get(&resource, object.namespace(), object.name()).await,
             false => Ok(None),
         };
-        let written = cluster.apply(&resource, &object, MANAGER, DryRunMode::Write).await?;
-        self.changes.extend(changed(before, &written));
-        Ok(Some(written))
+        // Without an answer, what a write changed would not be known.
+        let before = match before {
+            Err(error) if error.is_of_server() => return Err(error.into()),
+            before => before,
+        };
+        let digest = apply::drift_comparison::digest(&object);
+        let sent = jiff::Timestamp::now();
+        let known = before.as_ref().ok().map(|before| before.as_ref().and_then(version));
+        match cluster.apply(&resource, &object, MANAGER, DryRunMode::Write).await {
+            Ok(written) => {
+                let unanswered = self.owner.unanswered.lock().take(moment, &written, &digest);
+                self.changes.answered(&written, changed(before, &written), unanswered);
+                Ok(Some(written))
+            }
+            Err(error) => {
+                if let Some(before) = known.filter(|_| error.may_be_done()) {
+                    let write = UnansweredHookWrite { digest, before, sent };
+                    self.owner.unanswered.lock().put(moment, &object.id(), write);
+                }
+                Err(error.into())
+            }
+        }
     }
 }
 
 /// What a write changed; nothing where it changed nothing.
 fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Option<Changed> {
-    let version = |object: &Object| object.meta("resourceVersion").cloned();
     let (what, fields) = match before {
         Ok(None) => (ObjectChangeKind::Added, Vec::new()),
         Ok(Some(before)) if version(&before) == version(written) => return None,
@@ -383,6 +511,75 @@ mod tests {
         assert_eq!(what(Ok(Some(map("1", "y")))), Some((ObjectChangeKind::Changed, fields)));
         let refused = Err(ClusterError::NoAnswer(String::new()));
         assert_eq!(what(refused), Some((ObjectChangeKind::Changed, Vec::new())));
+    }
+
+    fn unanswered(before: Option<&str>, second: i64) -> UnansweredHookWrite {
+        let sent = Time::from_second(second).unwrap();
+        UnansweredHookWrite { digest: "one".to_owned(), before: before.map(str::to_owned), sent }
+    }
+
+    /// What a round of hooks has changed that finds an object in a version, as the manifest with this digest says.
+    fn found(
+        writes: &mut UnansweredHookWrites,
+        moment: ManifestHookTime,
+        version: &str,
+        digest: &str,
+    ) -> Vec<(ObjectChangeKind, Option<i64>)> {
+        let written = map(version, "x");
+        let mut changes = HookChanges::default();
+        let unanswered = writes.take(moment, &written, digest);
+        let change = changed(Ok(Some(map(version, "x"))), &written);
+        changes.answered(&written, change, unanswered);
+        let since = changes.unanswered_since.map(Time::as_second);
+        changes.all.into_iter().map(|it| (it.what, since)).collect()
+    }
+
+    #[test]
+    fn a_write_of_a_hook_without_an_answer_is_counted_once_by_the_round_that_finds_it_done() {
+        let id = map("2", "x").id();
+        let before = ManifestHookTime::Before;
+        let after = ManifestHookTime::After;
+        let mut writes = UnansweredHookWrites::default();
+        writes.put(before, &id, unanswered(None, 1));
+        // It found what the first one created, and had no answer either.
+        writes.put(before, &id, unanswered(Some("2"), 2));
+        assert!(found(&mut writes, after, "2", "one").is_empty(), "a hook of another moment");
+        let counted = found(&mut writes, before, "2", "one");
+        assert_eq!(counted, [(ObjectChangeKind::Added, Some(1))]);
+        assert!(found(&mut writes, before, "2", "one").is_empty(), "it was counted");
+        writes.put(after, &id, unanswered(Some("1"), 3));
+        let counted = found(&mut writes, after, "2", "one");
+        assert_eq!(counted, [(ObjectChangeKind::Changed, Some(3))]);
+        // The object was as the manifest says, or the write was not carried out.
+        writes.put(after, &id, unanswered(Some("2"), 4));
+        assert!(found(&mut writes, after, "2", "one").is_empty(), "it has the version of before");
+        writes.put(after, &id, unanswered(Some("1"), 5));
+        assert!(found(&mut writes, after, "2", "two").is_empty(), "another manifest is applied");
+        writes.put(after, &id, unanswered(Some("1"), 6));
+        writes.forget(after);
+        assert!(found(&mut writes, after, "2", "one").is_empty(), "all hooks were applied");
+    }
+
+    #[test]
+    fn what_a_later_write_changed_is_counted_alone() {
+        let mut changes = HookChanges::default();
+        let written = map("2", "x");
+        let change = changed(Ok(Some(map("1", "y"))), &written);
+        changes.answered(&written, change, Some(unanswered(None, 1)));
+        let what: Vec<_> = changes.all.iter().map(|it| it.what).collect();
+        assert_eq!(what, [ObjectChangeKind::Changed]);
+        assert_eq!(changes.unanswered_since, None);
+    }
+
+    #[test]
+    fn no_more_writes_of_hooks_are_remembered_than_hooks_may_make() {
+        let mut writes = UnansweredHookWrites::default();
+        for at in 0..=MOST_OBJECTS {
+            let id = ObjectId::new("n", &format!("m-{at}"), "", "ConfigMap");
+            writes.put(ManifestHookTime::Before, &id, unanswered(None, 1));
+        }
+        assert_eq!(writes.at(ManifestHookTime::Before).len(), MOST_OBJECTS);
+        assert!(writes.at(ManifestHookTime::After).is_empty());
     }
 
     #[test]

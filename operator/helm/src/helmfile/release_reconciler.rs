@@ -19,6 +19,7 @@ use release::{OperationOrigin, ReleaseDesiredState};
 
 use super::helmfile_kind::HelmfileKind;
 use super::hook_reapply::HookDigests;
+use super::hooks::UnansweredHookWrites;
 use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};
 use super::release_clusters::{ReleaseClusterId, ReleaseClusters};
 use super::release_order::{ReleaseOrder, ReleaseTurnOutcome, ReleaseTurns, in_turn};
@@ -42,6 +43,8 @@ pub(super) struct ReleaseRunState {
     pub(super) has_begun: AtomicBool,
     /// The attempt in which hooks were applied on which no operation began.
     applied: Mutex<Option<String>>,
+    /// Writes of its hooks that the API server did not answer.
+    unanswered: Arc<Mutex<UnansweredHookWrites>>,
     target: Arc<ClusterTarget>,
     node: ObjectKey,
 }
@@ -200,6 +203,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
             last: Mutex::default(),
             has_begun: AtomicBool::new(false),
             applied: Mutex::default(),
+            unanswered: Arc::default(),
             target: target.clone(),
             node: self.part(key),
         });
@@ -325,6 +329,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
             namesakes: all.namesakes(key).cloned().collect(),
             hooks: planned.hooks.clone(),
             timeout: operation.timeout.map_or(run.timeouts.timeout, Duration::from_secs),
+            unanswered: remembered.unanswered.clone(),
             ..self.owner(run, key)
         };
         let owner = Arc::new(owner);
@@ -451,6 +456,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
             timeout: run.timeouts.timeout,
             secrets: run.secrets.clone(),
             has_begun: AtomicBool::new(false),
+            unanswered: Arc::default(),
         }
     }
 

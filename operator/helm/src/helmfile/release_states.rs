@@ -20,7 +20,7 @@ use release::status::{ReleaseReport, ReleaseStatus};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
 use super::helmfile_kind::{self, HelmfileKind};
-use super::hooks::{HookApplyOutcome, ReleaseHooks};
+use super::hooks::{HookApplyOutcome, ReleaseHooks, UnansweredHookWrites};
 use super::plan::ReleaseKey;
 use super::release_request;
 use super::status_limits::fitted;
@@ -219,6 +219,8 @@ pub(super) struct ReleaseOwner<K: HelmfileKind> {
     pub(super) secrets: SecretMasking,
     /// Whether the hooks before an operation were applied.
     pub(super) has_begun: AtomicBool,
+    /// Writes of its hooks that the API server did not answer.
+    pub(super) unanswered: Arc<Mutex<UnansweredHookWrites>>,
 }
 
 impl<K: HelmfileKind> ReleaseOwner<K> {
