@@ -48,28 +48,52 @@ struct ProviderFailures {
     reported_at: Option<Instant>,
 }
 
-/// Services that do not work, by their Providers: what is known of one outlives its queue, which ends with what waits in it.
+/// Services that do not work, by the uids of their Providers: what is known of one outlives its queue, which ends with what
+/// waits in it. A Provider that was deleted and created again may name another service.
 #[derive(Default)]
-pub(super) struct ProviderHealth(Mutex<BTreeMap<ProviderKey, ProviderFailures>>);
+pub(super) struct ProviderHealth(Mutex<BTreeMap<String, ProviderFailures>>);
 
 impl ProviderHealth {
-    fn of(&self, provider: &ProviderKey) -> ProviderFailures {
-        self.0.lock().get(provider).copied().unwrap_or_default()
+    fn of(&self, uid: &str) -> ProviderFailures {
+        self.0.lock().get(uid).copied().unwrap_or_default()
     }
 
-    fn keep(&self, provider: &ProviderKey, failures: ProviderFailures) {
+    fn keep(&self, uid: &str, failures: ProviderFailures) {
         let mut all = self.0.lock();
-        all.remove(provider);
+        all.remove(uid);
         if failures == ProviderFailures::default() {
             return;
         }
         if all.len() >= MAX_FAILING_PROVIDERS {
             let first = all.iter().min_by_key(|(_, failures)| failures.reported_at);
-            if let Some(first) = first.map(|(provider, _)| provider.clone()) {
+            if let Some(first) = first.map(|(uid, _)| uid.clone()) {
                 all.remove(&first);
             }
         }
-        all.insert(provider.clone(), failures);
+        all.insert(uid.to_owned(), failures);
+    }
+}
+
+/// What a queue knows of the service of its Provider.
+#[derive(Debug, Default)]
+struct FailureRecord {
+    /// The Provider that `failures` are about; none where none was seen yet.
+    uid: Option<String>,
+    failures: ProviderFailures,
+}
+
+impl FailureRecord {
+    /// The Provider has this uid now: if it is another one than before, what was known is not about it.
+    fn meet(&mut self, uid: Option<String>, health: &ProviderHealth) {
+        let Some(uid) = uid.filter(|uid| self.uid.as_ref() != Some(uid)) else { return };
+        self.failures = health.of(&uid);
+        self.uid = Some(uid);
+    }
+
+    fn keep(&self, health: &ProviderHealth) {
+        if let Some(uid) = &self.uid {
+            health.keep(uid, self.failures);
+        }
     }
 }
 
@@ -85,13 +109,12 @@ impl ProviderFailures {
 pub(super) struct ProviderWorker {
     queue: Arc<NotificationQueue>,
     provider: ProviderKey,
-    failures: ProviderFailures,
+    known: FailureRecord,
 }
 
 impl ProviderWorker {
     pub(super) fn new(queue: Arc<NotificationQueue>, provider: ProviderKey) -> Self {
-        let failures = queue.health.of(&provider);
-        Self { queue, provider, failures }
+        Self { queue, provider, known: FailureRecord::default() }
     }
 
     /// Sends until nothing waits for the Provider, or the process ends.
@@ -105,9 +128,11 @@ impl ProviderWorker {
                 queue.providers.end(&self.provider);
                 continue;
             };
+            let uid = self.uid();
+            self.known.meet(uid, &queue.health);
             let ended = self.attempt(&notification).await;
             let pause = self.settle(number, &notification, ended).await;
-            queue.health.keep(&self.provider, self.failures);
+            self.known.keep(&queue.health);
             let Some(pause) = pause else { continue };
             let changed = queue.providers.changed(&self.provider);
             let rings = async {
@@ -118,10 +143,17 @@ impl ProviderWorker {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = rings => self.failures.attempts = 0,
+                () = rings => self.known.failures.attempts = 0,
                 () = queue.stop.cancelled() => return,
             }
         }
+    }
+
+    /// The uid that the Provider has now.
+    fn uid(&self) -> Option<String> {
+        let ProviderKey { namespace, name } = &self.provider;
+        let provider = self.queue.context.seen::<Provider>(namespace, name)?;
+        provider.metadata.uid.clone()
     }
 
     async fn attempt(&self, notification: &QueuedNotification) -> DeliveryAttempt {
@@ -157,7 +189,7 @@ impl ProviderWorker {
         // The next attempt may succeed.
         let is_early = matches!(ended.outcome, DeliveryOutcome::Later(..))
             && !has_expired
-            && self.failures.attempts + 1 < MIN_FAILED_ATTEMPTS;
+            && self.known.failures.attempts + 1 < MIN_FAILED_ATTEMPTS;
         if !is_early {
             queue.last.record(&self.provider, &ended);
         }
@@ -168,11 +200,11 @@ impl ProviderWorker {
         let mut message = None;
         let outcome = match ended.outcome {
             DeliveryOutcome::Later(warning, asked) if !has_expired => {
-                self.failures.attempts += 1;
-                let pause = self.failures.pause(asked);
+                self.known.failures.attempts += 1;
+                let pause = self.known.failures.pause(asked);
                 queue.context.metrics.notified(NotificationOutcome::Retried);
                 self.report_failure(&warning, Some(pause));
-                if self.failures.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
+                if self.known.failures.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
                     queue.providers.step_back(&self.provider);
                 }
                 return Some(pause);
@@ -186,7 +218,7 @@ impl ProviderWorker {
             DeliveryOutcome::Unwanted => NotificationOutcome::Unwanted,
             DeliveryOutcome::Delivered(id) => {
                 message = id;
-                if std::mem::take(&mut self.failures).reported_at.is_some() {
+                if std::mem::take(&mut self.known.failures).reported_at.is_some() {
                     let waiting = queue.providers.waiting(&self.provider).saturating_sub(1);
                     let text = format!("notifications are delivered again; {waiting} are waiting");
                     self.report(EventSeverity::Info, "DeliveryResumed", text);
@@ -210,10 +242,10 @@ impl ProviderWorker {
 
     /// Reports on the Provider that its service does not work, but not at every attempt.
     fn report_failure(&mut self, warning: &AlertWarning, again: Option<Duration>) {
-        if self.failures.reported_at.is_some_and(|at| at.elapsed() < REPORT_INTERVAL) {
+        if self.known.failures.reported_at.is_some_and(|at| at.elapsed() < REPORT_INTERVAL) {
             return;
         }
-        self.failures.reported_at = Some(Instant::now());
+        self.known.failures.reported_at = Some(Instant::now());
         let why = super::logged(&warning.message);
         let text = match again {
             Some(pause) => {
@@ -274,8 +306,6 @@ mod tests {
 
     #[test]
     fn a_service_that_does_not_work_is_remembered_when_its_queue_ends_and_so_many_of_them() {
-        let provider =
-            |name: usize| ProviderKey { namespace: "a".to_owned(), name: name.to_string() };
         let begin = Instant::now();
         let failures_at = |seconds: usize| {
             let reported_at = Some(begin + Duration::from_secs(seconds as u64));
@@ -283,14 +313,36 @@ mod tests {
         };
         let health = ProviderHealth::default();
         for at in 0..MAX_FAILING_PROVIDERS + 2 {
-            health.keep(&provider(at), failures_at(at));
+            health.keep(&at.to_string(), failures_at(at));
         }
         assert_eq!(health.0.lock().len(), MAX_FAILING_PROVIDERS);
-        assert_eq!([0, 1].map(|at| health.of(&provider(at))), [ProviderFailures::default(); 2]);
-        assert_eq!(health.of(&provider(2)), failures_at(2));
-        health.keep(&provider(2), ProviderFailures::default());
-        assert_eq!(health.of(&provider(2)), ProviderFailures::default());
+        assert_eq!(["0", "1"].map(|uid| health.of(uid)), [ProviderFailures::default(); 2]);
+        assert_eq!(health.of("2"), failures_at(2));
+        health.keep("2", ProviderFailures::default());
+        assert_eq!(health.of("2"), ProviderFailures::default());
         assert_eq!(health.0.lock().len(), MAX_FAILING_PROVIDERS - 1);
+    }
+
+    #[test]
+    fn a_provider_that_was_created_again_is_not_taken_for_the_one_before() {
+        let health = ProviderHealth::default();
+        let failures = ProviderFailures { attempts: 7, reported_at: Some(Instant::now()) };
+        let mut known = FailureRecord::default();
+        let uid = |uid: &str| Some(uid.to_owned());
+        known.meet(uid("first"), &health);
+        known.failures = failures;
+        // While it does not exist, nothing is known of another one.
+        known.meet(None, &health);
+        known.meet(uid("first"), &health);
+        assert_eq!(known.failures, failures);
+        known.keep(&health);
+        known.meet(uid("second"), &health);
+        assert_eq!(known.failures, ProviderFailures::default(), "its own queue goes on");
+        let mut later = FailureRecord::default();
+        later.meet(uid("second"), &health);
+        assert_eq!(later.failures, ProviderFailures::default(), "a later queue");
+        later.meet(uid("first"), &health);
+        assert_eq!(later.failures, failures);
     }
 
     #[test]
