@@ -195,6 +195,17 @@ fn is_owed(incident: &Incident, now: Time) -> bool {
         && status.notifications.iter().any(|it| it.state == IncidentStep::Opened)
 }
 
+/// Whether something may have to be done for an Incident: it is open and not at rest, or its end may have to be sent. For one
+/// that another client made up nothing is ever done, so it never ends by itself.
+fn is_unfinished(
+    incident: &Incident,
+    now: Time,
+    is_at_rest: impl FnOnce(&Incident) -> bool,
+) -> bool {
+    let is_open = state(incident) == Some(IncidentState::Open);
+    (is_open && !is_at_rest(incident) || is_owed(incident, now)) && identity(incident).is_some()
+}
+
 /// Which Incidents are deleted: those that were resolved before `oldest`, and in each namespace all but the last `records`.
 fn surplus(resolved: Vec<Arc<Incident>>, oldest: Time, records: usize) -> Vec<Arc<Incident>> {
     let at = |incident: &Incident| {
@@ -293,9 +304,9 @@ impl IncidentWriter {
         all.filter(|incident| self.is_own(incident) && is_it(incident)).collect()
     }
 
-    /// Incidents that are open.
+    /// Incidents that are open. Those that another client made up never end, and would take the room of others for ever.
     pub(super) fn open_ones(&self) -> Vec<Arc<Incident>> {
-        self.all(|it| state(it) == Some(IncidentState::Open))
+        self.all(|it| state(it) == Some(IncidentState::Open) && identity(it).is_some())
     }
 
     /// Incidents whose end may have to be sent.
@@ -307,11 +318,7 @@ impl IncidentWriter {
     /// Whether there are any of both, but for those that are open and for which nothing can be done now.
     pub(super) fn has_unfinished(&self, is_at_rest: impl Fn(&Incident) -> bool) -> bool {
         let now = jiff::Timestamp::now();
-        let is_unfinished = |it: &Incident| {
-            let is_open = state(it) == Some(IncidentState::Open);
-            is_open && !is_at_rest(it) || is_owed(it, now)
-        };
-        self.table.all().iter().any(|it| self.is_own(it) && is_unfinished(it))
+        self.table.all().iter().any(|it| self.is_own(it) && is_unfinished(it, now, &is_at_rest))
     }
 
     fn name(&self, (subject, problem): &IncidentIdentity) -> String {
@@ -667,6 +674,25 @@ mod tests {
         assert_eq!(gone(0, 2), "a");
         assert_eq!(gone(250, 10), "ca");
         assert_eq!(gone(0, 0), "bca");
+    }
+
+    #[test]
+    fn nothing_is_judged_for_an_incident_that_another_client_made_up() {
+        let now = "2026-11-24T13:00:00Z".parse().unwrap();
+        let (subject, problem) = failing(0).0;
+        let named = name(&subject, &problem.to_string(), "");
+        let open = || json!({"state": "Open", "openedAt": "2026-11-24T12:00:00Z"});
+        let owed = || {
+            json!({"state": "Resolved", "resolvedAt": "2026-11-24T12:00:00Z",
+                "notifications": [{"namespace": "apps", "alert": "a", "state": "Opened"}]})
+        };
+        for status in [open(), owed()] {
+            assert!(is_unfinished(&incident(&named, status.clone()), now, |_| false));
+            assert!(!is_unfinished(&incident("of-another-client", status), now, |_| false));
+        }
+        assert!(!is_unfinished(&incident(&named, open()), now, |_| true));
+        let resolved = json!({"state": "Resolved", "resolvedAt": "2026-11-24T12:00:00Z"});
+        assert!(!is_unfinished(&incident(&named, resolved), now, |_| false));
     }
 
     #[test]
