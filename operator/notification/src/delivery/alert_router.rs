@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::notification::{Alert, Provider};
-use kube_core::ResourceExt as _;
+use crds::source::ExternalArtifact;
+use kube_core::{Resource as _, ResourceExt as _};
 use notify::{AlertSettings, EventSourceSelector, ObjectReference, RoutingDecision, SecretData};
 use objects::Gvk;
 
@@ -211,6 +212,12 @@ pub(super) fn is_reconciled(kind: &str) -> bool {
     crds::names().any(|names| names.kind == kind)
 }
 
+/// Whether no other controller has anything to report about objects of a kind. ExternalArtifacts are what other controllers
+/// offer their artifacts by: windlass runs nothing for them, and reports nothing about them.
+pub(super) fn is_reported_alone(kind: &str) -> bool {
+    is_reconciled(kind) && kind != ExternalArtifact::kind(&())
+}
+
 /// Whether an event says that an object fails of which incidents tell.
 pub(super) fn is_of_incident(event: &notify::FluxEvent) -> bool {
     let is_error = event.severity == "error";
@@ -291,6 +298,16 @@ mod tests {
         }
         for kind in ["Terraform", "kustomization", ""] {
             assert!(!is_reconciled(kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn other_controllers_report_about_the_artifacts_that_they_offer_alone() {
+        for kind in ["Kustomization", "ImagePolicy", "ArtifactGenerator", "GitRepository"] {
+            assert!(is_reported_alone(kind), "{kind}");
+        }
+        for kind in ["ExternalArtifact", "Terraform"] {
+            assert!(!is_reported_alone(kind), "{kind}");
         }
     }
 

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use notify::ObjectReference;
 
 use super::alert_matcher::AlertMatcher;
-use super::alert_router::is_reconciled;
+use super::alert_router::is_reported_alone;
 use super::repeated_events::RepeatedEvents;
 use super::{NotificationDelivery, wait_for_alerts};
 use windlass_cluster::events::{EventOrigin, EventRecord, EventSeverity, EventSink};
@@ -42,7 +42,7 @@ impl EventDispatcher {
         Self { delivery, matcher, repetitions, is_listed: false, has_waited: false }
     }
 
-    /// Whether another program posted an event about an object that this process alone reconciles.
+    /// Whether another program posted an event about an object that this process alone reports about.
     ///
     /// Differs(flux): any client may post any event there.
     fn is_forged(&self, record: &EventRecord) -> bool {
@@ -51,7 +51,7 @@ impl EventDispatcher {
             settings.watch_all_namespaces && settings.watch_label_selector.text().is_empty();
         let is_forged = record.origin == EventOrigin::Posted
             && reconciles_all
-            && is_reconciled(&record.about.kind);
+            && is_reported_alone(&record.about.kind);
         if is_forged {
             tracing::debug!(
                 controller_kind = record.about.kind,

@@ -1,4 +1,4 @@
-//! Posting events as Flux's controllers post them.
+//! Posting events as a controller posts them that offers its artifacts by ExternalArtifacts.
 
 use anyhow::ensure;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -31,7 +31,8 @@ impl EventPostingClient {
     /// # Errors
     /// One is not accepted.
     pub(super) async fn post_all(&self, count: usize) -> anyhow::Result<()> {
-        let post = |number| self.post(number, format!("the newest image is app:1.{number}.0"));
+        let post =
+            |number| self.post(number, format!("made the artifact of revision 1.{number}.0"));
         let posted = futures::stream::iter(0..count).map(post).buffer_unordered(AT_ONCE);
         posted.try_collect().await
     }
@@ -55,12 +56,12 @@ impl EventPostingClient {
 fn event(namespace: &str, number: usize, message: &str) -> Value {
     let name = format!("app-{:03}", number % EVENT_OBJECT_COUNT);
     json!({
-        "involvedObject": {"apiVersion": "image.toolkit.fluxcd.io/v1", "kind": KIND, "name": name,
+        "involvedObject": {"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": KIND, "name": name,
             "namespace": namespace, "uid": format!("00000000-0000-0000-0000-{number:012}")},
         "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": message,
-        "reason": "Succeeded", "reportingController": "image-reflector-controller",
-        "reportingInstance": "image-reflector-controller-1",
-        "metadata": {"image.toolkit.fluxcd.io/revision": format!("1.{number}.0"),
+        "reason": "Succeeded", "reportingController": "artifact-controller",
+        "reportingInstance": "artifact-controller-1",
+        "metadata": {"source.toolkit.fluxcd.io/revision": format!("1.{number}.0"),
             "event.toolkit.fluxcd.io/cluster": "bench"},
     })
 }

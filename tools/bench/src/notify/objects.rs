@@ -3,9 +3,9 @@
 /// The version of both.
 pub(super) const VERSION: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
-/// The kind of the objects that events are about: one that windlass does not reconcile, as events about others are ignored
-/// unless they are its own.
-pub(super) const KIND: &str = "ImagePolicy";
+/// The kind of the objects that events are about: one that other controllers report about, as windlass ignores events about
+/// its own kinds that it has not sent itself.
+pub(super) const KIND: &str = "ExternalArtifact";
 
 /// The objects for services, each with its name and URL.
 pub(super) fn all(namespace: &str, services: &[(&str, String)]) -> Vec<String> {
