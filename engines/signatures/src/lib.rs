@@ -16,7 +16,7 @@
 //! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys that count,
 //!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.
 //! 4. `ssh.rs` verifies and makes SSH signatures, `pem.rs` reads their armor. `sign.rs` is what commits are signed with;
-//!    `pgp/signing_key.rs` signs with OpenPGP keys.
+//!    `pgp/signing_key.rs` signs with OpenPGP keys, `pgp/secret_key_bounds.rs` says what using one may cost.
 //! 5. `image_verification.rs` says who has to have signed an image, `referrers.rs` which requests find its signatures.
 //! 6. `cosign.rs` verifies what cosign makes: by keys, or by identities with `sigstore.rs`.
 //! 7. `notation.rs` verifies what Notation makes, by a trust policy.
@@ -42,6 +42,8 @@ mod ssh;
 #[cfg(test)]
 mod tests;
 mod x509;
+
+pub use crate::pgp::secret_key_bounds;
 
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     use sha2::Digest as _;

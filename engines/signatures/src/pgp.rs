@@ -7,6 +7,7 @@ mod brainpool;
 mod key;
 mod keyring;
 mod policy;
+pub mod secret_key_bounds;
 mod signing_key;
 
 use pgp::packet::{Packet, Signature, SignatureType};

@@ -338,3 +338,67 @@ fn a_public_key_is_imported_and_opens_nothing() {
         assert!(error.contains("'b.asc'") && error.contains("no OpenPGP key found"), "{error}");
     }
 }
+
+/// A key without a passphrase, which only signs.
+const PRIVATE_KEY: &str = "\
+-----BEGIN PGP PRIVATE KEY BLOCK-----
+
+lFgEaVW5ABYJKwYBBAHaRw8BAQdANzuh8u8yzKuNkdekSSdjjrUMsWQDdUBdliZj
+APRBa0kAAQDajiBilTgUl6xuou1aX/fRlanPIusO510KCsApM5V7UA+JtBVCb3Qg
+PGJvdEBleGFtcGxlLmNvbT6IkAQTFggAOBYhBANhWRNUOhd+XrANjQYuzXlJLWlv
+BQJpVbkAAhsDBQsJCAcCBhUKCQgLAgQWAgMBAh4BAheAAAoJEAYuzXlJLWlvGWEA
+/0ds1eBJ1w0BS2mqR5lU2M+Nwgri/6XryVn/fFSyRvhDAQDniFOPmReuwsKWxnHs
+zl9rSKF6A1SfaP10vxa12BXZCQ==
+=xeOa
+-----END PGP PRIVATE KEY BLOCK-----
+";
+
+#[test]
+fn a_private_key_whose_numbers_do_not_belong_together_is_no_key() {
+    let import = |entries: &[(&str, &[u8])]| {
+        let keys = DecryptionKeys::import("apps/keys", entries.iter().copied());
+        keys.map(|keys| format!("{keys:?}")).map_err(|error| error.to_string())
+    };
+    // RSA with the prime 7 taken twice: 49 and 5; then 5, 7, 7, 1 and their checksum.
+    let public: [u8; 12] = [4, 0, 0, 0, 1, 1, 0, 6, 49, 0, 3, 5];
+    let private: [u8; 15] = [0, 0, 3, 5, 0, 3, 7, 0, 3, 7, 0, 1, 1, 0, 30];
+    let packet = [&[0xc5, 27][..], &public, &private].concat();
+    let block = format!(
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{}\n-----END PGP PRIVATE KEY BLOCK-----\n",
+        STANDARD.encode(&packet)
+    );
+    for wrong in [block.as_bytes(), &packet] {
+        let error = import(&[("a.asc", wrong)]).unwrap_err();
+        assert!(error.contains("'a.asc'") && error.contains("no OpenPGP key found"), "{error}");
+    }
+    // It keeps no other key of its file from being used.
+    let both = format!("{block}{PRIVATE_KEY}");
+    let keys = import(&[("a.asc", both.as_bytes())]).unwrap();
+    assert!(keys.contains("pgp: 1"), "{keys}");
+}
+
+#[test]
+fn a_key_whose_passphrase_takes_too_much_is_not_tried() {
+    let armor: String = PRIVATE_KEY.lines().filter(|line| line.len() > 20).skip(1).collect();
+    let armor = armor.split("-----").next().unwrap();
+    let key = STANDARD.decode(armor).unwrap();
+    // The packet of the key, whose public part is followed by the secret one, and what belongs to it.
+    let (packet, rest) = key.split_at(90);
+    let locked = |passes: u8, memory: u8| {
+        let argon2 = [&[4][..], &[7; 16], &[passes, 4, memory]].concat();
+        let secret = [&[253, 9, 2][..], &argon2, &[7; 15], &[7; 50]].concat();
+        let content = [&packet[2..53], &secret].concat();
+        let header = [0xc5, u8::try_from(content.len()).unwrap()];
+        [&header[..], &content, rest].concat()
+    };
+    let open = |key: &[u8]| {
+        let keys = DecryptionKeys::import("apps/keys", [("a.asc", key)]).unwrap();
+        keys.pgp("no message", DecryptionDeadline::default()).unwrap_err()
+    };
+    for (passes, memory) in [(3, 18), (9, 16)] {
+        let error = open(&locked(passes, memory));
+        assert!(error.contains("more than 128 MiB or 8 passes"), "{error}");
+    }
+    let error = open(&locked(3, 16));
+    assert!(!error.contains("passphrase"), "{error}");
+}

@@ -1,11 +1,13 @@
 //! OpenPGP: private keys, and data keys that are encrypted to them.
 //!
+//! What rPGP reads here is of tenants: where it panics, the key or message is invalid.
 //! Which key a file names does not matter, as for GnuPG: each message has the ids of the keys to which it is encrypted.
 
 use std::io::Read as _;
 
 use pgp::composed::{Deserializable as _, Message, SignedPublicKey, SignedSecretKey};
 use pgp::types::Password;
+use signatures::secret_key_bounds::{contained, protection};
 use zeroize::Zeroizing;
 
 use crate::limits::DecryptionDeadline;
@@ -17,6 +19,9 @@ const MAX_DATA_KEY: u64 = 4096;
 const MAX_SESSION_KEYS: usize = 64;
 /// How many layers a message may have: encrypted, compressed, signed.
 const MAX_LAYERS: usize = 8;
+
+/// What became of a key for which rPGP panics.
+const NOT_TOGETHER: &str = "the numbers of the OpenPGP key or message are invalid";
 
 /// Private keys in the order of their Secret.
 #[derive(Default)]
@@ -34,14 +39,17 @@ impl PgpKeyring {
         let before = self.0.len();
         let text = String::from_utf8_lossy(file);
         for block in blocks(&text) {
-            let Ok((keys, _)) = SignedSecretKey::from_armor_many(block.as_bytes()) else {
-                continue;
-            };
-            self.0.extend(keys.filter_map(Result::ok));
+            contained(|| {
+                let (keys, _) = SignedSecretKey::from_armor_many(block.as_bytes()).ok()?;
+                self.0.extend(keys.filter_map(Result::ok));
+                Some(())
+            });
         }
-        if let Ok(keys) = SignedSecretKey::from_bytes_many(file) {
+        contained(|| {
+            let keys = SignedSecretKey::from_bytes_many(file).ok()?;
             self.0.extend(keys.filter_map(Result::ok));
-        }
+            Some(())
+        });
         if self.0.len() == before && !has_public_key(file, &text) {
             return Err("failed to import armored key data: no OpenPGP key found".to_owned());
         }
@@ -56,18 +64,16 @@ impl PgpKeyring {
     ) -> Result<SecretBytes, String> {
         const FAILED: &str =
             "could not decrypt data key with PGP key: failed to decrypt sops data key with pgp";
-        // All keys are tried, even after one has failed.
-        if let Ok((Message::Encrypted { esk, .. }, _)) =
-            Message::from_armor(message.trim().as_bytes())
-            && esk.len() > MAX_SESSION_KEYS
-        {
+        if contained(|| session_keys(message)).is_some_and(|count| count > MAX_SESSION_KEYS) {
             return Err(format!(
                 "{FAILED}: the message has more than {MAX_SESSION_KEYS} session keys"
             ));
         }
+        // All keys are tried, even after one has failed.
         let mut problem = "no secret key".to_owned();
         for key in self.0.iter().take_while(|_| !until.is_over()) {
-            match decrypt(key, message) {
+            let decrypted = contained(|| Some(decrypt(key, message)));
+            match decrypted.unwrap_or_else(|| Err(NOT_TOGETHER.to_owned())) {
                 Ok(data_key) => return Ok(data_key),
                 Err(error) => problem = error,
             }
@@ -78,12 +84,23 @@ impl PgpKeyring {
 
 fn has_public_key(file: &[u8], text: &str) -> bool {
     let in_block = |block: &str| {
-        let keys = SignedPublicKey::from_armor_many(block.as_bytes());
-        keys.is_ok_and(|(keys, _)| keys.into_iter().any(|key| key.is_ok()))
+        contained(|| {
+            let (mut keys, _) = SignedPublicKey::from_armor_many(block.as_bytes()).ok()?;
+            keys.find_map(Result::ok)
+        })
     };
-    let is_binary =
-        || SignedPublicKey::from_bytes_many(file).is_ok_and(|mut keys| keys.any(|key| key.is_ok()));
-    blocks(text).any(in_block) || is_binary()
+    let is_binary = || {
+        contained(|| SignedPublicKey::from_bytes_many(file).ok()?.find_map(Result::ok)).is_some()
+    };
+    blocks(text).any(|block| in_block(block).is_some()) || is_binary()
+}
+
+/// To how many keys a message is encrypted.
+fn session_keys(message: &str) -> Option<usize> {
+    match Message::from_armor(message.trim().as_bytes()) {
+        Ok((Message::Encrypted { esk, .. }, _)) => Some(esk.len()),
+        _ => None,
+    }
 }
 
 /// The armored blocks of a text.
@@ -98,7 +115,15 @@ fn error_text(error: pgp::errors::Error) -> String {
     error.to_string()
 }
 
+/// Checks that no part of a key has a passphrase that takes too much memory or time: the empty one is tried.
+fn check(key: &SignedSecretKey) -> Result<(), String> {
+    let primary = std::iter::once(key.primary_key.secret_params());
+    let subkeys = key.secret_subkeys.iter().map(|subkey| subkey.key.secret_params());
+    primary.chain(subkeys).try_for_each(|secret| protection(secret).and(Ok(())))
+}
+
 fn decrypt(key: &SignedSecretKey, message: &str) -> Result<SecretBytes, String> {
+    check(key)?;
     let (message, _) = Message::from_armor(message.trim().as_bytes()).map_err(error_text)?;
     let mut message = message.decrypt_legacy(&Password::empty(), key).map_err(error_text)?;
     for _ in 0..MAX_LAYERS {
