@@ -32,7 +32,7 @@ pub struct RunContext {
     pub building: RunPermits,
     /// Permits for builds that ask other servers, and for what they got from there.
     pub reaching: RunPermits,
-    /// Permits for fetching from remotes and packing what came.
+    /// Permits for fetching from remotes and packing what came: artifacts, trees of sources, lists of tags.
     pub fetching: RunPermits,
     /// Permits for asking remotes what they have.
     pub asking: RunPermits,

@@ -18,9 +18,9 @@ use artifactgen::{
     ArtifactRequest, ExternalArtifactState, GeneratorSpec, InventoryEntry, sources_digest,
     succeeded_message, up_to_date_message,
 };
-use crds::ReconciledObject as _;
 use crds::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crds::source::ExternalArtifact;
+use crds::{ArtifactSource as _, ReconciledObject as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::ResourceExt as _;
@@ -29,7 +29,7 @@ use reconcile::{
     ObjectKey, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, RunOutcome, Time, reason,
 };
 
-use self::executor::ArtifactMaker;
+use self::executor::{ArtifactMaker, StoredGeneratedArtifact};
 use self::external_artifact::{ArtifactOffer, remove};
 use self::report::GeneratedArtifacts;
 use crate::source::{AFTER_REFUSAL, SourceState, next_run, retry_after};
@@ -182,6 +182,21 @@ async fn attempt(
     Ok(again)
 }
 
+/// An artifact that is in the store, and that no ExternalArtifact names yet.
+struct UnofferedArtifact {
+    request: Arc<ArtifactRequest>,
+    /// The ExternalArtifact of its name.
+    external: Option<Arc<ExternalArtifact>>,
+    stored: StoredGeneratedArtifact,
+}
+
+/// What a run made.
+struct GeneratorOutput {
+    artifacts: Vec<UnofferedArtifact>,
+    /// Why the artifact after them was not made.
+    failure: Option<RunOutcome>,
+}
+
 /// One run of a generator.
 struct GeneratorRun<'r> {
     context: &'r Arc<RunContext>,
@@ -213,15 +228,18 @@ impl GeneratorRun<'_> {
             );
             return Ok(None);
         }
-        // Until the last artifact is made: the trees of generators that wait would take as much memory as there are of them.
-        let permit = context.fetching.acquire(&node.namespace).await;
-        let loading = executor::load(context, &sources, self.retry_at());
-        let trees = progress_status::telling(loading, self.tell()).await?;
-        let store = context.artifacts.clone();
-        let maker = ArtifactMaker::new(store, object, trees, observed);
-        let making = self.make_all(Arc::new(Mutex::new(maker)));
-        let inventory = progress_status::telling(making, self.tell()).await?;
-        drop(permit);
+        let output = {
+            // Until the last artifact is made: the trees of generators that wait would take as much memory as there are of them.
+            let _permit = context.fetching.acquire(&node.namespace).await;
+            let loading = executor::load(context, &sources, self.retry_at());
+            let trees = progress_status::telling(loading, self.tell()).await?;
+            let store = context.artifacts.clone();
+            let maker = ArtifactMaker::new(store, object, trees, observed);
+            let making = self.make_all(Arc::new(Mutex::new(maker)));
+            progress_status::telling(making, self.tell()).await
+        };
+        let offering = self.offer_all(output);
+        let inventory = progress_status::telling(offering, self.tell()).await?;
         let names = inventory.iter().map(|entry| entry.name.as_str());
         resolve::edges(context, node, spec, names);
         self.prune(&inventory).await?;
@@ -264,13 +282,18 @@ impl GeneratorRun<'_> {
         .await
     }
 
-    /// Makes one artifact after the other, and offers each, with the permit of the caller.
-    ///
-    /// Parity(flux): what was made before one that fails is offered, and no inventory tells of it.
-    async fn make_all(
+    /// Makes one artifact after the other, with the permit of the caller, up to the first that cannot be made.
+    async fn make_all(&self, maker: Arc<Mutex<ArtifactMaker>>) -> GeneratorOutput {
+        let mut artifacts = Vec::new();
+        let failure = self.make_each(maker, &mut artifacts).await.err();
+        GeneratorOutput { artifacts, failure }
+    }
+
+    async fn make_each(
         &self,
         maker: Arc<Mutex<ArtifactMaker>>,
-    ) -> Result<Vec<InventoryEntry>, RunOutcome> {
+        artifacts: &mut Vec<UnofferedArtifact>,
+    ) -> Result<(), RunOutcome> {
         let Self { context, object, spec, .. } = self;
         let requests: Vec<ArtifactRequest> = {
             let maker = maker.clone();
@@ -278,28 +301,46 @@ impl GeneratorRun<'_> {
             let what = "expanding the path pattern";
             blocking(reason::BUILD_FAILED, what, move || maker.lock().requests(&spec)).await?
         };
+        for request in requests {
+            let request = Arc::new(request);
+            // Another owner's artifact is not even touched on the disk.
+            let external =
+                external_artifact::existing(context, object, &request.artifact.name).await?;
+            let stored = {
+                let maker = maker.clone();
+                let request = request.clone();
+                let offered = external.as_ref().and_then(|it| it.artifact());
+                let offered = offered.map(|artifact| artifact.path.clone());
+                let what = "building an artifact";
+                let make = move || maker.lock().make(&request, offered.as_deref());
+                blocking(reason::BUILD_FAILED, what, make).await?
+            };
+            artifacts.push(UnofferedArtifact { request, external, stored });
+        }
+        Ok(())
+    }
+
+    /// Offers what was made. The API server may take long to answer, so this needs no permit.
+    ///
+    /// Parity(flux): what was made before one that fails is offered, and no inventory tells of it.
+    async fn offer_all(&self, output: GeneratorOutput) -> Result<Vec<InventoryEntry>, RunOutcome> {
+        let Self { context, object, spec, .. } = self;
         let ready = object.condition(reconcile::READY);
         let is_spec_new = ready.is_none_or(|it| {
             it.status != "True" || it.observed_generation != object.metadata.generation
         });
         let mut inventory = Vec::new();
-        for request in requests {
-            let request = Arc::new(request);
-            let name = &request.artifact.name;
-            // Another owner's artifact is not even touched on the disk.
-            let external = external_artifact::existing(context, object, name).await?;
-            let made = {
-                let maker = maker.clone();
-                let request = request.clone();
-                let what = "building an artifact";
-                blocking(reason::BUILD_FAILED, what, move || maker.lock().make(&request)).await?
-            };
+        for UnofferedArtifact { request, external, stored } in output.artifacts {
             let common = spec.common_metadata.as_ref();
             let offer = ArtifactOffer { generator: object, common, request: &request, is_spec_new };
-            external_artifact::offer(&context.cluster, &offer, external.as_deref(), &made).await?;
-            inventory.push(made.entry);
+            external_artifact::offer(&context.cluster, &offer, external.as_deref(), &stored)
+                .await?;
+            inventory.push(stored.entry);
         }
-        Ok(inventory)
+        match output.failure {
+            Some(failure) => Err(failure),
+            None => Ok(inventory),
+        }
     }
 
     /// Removes what was made before and is not made any more.

@@ -219,13 +219,12 @@ impl ScanRun<'_> {
         reason: ScanReason,
     ) -> Result<ScannedTags, RunOutcome> {
         let spec = &self.object.spec;
-        let asking = self.context.asking.acquire(&self.node.namespace).await;
+        // One permit until the tags are stored, as for what a source fetches: a list that waits for another one takes memory, and
+        // a permit that others wait for.
+        let _permit = self.context.fetching.acquire(&self.node.namespace).await;
         let listing = async { session(self.context, spec, remote).await?.tags().await };
         let listed = progress_status::telling(listing, self.tell(reason)).await;
         let listed = listed.map_err(|error| failed(&error))?;
-        let _permit = self.context.building.acquire(&self.node.namespace).await;
-        // Not before: lists that wait for the other permit take memory, so they are as few as those that are read.
-        drop(asking);
         let store = self.context.artifacts.clone();
         let slot = tag_store::slot(self.object);
         let exclusions = spec.exclusion_list.clone();

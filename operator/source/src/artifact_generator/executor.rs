@@ -162,9 +162,11 @@ impl ArtifactMaker {
     /// Makes an artifact and keeps it. Blocks.
     ///
     /// The file of the former artifact stays until the next run: others fetch it until the ExternalArtifact names the new one.
+    /// `offered` is the path of the one that it names now, which is another one after a run that failed.
     pub(super) fn make(
         &mut self,
         request: &ArtifactRequest,
+        offered: Option<&str>,
     ) -> Result<StoredGeneratedArtifact, RunOutcome> {
         let name = &request.artifact.name;
         let failed = |why: &dyn std::fmt::Display| {
@@ -209,7 +211,8 @@ impl ArtifactMaker {
             failed(&text)
         })?;
         let former = before.map(|entry| path_of(&slot, entry)).filter(|former| *former != path);
-        let keep: Vec<&str> = former.as_deref().into_iter().chain([path.as_str()]).collect();
+        let kept = former.as_deref().into_iter().chain(offered);
+        let keep: Vec<&str> = kept.chain([path.as_str()]).collect();
         collect(&self.store, &slot, &keep);
         let ArtifactRevisions { revision, origin } =
             revisions(&request.artifact, &digest, &self.observed);

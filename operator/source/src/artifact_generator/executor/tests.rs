@@ -52,7 +52,7 @@ fn an_artifact_is_packed_without_what_no_source_has_and_says_where_it_comes_from
     let kept = TemporaryStore::new();
     let files = [("deploy/web.yaml", "kind: Web\n"), ("deploy/a.jpg", "x"), ("b.yaml", "x")];
     let mut maker = maker(&kept, &generator(&json!({})), &files);
-    let made = maker.make(&request("one", "@src/deploy/**")).unwrap();
+    let made = maker.make(&request("one", "@src/deploy/**"), None).unwrap();
     let Artifact { path, digest, .. } = &made.artifact;
     assert_eq!(*path, format!("externalartifact/apps/one/{}", made.entry.filename));
     assert!(made.is_stored && kept.store.verify(path, digest).unwrap());
@@ -69,20 +69,25 @@ fn a_file_that_would_have_the_same_bytes_is_not_written_again() {
     let kept = TemporaryStore::new();
     let files = [("a.yaml", "a: 1\n")];
     let request = request("one", "@src/**");
-    let first = maker(&kept, &generator(&json!({})), &files).make(&request).unwrap();
+    let first = maker(&kept, &generator(&json!({})), &files).make(&request, None).unwrap();
     let object = generator(&status_of(&first.entry));
-    let again = maker(&kept, &object, &files).make(&request).unwrap();
+    let again = maker(&kept, &object, &files).make(&request, None).unwrap();
     assert!(!again.is_stored);
     assert_eq!((&again.entry, again.artifact.size), (&first.entry, first.artifact.size));
 
-    let other = maker(&kept, &object, &[("a.yaml", "a: 2\n")]).make(&request).unwrap();
+    let other = maker(&kept, &object, &[("a.yaml", "a: 2\n")]).make(&request, None).unwrap();
     assert!(other.is_stored && other.entry.filename != first.entry.filename);
     let store = &kept.store;
     let is_there = |made: &StoredGeneratedArtifact| store.open_file(&made.artifact.path).is_ok();
     assert!(is_there(&first) && is_there(&other), "the former one is still named");
+    // A run that failed offered the other one, which is in no inventory.
+    let third = maker(&kept, &object, &[("a.yaml", "a: 3\n")])
+        .make(&request, Some(&other.artifact.path))
+        .unwrap();
+    assert!(is_there(&other) && is_there(&third), "the one that is offered is still named");
 
     store.remove_file(&first.artifact.path).unwrap();
-    let restored = maker(&kept, &object, &files).make(&request).unwrap();
+    let restored = maker(&kept, &object, &files).make(&request, None).unwrap();
     assert!(restored.is_stored && restored.entry == first.entry);
 }
 
@@ -90,14 +95,14 @@ fn a_file_that_would_have_the_same_bytes_is_not_written_again() {
 fn a_build_that_fails_names_the_artifact_and_a_pattern_of_paths_stalls() {
     let kept = TemporaryStore::new();
     let mut maker = maker(&kept, &generator(&json!({})), &[("a.yaml", "a: 1\n")]);
-    let failed = maker.make(&request("two", "@zz/**")).err().unwrap();
+    let failed = maker.make(&request("two", "@zz/**"), None).err().unwrap();
     let text = "two build failed: failed to apply copy operations: failed to apply copy operation from \
                 '@zz/**' to '@artifact/': source alias 'zz' not found";
     assert_eq!(
         failed,
         RunOutcome::Failed(reason::BUILD_FAILED, text.to_owned(), WakeTrigger::default())
     );
-    let climbs = maker.make(&request("two", "@src/../b")).err().unwrap();
+    let climbs = maker.make(&request("two", "@src/../b"), None).err().unwrap();
     assert!(climbs.text().ends_with("path escapes from parent"), "{climbs:?}");
     let spec = GeneratorSpec { path_pattern: "@src/{".to_owned(), ..GeneratorSpec::default() };
     let stalled = maker.requests(&spec).err().unwrap();
@@ -110,7 +115,7 @@ fn what_is_lost_damaged_or_interrupted_is_drift() {
     let kept = TemporaryStore::new();
     let request = request("one", "@src/**");
     let files = [("a.yaml", "a: 1\n")];
-    let made = maker(&kept, &generator(&json!({})), &files).make(&request).unwrap();
+    let made = maker(&kept, &generator(&json!({})), &files).make(&request, None).unwrap();
     let spec =
         GeneratorSpec { artifacts: vec![request.artifact.clone()], ..GeneratorSpec::default() };
     let external = BTreeSet::from([ExternalArtifactState::from(&made.entry)]);
