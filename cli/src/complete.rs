@@ -128,8 +128,8 @@ fn names(kind: &str, words: &[String]) -> Vec<String> {
     })
 }
 
-/// What the cluster of a command line answers; nothing if it does not in time, because an error would disturb the
-/// command line.
+/// The words that the cluster of a command line suggests. Empty if it fails or does not respond in time: an error would
+/// disturb the command line.
 fn asked(
     words: &[String],
     work: impl AsyncFnOnce(CommandScope) -> anyhow::Result<Vec<String>>,

@@ -186,7 +186,7 @@ impl BucketClient {
         }
     }
 
-    /// An object; nothing if it is still the one with this entity tag.
+    /// Gets an object; `None` if its entity tag is still `unless`.
     async fn get(
         &self,
         remote: &RemoteBucket,
@@ -219,7 +219,7 @@ fn unquoted(etag: Option<&str>) -> String {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"').to_owned()
 }
 
-/// Opens one object; nothing if it is still the one with the entity tag `unless`.
+/// Opens one object; `None` if its entity tag is still `unless`.
 ///
 /// The caller sets limits and a timeout, because it knows what the object is.
 pub(crate) async fn open(

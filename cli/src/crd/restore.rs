@@ -52,7 +52,7 @@ pub(super) struct CrdRestoreOptions {
     dry_run: bool,
 }
 
-/// What came of it.
+/// The result of a restore.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CrdRestoreReport {
@@ -137,7 +137,7 @@ struct CrdRestoreTarget<'a> {
     differs: Vec<String>,
 }
 
-/// What came of one object.
+/// The result for one object.
 enum ObjectRestoreResult {
     Created { had_owners: bool },
     Existed { was_given_status: bool },

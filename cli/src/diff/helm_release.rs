@@ -221,7 +221,7 @@ impl HelmReleaseComparison<'_> {
         self.cluster.replace_object(&member.resource, &whole, &dry()).await
     }
 
-    /// An object that only the revision before has; nothing if it is gone, or another release has it.
+    /// The removal of an object that only the revision before has; `None` if it is gone, or another release has it.
     async fn removed(&self, member: &ManifestObject) -> Option<Result<ComparisonResult, String>> {
         let ManifestObject { id, resource, .. } = member;
         let live = match self.cluster.get(resource, &id.namespace, &id.name).await {

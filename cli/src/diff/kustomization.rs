@@ -204,7 +204,7 @@ impl KustomizationComparison<'_> {
         }
     }
 
-    /// An object that left the manifests; nothing if it is gone or going.
+    /// The removal of an object that left the manifests; `None` if it is gone or being deleted.
     async fn removed(
         &self,
         id: ObjectId,

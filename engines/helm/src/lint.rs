@@ -210,7 +210,7 @@ impl LintSubject<'_> {
         }
     }
 
-    /// Renders the chart; nothing if its values cannot be put together.
+    /// Renders the chart; `None` if its values cannot be merged.
     fn rendered(
         &self,
         mut chart: Chart,

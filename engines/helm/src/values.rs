@@ -60,7 +60,7 @@ pub enum Error {
     TooMany,
 }
 
-/// What one call may still do.
+/// How many values one call may still merge, and how many bytes of them its warnings may still show.
 #[derive(Debug)]
 pub(crate) struct ValuesBudget {
     steps: usize,

@@ -364,7 +364,7 @@ impl Helmfile {
         Ok(result)
     }
 
-    /// The text of a values file of a release, rendered; nothing if it is missing and may be.
+    /// The text of a values file of a release, rendered; `None` if it is missing and may be.
     pub(crate) fn values_file(
         &self,
         helmfile_environment: &Arc<HelmfileEnvironment>,

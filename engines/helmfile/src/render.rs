@@ -299,7 +299,7 @@ impl Helmfile {
         contexts.into_iter().find(|context| !context.is_empty()).unwrap_or_default().to_owned()
     }
 
-    /// The releases to be rendered, in order, then those that are not to be installed; nothing if none is selected.
+    /// The releases to be rendered, in order, then those that are not to be installed; `None` if none is selected.
     fn to_render(&self, options: &ReleaseRenderOptions) -> Result<Option<Vec<Release>>> {
         let all = &self.spec.releases;
         let chosen = selected(all, &self.selectors, &self.values, false)?;

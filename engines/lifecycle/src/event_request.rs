@@ -39,7 +39,7 @@ pub struct LifecycleEventRequest {
     pub deadline: Time,
 }
 
-/// An event that nothing waits for any more.
+/// An event for which no operation waits any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DismissedLifecycleEvent {
     /// Its name.

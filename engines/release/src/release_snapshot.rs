@@ -285,7 +285,7 @@ pub enum SnapshotMatch {
     NoDigest,
 }
 
-/// The test hooks of a record that were selected, with their results.
+/// The test hooks of a record that the filters select, by name, each with the times and the phase of its last run.
 pub fn test_hooks(
     record: &ReleaseRecord,
     filters: &[TestFilter],
@@ -334,7 +334,7 @@ pub fn truncate(history: &mut Vec<ReleaseSnapshot>, ignore_tests: bool) {
     history.truncate(previous.map_or(MAX_HISTORY_SNAPSHOTS, |at| at + 2));
 }
 
-/// Keeps the five newest. Leaves the newest first.
+/// Truncates a history to its five newest snapshots, the newest first.
 pub(crate) fn truncate_to_newest(history: &mut Vec<ReleaseSnapshot>) {
     sort(history);
     history.truncate(MAX_HISTORY_SNAPSHOTS);

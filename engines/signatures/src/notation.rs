@@ -211,7 +211,10 @@ struct NotationVerificationContext<'a> {
     now: i64,
 }
 
-/// Whether the certificates are valid now; those of an authority at the time that it vouches for.
+/// Checks that the certificates are valid now; with a signing authority, that they were at the signing time.
+///
+/// # Errors
+/// Says which certificate was not valid, or that there is no timestamp that can be used.
 fn is_timely(
     asked: &NotationVerificationContext<'_>,
     envelope: &NotationEnvelope,

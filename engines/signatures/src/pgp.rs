@@ -156,7 +156,7 @@ fn check_with(
     problem.map_or(Ok(false), |why| Err(PgpProblem::Other(why)))
 }
 
-/// Whether a signature was made with a key; nothing if the key has another id or may not sign.
+/// Whether a signature was made with a key; `None` if the key has another id or may not sign.
 fn is_made_with<K: VerifyingKey>(
     signature: &Signature,
     payload: &[u8],

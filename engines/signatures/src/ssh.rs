@@ -264,7 +264,7 @@ fn after_options(line: &str) -> Option<&str> {
     None
 }
 
-/// The key that a line has after its type.
+/// Decodes the key with which a text begins: what follows the type in a line of `authorized_keys`.
 fn blob(text: &str) -> Result<KeyData, String> {
     let encoded = text.split_ascii_whitespace().next().unwrap_or_default();
     let decoded = STANDARD.decode(encoded).map_err(|error| match error {

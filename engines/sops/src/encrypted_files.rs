@@ -132,7 +132,7 @@ impl SopsDecryptor<'_> {
         Ok(changed)
     }
 
-    /// A file without encryption; nothing if it does not look encrypted.
+    /// A file, decrypted; `None` if it does not look encrypted.
     fn file(
         &self,
         tree: &dyn FileTree,

@@ -86,8 +86,8 @@ impl ClusterError {
         self.is_busy() || (self.is_transient() && !is_of_webhook)
     }
 
-    /// A write that failed with this may have been carried out all the same: it got no answer, or one that says that something
-    /// behind the server gave none in time. Only an observation of the object tells.
+    /// Whether a write that failed with this error may have taken effect: the server did not answer, or says that
+    /// something behind it did not answer in time. Only reading the object tells.
     pub fn may_be_done(&self) -> bool {
         let is_put_off = matches!(self.code(), Some(401 | 429));
         self.is_of_server() && !is_put_off

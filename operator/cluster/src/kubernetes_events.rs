@@ -21,7 +21,7 @@ pub struct KubernetesEventRecorder {
 }
 
 impl ClusterConnection {
-    /// What records events here.
+    /// A recorder of events in this cluster.
     pub fn recorder(&self) -> KubernetesEventRecorder {
         KubernetesEventRecorder { client: self.unary.clone() }
     }

@@ -86,7 +86,7 @@ pub(super) struct LeaseClaim {
     sent: Vec<LeaseSpec>,
 }
 
-/// What to do about a Lease.
+/// What a process that wants a Lease does next.
 #[derive(Debug, Clone, PartialEq)]
 enum LeaseAction {
     /// Another process holds it.
@@ -95,7 +95,7 @@ enum LeaseAction {
     Write(LeaseSpec),
 }
 
-/// What an attempt came to.
+/// Who holds a Lease after an attempt to get it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LeaseAttempt {
     /// The Lease is ours from now on.

@@ -17,7 +17,7 @@ use super::{ClusterConnection, ClusterError};
 
 const WHOLE: &str = "application/json";
 
-/// What of the objects is read.
+/// Which part of each object is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectProjection {
     /// All of them.

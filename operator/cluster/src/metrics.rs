@@ -99,7 +99,7 @@ struct NotificationLabels {
     outcome: NotificationOutcome,
 }
 
-/// What became of an audit.
+/// Whether an audit was written, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum AuditOutcome {
     /// It was written.

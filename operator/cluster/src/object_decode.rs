@@ -102,7 +102,7 @@ impl FullObject {
     }
 }
 
-/// What a list or watch brings.
+/// The form in which a list or watch returns objects.
 pub trait ObjectForm: Sized + Send + 'static {
     /// Reads one object.
     ///

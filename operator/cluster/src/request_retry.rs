@@ -52,7 +52,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER_DELAY))
 }
 
-/// How long to wait before attempt number `attempt + 1` at a path; nothing if that is too long to hold a permit for.
+/// How long to wait before attempt number `attempt + 1` at a path; `None` if that is too long to hold a permit for.
 pub(super) fn delay(error: &ClusterError, attempt: u32, path: &str) -> Option<Duration> {
     // The same path and attempt always give the same, and neighbours something else.
     let seed = path.bytes().fold(u64::from(attempt), |hash, byte| {

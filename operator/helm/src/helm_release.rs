@@ -312,7 +312,7 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// A run behind the gate; nothing where the spec changed meanwhile.
+    /// Reconciles an object, from the gate to its report; `None` if the spec changed meanwhile.
     async fn reconcile(
         &self,
         object: &Arc<HelmRelease>,
@@ -402,7 +402,7 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// Does what the engine says until it has an outcome; nothing where the spec changed meanwhile.
+    /// Performs the steps that the engine plans, until it returns an outcome; `None` if the spec changed meanwhile.
     async fn drive(
         &self,
         object: &Arc<HelmRelease>,

@@ -309,7 +309,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         in_use
     }
 
-    /// A run behind the gate; nothing where the spec changed meanwhile.
+    /// Reconciles an object, from its source to its report; `None` if the spec changed meanwhile.
     async fn reconcile(
         &self,
         object: &Arc<K>,
@@ -406,7 +406,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         Some(ended(outcome))
     }
 
-    /// Keeps the releases of a plan, then uninstalls those that left; nothing where the Helmfile changed meanwhile.
+    /// Keeps the releases of a plan, then uninstalls those that left it; `None` if the Helmfile changed meanwhile.
     async fn keep_and_prune(
         &self,
         planned: &HelmfilePlan,
@@ -569,7 +569,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
     }
 }
 
-/// What a run is about.
+/// The object of a run, what its spec asks for, and its durations.
 struct HelmfileRunSubject<'r, K: HelmfileKind> {
     object: &'r Arc<K>,
     spec: &'r HelmfileSpec,

@@ -107,8 +107,8 @@ pub(crate) trait ReleaseStatusOwner: Send + Sync + 'static {
         last: &ReleaseRecord,
     ) -> Option<(Option<ObjectKey>, String)>;
 
-    /// Prepares an operation that makes a new revision. The returned text says why the operation fails. It is called
-    /// for each preparation, so it must be repeatable.
+    /// Prepares an operation that makes a new revision. Returns why the operation fails, if it does. It may be called
+    /// several times for one operation, so it has to be repeatable.
     fn before(
         &self,
         _: &ClusterTarget,

@@ -18,7 +18,7 @@ use windlass_cluster::error::chain;
 /// Parity(flux): the annotation by which the maker of an OCI artifact says from which revision it was made.
 pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
 
-/// The revision from which an artifact's own origin says that it was made; nothing if it does not say.
+/// The revision from which an artifact was made, by its annotation; empty without one.
 pub fn origin_revision(artifact: &Artifact) -> &str {
     artifact.metadata.get(ORIGIN_REVISION).map_or("", String::as_str)
 }

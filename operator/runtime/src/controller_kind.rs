@@ -61,12 +61,12 @@ pub trait ControllerKind: 'static {
     }
 }
 
-/// What an object of ours is called in the graph.
+/// The key of an object in the dependency graph.
 pub fn node_of<K: WindlassKind>(object: &K) -> ObjectKey {
     node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any())
 }
 
-/// The same, for one that is known by name only.
+/// The key in the dependency graph of an object that is known by its name only.
 pub fn node_named<K: WindlassKind>(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), namespace, name)
 }

@@ -71,7 +71,7 @@ pub(crate) struct ObjectStore<K: WindlassKind> {
     store_writer: Mutex<Option<StoreWriter<K>>>,
 }
 
-/// What fills a store.
+/// The side of a store to which a watch writes.
 pub(crate) struct StoreWriter<K: WindlassKind> {
     pub(crate) writer: Writer<K>,
     listed: watch::Sender<bool>,

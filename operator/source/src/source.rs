@@ -90,7 +90,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         false
     }
 
-    /// Why the artifact of the status does not count as verified; nothing if it does.
+    /// Why the artifact of the status does not count as verified; `None` if it does.
     fn unverified(&self) -> Option<String> {
         artifact_verification::unverified(self)
     }
@@ -147,7 +147,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         false
     }
 
-    /// What others depend on besides the artifact.
+    /// What objects that name this one depend on besides its artifact, as texts: another text wakes them.
     fn also_announces(&self) -> Vec<String> {
         Vec::new()
     }

@@ -35,7 +35,7 @@ pub(super) struct TarReader<R> {
     padding: u64,
 }
 
-/// What earlier headers say about the next entry.
+/// The path and the size that earlier headers give the next entry.
 #[derive(Debug, Default)]
 struct TarHeaderOverrides {
     path: Option<Vec<u8>>,

@@ -124,7 +124,7 @@ impl ClustersByContext<'_> {
 }
 
 impl ReleaseClusterLocation {
-    /// What an upgrade of a release would change, as text; nothing if it changes nothing.
+    /// What an upgrade of a release would change, as text; `None` if it changes nothing.
     async fn changed(
         &self,
         release: &ReleaseRendering,
@@ -142,7 +142,7 @@ impl ReleaseClusterLocation {
         self.change_text(&release.name, record.as_deref(), &manifest, given).await
     }
 
-    /// What the removal of a release would delete, as text; nothing if it is not there.
+    /// What the removal of a release would delete, as text; `None` if the release has no record.
     async fn removed(
         &self,
         name: &str,

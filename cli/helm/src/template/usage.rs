@@ -4,7 +4,7 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What Helm says where clap says this; nothing where it does not say anything, as for help.
+/// Helm's text for an error of clap; `None` if Helm has none, as for help.
 pub fn explain(error: &clap::Error) -> Option<String> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

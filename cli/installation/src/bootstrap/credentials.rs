@@ -294,7 +294,7 @@ fn knows(known_hosts: &str, url: &Url, folder: &Path) -> anyhow::Result<bool> {
     Ok(output.status.success())
 }
 
-/// The data of the Secret; nothing if there is none.
+/// The data of the Secret; empty if there is no Secret.
 async fn kept(
     cluster: &ClusterConnection,
     namespace: &str,

@@ -208,7 +208,7 @@ impl ForgeRepository {
         Ok(self.ssh.join(&format!("{}/{}.git", self.owner, self.repository))?)
     }
 
-    /// What pushes.
+    /// The credentials for pushing: the token, in a Secret of this name.
     pub(super) fn given(&self, secret_name: &str) -> GitCredentialsArgs {
         GitCredentialsArgs::token(secret_name, &self.token)
     }

@@ -33,7 +33,7 @@ pub(super) struct BootstrapRepository<'c> {
 }
 
 impl<'c> BootstrapRepository<'c> {
-    /// Clones a branch; a repository without any gets its first one.
+    /// Clones a branch. In a repository without branches, the first push creates it.
     ///
     /// # Errors
     /// The repository cannot be read, or has other branches only.

@@ -37,7 +37,7 @@ pub enum OperatorPresence {
     Unknown,
 }
 
-/// What the Leases say of the operator.
+/// Which process holds the Lease of windlass, or held it; `Unknown` if the Leases do not say it.
 pub async fn presence(cluster: &ClusterConnection, now: Timestamp) -> OperatorPresence {
     leases(cluster).await.map_or(OperatorPresence::Unknown, |leases| presence_of(&leases, now))
 }

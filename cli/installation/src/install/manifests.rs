@@ -199,7 +199,7 @@ impl InstallManifestFlags {
     }
 }
 
-/// What runs the program.
+/// The Deployments and StatefulSets among some objects, which run the program.
 pub(crate) fn workloads(objects: &[Object]) -> impl Iterator<Item = &Object> {
     objects.iter().filter(|it| matches!(it.kind(), "Deployment" | "StatefulSet"))
 }

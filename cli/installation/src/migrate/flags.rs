@@ -301,7 +301,7 @@ impl MigratedFlags {
         }
     }
 
-    /// One flag that has several values, where windlass has one.
+    /// Reports a flag that controllers have with different values, while windlass has one value for all.
     fn differ(&mut self, flags: &[ControllerFlag]) {
         let each: Vec<String> =
             flags.iter().map(|it| format!("`{}` of {}", it.text(), it.controller)).collect();

@@ -26,7 +26,7 @@ const SHARED: &str = "CustomResourceDefinition";
 const SERVER_FIELDS: [&str; 5] =
     ["managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"];
 
-/// What is put back.
+/// The objects of others that a migration changes, as they were before it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MigrationRecord {

@@ -13,7 +13,7 @@ const SHARED: &str = "CustomResourceDefinition";
 /// What the groups of Flux end with.
 const FLUX: &str = ".fluxcd.io";
 
-/// What stays.
+/// The objects of windlass that stay in the cluster when a migration is undone.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RemainingObjects {
     /// Objects of windlass, as messages name them.

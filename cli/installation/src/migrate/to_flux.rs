@@ -111,7 +111,7 @@ pub(super) async fn give_back(
     record.restore(cluster, namespace, deadline).await
 }
 
-/// What windlass runs as.
+/// The Deployments and StatefulSets of windlass in a namespace.
 async fn workloads(cluster: &ClusterConnection, namespace: &str) -> anyhow::Result<Vec<Object>> {
     let mut found = Vec::new();
     for kind in ["Deployment", "StatefulSet"] {

@@ -16,7 +16,7 @@ use crate::{ApplyStage, ApplyStageKind};
 /// because it is read from their Pods or from the time; the interval is Flux's.
 const HEALTH_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a wait stands.
+/// Whether a wait for health is over, goes on, or has failed.
 pub(super) enum HealthWaitState {
     /// Everything is as it should be.
     Over,

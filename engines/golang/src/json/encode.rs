@@ -231,7 +231,7 @@ impl JsonEncoder {
     }
 }
 
-/// The value that is written instead of an object; nothing where its fields are.
+/// The value that is written in place of an object; `None` if its fields are written.
 fn instead(object: &dyn GoObject) -> Result<Option<GoRuntimeValue>, JsonEncodeError> {
     if object.is_nil() {
         return Ok(Some(GoRuntimeValue::Nil));

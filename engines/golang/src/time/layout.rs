@@ -130,7 +130,8 @@ fn offset(text: &[u8]) -> Option<(usize, LayoutElement)> {
     Some((1 + form.len(), LayoutElement::Offset(offset)))
 }
 
-/// A point or comma and zeros or nines, behind which no other digit stands.
+/// The fraction of a second at the beginning of a layout: a point or comma, then only zeros or only nines. `None` if
+/// another digit follows.
 fn fraction(text: &[u8]) -> Option<(usize, LayoutElement)> {
     let (separator, rest) = text.split_first()?;
     let digit = *rest.first().filter(|digit| matches!(digit, b'0' | b'9'))?;

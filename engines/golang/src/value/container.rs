@@ -78,7 +78,7 @@ impl GoList {
         self.0.len == 0
     }
 
-    /// Go's `list[from:to:capacity]`; nothing unless `from <= to <= capacity` and there is that much room.
+    /// Go's `list[from:to:capacity]`; `None` unless `from <= to <= capacity`, and the list has that capacity.
     pub fn slice(&self, from: usize, to: usize, capacity: usize) -> Option<Self> {
         if from > to || to > capacity || capacity > self.0.capacity {
             return None;

@@ -142,7 +142,7 @@ impl FunctionSignature {
         if self.is_variadic { self.params.len().saturating_sub(1) } else { self.params.len() }
     }
 
-    /// The type that an argument is given as; nothing where none is taken.
+    /// The type of an argument; `None` if the function does not take so many.
     pub fn param(&self, index: usize) -> Option<&GoType> {
         match self.params.get(index) {
             None if self.is_variadic => self.params.last(),

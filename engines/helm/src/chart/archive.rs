@@ -81,7 +81,7 @@ pub enum ChartArchiveError {
     TooMuch,
 }
 
-/// What an archive, and those in it, may still take.
+/// How many entries and bytes an archive, and those in it, may still have.
 #[derive(Debug)]
 pub(super) struct ChartArchiveBudget {
     entries: usize,

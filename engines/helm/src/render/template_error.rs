@@ -105,7 +105,7 @@ fn own(message: &str) -> &str {
     message.split_once(" template:").map_or(message, |(own, _)| own)
 }
 
-/// The templates on the way, from the outermost; nothing if Helm cannot take one of the errors apart.
+/// The templates on the way to an error, from the outermost; `None` if Helm cannot parse one of the errors.
 fn steps(error: &TemplateExecError) -> Option<Vec<TemplateErrorFrame>> {
     let mut steps: Vec<TemplateErrorFrame> = Vec::new();
     let mut error = Some(error);

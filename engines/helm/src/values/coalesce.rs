@@ -220,7 +220,8 @@ impl CoalesceRun<'_> {
         }
     }
 
-    /// Puts a table below another one. The lower one is changed too: that is Helm's way of remembering nulls.
+    /// Merges `below` into `into`, whose own values win. A null in `into` is written into `below`, too: that is how
+    /// Helm remembers it.
     pub(super) fn tables(
         &mut self,
         into: &GoMap,

@@ -107,7 +107,7 @@ impl Helmfile {
         Ok(())
     }
 
-    /// The files of a local chart with the charts of local directories in it; nothing if it names none.
+    /// The files of a local chart with the charts of the local directories that it names; `None` if it names none.
     pub(crate) fn with_local_charts(&self, directory: &str) -> Result<Option<ChartFileTree>> {
         if !self.place.is_file(&join(directory, "Chart.yaml")) {
             return Ok(None);

@@ -93,7 +93,7 @@ impl<'t> LineFeedText<'t> {
     }
 }
 
-/// The document of a part; nothing if it has none, or one that is nothing. What follows the document is not read.
+/// The document of a part; `None` if the part has none, or a null. What follows the document is not read.
 pub(super) fn document(
     part: &StreamDocumentPart<'_>,
     limits: &YamlLimits,

@@ -132,7 +132,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     })
 }
 
-/// Work that is not finished is `pending` here; other services do not get such a state.
+/// The state of a commit by an event. Work in progress is `pending`; other services get no state for it.
 fn state(event: &FluxEvent) -> Result<&'static str, String> {
     if event.is_progressing() {
         return Ok("pending");

@@ -119,7 +119,7 @@ impl ReleasePlanner<'_> {
         Some(lifecycle_hold::held_operation(self.desired, status, action, place.version))
     }
 
-    /// What lifecycles answered before an installation or upgrade; nothing where none holds it.
+    /// The answers of lifecycles to an installation or upgrade that may begin; `None` if no lifecycle holds it.
     ///
     /// # Errors
     /// A lifecycle has to be asked, is awaited, or does not let it begin.

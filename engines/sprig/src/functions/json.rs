@@ -25,7 +25,7 @@ const HTML: JsonLayout = JsonLayout { escapes_html: true, indent: None };
 const RAW: JsonLayout = JsonLayout { escapes_html: false, indent: None };
 const PRETTY: JsonLayout = JsonLayout { escapes_html: true, indent: Some("  ") };
 
-/// A value as JSON; nothing where it has none.
+/// A value as JSON; empty if JSON cannot express it.
 fn to_json(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -41,7 +41,7 @@ fn must_to_json(
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), HTML)?.or_failure()?))
 }
 
-/// A value as JSON on many lines; nothing where it has none.
+/// A value as JSON on many lines; empty if JSON cannot express it.
 fn to_pretty_json(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],

@@ -24,7 +24,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("fromYamlArray", "func(string) []interface {}", from_yaml_array),
 ];
 
-/// A value as YAML without the last newline; nothing where it has none.
+/// A value as YAML without the last newline; empty if YAML cannot express it.
 fn to_yaml(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],

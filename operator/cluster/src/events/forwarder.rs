@@ -84,7 +84,7 @@ fn posted(record: &EventRecord) -> FluxEventPayload<'_> {
     }
 }
 
-/// What an attempt came to.
+/// Whether an attempt delivered an event, and if not, whether to try again.
 #[derive(Debug, PartialEq, Eq)]
 enum ForwardAttempt {
     Delivered,

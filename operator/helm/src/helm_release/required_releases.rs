@@ -73,7 +73,7 @@ fn parse(text: &str, storage: &str) -> Result<Vec<RequiredRelease>, String> {
     Ok(all)
 }
 
-/// What is missing of a required release; `None` if nothing is.
+/// Why a requirement is not met: the release is not deployed, or its chart has another version; `None` if it is met.
 fn missing(required: &RequiredRelease, revisions: &ReleaseRevisions) -> Option<String> {
     let Some(deployed) = revisions.deployed() else {
         let has_none = revisions.last().is_none() && revisions.unreadable_last().is_none();

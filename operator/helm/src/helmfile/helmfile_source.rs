@@ -56,7 +56,7 @@ impl HelmfileOrigin {
         }
     }
 
-    /// What tells the files from others.
+    /// A text that is another one for other files: their digest, or the revision of an address.
     pub(super) fn digest(&self) -> &str {
         match self {
             Self::Artifact { artifact, .. } => &artifact.digest,
@@ -144,7 +144,7 @@ pub(super) fn getter_for(
 }
 
 impl<K: HelmfileKind> HelmfileSession<'_, K> {
-    /// The revision that is known without a request; nothing if there is none.
+    /// The revision of the source, as far as it is known without a request.
     pub(super) fn known_revision(&self, spec: &HelmfileSpec) -> Option<String> {
         let Some(source) = &spec.source_ref else {
             let fetched = self.memory().fetched.clone();

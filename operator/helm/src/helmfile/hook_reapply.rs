@@ -43,7 +43,7 @@ fn phases(is_first: bool) -> (&'static [Phase], &'static [Phase]) {
     }
 }
 
-/// What applying the hooks of a release is called, the same while the release is to be the same.
+/// The name of the operation that applies the hooks of a release: it changes with the desired state.
 fn operation(key: &ReleaseKey, digest: &str) -> String {
     let digest = Sha256::digest(format!("{key} {digest}"));
     beside_release(&key.name, &hex::encode(digest)[..12])

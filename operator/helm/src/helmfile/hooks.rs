@@ -428,7 +428,7 @@ impl<K: HelmfileKind> HookRound<'_, K> {
         Ok(())
     }
 
-    /// Applies an object; nothing if its author does not want it to be written.
+    /// Applies an object; `None` if its `windlass.dev/crd-policy` excludes it.
     async fn one(
         &mut self,
         object: Object,
@@ -478,7 +478,7 @@ impl<K: HelmfileKind> HookRound<'_, K> {
     }
 }
 
-/// What a write changed; nothing where it changed nothing.
+/// What a write changed; `None` if it changed nothing.
 fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Option<Changed> {
     let (what, fields) = match before {
         Ok(None) => (ObjectChangeKind::Added, Vec::new()),

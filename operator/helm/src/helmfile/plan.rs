@@ -99,7 +99,7 @@ pub(super) struct HelmfilePlanInputs {
     pub(super) served: Arc<ServerCapabilities>,
 }
 
-/// What a helmfile asks for.
+/// The releases that a helmfile asks for, and what was found while it was read.
 #[derive(Default)]
 pub(super) struct HelmfilePlan {
     /// Those that are needed first.

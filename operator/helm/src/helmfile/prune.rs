@@ -287,8 +287,8 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         Some(outcomes)
     }
 
-    /// Uninstalls releases, those that others need after these; nothing where the Helmfile changed meanwhile. What is not
-    /// gone yet is in the answer.
+    /// Uninstalls releases, each before those that it needs. Returns the outcomes of those that are not gone yet;
+    /// `None` if the Helmfile changed meanwhile.
     pub(super) async fn uninstall(
         &self,
         leaving: &[ReleaseRemoval],
@@ -419,7 +419,7 @@ impl fmt::Display for PruneReason {
     }
 }
 
-/// The uid of the record of a revision; nothing if there is none.
+/// The uid of the record of a revision; `None` if there is no such Secret.
 async fn uid_of(
     target: &ClusterTarget,
     namespace: &str,

@@ -128,7 +128,7 @@ impl ReleaseProgress {
     }
 }
 
-/// What is wanted of a release.
+/// The state into which a release is to be brought.
 #[derive(Clone, Copy)]
 pub(super) enum ReleaseGoal<'p> {
     /// That it is as a plan says, with its chart.
@@ -139,7 +139,7 @@ pub(super) enum ReleaseGoal<'p> {
     Removed(RemovalPermit),
 }
 
-/// What keeping all of them came to; nothing where the Helmfile changed meanwhile.
+/// How far each release of a run came.
 pub(super) type ReleaseOutcomes = BTreeMap<ReleaseKey, ReleaseProgress>;
 
 /// What all releases of a run have in common.
@@ -237,7 +237,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         book.set_rows(rows);
     }
 
-    /// Keeps all releases of a plan; nothing where the Helmfile changed meanwhile.
+    /// Keeps all releases of a plan; `None` if the Helmfile changed meanwhile.
     pub(super) async fn keep(
         &self,
         planned: &HelmfilePlan,
@@ -460,8 +460,8 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         }
     }
 
-    /// Does for a release what the release runner says until it has an outcome, and writes down how it is; nothing
-    /// where the Helmfile changed meanwhile.
+    /// Has the release runner work on a release until that has an outcome, and updates its row in the status; `None` if
+    /// the Helmfile changed meanwhile.
     pub(super) async fn drive(
         &self,
         run: &HelmfileRun<'_, K>,

@@ -30,7 +30,7 @@ const MOST_BYTES: u64 = 256 << 20;
 pub(super) const NOT_VERIFIED: &str =
     "it is not verified, and the namespace requires verified sources; copy it into the source";
 
-/// What fetching takes.
+/// Everything that fetches a chart or an address that a helmfile names.
 pub(super) struct FetchContext {
     repositories: HelmfileRepositories,
     permits: SharedBuildPermits,
@@ -95,7 +95,7 @@ struct SourceBundle {
     lock: HelmfileBundle,
 }
 
-/// The bundle beside the helmfile or at the top of the source; nothing if there is none.
+/// The bundle beside the helmfile, or else that at the top of the source; `None` if neither has one.
 fn bundle_of(files: &HelmfileFiles, directory: &str) -> Result<Option<SourceBundle>, String> {
     let own = RelPath::parse(directory.trim_start_matches('/')).map_err(|it| it.to_string())?;
     for top in [own, RelPath::root()] {

@@ -33,7 +33,7 @@ impl<'s> ReleaseSuspensions<'s> {
         Self(all)
     }
 
-    /// The entry that suspends a release; nothing if none does.
+    /// The entry that suspends a release; `None` if none does.
     pub(super) fn of(&self, key: &ReleaseKey) -> Option<&'s SuspendedRelease> {
         let is_of = |entry: &&&SuspendedRelease| {
             entry.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)

@@ -163,10 +163,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }))
     }
 
-    /// Lets a release be made only if all of its definitions may be; the names of those that are to stay as they are.
+    /// The definitions among `objects` that the policy `Skip` leaves as they are.
     ///
     /// # Errors
-    /// That one may not be written: then nothing of the release is.
+    /// A definition may not be written: then the caller writes nothing of the release.
     pub(super) async fn admitted<'m>(
         &self,
         objects: impl Iterator<Item = &'m Object>,

@@ -181,7 +181,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         journal.is_some_and(|it| it.is_open() && jiff::Timestamp::now() >= it.deadline())
     }
 
-    /// Remembers an object as the API server answered a write, for the run that may follow.
+    /// Keeps the object with which the API server answered a write, so that observing its health takes no request.
     ///
     /// `since` is the moment before the write.
     pub(super) fn wrote(&self, id: &ObjectId, answer: Object, since: WatchMoment) {
@@ -227,7 +227,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         health::read(live, &[], jiff::Timestamp::now())
     }
 
-    /// Remembers in which version an object was seen by a run that began at `since`, for the wait that may follow.
+    /// Records in which version an object was read, for the wait that may follow.
+    ///
+    /// `since` is the moment before it was read.
     pub(super) fn saw(&self, member: &ManifestObject, live: Option<&Object>, since: WatchMoment) {
         let own = live.and_then(|it| it.label(O::OWNERSHIP.name));
         let labelled = match own == Some(self.node.whole().name.as_str()) {

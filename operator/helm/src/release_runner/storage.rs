@@ -65,7 +65,7 @@ struct StoredRevision {
     layout: RecordLayout,
 }
 
-/// How a record is stored.
+/// Whether a record takes several Secrets, and how large it is.
 #[derive(Clone)]
 struct RecordLayout {
     /// The digest of all parts, if the record is stored in several Secrets.

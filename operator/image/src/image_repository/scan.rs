@@ -31,7 +31,7 @@ pub(super) struct ScanRun<'r> {
     pub(super) object: &'r Arc<ImageRepository>,
 }
 
-/// What a run came to.
+/// Whether a run listed the tags of an image, or found that no scan is due.
 pub(super) enum ScanRunResult {
     /// The tags were listed.
     Done {

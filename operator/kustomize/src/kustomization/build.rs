@@ -40,7 +40,7 @@ pub(super) struct BuildSources<'a> {
 /// The stack of a build. Nested kustomizations need more stack than threads of the runtime have.
 const BUILD_STACK_BYTES: usize = 64 << 20;
 
-/// Runs on a thread with a stack for deep kustomizations; nothing if it panicked.
+/// Does work on a thread with a stack for deep kustomizations; `None` if it panicked.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread =

@@ -46,7 +46,7 @@ impl From<kustomize::Error> for Error {
     }
 }
 
-/// What a build gave.
+/// The objects of a build, and its warnings.
 #[derive(Debug)]
 pub(super) struct LoadedManifests {
     pub(super) objects: Vec<Object>,

@@ -28,7 +28,7 @@ pub(super) struct LifecycleHold {
     is_first: bool,
 }
 
-/// What an attempt is called, beside its object.
+/// The name of an attempt: that of the Kustomization, and a hash of `parts`.
 fn operation(object: &Kustomization, parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -120,7 +120,7 @@ impl LifecycleClearance {
         Self { answers: Vec::new() }
     }
 
-    /// What was answered.
+    /// The answers of lifecycles.
     pub(super) fn into_answers(self) -> Vec<LifecycleEventAnswer> {
         self.answers
     }

@@ -146,7 +146,7 @@ pub(super) struct NotificationSpool {
     state: Mutex<SpoolState>,
 }
 
-/// What became of a notification.
+/// Whether a notification was put into the spool, and how many were dropped for it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SpoolPutResult {
     /// Its number; none if there was no room.
@@ -189,7 +189,7 @@ impl NotificationSpool {
         self.folder.join(format!("{number:020}.json"))
     }
 
-    /// What waits about incidents.
+    /// The notifications about incidents that wait.
     pub(super) fn steps(&self) -> BTreeSet<IncidentNotificationKey> {
         self.state.lock().entries.values().filter_map(|entry| entry.step.clone()).collect()
     }

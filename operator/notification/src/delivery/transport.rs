@@ -121,7 +121,7 @@ impl TransportMessage {
     }
 }
 
-/// What an answer says.
+/// The status and the body of an answer, as a message has them.
 fn refusal(answer: &HttpResponse) -> String {
     let body = String::from_utf8_lossy(&answer.body);
     let body = body.trim();

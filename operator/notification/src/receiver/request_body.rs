@@ -69,7 +69,7 @@ impl RequestBodyPermits {
         Ok(RequestBody { body: reader.into_bytes(), permit: Some(permit) })
     }
 
-    /// Works with a permit; nothing if that takes long while others wait for one.
+    /// Does the work for which a permit was granted; `None` if it takes long while others wait for a permit.
     pub(super) async fn while_granted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let given_up = async {
             tokio::time::sleep(self.keeps).await;

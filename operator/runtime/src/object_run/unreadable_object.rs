@@ -35,7 +35,7 @@ fn text(object: &UnreadableObject) -> String {
     )
 }
 
-/// Whether two say the same.
+/// Whether both are the same generation of one object, which cannot be read for the same reason.
 pub(super) fn is_same(one: &UnreadableObject, other: &UnreadableObject) -> bool {
     let said = |it: &UnreadableObject| (it.meta.uid.clone(), it.meta.generation, it.why.clone());
     said(one) == said(other)

@@ -138,7 +138,7 @@ impl WatchedReferences {
         self.by_user.get(user).into_iter().flatten().filter_map(|id| self.key_of(id)).collect()
     }
 
-    /// What a node named, with its kind.
+    /// The objects that a node names, each with its kind.
     pub(super) fn of(&self, user: &ObjectKey) -> Vec<(ApiResourceLocation, ObjectId)> {
         let own = self.by_user.get(user).into_iter().flatten();
         own.filter_map(|id| Some((self.named.get(id)?.resource.clone(), id.clone()))).collect()

@@ -24,7 +24,7 @@ struct LastWake {
     is_due: bool,
 }
 
-/// What becomes of a wake.
+/// Whether a node is woken now, later, or by a wake that is on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WakeDecision {
     /// The node is to be woken now.

@@ -189,7 +189,7 @@ impl ObjectWatcherState {
         }
     }
 
-    /// What a node applied.
+    /// The objects that a node applied.
     pub(super) fn tracked_of(
         &self,
         owner: &ObjectKey,

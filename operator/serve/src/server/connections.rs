@@ -22,7 +22,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What a server bears.
+/// How many connections a server takes, and how long they may last.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
     /// Connections at once; more wait in the kernel's queue.

@@ -47,7 +47,7 @@ impl BodyReader {
         self.up_to(self.most).await.map(drop)
     }
 
-    /// What was read.
+    /// The part of the body that was read.
     pub fn into_bytes(self) -> Vec<u8> {
         self.read
     }

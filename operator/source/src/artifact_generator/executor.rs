@@ -145,7 +145,7 @@ impl ArtifactMaker {
         Self { store, namespace, before, trees, observed, meter, room: MAX_STORED_BYTES }
     }
 
-    /// What is to be made.
+    /// The artifacts that a spec asks for, with its path pattern expanded.
     pub(super) fn requests(
         &mut self,
         spec: &GeneratorSpec,
@@ -306,7 +306,7 @@ pub(super) fn drift(
     artifactgen::drift(requested, last, |entry| stored(store, object, entry), external)
 }
 
-/// How the file of an artifact is; one that is damaged is removed.
+/// Whether the file of an artifact is in the store and intact. Removes it if it is damaged.
 fn stored(
     store: &ArtifactStore,
     object: &ArtifactGenerator,

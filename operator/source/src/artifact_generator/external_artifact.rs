@@ -146,7 +146,7 @@ fn taken(generator: &ArtifactGenerator, name: &str) -> RunOutcome {
     RunOutcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
 }
 
-/// What an artifact is offered by.
+/// An artifact, and what its ExternalArtifact is made of.
 pub(super) struct ArtifactOffer<'r> {
     /// Whose it is.
     pub(super) generator: &'r ArtifactGenerator,

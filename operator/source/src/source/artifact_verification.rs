@@ -33,7 +33,7 @@ pub(crate) struct VerificationRecord {
     pub(crate) text: String,
 }
 
-/// Why the artifact of a status does not count as verified; nothing if it does.
+/// Why the artifact of a status does not count as verified; `None` if it does.
 ///
 /// One status covers both: the artifact that it has when `SourceVerified` is of the newest generation is the one that
 /// was verified as that says.

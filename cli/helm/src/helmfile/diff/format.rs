@@ -33,7 +33,7 @@ pub(super) struct DiffDisplayOptions<'s> {
 }
 
 impl DiffDisplayOptions<'_> {
-    /// The text of a change; nothing if the object stays as it is.
+    /// The text of a change; `None` if the object stays as it is.
     ///
     /// # Errors
     /// An object cannot be written, or what is in a Secret cannot be masked.

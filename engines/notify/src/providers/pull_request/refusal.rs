@@ -89,7 +89,7 @@ fn refusal(what: &str, answer: &HttpResponse, now: i64) -> PullRequestError {
     }
 }
 
-/// What an answer says, on one line; nothing if it is not JSON.
+/// The messages in an answer, on one line; empty if it is not JSON.
 fn words(answer: &HttpResponse) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
     let mut parts = Vec::new();

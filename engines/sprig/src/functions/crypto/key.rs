@@ -225,7 +225,7 @@ impl PrivateKey {
         })
     }
 
-    /// The signature of a message; nothing where the library fails.
+    /// The signature of a message; `None` if the library fails.
     pub(super) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         // The library asks for it and does not use it.
         let random = SystemRandom::new();

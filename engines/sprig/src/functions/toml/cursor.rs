@@ -101,7 +101,7 @@ impl<'t> TomlCursor<'t> {
         TomlError { line: self.line, message: message.into() }
     }
 
-    /// An error in the line before: a line feed was taken.
+    /// An error in the line before this one, for a caller that has read its line feed.
     pub(super) fn fault_before(&self, message: impl Into<String>) -> TomlError {
         TomlError { line: self.line.saturating_sub(1), message: message.into() }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What waits for a namespace.
+/// The notifications of a namespace that wait.
 #[derive(Default)]
 struct NamespaceShare {
     /// Notifications about what went well, and about failures: the oldest have the lowest numbers.
