@@ -2,13 +2,14 @@
 //!
 //! Incidents are kept for some Alerts only, and only for what objects report, so their absence says nothing: what is not ready
 //! without one is counted, and so is what is ready while something that it applied is not (`live_objects.rs`).
-//! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`notification_controller::incident`).
+//! Elsewhere: what an Incident says (`crds::windlass_notification`), opening and resolving them
+//! (`notification_controller::incident`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
-use crds::incidents::{Incident, IncidentNotification, IncidentState, IncidentStep};
+use crds::windlass_notification::{Incident, IncidentNotification, IncidentState, IncidentStep};
 use kube_core::Resource as _;
 use objects::Object;
 use reconcile::Time;

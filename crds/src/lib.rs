@@ -1,7 +1,8 @@
 //! The contract: the Flux v2 APIs and groups of our own as Rust types, and the CustomResourceDefinitions made from them.
 //!
-//! Here: one folder per API group with one file per kind, and the structs that several kinds share. Folders have short
-//! names: `extensions` is the group `source.extensions.fluxcd.io`, `windlass` is `source.windlass.dev`, `incidents` is
+//! Here: one folder per API group with one file per kind, and the structs that several kinds share. A folder has the first
+//! word of its group: `source` is `source.toolkit.fluxcd.io`, `lifecycle` is `lifecycle.windlass.dev`. Exceptions:
+//! `extensions` is `source.extensions.fluxcd.io`, `windlass_source` is `source.windlass.dev`, `windlass_notification` is
 //! `notification.windlass.dev`, and `helmfile` also has the kind of helmfile-operator (`apps.mumoshu.github.io`).
 //! Elsewhere: what the fields do (`operator`), how YAML text is written (`engines/goyaml`).
 //! This crate uses nothing of ours, so a field can be read here without knowing the program.
@@ -21,7 +22,6 @@ mod health_check;
 pub mod helm;
 pub mod helmfile;
 pub mod image;
-pub mod incidents;
 mod inventory;
 pub mod kustomize;
 pub mod lifecycle;
@@ -34,7 +34,8 @@ pub mod release;
 mod schema;
 pub mod source;
 mod string_enum;
-pub mod windlass;
+pub mod windlass_notification;
+pub mod windlass_source;
 
 #[cfg(test)]
 mod tests;
@@ -89,11 +90,11 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<helmfile::Helmfile>(),
     KindDefinition::of::<helm::HelmRelease>(),
     KindDefinition::of::<source::HelmRepository>(),
-    KindDefinition::of::<windlass::HTTPArchive>(),
+    KindDefinition::of::<windlass_source::HTTPArchive>(),
     KindDefinition::of::<image::ImagePolicy>(),
     KindDefinition::of::<image::ImageRepository>(),
     KindDefinition::of::<image::ImageUpdateAutomation>(),
-    KindDefinition::of::<incidents::Incident>(),
+    KindDefinition::of::<windlass_notification::Incident>(),
     KindDefinition::of::<kustomize::Kustomization>(),
     KindDefinition::of::<lifecycle::LifecycleBinding>(),
     KindDefinition::of::<lifecycle::LifecycleEvent>(),

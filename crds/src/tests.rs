@@ -17,7 +17,7 @@ use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
     OCIRepository,
 };
-use crate::windlass::HTTPArchive;
+use crate::windlass_source::HTTPArchive;
 use crate::{ArtifactSource, GoDuration, ReconciledObject};
 
 fn parse<K: DeserializeOwned>(value: Value) -> K {

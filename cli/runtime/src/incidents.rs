@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: what opens and closes them (`notification_controller::incident`).
 
-use crds::incidents::{Incident, IncidentState};
+use crds::windlass_notification::{Incident, IncidentState};
 use kube_core::Resource as _;
 use objects::{Gvk, Object};
 use serde_json::Value;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use crds::incidents::{Incident, IncidentState, IncidentStatus, IncidentStep};
 use crds::kustomize::Kustomization;
+use crds::windlass_notification::{Incident, IncidentState, IncidentStatus, IncidentStep};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget, WindlassProcess};
@@ -429,8 +429,9 @@ async fn the_end_is_sent_to_who_was_sent_the_beginning_also_without_its_alert() 
     let app = ("Kustomization", "app");
     let has_opened = |count: usize| {
         move |status: &IncidentStatus| {
-            let opened =
-                |it: &&crds::incidents::IncidentNotification| it.state == IncidentStep::Opened;
+            let opened = |it: &&crds::windlass_notification::IncidentNotification| {
+                it.state == IncidentStep::Opened
+            };
             status.notifications.iter().filter(opened).count() == count
         }
     };

@@ -32,8 +32,8 @@ use cause::incident::{
     self as failures, IncidentIdentity, ObjectVerdict, ReportedObjectState, RootFailureSearchScope,
     is_over,
 };
-use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::{Alert, Provider};
+use crds::windlass_notification::{Incident, IncidentState, IncidentStep};
 use kube_core::ResourceExt as _;
 use notify::ObjectReference;
 use objects::ObjectId;
@@ -596,7 +596,7 @@ mod tests {
 
     /// An Incident of which an Alert was sent the beginning.
     fn sent(namespace: &str, uid: &str, state: &str) -> Option<Arc<Incident>> {
-        let mut it = Incident::new("i", crds::incidents::IncidentSpec::default());
+        let mut it = Incident::new("i", crds::windlass_notification::IncidentSpec::default());
         it.metadata.namespace = Some(namespace.to_owned());
         it.metadata.uid = Some(uid.to_owned());
         let opened = json!({"namespace": namespace, "alert": "a", "provider": "p", "state": "Opened",
@@ -644,7 +644,7 @@ mod tests {
     #[test]
     fn an_incident_whose_beginning_was_sent_to_no_alert_has_no_end_to_send() {
         let gone = DeletedIncidents::default();
-        let mut silent = Incident::new("i", crds::incidents::IncidentSpec::default());
+        let mut silent = Incident::new("i", crds::windlass_notification::IncidentSpec::default());
         silent.status = serde_json::from_value(json!({"state": "Open"})).unwrap();
         gone.note(TableChange { before: Some(Arc::new(silent)), after: None });
         assert_eq!(gone.take().count, 0);

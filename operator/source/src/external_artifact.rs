@@ -7,7 +7,7 @@ use std::time::Duration;
 use artifactgen::GENERATOR_LABEL;
 use crds::extensions::ArtifactGenerator;
 use crds::source::ExternalArtifact;
-use crds::windlass::HTTPArchive;
+use crds::windlass_source::HTTPArchive;
 use crds::{Artifact, ArtifactSource as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -85,4 +85,14 @@ fn is_of_generator(object: &ExternalArtifact, settings: &OperatorSettings, kept:
             && object.labels().get(GENERATOR_LABEL) == uid.as_ref()
             && settings.selects(generator.labels())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::promise;
+
+    #[test]
+    fn every_field_of_the_schema_is_used() {
+        promise::knows_every_field("ExternalArtifact", ["sourceRef"]);
+    }
 }

@@ -11,7 +11,7 @@ mod validated_spec;
 use std::sync::Arc;
 
 use crds::Artifact;
-use crds::windlass::HTTPArchive;
+use crds::windlass_source::HTTPArchive;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
 use sources::http_archive::HttpValidators;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::{Alert, AlertSpec, Provider};
+use crds::windlass_notification::{Incident, IncidentState, IncidentStep};
 use kube_core::ResourceExt as _;
 use notify::EventSourceSelector;
 use parking_lot::Mutex;
@@ -340,7 +340,7 @@ impl IncidentNotifications {
         self.queue.warnings.warn(namespace, alert, dispatch_failed(message));
     }
 
-    /// What waits about incidents.
+    /// The notifications about incidents that wait to be sent.
     pub(crate) fn waiting_steps(&self) -> BTreeSet<IncidentNotificationKey> {
         self.queue.spool.steps()
     }
@@ -433,7 +433,7 @@ mod tests {
 
     /// An Incident that was opened at the second 7, and what the Provider was sent last.
     fn incident(state: &str, provider: &str, sent: Option<&str>) -> Incident {
-        let mut incident = Incident::new("i", crds::incidents::IncidentSpec::default());
+        let mut incident = Incident::new("i", crds::windlass_notification::IncidentSpec::default());
         incident.metadata.uid = Some("u".to_owned());
         let of = |state: &str| serde_json::json!({"namespace": "apps", "alert": "a", "provider": provider, "state": state});
         let sent: Vec<serde_json::Value> = sent.map(of).into_iter().collect();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crds::incidents::{Incident, IncidentStatus};
+use crds::windlass_notification::{Incident, IncidentStatus};
 use kube_core::ResourceExt as _;
 use notify::{EVENT_GROUP, FluxEvent, ObjectReference};
 use reconcile::Time;
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_event_of_an_end_is_no_error() {
-        let mut incident = Incident::new("i", crds::incidents::IncidentSpec::default());
+        let mut incident = Incident::new("i", crds::windlass_notification::IncidentSpec::default());
         incident.spec.cause.reason = "BuildFailed".to_owned();
         incident.metadata.namespace = Some("apps".to_owned());
         incident.status = Some(status());

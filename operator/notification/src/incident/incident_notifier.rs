@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::Time as When;
-use crds::incidents::{Incident, IncidentNotification, IncidentStatus, IncidentStep};
 use crds::notification::{Alert, Provider};
+use crds::windlass_notification::{Incident, IncidentNotification, IncidentStatus, IncidentStep};
 use kube_core::ResourceExt as _;
 use notify::ObjectReference;
 use reconcile::Time;

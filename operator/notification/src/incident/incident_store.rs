@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use cause::incident::{Incident as Failing, IncidentIdentity};
 use crds::Time as When;
-use crds::incidents::{
+use crds::windlass_notification::{
     Incident, IncidentAffected, IncidentCause, IncidentSpec, IncidentState, IncidentStatus,
     IncidentStep, IncidentSubject,
 };
@@ -66,7 +66,7 @@ const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the end of an incident is sent, where that was not possible before.
 const MAX_UNSENT_RESOLUTION_AGE: i64 = 24 * 3600;
 
-/// What became of a write.
+/// Whether an Incident was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IncidentWriteOutcome {
     Written,

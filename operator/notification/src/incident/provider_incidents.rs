@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use cause::CauseKind;
 use cause::incident::{ObjectVerdict, ReportedObjectState, RootFailure};
-use crds::incidents::Incident;
 use crds::notification::Provider;
+use crds::windlass_notification::Incident;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::Time;
@@ -73,7 +73,7 @@ pub(super) fn judge(
 #[cfg(test)]
 mod tests {
     use cause::incident::{incidents, is_over};
-    use crds::incidents::{IncidentSpec, IncidentSubject};
+    use crds::windlass_notification::{IncidentSpec, IncidentSubject};
     use serde_json::json;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! The status of an Incident, for tests of what is said about it.
 
-use crds::incidents::IncidentStatus;
+use crds::windlass_notification::IncidentStatus;
 use reconcile::Time;
 use serde_json::json;
 

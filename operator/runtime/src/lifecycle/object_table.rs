@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 
-use crds::incidents::Incident;
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
+use crds::windlass_notification::Incident;
 use futures::StreamExt as _;
 use objects::Gvk;
 use serde::de::DeserializeOwned;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crds::windlass::{HTTPArchive, HTTPArchiveStatus};
+use crds::windlass_source::{HTTPArchive, HTTPArchiveStatus};
 use reconcile::{RunOutcome, WakeTrigger};
 use sources::archive;
 use sources::fetch_plan::KeptArtifact;

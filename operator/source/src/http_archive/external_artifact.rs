@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crds::source::{ExternalArtifact, ExternalArtifactSpec, ExternalArtifactStatus};
-use crds::windlass::HTTPArchive;
+use crds::windlass_source::HTTPArchive;
 use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::{Resource as _, ResourceExt as _};
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_external_artifact_of_another_owner_is_not_ours() {
-        let mut object = HTTPArchive::new("app", crds::windlass::HTTPArchiveSpec::default());
+        let mut object = HTTPArchive::new("app", crds::windlass_source::HTTPArchiveSpec::default());
         object.metadata.uid = Some("1".to_owned());
         object.metadata.namespace = Some("shop".to_owned());
         let ours = made(&object);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::LocalObjectReference;
 use crds::source::ExternalArtifact;
-use crds::windlass::HTTPArchive;
+use crds::windlass_source::HTTPArchive;
 use kube_core::ResourceExt as _;
 use reconcile::{DependencyEdge, ObjectKey, RunOutcome, WakeTrigger};
 use sources::source_reasons::AUTHENTICATION_FAILED;

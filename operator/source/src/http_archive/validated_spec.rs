@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crds::windlass::{HTTPArchive, HTTPArchiveSpec};
+use crds::windlass_source::{HTTPArchive, HTTPArchiveSpec};
 use reconcile::{RunOutcome, WakeTrigger};
 use sources::fetch_plan::ArtifactInputs;
 use sources::git::{GitAuth, GitCredentials, RemoteUrl};
