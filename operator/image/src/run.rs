@@ -1,22 +1,23 @@
-//! What the runs of all kinds share: whether one begins, when the next one is due, and what is said of it.
+//! What the runs of all kinds share: whether one begins, when the next one is due, and announcing what it reports.
+//!
+//! Elsewhere: what a run reports (`windlass_runtime::run_report`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::{ObjectStatus as _, ReconciledObject};
+use crds::ReconciledObject;
 use kube_core::ResourceExt as _;
-use reconcile::{
-    ConditionReason, RunOutcome, StatusCondition, StatusConditions, Time, WakeTrigger,
-};
+use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
-use windlass_runtime::controller_kind::REQUESTED_AT;
-use windlass_runtime::object_status::{LatestWrittenObject, conditions_of, listed, status_of};
+use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_report::RunReport;
 use windlass_runtime::{hold_conditions, object_hold};
 use windlass_serve::settings::OperatorSettings;
+
+pub(crate) use windlass_runtime::run_report::report;
 
 /// `spec.image` of an ImageRepository names no image. Parity(flux).
 pub(crate) const IMAGE_URL_INVALID: ConditionReason = ConditionReason::new("ImageURLInvalid");
@@ -99,53 +100,6 @@ pub(crate) fn next_run(
             Some(requested.unwrap_or_else(|| retry_after(settings, failures)))
         }
     }
-}
-
-/// What is written and reported of a run.
-pub(crate) struct RunReport<S> {
-    pub(crate) before: S,
-    pub(crate) after: S,
-    pub(crate) event: Option<ObjectEvent>,
-}
-
-/// Derives status and event from the outcome of a run; `change` says in the status what the run found.
-///
-/// Differs(flux): a failure that lasts has one event, and that nothing changed has none. A registry that asks for more time,
-/// in words that name another time each time, has none either.
-pub(crate) fn report<K: WindlassKind + ReconciledObject>(
-    object: &K,
-    outcome: &RunOutcome,
-    now: Time,
-    change: impl FnOnce(&mut K::Status),
-) -> RunReport<K::Status> {
-    let before = status_of(object);
-    let had = conditions_of(before.conditions());
-    let generation = object.meta().generation.unwrap_or_default();
-    let conditions = StatusConditions::since(&had, generation, now, &[])
-        .marked(&hold_conditions::of(object, now))
-        .finish(outcome);
-    let mut after = before.clone();
-    change(&mut after);
-    after.set_conditions(listed(conditions));
-    if matches!(outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
-        after.set_observed_generation(generation);
-    }
-    if let Some(requested) = object.annotations().get(REQUESTED_AT) {
-        after.set_last_handled_reconcile_at(requested);
-    }
-    let is_pause = matches!(outcome, RunOutcome::Failed(..))
-        && outcome.wake().and_then(WakeTrigger::earliest).is_some();
-    let is_known = StatusCondition::find(&had, reconcile::READY).is_some_and(|ready| {
-        let is_same = ready.message == outcome.text() || is_pause;
-        is_same && ready.reason == outcome.reason().as_str()
-    });
-    let event = (!is_known).then(|| ObjectEvent {
-        severity: if outcome.is_settled() { EventSeverity::Info } else { EventSeverity::Error },
-        reason: outcome.reason().to_string(),
-        message: outcome.text().to_owned(),
-        metadata: BTreeMap::new(),
-    });
-    RunReport { before, after, event }
 }
 
 /// Writes the report of a run, announces its event and logs it.

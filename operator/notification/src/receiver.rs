@@ -12,30 +12,24 @@ pub mod webhook_requests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::ObjectStatus as _;
 use crds::notification::{Receiver, ReceiverStatus};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::{Resource as _, ResourceExt as _};
+use kube_core::Resource as _;
 use notify::receivers::{ReceiverSpecError, check};
 use parking_lot::Mutex;
-use reconcile::{
-    ConditionReason, ObjectKey, RunOutcome, StatusCondition, StatusConditions, Time, WakeTrigger,
-    reason,
-};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, Time, WakeTrigger, reason};
 
 use super::delivery::CONTROLLER;
 use windlass_cluster::ClusterError;
-use windlass_cluster::events::{EventSeverity, ObjectEvent};
-use windlass_runtime::controller_kind::{
-    ControllerKind, REQUESTED_AT, jittered, log_failed_request, node_of,
-};
+use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::expressions::on_thread;
-use windlass_runtime::object_status::{LatestWrittenObject, conditions_of, listed, status_of};
+use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::own_kinds::{RESOURCES, named};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
+use windlass_runtime::run_report::{self, RunReport};
 use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::{hold_conditions, object_hold};
 
@@ -135,7 +129,7 @@ async fn attempt(
             Some(retry_after(context, memory))
         }
     };
-    let ReceiverReport { before, after, event } = report(&object, path, &outcome, now);
+    let RunReport { before, after, event } = report(&object, path, &outcome, now);
     latest.write_status(context, &object, &before, &after).await?;
     if let Some(event) = event {
         context.events.announce(&*object, CONTROLLER, event);
@@ -198,51 +192,26 @@ fn read(object: &Receiver) -> Result<notify::receivers::Receiver, String> {
     Ok(receiver)
 }
 
-/// The status to write and the events to announce.
-struct ReceiverReport {
-    before: ReceiverStatus,
-    after: ReceiverStatus,
-    event: Option<ObjectEvent>,
-}
-
+/// The report of a run that found this path; without one, the status keeps that which it has.
 fn report(
     object: &Receiver,
     path: Option<String>,
     outcome: &RunOutcome,
     now: Time,
-) -> ReceiverReport {
-    let before = status_of(object);
-    let had = conditions_of(before.conditions());
-    let generation = object.meta().generation.unwrap_or_default();
-    let conditions = StatusConditions::since(&had, generation, now, &[])
-        .marked(&hold_conditions::of(object, now))
-        .finish(outcome);
-    let mut after = before.clone();
-    after.set_conditions(listed(conditions));
-    if path.is_some() {
-        after.webhook_path = path;
-    }
-    if matches!(outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
-        after.set_observed_generation(generation);
-    }
-    if let Some(requested) = object.annotations().get(REQUESTED_AT) {
-        after.set_last_handled_reconcile_at(requested);
-    }
-    let is_known = StatusCondition::find(&had, reconcile::READY).is_some_and(|ready| {
-        ready.reason == outcome.reason().as_str() && ready.message == outcome.text()
-    });
-    let event = (!is_known).then(|| ObjectEvent {
-        severity: if outcome.is_settled() { EventSeverity::Info } else { EventSeverity::Error },
-        reason: outcome.reason().to_string(),
-        message: outcome.text().to_owned(),
-        metadata: std::collections::BTreeMap::new(),
-    });
-    ReceiverReport { before, after, event }
+) -> RunReport<ReceiverStatus> {
+    run_report::report(object, outcome, now, |status: &mut ReceiverStatus| {
+        if path.is_some() {
+            status.webhook_path = path;
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use fake_cluster::promise;
     use serde_json::{Value, json};
+    use windlass_cluster::events::EventSeverity;
+    use windlass_runtime::controller_kind::REQUESTED_AT;
 
     use super::*;
 
@@ -255,6 +224,21 @@ mod tests {
             "status": status,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn every_field_of_the_schema_is_used() {
+        let used = [
+            "events",
+            "interval",
+            "oidcProviders",
+            "resourceFilter",
+            "resources",
+            "secretRef",
+            "suspend",
+            "type",
+        ];
+        promise::knows_every_field("Receiver", used);
     }
 
     #[test]

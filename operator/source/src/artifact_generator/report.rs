@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use artifactgen::{InventoryEntry, changes_message};
 use crds::extensions::{ArtifactGenerator, ArtifactGeneratorStatus, ExternalArtifactReference};
 use kube_core::ResourceExt as _;
-use reconcile::{ConditionStatus, READY, RunOutcome, StatusCondition, StatusConditions, Time};
+use reconcile::{ConditionStatus, READY, RunOutcome, StatusCondition, Time};
 
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
-use windlass_runtime::controller_kind::REQUESTED_AT;
-use windlass_runtime::hold_conditions;
-use windlass_runtime::object_status::{conditions_of, listed, status_of};
+use windlass_runtime::object_status::{conditions_of, status_of};
+use windlass_runtime::run_report::status_after;
 
 /// What a run made.
 pub(super) struct GeneratedArtifacts {
@@ -63,19 +62,12 @@ pub(super) fn report(
 ) -> GeneratorReport {
     let before = status_of(object);
     let had = conditions_of(&before.conditions);
-    let generation = object.metadata.generation.unwrap_or_default();
-    let mut after = before.clone();
-    if let Some(generated) = generated {
-        after.inventory = recorded(&generated.inventory);
-        after.observed_sources_digest = Some(generated.sources_digest.clone());
-    }
-    let conditions = StatusConditions::since(&had, generation, now, &[])
-        .marked(&hold_conditions::of(object, now))
-        .finish(outcome);
-    after.conditions = listed(conditions);
-    if let Some(requested) = object.annotations().get(REQUESTED_AT) {
-        after.last_handled_reconcile_at = Some(requested.clone());
-    }
+    let after = status_after(object, outcome, now, |status: &mut ArtifactGeneratorStatus| {
+        if let Some(generated) = generated {
+            status.inventory = recorded(&generated.inventory);
+            status.observed_sources_digest = Some(generated.sources_digest.clone());
+        }
+    });
     let failed = (!outcome.is_settled()).then(|| outcome.text().to_owned());
     let events = event(object, generated, outcome, &had).into_iter().collect();
     GeneratorReport { before, after, events, failed }
@@ -138,6 +130,7 @@ mod tests {
     use expect_test::{Expect, expect};
     use reconcile::{WakeTrigger, reason};
     use serde_json::{Value, json};
+    use windlass_runtime::controller_kind::REQUESTED_AT;
 
     use super::*;
     use crate::artifact_generator::resolve::SOURCE_FETCH_FAILED;

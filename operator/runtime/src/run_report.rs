@@ -1,0 +1,78 @@
+//! What the run of an object reports: its status, and an event if that says something new.
+//!
+//! Elsewhere: writing the status (`object_status`); reports with artifacts, releases or inventories (the crates of such
+//! kinds).
+
+use std::collections::BTreeMap;
+
+use crds::{ObjectStatus as _, ReconciledObject};
+use kube_core::ResourceExt as _;
+use reconcile::{RunOutcome, StatusCondition, StatusConditions, Time, WakeTrigger};
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::windlass_kind::WindlassKind;
+
+use super::controller_kind::REQUESTED_AT;
+use super::hold_conditions;
+use super::object_status::{conditions_of, listed, status_of};
+
+/// The report of a run: the status to write, and the event to announce.
+pub struct RunReport<S> {
+    /// The status before the run.
+    pub before: S,
+    /// The status after it.
+    pub after: S,
+    /// The event; `None` if the status says nothing new.
+    pub event: Option<ObjectEvent>,
+}
+
+/// The status of an object after a run: conditions by its outcome, the generation unless it is to be tried again, the
+/// request that was handled, and what `change` sets of the kind's own fields.
+pub fn status_after<K: WindlassKind + ReconciledObject>(
+    object: &K,
+    outcome: &RunOutcome,
+    now: Time,
+    change: impl FnOnce(&mut K::Status),
+) -> K::Status {
+    let mut after = status_of(object);
+    let had = conditions_of(after.conditions());
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions = StatusConditions::since(&had, generation, now, &[])
+        .marked(&hold_conditions::of(object, now))
+        .finish(outcome);
+    change(&mut after);
+    after.set_conditions(listed(conditions));
+    if matches!(outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
+        after.set_observed_generation(generation);
+    }
+    if let Some(requested) = object.annotations().get(REQUESTED_AT) {
+        after.set_last_handled_reconcile_at(requested);
+    }
+    after
+}
+
+/// The report of a run by its outcome; `change` sets the kind's own fields of the status.
+///
+/// Differs(flux): a failure that lasts has one event, and a success that changes nothing has none. A remote that asks for
+/// more time, in words that name another time each time, has none either.
+pub fn report<K: WindlassKind + ReconciledObject>(
+    object: &K,
+    outcome: &RunOutcome,
+    now: Time,
+    change: impl FnOnce(&mut K::Status),
+) -> RunReport<K::Status> {
+    let before = status_of(object);
+    let had = conditions_of(before.conditions());
+    let is_pause = matches!(outcome, RunOutcome::Failed(..))
+        && outcome.wake().and_then(WakeTrigger::earliest).is_some();
+    let is_known = StatusCondition::find(&had, reconcile::READY).is_some_and(|ready| {
+        let is_same = ready.message == outcome.text() || is_pause;
+        is_same && ready.reason == outcome.reason().as_str()
+    });
+    let event = (!is_known).then(|| ObjectEvent {
+        severity: if outcome.is_settled() { EventSeverity::Info } else { EventSeverity::Error },
+        reason: outcome.reason().to_string(),
+        message: outcome.text().to_owned(),
+        metadata: BTreeMap::new(),
+    });
+    RunReport { before, after: status_after(object, outcome, now, change), event }
+}
