@@ -3,10 +3,11 @@
 //! Here: how a kind is run ([`object_run`]) and what it says of that ([`controller_kind`]); what every run may use
 //! ([`run_context`]): the queue ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`run_permits`]),
 //! work that blocks ([`blocking_task`]), sources ([`source_catalog`]) and their files ([`artifact_files`]), what specs
-//! name ([`spec_references`]), the remotes of GitRepositories ([`git_remote`]), clusters and users
+//! name ([`spec_references`]), the remotes of GitRepositories ([`git_remote`]) and HelmRepositories
+//! ([`chart_repository`]), logins to registries of clouds ([`registry_login`]), clusters and users
 //! ([`cluster_target`]), applied objects ([`object_watcher`]), servers ([`http_clients`]), forges ([`pull_request`]);
 //! whether a run may begin ([`dependency_gate`], [`object_hold`], [`change_window`], [`lifecycle`]); and what is said
-//! of it ([`object_status`], [`progress_status`], [`hold_conditions`], [`audit`]). What appliers share: their run
+//! of it ([`run_report`], [`object_status`], [`progress_status`], [`hold_conditions`], [`audit`]). What appliers share: their run
 //! ([`applier`]), how they name the source of their files ([`source_reference`]), what builds of files take ([`build`],
 //! [`time_limit`], [`random_bytes`]), the guard of definitions ([`crd_guard`]), writes that may have been done
 //! ([`unanswered_writes`]), and the Pods behind a failure ([`workload_pods`]). Elsewhere: sources (crate
@@ -20,6 +21,7 @@ pub mod audit;
 pub mod blocking_task;
 pub mod build;
 pub mod change_window;
+pub mod chart_repository;
 pub mod cluster_target;
 pub mod controller_kind;
 pub mod crd_guard;
@@ -46,10 +48,12 @@ pub mod progress_status;
 pub mod provider_secrets;
 pub mod pull_request;
 pub mod random_bytes;
+pub mod registry_login;
 pub mod rights_watch;
 pub mod run_context;
 pub mod run_error;
 pub mod run_permits;
+pub mod run_report;
 pub mod source_catalog;
 pub mod source_reference;
 pub mod spec_references;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crds::helmfile::Helmfile;
-use crds::windlass::HTTPArchive;
+use crds::windlass_source::HTTPArchive;
 use kube_core::Resource;
 use notify::EventSourceSelector;
 

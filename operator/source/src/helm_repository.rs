@@ -1,31 +1,26 @@
 //! HelmRepository: the index of a chart repository becomes an artifact. A registry is nothing but an address.
 //!
-//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), indexes and how they are
-//! fetched (`sources::charts`), charts (`helm_chart`).
+//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), how the repository or
+//! registry is reached (`windlass_runtime::chart_repository`), indexes and how they are fetched (`sources::charts`), charts
+//! (`helm_chart`).
 
 pub(crate) mod executor;
-mod oci_registry;
 mod resolve;
-pub(super) mod validated_spec;
+mod validated_spec;
 
 use std::fs::File;
 use std::sync::Arc;
 
-use crds::source::{HelmRepository, HelmRepositoryType};
-use kube_core::ResourceExt as _;
+use crds::source::HelmRepository;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
-use sources::charts::repository::normalized;
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
 use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
 use super::source::{SourceKind, SourceSpec};
+use windlass_runtime::chart_repository::{is_registry, unsupported};
 use windlass_runtime::run_context::RunContext;
-
-pub use oci_registry::registry;
-pub use resolve::secrets;
-pub use validated_spec::{reach, repository};
 
 /// Interval of a HelmRepository that has none. Parity(flux).
 const DEFAULT_INTERVAL: &str = "1m";
@@ -41,37 +36,6 @@ fn failure(why: ConditionReason) -> &'static str {
     }
 }
 
-/// Whether the object stands for a registry.
-pub fn is_registry(object: &HelmRepository) -> bool {
-    object.spec.type_ == Some(HelmRepositoryType::Oci)
-}
-
-/// The first HelmRepository of a namespace, by name, that has the address of a chart repository or a registry.
-///
-/// Parity(flux): it configures the access to every chart or dependency that a file names by that address.
-pub fn with_address(
-    context: &RunContext,
-    namespace: &str,
-    url: &str,
-) -> Option<Arc<HelmRepository>> {
-    let all = context.store::<HelmRepository>().state();
-    let found = all.into_iter().filter(|object| {
-        object.namespace().as_deref() == Some(namespace) && is_address_of(object, url)
-    });
-    found.min_by_key(|object| object.name_any())
-}
-
-fn is_address_of(object: &HelmRepository, url: &str) -> bool {
-    let own = &object.spec.url;
-    if is_registry(object) {
-        return own.trim_end_matches('/') == url.trim_end_matches('/');
-    }
-    match (normalized(own), normalized(url)) {
-        (Ok(own), Ok(url)) => own == url,
-        (Err(_), _) | (_, Err(_)) => false,
-    }
-}
-
 impl SourceKind for HelmRepository {
     const FOLDER: &'static str = "helmrepository";
     const CONDITIONS: FailureConditions = FailureConditions {
@@ -84,7 +48,7 @@ impl SourceKind for HelmRepository {
     type LookupResult = Option<File>;
 
     fn unsupported(&self) -> Vec<&'static str> {
-        validated_spec::unsupported(&self.spec)
+        unsupported(&self.spec)
     }
 
     fn interval(&self) -> Option<&str> {

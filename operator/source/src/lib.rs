@@ -2,21 +2,20 @@
 //!
 //! Here: the run that all of them share ([`source`]), a folder for each kind with the same files (`resolve`: what the
 //! spec references, `validated_spec`: what should be, `executor`: observe and act), artifacts made of others
-//! ([`artifact_generator`]), artifacts of others ([`external_artifact`]), whose signatures count (`image_trust`),
-//! logins to registries of clouds (`registry_login`).
-//! Elsewhere: how any kind is run (crate `windlass-runtime`), protocols, the store and the decision whether to fetch
-//! (crate `sources`), the list of kinds (crate `windlass-kinds`).
+//! ([`artifact_generator`]), artifacts of others ([`external_artifact`]), whose signatures count (`image_trust`).
+//! Elsewhere: how any kind is run, and how the remotes of GitRepositories and HelmRepositories are reached (crate
+//! `windlass-runtime`), protocols, the store and the decision whether to fetch (crate `sources`), the list of kinds
+//! (crate `windlass-kinds`).
 
 pub mod artifact_generator;
 mod bucket;
 pub mod external_artifact;
 mod git_repository;
 mod helm_chart;
-pub mod helm_repository;
+mod helm_repository;
 mod http_archive;
 mod image_trust;
 mod oci_repository;
-mod registry_login;
 pub mod source;
 #[cfg(test)]
 mod temporary_store;

@@ -18,7 +18,6 @@ use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
 use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::image_trust::SignaturePolicy;
-use super::registry_login::login;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{
     FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
@@ -26,6 +25,7 @@ use super::source::report::{
 use super::source::{
     LATEST_ARCHIVE, SourceController, SourceKind, SourceSpec, artifact_verification, latest_url,
 };
+use windlass_runtime::registry_login::login;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::currency;
 

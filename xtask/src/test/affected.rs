@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 50] = [
+const PLACES: [(&str, &[&str]); 51] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     (
         "cli/runtime/",
@@ -76,6 +76,10 @@ const PLACES: [(&str, &[&str]); 50] = [
         ],
     ),
     ("operator/helm/src/helm_release", &["releases::", "releases_alone::"]),
+    (
+        "operator/runtime/src/chart_repository",
+        &["charts::", "stories::helm_chart", "stories::chart_repositories", "stories::helmfile"],
+    ),
     (
         "operator/source/src/helm_repository",
         &["charts::", "stories::helm_chart", "stories::chart_repositories", "sources::"],

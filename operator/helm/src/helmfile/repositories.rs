@@ -15,7 +15,7 @@ use reconcile::RunOutcome;
 use sources::http::refusal;
 
 use super::charts::{ChartRemote, ChartRepositoryCache};
-use source_controller::helm_repository::{self, is_registry, with_address};
+use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, is_registry, with_address};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::spec_references::ReadReferences;
@@ -87,7 +87,7 @@ impl HelmfileRepositories {
         let remotes = &context.remotes;
         let charts = match scope {
             RemoteChartPolicy::Free | RemoteChartPolicy::Listed => ChartRepositoryCache::new(
-                helm_repository::reach(context),
+                chart_repository::access(context),
                 remotes.oci.clone(),
                 None,
             ),
@@ -153,12 +153,12 @@ impl HelmfileRepositories {
         let context = &self.context;
         // Not watched: a failed plan is repeated, and one that is kept is made anew at the interval.
         let mut references = ReadReferences::new(&context.watcher);
-        let secrets = helm_repository::secrets(object, &mut references).await?;
+        let secrets = HelmRepositorySecrets::read(object, &mut references).await?;
         if is_registry(object) {
-            let remote = helm_repository::registry(context, object, &secrets, &chart.name).await?;
+            let remote = chart_repository::registry(context, object, &secrets, &chart.name).await?;
             return Ok(ChartRemote::Registry(Box::new(remote), context.remotes.oci.clone()));
         }
-        helm_repository::repository(context, object, &secrets)
+        chart_repository::repository(&chart_repository::access(context), object, &secrets)
             .map(|repository| ChartRemote::Index(Box::new(repository)))
     }
 }

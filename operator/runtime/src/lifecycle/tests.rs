@@ -1,11 +1,33 @@
 //! What objects of the cluster mean to the engine, and what windlass writes.
 
+use fake_cluster::promise;
 use serde_json::json;
 
 use super::*;
 
 fn read<K: serde::de::DeserializeOwned>(value: serde_json::Value) -> K {
     serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn every_field_of_the_schemas_is_used() {
+    let of_lifecycle = ["handler", "key", "onTimeout", "phases", "required", "timeout"];
+    promise::knows_every_field("Lifecycle", of_lifecycle);
+    let of_binding = ["lifecycle", "order", "parameters", "phases", "subjects"];
+    promise::knows_every_field("LifecycleBinding", of_binding);
+    let of_event = [
+        "approvals",
+        "deadline",
+        "from",
+        "key",
+        "lifecycle",
+        "operation",
+        "parameters",
+        "phase",
+        "subject",
+        "to",
+    ];
+    promise::knows_every_field("LifecycleEvent", of_event);
 }
 
 #[test]

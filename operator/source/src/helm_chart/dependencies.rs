@@ -25,10 +25,11 @@ use tokio_util::sync::CancellationToken;
 use tree::{MemoryTree, RelPath};
 
 use super::{chart_package, oci_registry};
-use crate::helm_repository::{self, executor, with_address};
+use crate::helm_repository::executor;
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, with_address};
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::source_catalog::artifact_owner;
 use windlass_runtime::spec_references::ReadReferences;
@@ -154,8 +155,8 @@ async fn from_registry(
     });
     // Not watched: a failed build is repeated anyway.
     let mut references = ReadReferences::new(&context.watcher);
-    let secrets = helm_repository::secrets(&object, &mut references).await;
-    let remote = helm_repository::registry(context, &object, &secrets.map_err(said)?, name).await;
+    let secrets = HelmRepositorySecrets::read(&object, &mut references).await.map_err(said)?;
+    let remote = chart_repository::registry(context, &object, &secrets, name).await;
     let remote = remote.map_err(said)?;
     let known = &context.remotes.oci;
     let chosen = chart::choose(&remote, known, version).await.map_err(|error| {
@@ -183,17 +184,18 @@ async fn open(run: &ChartWithFiles, url: &str) -> Result<IndexedRepository, Stri
         Some(object) => {
             // Not watched: a failed build is repeated anyway.
             let mut references = ReadReferences::new(&context.watcher);
-            let secrets = helm_repository::secrets(object, &mut references).await;
-            helm_repository::repository(context, object, &secrets.map_err(said)?).map_err(said)?
+            let secrets = HelmRepositorySecrets::read(object, &mut references).await;
+            let access = chart_repository::access(context);
+            chart_repository::repository(&access, object, &secrets.map_err(said)?).map_err(said)?
         }
         None => {
-            let reach = helm_repository::reach(context);
+            let access = chart_repository::access(context);
             let opened = ChartRepository::new(
                 url,
                 ChartRepositoryCredentials::default(),
                 false,
                 DEFAULT_FETCH_TIMEOUT,
-                &reach,
+                &access,
             );
             opened.map_err(|error| chain(&error))?
         }

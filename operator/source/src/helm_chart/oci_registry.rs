@@ -1,6 +1,7 @@
 //! A chart of a registry: which version of it there is, and fetching that.
 //!
-//! Elsewhere: speaking to registries (`sources::oci`), what a HelmRepository of type `oci` says of one (`helm_repository`).
+//! Elsewhere: speaking to registries (`sources::oci`), what a HelmRepository of type `oci` says of one
+//! (`windlass_runtime::chart_repository`).
 
 use std::io::{self, Read as _};
 use std::sync::Arc;

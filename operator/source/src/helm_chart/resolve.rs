@@ -13,8 +13,10 @@ use sources::source_reasons::{
 };
 
 use super::provenance::ProvenanceKeyring;
-use crate::helm_repository::{is_registry, registry, repository, secrets};
 use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
+use windlass_runtime::chart_repository::{
+    HelmRepositorySecrets, access, is_registry, registry, repository,
+};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCES;
 use windlass_runtime::spec_references::ReadReferences;
@@ -100,7 +102,7 @@ pub(super) async fn resolve(
     };
     if is_repository {
         let found = found.ok_or_else(missing)?;
-        let read = secrets(&found, &mut references).await;
+        let read = HelmRepositorySecrets::read(&found, &mut references).await;
         references.watch(node);
         if is_registry(&found) {
             let remote = registry(context, &found, &read?, &object.spec.chart).await?;
@@ -109,7 +111,7 @@ pub(super) async fn resolve(
                 keyring?,
             ));
         }
-        reached = Some(repository(context, &found, &read?)?);
+        reached = Some(repository(&access(context), &found, &read?)?);
     } else {
         references.watch(node);
     }

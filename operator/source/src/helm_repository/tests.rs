@@ -1,7 +1,7 @@
 //! What a person sees of a HelmRepository, from the outcome of a run.
 
 use crds::Artifact;
-use crds::source::HelmRepositoryStatus;
+use crds::source::{HelmRepositoryStatus, HelmRepositoryType};
 use expect_test::expect;
 use reconcile::{Time, WakeTrigger};
 use serde_json::json;
@@ -62,30 +62,4 @@ fn a_registry_is_nothing_but_an_address() {
     registry.spec.type_ = Some(HelmRepositoryType::Oci);
     assert!(registry.is_static());
     assert_eq!(registry.interval(), Some("1m"));
-}
-
-#[test]
-fn a_repository_is_known_by_its_address_however_it_is_written() {
-    let of = |kind: Option<&str>, own: &str, url: &str| {
-        let mut repository = object(json!({}));
-        repository.spec.type_ = kind.map(|kind| serde_json::from_value(json!(kind)).unwrap());
-        own.clone_into(&mut repository.spec.url);
-        is_address_of(&repository, url)
-    };
-    let (charts, oci) = ("https://example.com/charts", "oci://example.com/charts");
-    for url in [charts, "https://example.com/charts/", "https://EXAMPLE.com:443/charts"] {
-        assert!(of(None, charts, url), "{url}");
-    }
-    assert!(of(Some("oci"), oci, "oci://example.com/charts/") && of(Some("oci"), oci, oci));
-    for (kind, own, url) in [
-        (None, charts, "https://example.com/other"),
-        (None, charts, "http://example.com/charts"),
-        (None, charts, "https://example.com/charts/../x"),
-        (None, charts, oci),
-        (Some("oci"), oci, charts),
-        (Some("oci"), oci, "oci://example.com/charts/app"),
-        (None, "", ""),
-    ] {
-        assert!(!of(kind, own, url), "{url}");
-    }
 }

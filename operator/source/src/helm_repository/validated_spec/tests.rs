@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use sources::charts::ChartRepository;
+use sources::charts::repository::RepositoryAccess;
+use sources::source_reasons::AUTHENTICATION_FAILED;
 
 use super::*;
 use fake_cluster::promise;
@@ -24,9 +27,9 @@ fn desired_of(more: &Value, secret: &[(&str, &str)]) -> Result<ChartRepository, 
     check(&object)?;
     let data: BTreeMap<_, _> =
         secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-    let secrets =
-        HelmRepositoryInputs { secret: Some(data).filter(|it| !it.is_empty()), certificates: None };
-    reached(&RepositoryAccess::default(), &object, &secrets)
+    let secret = Some(data).filter(|it| !it.is_empty());
+    let secrets = HelmRepositorySecrets { secret, certificates: None };
+    repository(&RepositoryAccess::default(), &object, &secrets)
 }
 
 /// A value for every field of the schema that has no support, or not with that value.

@@ -11,10 +11,10 @@ use sources::oci::{
 };
 use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
-use super::resolve::HelmRepositoryInputs;
-use super::validated_spec::{DEFAULT_TIMEOUT, unsupported};
+use super::{DEFAULT_TIMEOUT, HelmRepositorySecrets, unsupported};
 use crate::registry_login::login;
-use windlass_runtime::run_context::RunContext;
+use crate::run_context::RunContext;
+use crate::unsupported_fields::unsupported_text;
 
 /// The repository of a chart, with a login if the spec wants one.
 ///
@@ -23,7 +23,7 @@ use windlass_runtime::run_context::RunContext;
 pub async fn registry(
     context: &RunContext,
     object: &HelmRepository,
-    secrets: &HelmRepositoryInputs,
+    secrets: &HelmRepositorySecrets,
     chart: &str,
 ) -> Result<RemoteOciRepository, RunOutcome> {
     let mut remote = remote(object, secrets, chart)?;
@@ -35,17 +35,14 @@ pub async fn registry(
 /// The repository of a chart, as the Secrets say that it is reached.
 fn remote(
     object: &HelmRepository,
-    secrets: &HelmRepositoryInputs,
+    secrets: &HelmRepositorySecrets,
     chart: &str,
 ) -> Result<RemoteOciRepository, RunOutcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = windlass_runtime::unsupported_fields::unsupported_text(&fields);
-        let text = format!(
-            "HelmRepository '{}': {text}",
-            object.metadata.name.as_deref().unwrap_or_default()
-        );
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let text = format!("HelmRepository '{name}': {}", unsupported_text(&fields));
         return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let refused =

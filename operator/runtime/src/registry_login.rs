@@ -7,14 +7,16 @@ use reconcile::{RunOutcome, WakeTrigger};
 use sources::oci::{Error, RemoteOciRepository};
 use sources::source_reasons::{AUTHENTICATION_FAILED, URL_INVALID};
 
-use super::source::busy;
+use super::run_context::RunContext;
 use windlass_cluster::error::chain;
-use windlass_runtime::run_context::RunContext;
 
-/// Has a registry asked with a login of its cloud, where the spec wants that.
+/// Logs in to the cloud of a registry, where the spec names one and no Secret.
 ///
 /// Parity(flux): a Secret goes before the cloud.
-pub(crate) async fn login(
+///
+/// # Errors
+/// The outcome of a run: the address is none of a registry of the cloud, or the cloud does not let windlass in.
+pub async fn login(
     context: &RunContext,
     provider: Option<RegistryProvider>,
     has_secret: bool,
@@ -26,7 +28,10 @@ pub(crate) async fn login(
     let login = context.remotes.oci.login_to_aws(&remote.repository, remote.timeout).await;
     remote.auth = login.map_err(|error| match &error {
         Error::InvalidUrl { .. } => RunOutcome::Stalled(URL_INVALID, chain(&error)),
-        Error::Busy(said) => busy(AUTHENTICATION_FAILED, said),
+        Error::Busy(busy) => {
+            let retry = WakeTrigger::at(busy.until);
+            RunOutcome::Failed(AUTHENTICATION_FAILED, busy.to_string(), retry)
+        }
         error => {
             let text = format!("failed to get credential from 'aws': {}", chain(error));
             RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
