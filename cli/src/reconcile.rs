@@ -213,6 +213,7 @@ fn no_run(object: &Object) -> Option<String> {
         _ if !object_references::has_no_runs(object) => return None,
         "ExternalArtifact" => "is updated by another controller and was not reconciled",
         "HelmRepository" => "is of type oci: it has no status and nothing to reconcile",
+        "Incident" | "LifecycleEvent" => "is written by windlass and has nothing to reconcile",
         _ => "has no status and nothing to reconcile",
     };
     Some(clean(&format!("{subject} {why}")))
@@ -619,6 +620,10 @@ mod tests {
         }
         assert_eq!(of("GitRepository", json!({})), None);
         assert_eq!(of("HelmRepository", json!({})), None);
+        let event = json!({"apiVersion": "lifecycle.windlass.dev/v1alpha1", "kind": "LifecycleEvent",
+            "metadata": {"name": "a", "namespace": "b"}});
+        let why = no_run(&Object::new(event).unwrap());
+        assert!(why.is_some_and(|it| it.contains("written by windlass")));
     }
 
     #[test]

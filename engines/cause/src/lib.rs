@@ -9,7 +9,7 @@
 //! ([`pod`]), notifications that fail (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`), second
 //! causes (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about
 //! ([`condition_reason`]), which failures are one incident ([`incident`]), suspensions (`object_suspension.rs`), events
-//! ([`object_event`]), what Secrets have to hold (`required_keys.rs`), what would help (`advice.rs`). Elsewhere:
+//! ([`object_event`]), what Secrets have to hold ([`required_keys`]), what would help (`advice.rs`). Elsewhere:
 //! fetching facts, and how a result is shown (the program).
 
 mod advice;
@@ -25,7 +25,7 @@ pub mod object_references;
 mod object_suspension;
 pub mod pod;
 mod provider_delivery;
-mod required_keys;
+pub mod required_keys;
 mod rollout_progress;
 mod second_cause;
 mod workload;

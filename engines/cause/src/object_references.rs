@@ -13,6 +13,9 @@ const SOURCES: &str = "source.toolkit.fluxcd.io";
 /// The API group of images.
 const IMAGES: &str = "image.toolkit.fluxcd.io";
 
+/// How the API groups of windlass end.
+const WINDLASS_GROUPS: &str = ".windlass.dev";
+
 /// The API group of helmfile-operator, whose kind windlass reconciles, too.
 const HELMFILE_OPERATOR: &str = "apps.mumoshu.github.io";
 
@@ -50,14 +53,21 @@ pub fn owner_labels() -> impl Iterator<Item = OwnerLabels> {
 /// Whether an object is of a kind that windlass or Flux reconciles.
 pub fn is_reconciled(id: &ObjectId) -> bool {
     let of = |domain: &str| id.group.ends_with(domain);
-    of(".fluxcd.io") || of(".windlass.dev") || id.group == HELMFILE_OPERATOR
+    of(".fluxcd.io") || of(WINDLASS_GROUPS) || id.group == HELMFILE_OPERATOR
 }
 
-/// Whether an object reports no runs by its nature, such as a HelmRepository of type `oci`.
+/// Whether an object has no condition `Ready` by its nature: a HelmRepository of type `oci`, a kind without a status, a
+/// record or a gate.
 pub fn has_no_runs(object: &Object) -> bool {
     let is_oci = object.get("spec").is_some_and(|spec| text(spec, "type") == "oci");
-    let is_repository = object.kind() == "HelmRepository" && is_oci;
-    is_repository || matches!(object.kind(), "Alert" | "Provider" | "ExternalArtifact")
+    match object.kind() {
+        "HelmRepository" => is_oci,
+        "Alert" | "Provider" | "ExternalArtifact" => true,
+        "Incident" | "Lifecycle" | "LifecycleBinding" | "LifecycleEvent" | "ReleaseAudit" => {
+            object.gvk().group.ends_with(WINDLASS_GROUPS)
+        }
+        _ => false,
+    }
 }
 
 /// The objects that an object gets its files from, such as the source of a Kustomization, or its tags.

@@ -21,6 +21,11 @@ pub(crate) struct RequiredKeys {
 impl RequiredKeys {
     /// What the field of an object needs of the Secret or ConfigMap that it names.
     pub(crate) fn of(namer: &Object, field: &str) -> Self {
+        Self::known(namer, field).unwrap_or_else(Self::any)
+    }
+
+    /// The same; `None` of a field that no rule is about.
+    fn known(namer: &Object, field: &str) -> Option<Self> {
         let value = value(namer, field).unwrap_or(&Value::Null);
         let path = field.strip_prefix("spec.").unwrap_or(field);
         let last = path.rsplit('.').next().unwrap_or(path).split('[').next().unwrap_or(path);
@@ -28,7 +33,9 @@ impl RequiredKeys {
             "" => otherwise.to_owned(),
             key => key.to_owned(),
         };
-        match (namer.kind(), path, last) {
+        let is_verification = path.ends_with("verify.secretRef");
+        Some(match (namer.kind(), path, last) {
+            (_, _, "substituteFrom" | "envFrom") => Self::any(),
             (_, _, "valuesFrom") => {
                 let key = key_of("valuesKey", "values.yaml");
                 let is_value = !text(value, "targetPath").is_empty();
@@ -36,19 +43,21 @@ impl RequiredKeys {
                 let means = if is_value { "VALUE" } else { "PATH" };
                 Self::key(&key, flag, means)
             }
-            (_, "kubeConfig.secretRef", _) => match text(value, "key") {
-                "" => Self { key: None, ..Self::key("value", "file", "PATH") },
-                key => Self::key(key, "file", "PATH"),
-            },
+            (_, "kubeConfig.secretRef", _) => kubeconfig(text(value, "key")),
+            ("Helmfile", _, "secretRef") if path.starts_with("kubeContexts.") => {
+                kubeconfig(text(value, "key"))
+            }
             (_, "decryption.secretRef", _) => Self::file("age.agekey"),
             (_, _, "certSecretRef") => Self::file("ca.crt"),
+            (_, _, "trustedRootSecretRef") => Self::file("trusted_root.json"),
             (_, _, "proxySecretRef") => Self::literals(&["address"]),
             ("GitRepository", "verify.secretRef", _) => Self::file("author.asc"),
-            (_, "verify.secretRef", _) => Self::file("cosign.pub"),
+            _ if is_verification => Self::file("cosign.pub"),
             ("Receiver", "secretRef", _) => Self::key("token", "literal", "TOKEN"),
             ("Provider", "secretRef", _) => provider(namer),
             ("GitRepository", "secretRef", _) => git(namer),
             ("Bucket", "secretRef", _) => bucket(namer),
+            ("Bucket", "sts.secretRef", _) => Self::literals(&["username", "password"]),
             ("ImageUpdateAutomation", "git.commit.signingKey.secretRef", _) => signing_key(namer),
             ("OCIRepository" | "ImageRepository", "secretRef", _) => Self {
                 key: None,
@@ -60,8 +69,13 @@ impl RequiredKeys {
             ("HelmRepository" | "HTTPArchive", "secretRef", _) => {
                 Self::literals(&["username", "password"])
             }
-            _ => Self::plain("--from-literal=KEY=VALUE".to_owned()),
-        }
+            _ => return None,
+        })
+    }
+
+    /// Any keys.
+    fn any() -> Self {
+        Self::plain("--from-literal=KEY=VALUE".to_owned())
     }
 
     fn plain(arguments: String) -> Self {
@@ -119,6 +133,19 @@ impl RequiredKeys {
 fn is_key(key: &str) -> bool {
     let is_of_key = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     !key.is_empty() && !key.starts_with('-') && key.bytes().all(is_of_key)
+}
+
+/// Whether it is known which keys a field of an object needs of the Secret or ConfigMap that it names.
+pub fn are_known(namer: &Object, field: &str) -> bool {
+    RequiredKeys::known(namer, field).is_some()
+}
+
+/// A kubeconfig, under the key that the field names or one of those that are looked for.
+fn kubeconfig(key: &str) -> RequiredKeys {
+    match key {
+        "" => RequiredKeys { key: None, ..RequiredKeys::key("value", "file", "PATH") },
+        key => RequiredKeys::key(key, "file", "PATH"),
+    }
 }
 
 /// Credentials of a Git server, by the protocol.
@@ -275,6 +302,24 @@ mod tests {
                 "secret generic it --from-literal=token=TOKEN",
             ),
             ("Receiver", &none, "spec.secretRef", "secret generic it --from-literal=token=TOKEN"),
+            (
+                "HelmRelease",
+                &none,
+                "spec.chart.spec.verify.secretRef",
+                "secret generic it --from-file=cosign.pub=PATH",
+            ),
+            (
+                "Helmfile",
+                &json!({"kubeContexts": {"east": {"secretRef": {"name": "it", "key": "config"}}}}),
+                "spec.kubeContexts.east.secretRef",
+                "secret generic it --from-file=config=PATH",
+            ),
+            (
+                "Bucket",
+                &none,
+                "spec.sts.secretRef",
+                "secret generic it --from-literal=username=USERNAME --from-literal=password=PASSWORD",
+            ),
         ] {
             assert_eq!(created(kind, spec, field, "Secret"), command, "{kind} {field}");
         }

@@ -1,13 +1,16 @@
 //! The one list of kinds that run, and what all of them need to begin.
+//!
+//! Elsewhere: definitions of the kinds (`crds`), what other lists have to know of each (the tests here, and
+//! `xtask/src/tidy/kinds.rs`).
 
 use std::sync::Arc;
 
 use crds::helmfile::{Helmfile, operator};
-use crds::incidents::Incident;
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
 use crds::release::ReleaseAudit;
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
-use crds::windlass::HTTPArchive;
+use crds::windlass_notification::Incident;
+use crds::windlass_source::HTTPArchive;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
 use kube_core::Resource as _;
 use serde::de::DeserializeOwned;
@@ -326,26 +329,4 @@ const ASKING_AT_ONCE: usize = 64;
 const REACHING_AT_ONCE: usize = 16;
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn every_kind_that_applies_objects_is_known_as_an_owner() {
-        let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)(), kind.ownership?)));
-        let owners: BTreeSet<_> = owners
-            .map(|([group, kind], it)| [group, kind, it.name.to_owned(), it.namespace.to_owned()])
-            .collect();
-        let known = cause::object_references::owner_labels();
-        let known = known.map(|it| [it.group.into(), it.kind.into(), it.name, it.namespace]);
-        assert_eq!(known.collect::<BTreeSet<[String; 4]>>(), owners);
-    }
-
-    #[test]
-    fn every_kind_with_a_definition_is_run() {
-        let defined: BTreeSet<_> =
-            crds::all().into_iter().map(|(_, crd)| [crd.spec.group, crd.spec.names.kind]).collect();
-        assert_eq!(KINDS.iter().map(|kind| (kind.name)()).collect::<BTreeSet<_>>(), defined);
-    }
-}
+mod tests;

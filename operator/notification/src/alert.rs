@@ -27,3 +27,24 @@ impl ControllerKind for AlertController {
         async move { tend(&object, &context).await }.boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::promise;
+
+    #[test]
+    fn every_field_of_the_schema_is_used() {
+        // All by the engine `notify`, when an event is dispatched.
+        let used = [
+            "eventMetadata",
+            "eventSeverity",
+            "eventSources",
+            "exclusionList",
+            "inclusionList",
+            "providerRef",
+            "summary",
+            "suspend",
+        ];
+        promise::knows_every_field("Alert", used);
+    }
+}

@@ -79,3 +79,35 @@ pub(crate) async fn tend<K: WindlassKind + ReconciledObject>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crds::notification::ProviderSpec;
+    use fake_cluster::promise;
+
+    use super::*;
+
+    #[test]
+    fn every_field_of_the_schema_is_used_or_refused() {
+        let used = [
+            "address",
+            "certSecretRef",
+            "channel",
+            "commitStatusExpr",
+            // Parity(flux): it has no effect.
+            "interval",
+            "proxy",
+            "proxySecretRef",
+            "secretRef",
+            "suspend",
+            "timeout",
+            "type",
+            "username",
+        ];
+        promise::knows_every_field("Provider", used.into_iter().chain(["serviceAccountName"]));
+        let service_account_name = Some("app".to_owned());
+        let spec = ProviderSpec { service_account_name, ..ProviderSpec::default() };
+        let refused = ProviderController::unsupported(&Provider::new("chat", spec));
+        assert_eq!(refused, ["spec.serviceAccountName"]);
+    }
+}

@@ -97,7 +97,7 @@ impl HelmfileKind for Helmfile {
     }
 }
 
-/// What the annotation says; nothing if it is not there, or is none of the two.
+/// The dialect that the annotation names; `None` without the annotation, or if it names neither.
 fn dialect(object: &Helmfile) -> Option<Dialect> {
     match object.annotations().get(DIALECT)?.as_str() {
         "v0" => Some(Dialect::V0),
@@ -119,6 +119,7 @@ fn with_version(source: &str, version: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fake_cluster::promise;
     use serde_json::json;
 
     use super::*;
@@ -128,6 +129,25 @@ mod tests {
         serde_json::from_value(json!({"apiVersion": "apps.mumoshu.github.io/v1alpha1",
             "kind": "Helmfile", "metadata": {"name": "myapp", "annotations": annotations}, "spec": spec}))
         .unwrap()
+    }
+
+    #[test]
+    fn every_field_of_the_schema_is_used_or_said_to_have_no_effect() {
+        let used = [
+            "deletionPolicy",
+            "environment",
+            "envvars",
+            "interval",
+            "prune",
+            "serviceAccountName",
+            "source",
+            "suspend",
+            "values",
+            "valuesFiles",
+            "version",
+        ];
+        let known = used.into_iter().chain(["command", "image"]);
+        promise::knows_every_field("Helmfile.apps.mumoshu.github.io", known);
     }
 
     #[test]

@@ -199,3 +199,52 @@ async fn variables(
     all.extend(spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
     Ok((all, hidden))
 }
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::promise;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_field_of_the_schema_is_used() {
+        let used = [
+            "decryption",
+            "deletionPolicy",
+            "dependsOn",
+            "dialect",
+            "driftDetection",
+            "env",
+            "envFrom",
+            "environment",
+            "interval",
+            "kubeConfig",
+            "kubeContexts",
+            "path",
+            "prune",
+            "retryInterval",
+            "selectors",
+            "serviceAccountName",
+            "source",
+            "sourceRef",
+            "suspend",
+            "suspendedReleases",
+            "targetNamespace",
+            "timeout",
+            "values",
+            "valuesFiles",
+            "valuesFrom",
+            "wait",
+        ];
+        promise::knows_every_field("Helmfile", used);
+    }
+
+    #[test]
+    fn the_account_of_a_key_service_is_refused_by_its_name() {
+        let decryption = json!({"provider": "sops", "serviceAccountName": "keys"});
+        let spec = json!({"interval": "1m", "decryption": decryption});
+        let outcome = check(&serde_json::from_value(spec).unwrap()).unwrap_err();
+        promise::refuses("decryption.serviceAccountName", &outcome);
+    }
+}

@@ -1,0 +1,72 @@
+//! Every kind has a test that knows every field of its spec: `promise::knows_every_field` of the crate `fake-cluster`.
+//!
+//! Elsewhere: the lists that have to know a kind (`operator/kinds/src/tests.rs`).
+
+use super::{assert_none, files, read};
+
+/// The manifests of the CRDs, one kind a file.
+const MANIFESTS: &str = "deploy/chart/files/crds";
+
+/// The categories of kinds that windlass writes as a record: no run reads their specs.
+const RECORDS: [&str; 2] = ["fluxcd-audits", "fluxcd-incidents"];
+
+/// The call that a test of each kind has, up to the name of the kind.
+const CALL: &str = "knows_every_field(\"";
+
+/// What tests call the kind of a manifest; `None` for a record.
+fn called(manifest: &str) -> Option<String> {
+    let lines = || manifest.lines().map(str::trim);
+    let mut items = lines().filter_map(|line| line.strip_prefix("- "));
+    let is_record = items.any(|item| RECORDS.contains(&item));
+    // The first `kind:` is that of the manifest itself.
+    let kind = lines().filter_map(|line| line.strip_prefix("kind: ")).nth(1)?;
+    let group = lines().find_map(|line| line.strip_prefix("group: "))?;
+    let is_of_flux_or_windlass = group.ends_with(".fluxcd.io") || group.ends_with(".windlass.dev");
+    let name = if is_of_flux_or_windlass { kind.to_owned() } else { format!("{kind}.{group}") };
+    (!is_record).then_some(name)
+}
+
+/// Kinds of which no test knows the fields.
+fn faults(manifests: &[String], sources: &[String]) -> Vec<String> {
+    let kinds = manifests.iter().filter_map(|it| called(it));
+    let has_test = |kind: &String| {
+        let call = format!("{CALL}{kind}\"");
+        sources.iter().any(|it| it.contains(&call))
+    };
+    let without = kinds.filter(|kind| !has_test(kind));
+    without
+        .map(|kind| {
+            format!(
+                "no test calls `{CALL}{kind}\", …)`: write one beside what validates the spec of {kind}, with the fields \
+                 that a run uses and those that it refuses"
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_test_of_every_kind_knows_every_field_of_its_spec() {
+    let texts = |folder: &str, ending: &str| files(folder, ending).into_iter().map(read).collect();
+    let manifests: Vec<String> = texts(MANIFESTS, ".yaml");
+    assert!(manifests.len() > 20, "{}", manifests.len());
+    assert_none(&faults(&manifests, &texts("operator", ".rs")));
+}
+
+#[test]
+fn a_kind_without_such_a_test_is_found_and_a_record_needs_none() {
+    let manifest = |group: &str, kind: &str, category: &str| {
+        format!(
+            "kind: CustomResourceDefinition\nspec:\n  group: {group}\n  names:\n    categories:\n    - {category}\n    \
+             kind: {kind}\n"
+        )
+    };
+    let all = [
+        manifest("source.windlass.dev", "HTTPArchive", "fluxcd-sources"),
+        manifest("apps.example.com", "Helmfile", "fluxcd-appliers"),
+        manifest("release.windlass.dev", "ReleaseAudit", "fluxcd-audits"),
+    ];
+    let calls = |names: [&str; 2]| names.map(|it| format!("promise::{CALL}{it}\", used);"));
+    assert_none(&faults(&all, &calls(["HTTPArchive", "Helmfile.apps.example.com"])));
+    assert_eq!(faults(&all, &calls(["HTTPArchive", "Helmfile"])).len(), 1);
+    assert_eq!(faults(&all, &[]).len(), 2);
+}
