@@ -6,17 +6,18 @@
 //!
 //! * [`ImageName`] is `spec.image` of an ImageRepository. [`ScanState`] decides when its tags are listed, and
 //!   [`TagList`] is what is kept of them.
-//! * [`TagPolicy`] chooses one of the tags, of those that [`FilterTags`] lets through. [`TagHistory`] is when their
-//!   digests were first seen, for those that are to count later.
+//! * [`TagPolicy`] chooses one of the tags, of those that [`FilterTags`] lets through, and says of each other one why it
+//!   is not chosen ([`TagVerdict`]). [`TagHistory`] is when their digests were first seen, for those that are to count later.
 //! * [`ImageSetterValues`] are the values that the policies of an automation give. [`CheckoutFiles`] finds the files
 //!   that may have markers, and [`MarkerRewriter`] sets the values there: byte by byte, or as Flux writes files
-//!   ([`RewriteMode`]).
+//!   ([`RewriteMode`]). [`FileUpdateRequest`] does both for a whole repository.
 //! * [`UpdateResult`] is what was changed, and [`commit_message()`] makes the commit message from it.
 //!
 //! Source of the semantics: image-reflector-controller and image-automation-controller 1.2.4, with kyaml 0.21.1,
 //! go-containerregistry 0.21.6, Masterminds/semver 3.5.0 and sprig 3.3.0.
 
 mod commit;
+mod file_update;
 mod image_reference;
 mod image_setter;
 mod policy;
@@ -30,9 +31,10 @@ mod update_result;
 pub use commit::{
     CommitData, CommitEnvironment, CommitMessageError, REQUIRED_STACK_BYTES, commit_message,
 };
+pub use file_update::{FileUpdate, FileUpdateRequest};
 pub use image_reference::{ImageName, ImageNameError, ImageRef};
 pub use image_setter::{ImageSetterValues, InvalidImageRef, PolicyResult};
-pub use policy::{FilterTags, PolicyChoice, PolicyError, TagPolicy};
+pub use policy::{FilterTags, PolicyChoice, PolicyError, TagPolicy, TagStanding, TagVerdict};
 pub use repository_files::{
     CheckoutError, CheckoutFiles, MarkedFile, RepositoryFileEntry, SelectedFiles,
 };

@@ -1,10 +1,11 @@
 //! Which tag of an image is the latest.
 //!
-//! Here: the three policies, and the filter in front of them. In the folder: how each orders strings (`best`). Elsewhere: ranges
-//! of versions and regular expressions (`golang`), which tags there are (`tag_list.rs`), how long a digest is known
-//! (`tag_history.rs`), digests (the sources).
+//! Here: the three policies, and the filter in front of them. In the folder: how each orders strings (`best`), why a tag is not
+//! chosen (`verdict`). Elsewhere: ranges of versions and regular expressions (`golang`), which tags there are (`tag_list.rs`),
+//! how long a digest is known (`tag_history.rs`), digests (the sources).
 
 mod best;
+mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,8 @@ use golang::unicode::upper;
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 
 use crate::tag_list::cost;
+
+pub use verdict::{TagStanding, TagVerdict};
 
 /// The longest `spec.filterTags.extract`, in bytes. Differs(flux): it has no limit.
 const MAX_EXTRACT_BYTES: usize = 4096;
@@ -227,6 +230,14 @@ impl TagPolicy {
         Ok(left)
     }
 
+    /// How many steps it takes to compare a string once, beside those for its length.
+    fn steps_per_comparison(&self) -> u64 {
+        match &self.ranking {
+            TagRanking::SemVer { range_bytes, .. } => 1 + *range_bytes,
+            TagRanking::Alphabetical(_) | TagRanking::Numerical(_) => 1,
+        }
+    }
+
     /// The places of the best of some strings, best first.
     fn best(
         &self,
@@ -238,13 +249,12 @@ impl TagPolicy {
             return Err(PolicyError::NoTags);
         }
         // Numbers are gone through for each of the best.
-        let steps_per_string = match &self.ranking {
-            TagRanking::SemVer { range_bytes, .. } => 1 + *range_bytes,
-            TagRanking::Alphabetical(_) => 1,
+        let repetitions = match &self.ranking {
+            TagRanking::SemVer { .. } | TagRanking::Alphabetical(_) => 1,
             TagRanking::Numerical(_) => count as u64,
         };
         for text in strings {
-            let steps = steps_per_string + text.len() as u64;
+            let steps = self.steps_per_comparison() * repetitions + text.len() as u64;
             meter.steps(steps).map_err(PolicyError::Comparison)?;
         }
         match &self.ranking {

@@ -3,8 +3,8 @@
 //! Here: how a kind is run ([`object_run`]) and what it says of that ([`controller_kind`]); what every run may use
 //! ([`run_context`]): the queue ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`run_permits`]),
 //! work that blocks ([`blocking_task`]), sources ([`source_catalog`]) and their files ([`artifact_files`]), what specs
-//! name ([`spec_references`]), the remotes of GitRepositories ([`git_remote`]) and HelmRepositories
-//! ([`chart_repository`]), logins to registries of clouds ([`registry_login`]), clusters and users
+//! name ([`spec_references`]) or select ([`label_selectors`]), the remotes of GitRepositories ([`git_remote`]) and
+//! HelmRepositories ([`chart_repository`]), logins to registries of clouds ([`registry_login`]), clusters and users
 //! ([`cluster_target`]), applied objects ([`object_watcher`]), servers ([`http_clients`]), forges ([`pull_request`]);
 //! whether a run may begin ([`dependency_gate`], [`object_hold`], [`change_window`], [`lifecycle`]); and what is said
 //! of it ([`run_report`], [`object_status`], [`progress_status`], [`hold_conditions`], [`audit`]). What appliers share: their run
@@ -36,6 +36,7 @@ pub mod hold_conditions;
 pub mod http_clients;
 pub mod http_request;
 pub mod ignore_rules;
+pub mod label_selectors;
 pub mod lifecycle;
 pub mod namespace_policies;
 pub mod object_hold;

@@ -1,11 +1,14 @@
 //! The best of some strings, in the order of each policy.
 //!
-//! Here: the places of the best few, best first: each is the best of those that are left without the ones before it. Which of
-//! two is lower. Elsewhere: which strings are compared, and what that may cost (`policy.rs`).
+//! Here: the places of the best few, best first: each is the best of those that are left without the ones before it. How two
+//! compare, and why a string does not count. Elsewhere: which strings are compared, and what that may cost (`policy.rs`).
+
+use std::cmp::Ordering;
 
 use golang::semver::{SemverVersion, VersionConstraint};
 use golang::strconv::parse_float;
 
+use super::verdict::TagStanding;
 use super::{PolicyError, TagRanking, TagSortOrder};
 
 /// A version in the range, and its place.
@@ -99,21 +102,41 @@ fn best_number(order: TagSortOrder, numbers: &[RankedNumber]) -> usize {
     best
 }
 
+/// How a string compares with another one in the order of a policy; `None` where one of both cannot be compared.
+pub(super) fn compare(ranking: &TagRanking, text: &str, with: &str) -> Option<Ordering> {
+    match ranking {
+        TagRanking::SemVer { .. } => Some(version_of(text)?.cmp(&version_of(with)?)),
+        TagRanking::Alphabetical(order) => Some(directed(text.cmp(with), *order)),
+        TagRanking::Numerical(order) => {
+            let number = parse_float(text, 64).ok()?;
+            let other = parse_float(with, 64).ok()?;
+            number.partial_cmp(&other).map(|ordering| directed(ordering, *order))
+        }
+    }
+}
+
+fn directed(ordering: Ordering, order: TagSortOrder) -> Ordering {
+    match order {
+        TagSortOrder::Ascending => ordering,
+        TagSortOrder::Descending => ordering.reverse(),
+    }
+}
+
 /// Whether a string is lower than another one; false where one of both cannot be compared.
 pub(super) fn is_lower(ranking: &TagRanking, text: &str, than: &str) -> bool {
+    compare(ranking, text, than) == Some(Ordering::Less)
+}
+
+/// Whether a string counts, and why not. Those that do are those of which the best are chosen.
+pub(super) fn standing(ranking: &TagRanking, text: &str) -> TagStanding {
     match ranking {
-        TagRanking::SemVer { .. } => match (version_of(text), version_of(than)) {
-            (Some(version), Some(than)) => version < than,
-            _ => false,
+        TagRanking::SemVer { range, .. } => match version_of(text) {
+            None => TagStanding::NotAVersion,
+            Some(version) if range.matches(&version) => TagStanding::Counts,
+            Some(_) => TagStanding::OutsideRange,
         },
-        TagRanking::Alphabetical(TagSortOrder::Ascending) => text < than,
-        TagRanking::Alphabetical(TagSortOrder::Descending) => text > than,
-        TagRanking::Numerical(order) => match (parse_float(text, 64), parse_float(than, 64)) {
-            (Ok(number), Ok(than)) => match order {
-                TagSortOrder::Ascending => number < than,
-                TagSortOrder::Descending => number > than,
-            },
-            _ => false,
-        },
+        TagRanking::Alphabetical(_) => TagStanding::Counts,
+        TagRanking::Numerical(_) if parse_float(text, 64).is_ok() => TagStanding::Counts,
+        TagRanking::Numerical(_) => TagStanding::NotANumber,
     }
 }

@@ -104,6 +104,77 @@ fn what_is_lower_is_decided_by_the_order_of_the_policy() {
 }
 
 #[test]
+fn each_tag_has_a_verdict_and_those_that_count_come_first_and_in_order() {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+
+    use TagStanding::{Counts, NotANumber, NotAVersion, NotMatched, OutsideRange};
+
+    let build = filter(r"^main-(?P<n>.+)-", "$n");
+    for (choice, filter, chosen, tags, expected) in [
+        (
+            semver("<2"),
+            None,
+            Some("1.1.0"),
+            vec!["1.0.0", "2.0.0", "v1.1.0", "1.2.0-rc.1", "latest", "1.10.0", "1.0.0", "0.1"],
+            vec![
+                ("1.10.0", Counts, Some(Greater)),
+                ("v1.1.0", Counts, Some(Equal)),
+                ("1.0.0", Counts, Some(Less)),
+                ("2.0.0", OutsideRange, Some(Greater)),
+                ("1.2.0-rc.1", OutsideRange, Some(Greater)),
+                ("latest", NotAVersion, None),
+                ("0.1", NotAVersion, None),
+            ],
+        ),
+        // What cannot be compared with the tags is neither higher nor lower than they are.
+        (semver("*"), None, Some("latest"), vec!["1.0.0"], vec![("1.0.0", Counts, None)]),
+        (semver("*"), None, None, vec!["1.0.0"], vec![("1.0.0", Counts, None)]),
+        (
+            alphabetical("desc"),
+            None,
+            Some("b"),
+            vec!["c", "a"],
+            vec![("a", Counts, Some(Greater)), ("c", Counts, Some(Less))],
+        ),
+        (
+            numerical("asc"),
+            Some(&build),
+            Some("main-2-b"),
+            vec!["main-x-a", "main-10-a", "main-2-a", "v1", "main-1-a"],
+            vec![
+                ("main-10-a", Counts, Some(Greater)),
+                ("main-2-a", Counts, Some(Equal)),
+                ("main-1-a", Counts, Some(Less)),
+                ("main-x-a", NotANumber, None),
+                ("v1", NotMatched, None),
+            ],
+        ),
+        (semver("*"), None, None, vec![], vec![]),
+    ] {
+        let policy = TagPolicy::new(&choice).unwrap();
+        let verdicts = policy.verdicts(filter, &owned(&tags), chosen, &mut meter()).unwrap();
+        let found: Vec<_> =
+            verdicts.iter().map(|it| (it.tag.as_str(), it.standing, it.order)).collect();
+        assert_eq!(found, expected, "{choice:?}");
+    }
+}
+
+#[test]
+fn verdicts_say_what_is_compared_and_their_cost_is_counted() {
+    let policy = TagPolicy::new(&numerical("asc")).unwrap();
+    let build = filter(r"^main-(?P<n>\d+)$", "$n");
+    let tags = owned(&["main-7", "other"]);
+    let verdicts = policy.verdicts(Some(&build), &tags, None, &mut meter()).unwrap();
+    let compared: Vec<_> = verdicts.iter().map(|it| it.compared.as_deref()).collect();
+    assert_eq!(compared, [Some("7"), None]);
+    let few = WorkAllowance { steps: 10, bytes: 1 << 20 };
+    let error = policy.verdicts(None, &tags, None, &mut WorkMeter::new(few, StopSignal::default()));
+    assert_eq!(error, Err(PolicyError::Comparison(WorkLimitExceeded::Steps(10))));
+    let bad = policy.verdicts(Some(&filter("[", "")), &tags, None, &mut meter());
+    assert!(matches!(bad, Err(PolicyError::Pattern { .. })), "{bad:?}");
+}
+
+#[test]
 fn a_tag_that_is_no_number_fails_the_policy() {
     let error = latest(&numerical("desc"), None, &["1", "latest"]).unwrap_err();
     assert_eq!(error.to_string(), "failed to parse invalid numeric value 'latest'");
@@ -161,6 +232,15 @@ proptest! {
                 }
                 // Each of the best is the latest of what is left without those before it.
                 let Ok(policy) = TagPolicy::new(&choice) else { continue };
+                // What has a verdict that it is the first of those that count is chosen.
+                if let Ok(verdicts) = policy.verdicts(filter, &tags, None, &mut meter()) {
+                    let is_of_numbers =
+                        verdicts.iter().all(|it| it.standing != TagStanding::NotANumber);
+                    let first = verdicts.iter().find(|it| it.counts()).map(|it| it.tag.clone());
+                    if is_of_numbers {
+                        prop_assert_eq!(first, latest(&choice, filter, &known).ok());
+                    }
+                }
                 let mut left = tags.clone();
                 left.sort();
                 left.dedup();

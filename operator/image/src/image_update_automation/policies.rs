@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomationSpec};
 use image::PolicyResult;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, RunOutcome};
+use windlass_runtime::label_selectors::compiled;
 
 /// The selector of policies means nothing. Parity(flux).
 const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPolicySelector");
@@ -66,54 +66,6 @@ impl PolicyResults {
             }),
         };
         self.latest.iter().map(result).collect()
-    }
-}
-
-/// Reads a selector, by way of its text, whose reader knows which keys and values labels have.
-fn compiled(selector: &LabelSelector) -> Result<objects::LabelSelector, String> {
-    let mut requirements = Vec::new();
-    for (key, value) in selector.match_labels.iter().flatten() {
-        requirements.push(format!("{}={}", label_key(key)?, word(value)?));
-    }
-    for expression in selector.match_expressions.iter().flatten() {
-        let key = label_key(&expression.key)?;
-        let values = expression.values.as_deref().unwrap_or_default();
-        let listed = || {
-            if values.is_empty() {
-                let why = "for 'in', 'notin' operators, values set can't be empty";
-                return Err(format!("values: Invalid value: null: {why}"));
-            }
-            let words = values.iter().map(|value| word(value)).collect::<Result<Vec<_>, _>>()?;
-            Ok(words.join(","))
-        };
-        requirements.push(match expression.operator.as_str() {
-            "In" => format!("{key} in ({})", listed()?),
-            "NotIn" => format!("{key} notin ({})", listed()?),
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                return Err("values set must be empty for exists and does not exist".to_owned());
-            }
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            other => return Err(format!("{other:?} is not a valid label selector operator")),
-        });
-    }
-    objects::LabelSelector::parse(&requirements.join(","))
-}
-
-/// A key, without which a requirement would be none.
-fn label_key(text: &str) -> Result<&str, String> {
-    word(text).and_then(|key| match key.is_empty() {
-        true => Err("key: Invalid value: \"\": name part must be non-empty".to_owned()),
-        false => Ok(key),
-    })
-}
-
-/// A key or value that cannot be taken for more than one in a text.
-fn word(text: &str) -> Result<&str, String> {
-    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    match text.chars().all(is_of_word) {
-        true => Ok(text),
-        false => Err(format!("Invalid value: {text:?}: it is not the key or value of a label")),
     }
 }
 

@@ -1,12 +1,12 @@
-//! Setting values in the files of a repository: which files, what changes, what was left out.
+//! Setting values in the files of a repository: which files there are, and what of them is committed.
 //!
-//! Elsewhere: markers and values (engine `image`), where the files come from and go to (`update`).
+//! Elsewhere: the update, its markers and values (engine `image`), where the files come from and go to (`update`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use image::{
-    CheckoutFiles, FileProblem, ImageSetterValues, MarkedFile, MarkerRewriteOptions,
-    MarkerRewriter, RepositoryFileEntry, RewriteLimits, RewriteMode, UnreadMarker, UpdateResult,
+    CheckoutFiles, FileUpdate, FileUpdateRequest, ImageSetterValues, RepositoryFileEntry,
+    UpdateResult,
 };
 use sources::git::TreeEntryKind;
 use sources::git::push::{GitFileChange, GitFileMode};
@@ -45,20 +45,12 @@ impl RepositoryFiles<'_> {
         setters: &ImageSetterValues,
         read: impl Fn(&str) -> Result<Vec<u8>, String>,
     ) -> Result<RewrittenFiles, String> {
-        let selection = self.checkout(&read)?.select("", self.path).map_err(|e| e.to_string())?;
-        let limits = RewriteLimits::default();
-        let mut rewriter = MarkerRewriter::new(setters, RewriteMode::KeepBytes, limits);
-        let mut paths = BTreeMap::new();
-        for MarkedFile { name, path } in &selection.files {
-            rewriter.file(name, &read(path)?);
-            paths.insert(name.as_str(), path.as_str());
-        }
-        let rewrite = rewriter.finish("").map_err(|error| error.to_string())?;
-        let findings = self.findings(&rewrite, &selection.outside);
-        let MarkerRewriteOptions { files, result, .. } = rewrite;
-        let changes = files.into_iter().map(|(name, text)| {
-            let path = paths.get(name.as_str()).copied().unwrap_or(name.as_str()).to_owned();
-            (path, GitFileChange::Write { bytes: text.into_bytes(), mode: GitFileMode::AsBefore })
+        let checkout = self.checkout(&read)?;
+        let request = FileUpdateRequest { path: self.path, setters, others: self.others };
+        let FileUpdate { files, result, findings, .. } = request.run(&checkout, read)?;
+        let changes = files.into_iter().map(|(path, text)| {
+            let bytes = text.into_bytes();
+            (path, GitFileChange::Write { bytes, mode: GitFileMode::AsBefore })
         });
         Ok(RewrittenFiles { changes: changes.collect(), result, findings })
     }
@@ -89,28 +81,6 @@ impl RepositoryFiles<'_> {
         }
         Ok(CheckoutFiles::new(entries))
     }
-
-    /// What people should know of files and markers that had no effect.
-    ///
-    /// Differs(flux): there nothing is said of them.
-    fn findings(&self, rewrite: &MarkerRewriteOptions, outside: &[String]) -> Vec<String> {
-        let is_of_other = |marker: &&UnreadMarker| {
-            let policy = marker.setter.as_deref().and_then(policy_of);
-            policy.is_some_and(|policy| self.others.contains(policy))
-        };
-        let markers = rewrite.unread.iter().filter(|marker| !is_of_other(marker));
-        let out = "the symbolic link leads out of the repository";
-        let links = outside.iter().map(|path| format!("{path}: {out}"));
-        let files = rewrite.problems.iter().map(FileProblem::to_string);
-        files.chain(links).chain(markers.map(UnreadMarker::to_string)).collect()
-    }
-}
-
-/// The policy that a setter names: `namespace:name`, without the part of the image behind it.
-fn policy_of(setter: &str) -> Option<&str> {
-    let (namespace, rest) = setter.split_once(':')?;
-    let name = rest.split(':').next().unwrap_or_default();
-    setter.get(..namespace.len() + 1 + name.len())
 }
 
 #[cfg(test)]

@@ -75,6 +75,11 @@ fn read(input: &[u8]) {
         for filter in [None, Some(&filter)] {
             if let Ok(tag) = policy.latest(filter, list.tags(), &mut meter()) {
                 assert!(list.tags().contains(&tag), "{tag} is none of the tags");
+                let verdicts = policy.verdicts(filter, list.tags(), Some(&tag), &mut meter());
+                if let Ok(verdicts) = verdicts {
+                    let first = verdicts.first().map(|verdict| &verdict.tag);
+                    assert_eq!(first, Some(&tag), "{verdicts:?}");
+                }
                 let best = policy.best_tags(filter, list.tags(), 4, &mut meter());
                 if let Ok(best) = best {
                     assert_eq!(best.first(), Some(&tag), "{best:?}");

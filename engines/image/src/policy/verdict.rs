@@ -1,0 +1,142 @@
+//! What a policy makes of each tag: whether it counts, and how it compares with the one that is chosen.
+//!
+//! Here: the verdicts on a list of tags. Elsewhere: the choice, on whose order and rules they rest (`policy.rs`, `best.rs`);
+//! tags that do not count yet, because their digest is not known for long enough (`tag_history.rs`).
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use golang::work_meter::WorkMeter;
+
+use super::{BYTES_PER_CANDIDATE, CompiledFilter, FilterTags, PolicyError, TagPolicy, best};
+
+/// How many tags that count are put in order; further ones follow in the order of the list.
+const MAX_ORDERED_TAGS: usize = 1000;
+
+/// Whether a tag counts, in the order in which that is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TagStanding {
+    /// `spec.filterTags.pattern` is not found in it.
+    NotMatched,
+    /// What is compared is not a version with three numbers.
+    NotAVersion,
+    /// What is compared is a version, and not in the range.
+    OutsideRange,
+    /// What is compared is not a number. As long as there is such a tag, a numerical policy chooses none.
+    NotANumber,
+    /// It is one of those of which the best is chosen.
+    Counts,
+}
+
+/// What a policy makes of a tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagVerdict {
+    /// The tag.
+    pub tag: String,
+    /// What of it is compared; `None` if the filter does not let it through.
+    pub compared: Option<String>,
+    /// Whether it counts.
+    pub standing: TagStanding,
+    /// How it compares with the tag that is chosen, in the order of the policy; `None` if one of both cannot be compared.
+    pub order: Option<Ordering>,
+}
+
+impl TagVerdict {
+    /// Whether the policy may choose the tag.
+    pub(crate) fn counts(&self) -> bool {
+        self.standing == TagStanding::Counts
+    }
+}
+
+impl TagPolicy {
+    /// What this policy makes of each of some tags: first those that count, best first, then the others in their order. A tag
+    /// that is listed twice is there once.
+    ///
+    /// `chosen` is the tag that is the latest so far, which need not be one of them. If no tag is [`TagStanding::NotANumber`],
+    /// the first that counts is [`Self::latest`].
+    ///
+    /// # Errors
+    /// The filter is invalid, or it or comparing the tags costs more than `meter` allows.
+    pub fn verdicts(
+        &self,
+        filter: Option<&FilterTags>,
+        tags: &[String],
+        chosen: Option<&str>,
+        meter: &mut WorkMeter,
+    ) -> Result<Vec<TagVerdict>, PolicyError> {
+        let compiled = filter.map(FilterTags::compiled).transpose()?;
+        let compiled = compiled.as_ref();
+        let chosen = match chosen {
+            Some(tag) => compared_of(compiled, tag, meter)?,
+            None => None,
+        };
+        let mut counting = Vec::new();
+        let mut others = Vec::new();
+        let mut known = BTreeSet::new();
+        for tag in tags.iter().filter(|tag| known.insert(tag.as_str())) {
+            let verdict = self.verdict(compiled, tag, chosen.as_deref(), meter)?;
+            let list = if verdict.counts() { &mut counting } else { &mut others };
+            list.push(verdict);
+        }
+        self.put_in_order(filter, tags, &mut counting, meter)?;
+        counting.extend(others);
+        Ok(counting)
+    }
+
+    /// The verdict on one tag; `chosen` is what is compared of the chosen one.
+    fn verdict(
+        &self,
+        filter: Option<&CompiledFilter<'_>>,
+        tag: &str,
+        chosen: Option<&str>,
+        meter: &mut WorkMeter,
+    ) -> Result<TagVerdict, PolicyError> {
+        let compared = compared_of(filter, tag, meter)?;
+        let length = compared.as_ref().map_or(0, String::len) as u64;
+        meter.steps(2 * (self.steps_per_comparison() + length)).map_err(PolicyError::Comparison)?;
+        meter.bytes(BYTES_PER_CANDIDATE + 3 * (tag.len() as u64 + length))?;
+        let standing = match &compared {
+            Some(text) => best::standing(&self.ranking, text),
+            None => TagStanding::NotMatched,
+        };
+        let order = compared
+            .as_deref()
+            .zip(chosen)
+            .and_then(|(text, chosen)| best::compare(&self.ranking, text, chosen));
+        Ok(TagVerdict { tag: tag.to_owned(), compared, standing, order })
+    }
+
+    /// Puts those of some tags that count in the order in which they would be chosen.
+    fn put_in_order(
+        &self,
+        filter: Option<&FilterTags>,
+        tags: &[String],
+        counting: &mut [TagVerdict],
+        meter: &mut WorkMeter,
+    ) -> Result<(), PolicyError> {
+        if counting.is_empty() {
+            return Ok(());
+        }
+        let known: BTreeSet<&str> = counting.iter().map(|it| it.tag.as_str()).collect();
+        // One that is listed twice counts as two.
+        let tags: Vec<String> =
+            tags.iter().filter(|tag| known.contains(tag.as_str())).cloned().collect();
+        let best = self.best_tags(filter, &tags, MAX_ORDERED_TAGS, meter)?;
+        let places: BTreeMap<&str, usize> =
+            best.iter().enumerate().map(|(place, tag)| (tag.as_str(), place)).collect();
+        counting.sort_by_key(|it| places.get(it.tag.as_str()).copied().unwrap_or(usize::MAX));
+        Ok(())
+    }
+}
+
+/// What is compared of a tag; `None` if the filter does not let it through.
+fn compared_of(
+    filter: Option<&CompiledFilter<'_>>,
+    tag: &str,
+    meter: &mut WorkMeter,
+) -> Result<Option<String>, PolicyError> {
+    match filter {
+        Some(filter) => filter.text(tag, meter),
+        None => Ok(Some(tag.to_owned())),
+    }
+}
