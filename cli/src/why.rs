@@ -1,17 +1,21 @@
 //! `windlass why`: why an object is not ready, on one screen.
 //!
-//! Here: the screen. Below: everything that is not ready (`why/all.rs`). Elsewhere: the walk to the cause (engine
-//! `cause`), fetching its facts (`cluster_facts.rs`).
+//! Here: the screen. Below: everything that is not ready (`why/all.rs`), tags that an ImagePolicy does not choose
+//! (`why/tags.rs`). Elsewhere: the walk to the cause (engine `cause`), fetching its facts (`cluster_facts.rs`).
 
 mod all;
+mod tags;
 
-use anyhow::bail;
+use std::path::PathBuf;
+
+use anyhow::{bail, ensure};
 use cause::{CauseAdvice, ExaminedObjectState, StateExplanation};
 use clap::Args as ClapArgs;
 use objects::ObjectId;
 use reconcile::Time;
 use serde::Serialize;
 
+use self::tags::TagReport;
 use super::cluster_facts::ClusterFactSource;
 use super::command_scope::{CommandScope, NamespaceScope};
 use super::complete;
@@ -30,6 +34,12 @@ pub(super) struct Args {
     what: Vec<String>,
     #[command(flatten)]
     scope: NamespaceScope,
+    /// Of an ImagePolicy: all tags that it does not choose, instead of 20
+    #[arg(long)]
+    all: bool,
+    /// Of an ImagePolicy: file with all tags of the image, a line each, `-` for stdin; by default the ten that a status has
+    #[arg(long, value_name = "FILE")]
+    tags: Option<PathBuf>,
     /// Format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     output: ReportFormat,
@@ -41,10 +51,17 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass why hr web -n apps -o json           the same of a HelmRelease, for machines
   windlass why deployment/web -n apps           also of what was applied
   windlass why ks/app ks/infra -n apps          of several objects; as JSON they are a list
+  windlass why imagepolicy/web -n apps          also why each tag of the image is not chosen
+  crane ls ghcr.io/acme/web | windlass why imagepolicy/web -n apps --tags -
+                                                the same of all tags that the registry has
 
 Of one object, the first line names the cause. It is looked for in this order: suspension and window, source, dependencies, what the
 object itself reports, then the objects that it applied, down through those that apply others, to Pod, container and its last lines.
 What fails besides is named, too: containers that crash while the source is down, or why a suspended object failed.
+
+Of an ImagePolicy, a table has the tags that it does not choose, those first of which one would expect it. The API has at most ten
+tags of an image, and how many it leaves out is printed. Since when a digest is known is not in the API either: the message of the
+policy names the best tags that windlass.dev/min-age keeps waiting.
 
 Without a name, all objects are examined that do not report to be ready, and what all of them applied: whether it exists, and
 whether workloads and other objects with a status are healthy. What was not examined, for missing rights or in other clusters, is
@@ -60,10 +77,13 @@ operator is active where no object was named; 2 if something could not be read; 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.scope.place.run(async |site| {
         if let Some(targets) = all::targets(&site, &args.what).await? {
+            ensure!(args.tags.is_none(), "--tags is for one ImagePolicy: name it");
             return all::run(site, args, &targets).await;
         }
         let targets = kind_argument::targets(&site.cluster, &args.what).await?;
         args.scope.check(&targets)?;
+        let is_of_one = args.tags.is_none() || targets.len() == 1;
+        ensure!(is_of_one, "--tags is for one ImagePolicy: name no other object");
         match targets.as_slice() {
             [target] => one(&site, args, target).await,
             several => each(&site, args, several).await,
@@ -76,11 +96,11 @@ async fn one(
     args: &Args,
     target: &ResourceArgument,
 ) -> anyhow::Result<ExitCode> {
-    let why = explain(site, target).await?;
-    if report(&WhyReport::of(&why), args.output)?.is_none() {
-        print(&screen(&why, TerminalScreen::of_stdout(), jiff::Timestamp::now()))?;
+    let explanation = explain(site, args, target).await?;
+    if report(&WhyReport::of(&explanation), args.output)?.is_none() {
+        explanation.print(args)?;
     }
-    Ok(exit_code(std::slice::from_ref(&why), false))
+    Ok(exit_code(std::slice::from_ref(&explanation.why), false))
 }
 
 /// Explains several objects; those that do not exist are named, and the others are explained all the same.
@@ -89,23 +109,24 @@ async fn each(
     args: &Args,
     targets: &[ResourceArgument],
 ) -> anyhow::Result<ExitCode> {
-    let mut whys = Vec::new();
+    let mut explanations = Vec::new();
     let mut absent = 0;
     for target in targets {
-        match explain(site, target).await {
-            Ok(why) => whys.push(why),
+        match explain(site, args, target).await {
+            Ok(explanation) => explanations.push(explanation),
             Err(error) => {
                 absent += 1;
                 say(ProgressGlyph::Failure, &clean(&format!("{error:#}")));
             }
         }
     }
-    let reports: Vec<WhyReport<'_>> = whys.iter().map(WhyReport::of).collect();
+    let reports: Vec<WhyReport<'_>> = explanations.iter().map(WhyReport::of).collect();
     if report(&reports, args.output)?.is_none() {
-        for why in &whys {
-            print(&screen(why, TerminalScreen::of_stdout(), jiff::Timestamp::now()))?;
+        for explanation in &explanations {
+            explanation.print(args)?;
         }
     }
+    let whys: Vec<StateExplanation> = explanations.into_iter().map(|it| it.why).collect();
     Ok(exit_code(&whys, absent > 0))
 }
 
@@ -125,18 +146,36 @@ struct WhyReport<'w> {
     summary: String,
     #[serde(flatten)]
     why: &'w StateExplanation,
+    #[serde(rename = "imageTags", skip_serializing_if = "Option::is_none")]
+    tags: Option<&'w TagReport>,
 }
 
 impl<'w> WhyReport<'w> {
-    fn of(why: &'w StateExplanation) -> Self {
-        Self { summary: why.line(), why }
+    fn of(explanation: &'w ObjectExplanation) -> Self {
+        let ObjectExplanation { why, tags } = explanation;
+        Self { summary: why.line(), why, tags: tags.as_ref() }
+    }
+}
+
+/// Why an object is in its state, and of an ImagePolicy why tags are not chosen.
+struct ObjectExplanation {
+    why: StateExplanation,
+    tags: Option<TagReport>,
+}
+
+impl ObjectExplanation {
+    fn print(&self, args: &Args) -> anyhow::Result<()> {
+        let on = TerminalScreen::of_stdout();
+        print(&screen(&self.why, on, jiff::Timestamp::now()))?;
+        self.tags.as_ref().map_or(Ok(()), |tags| print(&tags.text(args.all, on)))
     }
 }
 
 async fn explain(
     site: &CommandScope,
+    args: &Args,
     target: &ResourceArgument,
-) -> anyhow::Result<StateExplanation> {
+) -> anyhow::Result<ObjectExplanation> {
     let namespace = site.namespace_of(target);
     let name = target.name.clone().unwrap_or_default();
     let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
@@ -146,13 +185,20 @@ async fn explain(
     };
     let mut facts = ClusterFactSource::new(&site.cluster);
     let id = object.id();
+    let is_policy = tags::is_policy(&id);
+    ensure!(is_policy || args.tags.is_none(), "--tags is for ImagePolicies");
+    let policy = is_policy.then(|| object.clone());
     facts.knows(&target.resource, object);
     let mut why = facts.explain(&id).await?;
     if cause::object_references::is_reconciled(&id) {
         let remark = cluster_operators::remark(&site.cluster, jiff::Timestamp::now());
         why.remarks.extend(remark.await);
     }
-    Ok(why)
+    let tags = match policy {
+        Some(policy) => Some(tags::of(site, policy, args.tags.as_deref()).await?),
+        None => None,
+    };
+    Ok(ObjectExplanation { why, tags })
 }
 
 /// What is said of an object that is not there and has no like.

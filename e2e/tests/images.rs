@@ -17,6 +17,8 @@ use e2e::servers::registry::{PASSWORD, RegistryServer};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
+use crate::cli::windlass;
+
 const GROUP_VERSION: &str = "image.toolkit.fluxcd.io/v1";
 
 fn repository_target() -> StoryTarget {
@@ -86,6 +88,12 @@ async fn the_latest_tag_is_chosen_and_a_new_one_is_picked_up_after_a_scan() -> R
     await_latest(&story, "app", &json!({"name": image, "tag": "1.1.0"})).await?;
     let text = format!("Latest image tag for {image} resolved to 1.1.0");
     story.await_event("ImagePolicy", "app", &text).await?;
+    let why = windlass(&story, &["why", "imagepolicy/app", "-o", "json"])?.json(0)?;
+    let tags = why["imageTags"]["tags"].as_array().cloned().unwrap_or_default();
+    let reasons: Vec<Value> = tags.iter().map(|it| json!([it["tag"], it["reason"]])).collect();
+    let expected =
+        json!([["2.0.0-rc.1", "OutsideRange"], ["latest", "NotAVersion"], ["1.0.0", "Lower"]]);
+    ensure!(Value::from(reasons) == expected, "{why}");
 
     // A digest is looked up where the policy says so.
     policy(&story, "pinned", json!({"digestReflectionPolicy": "IfNotPresent"})).await?;

@@ -10,6 +10,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{await_latest, policy, policy_target, push, repository, repository_target};
+use crate::cli::windlass;
 
 async fn annotate(story: &Story, annotations: Value) -> Result<()> {
     let patch = json!({"metadata": {"annotations": annotations}});
@@ -40,6 +41,8 @@ async fn a_policy_goes_to_a_lower_version_only_if_that_is_allowed() -> Result<()
     );
     ensure!(message.starts_with(&expected), "{message}");
     await_latest(&story, "app", &json!({"name": image, "tag": "1.1.0"})).await?;
+    let why = windlass(&story, &["why", "imagepolicy/app"])?.ended(1)?;
+    ensure!(why.contains("1.0.0  would be a downgrade from 1.1.0"), "{why}");
 
     annotate(&story, json!({"windlass.dev/allow-downgrade": "true"})).await?;
     await_latest(&story, "app", &json!({"name": image, "tag": "1.0.0"})).await?;
