@@ -136,6 +136,11 @@ impl ClusterScope {
         })
     }
 
+    /// What -n says.
+    pub(super) fn given_namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// Whether -n was given.
     pub(super) fn has_namespace(&self) -> bool {
         self.namespace.is_some()

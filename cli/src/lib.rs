@@ -20,6 +20,7 @@ mod get;
 #[cfg(test)]
 mod goldens;
 mod history;
+mod image;
 mod incidents;
 mod kind_argument;
 mod live_objects;
@@ -86,6 +87,7 @@ fn command() -> Command {
         declared!("get", GET, get::Args, get::EXAMPLES),
         Command::new("helmfile").about(HELMFILE).defer(helmfile::HelmfileFlags::augment_args),
         declared!("history", HISTORY, history::Args, history::EXAMPLES),
+        declared!("image", IMAGE, image::Args),
         declared!("incidents", INCIDENTS, incidents::Args, incidents::EXAMPLES),
         declared!("install", INSTALL, install::Args),
         declared!("logs", LOGS, logs::Args, logs::EXAMPLES),
@@ -143,6 +145,7 @@ const CRD: &str =
     "Show who uses a CustomResourceDefinition, and what another definition would do to its objects";
 const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
 const HISTORY: &str = "Print what was applied or released, and when";
+const IMAGE: &str = "Show what automations of images would commit";
 const INCIDENTS: &str = "List failures that are open, what they affect, and where they were sent";
 const INSTALL: &str = "Install or upgrade windlass in a cluster";
 const LOGS: &str = "Print what windlass logged about objects, or what their Pods print";
@@ -199,6 +202,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "get" => get::run(&flags(given)?)?,
         "helmfile" => helmfile::run(flags(given)?),
         "history" => history::run(&flags(given)?)?,
+        "image" => image::run(&flags(given)?)?,
         "incidents" => incidents::run(&flags(given)?)?,
         "install" => install::run(&flags(given)?)?.into(),
         "logs" => logs::run(&flags(given)?)?,

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::forge::{Forge, TOKEN};
 use super::{GROUP_VERSION, await_latest, policy, push, repository, repository_target};
+use crate::cli::windlass;
 
 const FILE: &str = "deploy/web.yaml";
 
@@ -146,7 +147,35 @@ async fn a_new_tag_is_committed_and_pushed_and_nothing_is_where_nothing_changed(
     let object = rerun(&story).await?;
     ensure!(object.data["status"]["lastPushCommit"] == second.as_str(), "{:?}", object.data);
     ensure!(images.upstream.repository.hash("main")? == second, "nothing is to be committed");
+    planned(&story, &images)?;
     story.end().await
+}
+
+/// The command line says what would be committed to a work tree, in which an older tag is, and writes nothing.
+fn planned(story: &Story, images: &Images<'_>) -> Result<()> {
+    let work_tree = tempfile::tempdir()?;
+    let place = work_tree.path().join(FILE);
+    let folder = work_tree.path().display().to_string();
+    std::fs::create_dir(work_tree.path().join(".git"))?;
+    std::fs::create_dir(work_tree.path().join("deploy"))?;
+    let old = Images::file(story, &images.image, "0.9.0");
+    std::fs::write(&place, &old)?;
+    let line = ["image", "plan", "app", "--path", folder.as_str(), "--diff", "-o", "json"];
+    let plan = windlass(story, &line)?.json(1)?;
+    let image = &images.image;
+    let setter = format!("{}:app", story.namespace);
+    let change = json!({"file": FILE, "object": "Deployment", "setter": setter,
+        "from": format!("{image}:0.9.0"), "to": format!("{image}:1.1.0")});
+    ensure!(plan["changes"] == json!([change]), "{plan}");
+    let message = format!("{image}:0.9.0 -> {image}:1.1.0 by {setter}");
+    ensure!(plan["message"] == message.as_str(), "{plan}");
+    let diff = plan["diff"].as_str().unwrap_or_default();
+    ensure!(diff.starts_with(&format!("--- a/{FILE}\n+++ b/{FILE}\n")), "{plan}");
+    ensure!(std::fs::read_to_string(&place)? == old, "it was written");
+    std::fs::write(&place, Images::file(story, image, "1.1.0"))?;
+    let text = windlass(story, &["image", "plan", "--path", folder.as_str()])?.ended(0)?;
+    ensure!(text.contains("nothing would be committed"), "{text}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

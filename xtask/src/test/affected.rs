@@ -37,8 +37,10 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 51] = [
+const PLACES: [(&str, &[&str]); 53] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
+    ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
+    ("cli/src/why/tags", &["cli::", "images::"]),
     (
         "cli/runtime/",
         &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"],

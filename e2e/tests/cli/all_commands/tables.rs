@@ -92,6 +92,8 @@ pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("get ks -o json", 0, &["\"items\":[]"], &[]),
     row("helmfile diff -f {dir}/helmfile.yaml", 0, &["web", "UPDATED"], &["No affected releases"]),
     row("history ks/app", 2, NO_KUSTOMIZATION, &[]),
+    row("image plan", 0, &["no ImageUpdateAutomation in namespace {ns}"], &["✔"]),
+    row("image plan web", 2, &["ImageUpdateAutomation/{ns}/web does not exist"], &[]),
     row(
         "incidents",
         0,
@@ -221,6 +223,13 @@ pub(super) const MAY_NOT_LOOK: &[CommandLineCase] = &[
         &["No affected releases", "UPDATED"],
     ),
     row("history ks/app", 2, KUSTOMIZATION, &["no history"]),
+    row(
+        "image plan",
+        2,
+        &["left out: ", "cannot list resource \"imageupdateautomations\""],
+        &["no ImageUpdateAutomation"],
+    ),
+    row("image plan web", 2, &["cannot get resource \"imageupdateautomations\""], &[]),
     row(
         "incidents",
         2,

@@ -1,0 +1,330 @@
+//! What an ImageUpdateAutomation would commit to a work tree.
+//!
+//! Here: from the automation, the policies of its namespace and the files to changes, a message and what has no effect; nothing
+//! is written. Below: the same for people (`format.rs`). Elsewhere: markers, values and templates (engine `image`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::image::{ImagePolicy, ImageUpdateAutomation};
+use golang::time::{GoTime, GoTimeZone};
+use image::{
+    CommitData, CommitEnvironment, FileUpdate, FileUpdateRequest, ImageRef, ImageSetterValues,
+    ObjectIdentifier, PolicyResult, REQUIRED_STACK_BYTES, UpdateResult, check_strategy,
+    commit_message,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+use similar::TextDiff;
+
+use super::work_tree::WorkTree;
+use windlass_runtime::label_selectors::compiled;
+
+/// An automation, and the policies of its namespace.
+#[derive(Debug, Clone)]
+pub(super) struct AutomationInputs {
+    pub(super) automation: ImageUpdateAutomation,
+    pub(super) policies: Vec<ImagePolicy>,
+}
+
+/// What an automation would commit.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UpdatePlan {
+    /// The automation.
+    pub(super) automation: String,
+    pub(super) suspended: bool,
+    /// Why nothing is known of what it would commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+    pub(super) changes: Vec<PlannedChange>,
+    /// The message of the commit, if there would be one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
+    /// The files as a unified diff, if that is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) diff: Option<String>,
+    /// Files that are left out and markers that set nothing.
+    pub(super) findings: Vec<String>,
+}
+
+/// A value that would change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct PlannedChange {
+    /// From the root of the repository.
+    pub(super) file: String,
+    /// `Kind/namespace/name`; empty if the document is not an object.
+    pub(super) object: String,
+    /// The policy, and the part of its image.
+    pub(super) setter: String,
+    pub(super) from: String,
+    pub(super) to: String,
+}
+
+impl AutomationInputs {
+    /// `ImageUpdateAutomation/namespace/name`.
+    fn subject(&self) -> String {
+        format!("ImageUpdateAutomation/{}/{}", self.namespace(), self.name())
+    }
+
+    fn namespace(&self) -> &str {
+        self.automation.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        self.automation.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// What the automation would commit if its branch were as the work tree is.
+    pub(super) fn plan(&self, tree: &WorkTree, with_diff: bool) -> UpdatePlan {
+        let begun = UpdatePlan {
+            automation: self.subject(),
+            suspended: self.automation.spec.suspend,
+            ..UpdatePlan::default()
+        };
+        let update = match self.update(tree) {
+            Ok(update) => update,
+            Err(error) => return UpdatePlan { error: Some(error), ..begun },
+        };
+        let changes = changes(&update);
+        let mut error = None;
+        let mut noted = |result: Result<String, String>| match result {
+            Ok(text) => Some(text),
+            Err(why) => {
+                error = Some(why);
+                None
+            }
+        };
+        let message =
+            (!changes.is_empty()).then(|| self.message(&update.result)).and_then(&mut noted);
+        let diff = with_diff.then(|| diff(&update, tree)).and_then(&mut noted);
+        UpdatePlan { error, changes, message, diff, findings: update.findings, ..begun }
+    }
+
+    /// # Errors
+    /// Says why the automation would update nothing.
+    fn update(&self, tree: &WorkTree) -> Result<FileUpdate, String> {
+        let spec = &self.automation.spec;
+        let strategy = spec.update.as_ref().map(|it| it.strategy.as_deref().unwrap_or_default());
+        check_strategy(strategy).map_err(|error| error.to_string())?;
+        let path = spec.update.as_ref().and_then(|it| it.path.as_deref()).unwrap_or_default();
+        let SelectedPolicies { results, others } = self.selected()?;
+        let setters = ImageSetterValues::new(&results).map_err(|error| error.to_string())?;
+        let request = FileUpdateRequest { path, setters: &setters, others: &others };
+        request.run(&tree.files, |path| tree.read(path))
+    }
+
+    /// The results of the policies that the automation selects, and the names of the others.
+    ///
+    /// # Errors
+    /// The selector means nothing.
+    fn selected(&self) -> Result<SelectedPolicies, String> {
+        let selector = self.automation.spec.policy_selector.as_ref().map(compiled).transpose();
+        let selector = selector.map_err(|why| format!("spec.policySelector: {why}"))?;
+        let selector = selector.unwrap_or_default();
+        let mut selected = SelectedPolicies::default();
+        for policy in &self.policies {
+            let metadata = &policy.metadata;
+            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+            if namespace != self.namespace() {
+                continue;
+            }
+            let name = metadata.name.clone().unwrap_or_default();
+            let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
+            if !selector.selects(label) {
+                selected.others.insert(format!("{namespace}:{name}"));
+                continue;
+            }
+            let latest = policy.status.as_ref().and_then(|status| status.latest_ref.clone());
+            let latest = latest.map(|latest| ImageRef {
+                name: latest.name,
+                tag: latest.tag,
+                digest: latest.digest.unwrap_or_default(),
+            });
+            selected.results.push(PolicyResult { namespace: namespace.to_owned(), name, latest });
+        }
+        Ok(selected)
+    }
+
+    /// The message of the commit.
+    ///
+    /// # Errors
+    /// The template is none, or fails.
+    fn message(&self, changed: &UpdateResult) -> Result<String, String> {
+        let commit = self.automation.spec.git.as_ref().map(|git| git.commit.clone());
+        let commit = commit.unwrap_or_default();
+        let now = Timestamp::now();
+        let nanoseconds = i64::from(now.subsec_nanosecond());
+        let environment = CommitEnvironment {
+            now: GoTime::from_unix(now.as_second(), nanoseconds, GoTimeZone::Utc),
+            random: Arc::new(windlass_runtime::random_bytes::fill),
+        };
+        let template = commit.message_template.unwrap_or_default();
+        let values = Some(&commit.message_template_values).filter(|values| !values.is_empty());
+        let data = CommitData { namespace: self.namespace(), name: self.name(), changed, values };
+        // Templates within each other cost stack.
+        let made = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES);
+            let work = || commit_message(&template, &data, &environment);
+            thread.spawn_scoped(scope, work).ok()?.join().ok()
+        });
+        match made {
+            Some(message) => message.map_err(|error| error.to_string()),
+            None => Err("the commit message could not be made".to_owned()),
+        }
+    }
+}
+
+/// The policies of a namespace as an automation has them.
+#[derive(Debug, Default)]
+struct SelectedPolicies {
+    results: Vec<PolicyResult>,
+    /// Those that it does not select, as `namespace:name`.
+    others: BTreeSet<String>,
+}
+
+/// The values that change, by file and object.
+fn changes(update: &FileUpdate) -> Vec<PlannedChange> {
+    let mut changes = Vec::new();
+    for (name, objects) in update.result.files() {
+        let file = update.paths.get(name).map_or(name, String::as_str);
+        for (object, values) in objects {
+            changes.extend(values.into_iter().map(|value| PlannedChange {
+                file: file.to_owned(),
+                object: subject(object),
+                setter: value.setter.clone(),
+                from: value.old_value.clone(),
+                to: value.new_value.clone(),
+            }));
+        }
+    }
+    changes
+}
+
+/// `Kind/namespace/name`, as far as the manifest says it.
+fn subject(object: &ObjectIdentifier) -> String {
+    let parts = [&object.kind, &object.namespace, &object.name];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.map(String::as_str).collect::<Vec<_>>().join("/")
+}
+
+/// The files that change, as `diff -u` shows them.
+///
+/// # Errors
+/// A file cannot be read any more.
+fn diff(update: &FileUpdate, tree: &WorkTree) -> Result<String, String> {
+    let mut out = String::new();
+    for (path, text) in &update.files {
+        let before = tree.read(path)?;
+        let before = String::from_utf8_lossy(&before);
+        let diff = TextDiff::from_lines(&*before, text.as_str());
+        let before = format!("a/{path}");
+        let after = format!("b/{path}");
+        out.push_str(&diff.unified_diff().header(&before, &after).to_string());
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::{Value, json};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const MARKED: &str = "kind: Deployment\nmetadata:\n  name: web\n  namespace: apps\n\
+                          image: r.io/web:1 # {\"$imagepolicy\": \"apps:web\"}\n";
+
+    fn tree(files: &[(&str, &str)]) -> (TempDir, WorkTree) {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join(".git")).unwrap();
+        for (path, text) in files {
+            let place = top.path().join(path);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::write(place, text).unwrap();
+        }
+        let tree = WorkTree::around(top.path()).unwrap();
+        (top, tree)
+    }
+
+    fn policy(name: &str, labels: &Value, tag: Option<&str>) -> ImagePolicy {
+        let latest = tag.map(|tag| json!({"name": format!("r.io/{name}"), "tag": tag}));
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "apps", "labels": labels},
+            "status": {"latestRef": latest},
+        }))
+        .unwrap()
+    }
+
+    fn inputs(spec: &Value) -> AutomationInputs {
+        let policies = vec![
+            policy("web", &json!({"tier": "front"}), Some("2")),
+            policy("db", &json!({"tier": "back"}), Some("3")),
+            policy("new", &json!({}), None),
+        ];
+        let automation = json!({"metadata": {"name": "all", "namespace": "apps"}, "spec": spec});
+        AutomationInputs { automation: serde_json::from_value(automation).unwrap(), policies }
+    }
+
+    #[test]
+    fn what_would_be_committed_is_named_with_its_message_and_nothing_is_written() {
+        let (top, tree) = tree(&[("deploy/web.yaml", MARKED), ("other/web.yaml", MARKED)]);
+        let template = "{{ range .Changed.Changes }}{{ .NewValue }} by {{ .Setter }}{{ end }}";
+        let plan = inputs(&json!({"update": {"path": "./deploy", "strategy": "Setters"},
+            "git": {"commit": {"messageTemplate": template}}}))
+        .plan(&tree, true);
+        let [file, object, setter, from, to] =
+            ["deploy/web.yaml", "Deployment/apps/web", "apps:web", "r.io/web:1", "r.io/web:2"]
+                .map(str::to_owned);
+        assert_eq!(plan.changes, [PlannedChange { file, object, setter, from, to }]);
+        assert_eq!(plan.message.as_deref(), Some("r.io/web:2 by apps:web"));
+        let diff = plan.diff.unwrap();
+        assert!(diff.starts_with("--- a/deploy/web.yaml\n+++ b/deploy/web.yaml\n@@ "), "{diff}");
+        let marker = "# {\"$imagepolicy\": \"apps:web\"}";
+        let lines = format!("-image: r.io/web:1 {marker}\n+image: r.io/web:2 {marker}\n");
+        assert!(diff.contains(&lines), "{diff}");
+        assert_eq!((plan.error, plan.findings), (None, Vec::new()));
+        assert_eq!(fs::read_to_string(top.path().join("deploy/web.yaml")).unwrap(), MARKED);
+    }
+
+    #[test]
+    fn markers_and_files_without_effect_are_named_unless_another_automation_has_them() {
+        let marker = |key: &str, policy: &str| {
+            format!("{key}: x:1 # {{\"$imagepolicy\": \"apps:{policy}\"}}\n")
+        };
+        let text = [marker("a", "db"), marker("b", "new"), marker("c", "none")].concat();
+        let broken = format!("a: [\n{}", marker("b", "web"));
+        let (_top, tree) = tree(&[("a.yaml", text.as_str()), ("broken.yaml", broken.as_str())]);
+        let spec = json!({"update": {"strategy": "Setters"},
+            "policySelector": {"matchExpressions": [
+                {"key": "tier", "operator": "NotIn", "values": ["back"]}]}});
+        let plan = inputs(&spec).plan(&tree, false);
+        assert_eq!((plan.changes, plan.message, plan.diff), (Vec::new(), None, None));
+        let findings = plan.findings.join("\n");
+        assert!(findings.starts_with("broken.yaml"), "{findings}");
+        for name in ["apps:new", "apps:none"] {
+            let text = format!("no policy of the automation sets `{name}`");
+            assert!(findings.contains(&text), "{findings}");
+        }
+        assert!(!findings.contains("apps:db"), "{findings}");
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_made_says_why() {
+        let (_top, tree) = tree(&[("a.yaml", MARKED)]);
+        let error = |spec: Value| inputs(&spec).plan(&tree, false).error.unwrap_or_default();
+        assert_eq!(error(json!({})), "no update strategy");
+        let none = error(json!({"update": {"path": "none", "strategy": "Setters"}}));
+        assert_eq!(none, "walking path for files: lstat /none: no such file or directory");
+        let spec = json!({"update": {"strategy": "Setters"},
+            "policySelector": {"matchLabels": {"a": "b)"}}});
+        assert!(error(spec).starts_with("spec.policySelector: Invalid value: \"b)\""));
+        let broken = json!({"update": {"strategy": "Setters"},
+            "git": {"commit": {"messageTemplate": "{{ .Nope }}"}}});
+        let plan = inputs(&broken).plan(&tree, false);
+        assert_eq!((plan.changes.len(), plan.message), (1, None));
+        assert!(plan.error.unwrap_or_default().starts_with("failed to run template from spec"));
+    }
+}

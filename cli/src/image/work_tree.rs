@@ -1,0 +1,138 @@
+//! The work tree of a Git repository, as an update goes over it.
+//!
+//! Elsewhere: which of its files count (engine `image`).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use image::{CheckoutFiles, RepositoryFileEntry};
+
+/// The folder or file by which Git knows the top of a work tree.
+const GIT_FOLDER: &str = ".git";
+
+/// The most files and links of a work tree.
+const MAX_ENTRIES: usize = 200_000;
+
+/// The largest file that is read: it is in memory.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// The files of a work tree, whether they are committed or not.
+pub(super) struct WorkTree {
+    root: PathBuf,
+    /// Its files and links.
+    pub(super) files: CheckoutFiles,
+}
+
+impl WorkTree {
+    /// The work tree that a folder is in.
+    ///
+    /// # Errors
+    /// The folder is in none, or cannot be read, or there are too many files.
+    pub(super) fn around(folder: &Path) -> anyhow::Result<Self> {
+        let shown = folder.display();
+        let real = fs::canonicalize(folder).with_context(|| format!("cannot read {shown}"))?;
+        let root = real.ancestors().find(|it| has_git_folder(it));
+        let root = root.with_context(|| {
+            format!(
+                "{shown} is not in a work tree of Git: give a folder of the checked out repository with --path"
+            )
+        })?;
+        let files = CheckoutFiles::new(entries(root)?);
+        Ok(Self { root: root.to_owned(), files })
+    }
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is too large.
+    pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        let unread = |error: std::io::Error| format!("{path} cannot be read: {error}");
+        let file = File::open(self.root.join(path)).map_err(unread)?;
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unread)?;
+        match bytes.len() as u64 > MAX_FILE_BYTES {
+            true => Err(format!("{path} is larger than {MAX_FILE_BYTES} bytes")),
+            false => Ok(bytes),
+        }
+    }
+}
+
+fn has_git_folder(folder: &Path) -> bool {
+    fs::symlink_metadata(folder.join(GIT_FOLDER)).is_ok()
+}
+
+/// All files and links below a folder; what is in a repository of its own, such as a submodule, is left out.
+fn entries(root: &Path) -> anyhow::Result<BTreeMap<String, RepositoryFileEntry>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let place = root.join(&folder);
+        let unread = || format!("cannot read {}", place.display());
+        for entry in fs::read_dir(&place).with_context(unread)? {
+            let entry = entry.with_context(unread)?;
+            // No path of a spec leads to a file whose name is not UTF-8.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            let kind = entry.file_type().with_context(unread)?;
+            if kind.is_dir() {
+                if name != GIT_FOLDER && !has_git_folder(&entry.path()) {
+                    folders.push(path);
+                }
+            } else if kind.is_symlink() {
+                let target = fs::read_link(entry.path()).with_context(unread)?;
+                let target = target.to_string_lossy().into_owned();
+                found.insert(path, RepositoryFileEntry::Link(target));
+            } else if kind.is_file() {
+                found.insert(path, RepositoryFileEntry::File);
+            }
+            ensure!(
+                found.len() + folders.len() <= MAX_ENTRIES,
+                "{} has more than {MAX_ENTRIES} files",
+                root.display()
+            );
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(tree: &WorkTree, path: &str) -> Vec<String> {
+        tree.files.select("", path).unwrap().files.into_iter().map(|file| file.path).collect()
+    }
+
+    #[test]
+    fn a_work_tree_is_the_one_that_a_folder_is_in_without_repositories_inside_of_it() {
+        let top = tempfile::tempdir().unwrap();
+        let path = |name: &str| top.path().join(name);
+        for folder in [".git", "apps/deep", "module/.git"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        for name in [".git/a.yaml", "apps/a.yaml", "apps/deep/b.yml", "module/c.yaml", "text"] {
+            fs::write(path(name), name).unwrap();
+        }
+        symlink("../text", path("apps/link.yaml")).unwrap();
+        let tree = WorkTree::around(&path("apps/deep")).unwrap();
+        assert_eq!(names(&tree, ""), ["apps/a.yaml", "apps/deep/b.yml", "text"]);
+        assert_eq!(names(&tree, "apps/deep"), ["apps/deep/b.yml"]);
+        assert_eq!(tree.read("apps/a.yaml").unwrap(), b"apps/a.yaml");
+        assert!(tree.read("none").unwrap_err().starts_with("none cannot be read: "));
+    }
+
+    #[test]
+    fn a_folder_of_no_repository_is_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let error = |folder: &Path| WorkTree::around(folder).err().map(|it| it.to_string());
+        let text = error(top.path()).unwrap_or_default();
+        assert!(text.contains("is not in a work tree of Git"), "{text}");
+        let text = error(&top.path().join("none")).unwrap_or_default();
+        assert!(text.starts_with("cannot read "), "{text}");
+    }
+}
