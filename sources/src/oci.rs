@@ -3,9 +3,9 @@
 //! Here: the registry and the credentials ([`RemoteOciRepository`]), the requests ([`RegistrySession`]).
 //! In the folder: names of repositories and digests (`oci_names`), credentials of a docker config (`keyring`),
 //! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`auth_challenge`, `token`), one request
-//! with its answers to them (`http_request`), parsing manifests (`manifest`), the tag that is the newest version
-//! (`version`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what is remembered
-//! (`registry_cache`).
+//! with its answers to them (`http_request`), parsing manifests (`manifest`), the platforms of an image (`platforms`), the
+//! tag that is the newest version (`version`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what
+//! is remembered (`registry_cache`).
 //! Elsewhere: the HTTP client itself ([`crate::http`]), unpacking a layer ([`crate::archive`], the program).
 //!
 //! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
@@ -19,6 +19,7 @@ mod http_request;
 mod keyring;
 mod manifest;
 mod oci_names;
+mod platforms;
 mod referrers;
 mod registry_cache;
 mod registry_response;
@@ -47,6 +48,7 @@ pub use error::Error;
 pub use keyring::RegistryKeyring;
 pub use manifest::{LayerDescriptor, OciManifest};
 pub use oci_names::{ManifestReference, OciDigest, OciRepositoryName};
+pub use platforms::{OciPlatform, PlatformSupport};
 pub use registry_cache::RegistryCache;
 pub use version::TagSelection;
 

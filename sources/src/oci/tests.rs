@@ -499,3 +499,34 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
     let none = format!("no matching signatures were found for 'r.io/app@{other}'");
     assert_eq!(verify(&other), Err(none));
 }
+
+#[test]
+fn platforms_come_from_a_configuration_with_the_digest_that_the_manifest_names() {
+    let config = r#"{"os":"linux","architecture":"arm64"}"#;
+    let config_digest = OciDigest::of(config.as_bytes());
+    let image =
+        format!(r#"{{"mediaType":"{MANIFEST}","config":{{"digest":"{config_digest}","size":1}}}}"#);
+    let digest = OciDigest::of(image.as_bytes());
+    let (address, log) = serve(move |asked| match asked.line.contains("/manifests/") {
+        true => reply("200 OK", &[("content-type", MANIFEST)], &image),
+        false => reply("200 OK", &[], config),
+    });
+    let remote = remote(address, RegistryAuth::Anonymous);
+    let known = RegistryCache::default();
+    let required = ["linux/amd64", "linux/arm64"].map(|text| OciPlatform::parse(text).unwrap());
+    let support = |digest: &OciDigest| {
+        run(async {
+            RegistrySession::new(&remote, &known)?.platform_support(digest, &required).await
+        })
+    };
+    let missing = OciPlatform::parse("linux/amd64").unwrap();
+    assert_eq!(support(&digest), Ok(PlatformSupport::Lacks(vec![missing])));
+    let asked = taken(&log);
+    assert!(
+        asked.iter().any(|line| line.contains(&format!("/blobs/{config_digest}"))),
+        "{asked:?}"
+    );
+    // What the registry sends instead of another image says nothing of that.
+    let other = support(&OciDigest::of(b"other"));
+    assert!(matches!(other, Err(Error::Mismatch { what: "manifest", .. })), "{other:?}");
+}
