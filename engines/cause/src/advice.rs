@@ -136,6 +136,16 @@ fn other(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
         Some("MinAgeNotReached") => {
             ("wait, or set a shorter windlass.dev/min-age".to_owned(), None)
         }
+        Some("PlatformsMissing") => (
+            "push an image for all platforms, or correct windlass.dev/required-platforms"
+                .to_owned(),
+            None,
+        ),
+        Some("MarkerWithoutDigest") => (
+            "mark the whole image, or its digest as well, in the file that the message names"
+                .to_owned(),
+            None,
+        ),
         _ => (
             "check the object".to_owned(),
             Some(format!("kubectl{} describe {target}", in_namespace(id))),

@@ -223,8 +223,14 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         "Suspended" => CauseKind::Suspension,
         "Expired" => CauseKind::ExpiredHold,
         // "Failure": no tag of an image is the latest of its policy. "PullRequestFailed": the message names the Provider.
-        "Failed" | "Failure" | "NoProgress" | "PullRequestFailed" | "DowngradeRefused"
-        | "MinAgeNotReached" => CauseKind::Other,
+        "Failed"
+        | "Failure"
+        | "NoProgress"
+        | "PullRequestFailed"
+        | "DowngradeRefused"
+        | "MinAgeNotReached"
+        | "PlatformsMissing"
+        | "MarkerWithoutDigest" => CauseKind::Other,
         _ => return None,
     })
 }

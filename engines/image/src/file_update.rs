@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::image_setter::ImageSetterValues;
 use crate::repository_files::{CheckoutFiles, MarkedFile};
 use crate::rewrite::{
-    FileProblem, MarkerRewriteOptions, MarkerRewriter, RewriteLimits, RewriteMode, UnreadMarker,
+    FileProblem, MarkerRewriteOptions, MarkerRewriter, RewriteLimits, RewriteMode,
+    TagWithoutDigest, UnreadMarker,
 };
 use crate::update_result::UpdateResult;
 
@@ -21,6 +22,8 @@ pub struct FileUpdateRequest<'u> {
     pub setters: &'u ImageSetterValues,
     /// Policies that the selector leaves out, as `namespace:name`: their markers are those of other automations.
     pub others: &'u BTreeSet<String>,
+    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`.
+    pub unverified: &'u BTreeSet<String>,
 }
 
 /// What an update does to the files of a repository.
@@ -34,6 +37,8 @@ pub struct FileUpdate {
     pub result: UpdateResult,
     /// Files that were left out and markers that set nothing, for people.
     pub findings: Vec<String>,
+    /// Tags of verified images that would stand without a digest, for people: if there is one, nothing may be committed.
+    pub without_digest: Vec<String>,
 }
 
 impl FileUpdateRequest<'_> {
@@ -56,7 +61,14 @@ impl FileUpdateRequest<'_> {
         }
         let rewrite = rewriter.finish("").map_err(|error| error.to_string())?;
         let findings = self.findings(&rewrite, &selection.outside);
-        let mut update = FileUpdate { result: rewrite.result, findings, ..FileUpdate::default() };
+        let without_digest =
+            rewrite.without_digest.iter().map(TagWithoutDigest::to_string).collect();
+        let mut update = FileUpdate {
+            result: rewrite.result,
+            findings,
+            without_digest,
+            ..FileUpdate::default()
+        };
         for (name, text) in rewrite.files {
             let path = places.get(name.as_str()).copied().unwrap_or(name.as_str()).to_owned();
             update.files.insert(path.clone(), text);
@@ -77,7 +89,18 @@ impl FileUpdateRequest<'_> {
         let out = "the symbolic link leads out of the repository";
         let links = outside.iter().map(|path| format!("{path}: {out}"));
         let files = rewrite.problems.iter().map(FileProblem::to_string);
-        files.chain(links).chain(markers.map(UnreadMarker::to_string)).collect()
+        files.chain(links).chain(markers.map(|marker| self.finding(marker))).collect()
+    }
+
+    /// What people should know of a marker that sets nothing.
+    fn finding(&self, marker: &UnreadMarker) -> String {
+        let UnreadMarker { file, line, setter } = marker;
+        match setter.as_deref().and_then(policy_of) {
+            Some(policy) if self.unverified.contains(policy) => {
+                format!("{file}:{line}: the latest version of `{policy}` is not verified")
+            }
+            _ => marker.to_string(),
+        }
     }
 }
 
@@ -108,7 +131,13 @@ mod tests {
             ((*path).to_owned(), RepositoryFileEntry::Link((*target).to_owned()))
         };
         let entries = files.iter().map(file).chain(links.iter().map(link)).collect();
-        let request = FileUpdateRequest { path: "./apps", setters: &setters, others: &others };
+        let unverified = BTreeSet::new();
+        let request = FileUpdateRequest {
+            path: "./apps",
+            setters: &setters,
+            others: &others,
+            unverified: &unverified,
+        };
         let read = |path: &str| {
             let found = files.iter().find(|(known, _)| *known == path);
             found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| path.to_owned())

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: which comment belongs to which value (`rewrite.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use golang::GoRuntimeValue;
 use golang::json;
@@ -48,6 +48,8 @@ fn quoted(text: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImageSetterValues {
     values: BTreeMap<String, String>,
+    /// Policies, `namespace:name`, whose tag may stand in a file only together with the digest.
+    with_digest: BTreeSet<String>,
 }
 
 impl ImageSetterValues {
@@ -70,7 +72,31 @@ impl ImageSetterValues {
             values.insert(format!("{setter}:digest"), latest.digest.clone());
             values.insert(setter, reference);
         }
-        Ok(Self { values })
+        Ok(Self { values, with_digest: BTreeSet::new() })
+    }
+
+    /// The same, where the tags of these policies, `namespace:name`, may stand in a file only together with the digest.
+    #[must_use]
+    pub fn requiring_digests(self, policies: impl IntoIterator<Item = String>) -> Self {
+        Self { with_digest: policies.into_iter().collect(), ..self }
+    }
+
+    /// Whether a tag may stand alone nowhere.
+    pub(crate) fn requires_digests(&self) -> bool {
+        !self.with_digest.is_empty()
+    }
+
+    /// The policies whose tag the setters of a file set, while none sets the digest that has to be there: neither alone, nor
+    /// as a part of the image.
+    pub(crate) fn without_digest<'s>(
+        &'s self,
+        setters: &'s BTreeSet<String>,
+    ) -> impl Iterator<Item = &'s str> {
+        let is_tag_alone = move |policy: &&'s str| {
+            let sets = |part: &str| setters.contains(&format!("{policy}{part}"));
+            sets(":tag") && !sets(":digest") && !sets("")
+        };
+        self.with_digest.iter().map(String::as_str).filter(is_tag_alone)
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
@@ -225,6 +251,27 @@ mod tests {
         assert_eq!((of("apps:w~0b:tag"), of("apps:w~b:tag")), ("v3".to_owned(), "v3".to_owned()));
         for unknown in ["apps:web~1", "apps:web:tag/", "apps:web%", "apps:web:tag#x", "apps:web:"] {
             assert_eq!(of(unknown), format!("unknown {unknown}"));
+        }
+    }
+
+    #[test]
+    fn a_tag_that_needs_its_digest_has_it_in_the_same_file() {
+        let setters = setters().requiring_digests(["apps:web".to_owned()]);
+        assert!(setters.requires_digests());
+        let alone = |names: &[&str]| {
+            let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            setters.without_digest(&names).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(alone(&["apps:web:tag", "apps:web:name"]), ["apps:web"]);
+        assert_eq!(alone(&["apps:web:tag", "apps:other:digest"]), ["apps:web"]);
+        for fine in [
+            vec!["apps:web:tag", "apps:web:digest"],
+            vec!["apps:web:tag", "apps:web"],
+            vec!["apps:web:name"],
+            vec!["apps:other:tag"],
+            vec![],
+        ] {
+            assert!(alone(&fine).is_empty(), "{fine:?}");
         }
     }
 

@@ -40,7 +40,7 @@ pub use repository_files::{
 };
 pub use rewrite::{
     FileProblem, MarkerRewriteOptions, MarkerRewriter, RewriteError, RewriteLimits, RewriteMode,
-    UnreadMarker, UpdateStrategyError, check_strategy, has_marker,
+    TagWithoutDigest, UnreadMarker, UpdateStrategyError, check_strategy, has_marker,
 };
 pub use scan_schedule::{ScanDecision, ScanError, ScanReason, ScanState};
 pub use tag_history::{TagHistory, counts_from};

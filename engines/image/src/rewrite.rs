@@ -110,6 +110,22 @@ impl fmt::Display for UnreadMarker {
     }
 }
 
+/// A file with the tag of a policy, and without the digest that has to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagWithoutDigest {
+    /// The file.
+    pub file: String,
+    /// The policy, as `namespace:name`.
+    pub policy: String,
+}
+
+impl fmt::Display for TagWithoutDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, policy } = self;
+        write!(f, "{file} has a marker `{policy}:tag` and none for `{policy}` or `{policy}:digest`")
+    }
+}
+
 /// What an update does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MarkerRewriteOptions {
@@ -121,6 +137,9 @@ pub struct MarkerRewriteOptions {
     pub problems: Vec<FileProblem>,
     /// Markers that set nothing.
     pub unread: Vec<UnreadMarker>,
+    /// Tags that stand alone although [`ImageSetterValues::requiring_digests`] does not let them: if there is one, nothing may
+    /// be written.
+    pub without_digest: Vec<TagWithoutDigest>,
 }
 
 /// Why an update does nothing at all.
@@ -221,6 +240,12 @@ impl<'s> MarkerRewriter<'s> {
                 }
             }
         }
+        let room = self.limits.findings.saturating_sub(self.rewrite.without_digest.len());
+        let alone = self.setters.without_digest(markers.setters()).take(room);
+        self.rewrite.without_digest.extend(alone.map(|policy| {
+            let policy = policy.to_owned();
+            TagWithoutDigest { file: name.to_owned(), policy }
+        }));
         let room = self.limits.findings.saturating_sub(self.rewrite.unread.len());
         let unread = markers.unread(text.as_str()).into_iter().take(room);
         self.rewrite.unread.extend(unread.map(|(line, setter)| {

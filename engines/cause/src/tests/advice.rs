@@ -371,9 +371,18 @@ fn a_policy_that_does_not_go_down_or_waits_is_advised_by_its_reason() {
         "kubectl -n apps annotate imagepolicy.image.toolkit.fluxcd.io/app \
          windlass.dev/allow-downgrade=true"
     );
-    let (text, command) = policy("MinAgeNotReached");
-    assert_eq!(
-        (text.as_str(), command.as_str()),
-        ("wait, or set a shorter windlass.dev/min-age", "")
-    );
+    for (reason, expected) in [
+        ("MinAgeNotReached", "wait, or set a shorter windlass.dev/min-age"),
+        (
+            "PlatformsMissing",
+            "push an image for all platforms, or correct windlass.dev/required-platforms",
+        ),
+        (
+            "MarkerWithoutDigest",
+            "mark the whole image, or its digest as well, in the file that the message names",
+        ),
+    ] {
+        let (text, command) = policy(reason);
+        assert_eq!((text.as_str(), command.as_str()), (expected, ""));
+    }
 }

@@ -13,6 +13,8 @@ use crate::image_setter::{ImageSetterValues, MarkerAssignment, SetterMarker};
 #[derive(Debug, Default)]
 pub(super) struct SeenMarkers {
     comments: BTreeMap<MarkerComment, SeenMarker>,
+    /// The setters of values, where a tag may need its digest.
+    setters: BTreeSet<String>,
 }
 
 /// A comment, and whether other text precedes it in its line.
@@ -101,9 +103,19 @@ impl SeenMarkers {
             seen.or_insert(SeenMarker { count: 0, unknown }).count += 1;
         }
         match marker {
-            SetterMarker::Assign(assignment) => Some(assignment),
+            SetterMarker::Assign(assignment) => {
+                if setters.requires_digests() {
+                    self.setters.insert(assignment.setter.clone());
+                }
+                Some(assignment)
+            }
             SetterMarker::Unknown(_) => None,
         }
+    }
+
+    /// What set values, where a tag may need its digest.
+    pub(super) fn setters(&self) -> &BTreeSet<String> {
+        &self.setters
     }
 
     /// The lines of a text with markers that set nothing, each with the setter if that does not exist.

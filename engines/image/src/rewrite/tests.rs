@@ -238,3 +238,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_tag_that_needs_its_digest_is_named_where_it_stands_alone() {
+    let digest = format!("sha256:{}", "2".repeat(64));
+    let [name, tag] = ["ghcr.io/acme/web", "v2"].map(str::to_owned);
+    let latest = Some(ImageRef { name, tag, digest });
+    let [namespace, name] = ["apps", "web"].map(str::to_owned);
+    let setters = ImageSetterValues::new(&[PolicyResult { namespace, name, latest }]).unwrap();
+    let marked = |part: &str| format!("a: old # {{\"$imagepolicy\": \"apps:web{part}\"}}\n");
+    let both = format!("{}---\n{}", marked(":tag"), marked(":digest"));
+    let files = [("tag.yaml", marked(":tag")), ("both.yaml", both), ("image.yaml", marked(""))];
+    let alone = |setters: &ImageSetterValues| {
+        let mut rewriter =
+            MarkerRewriter::new(setters, RewriteMode::KeepBytes, RewriteLimits::default());
+        for (name, content) in &files {
+            rewriter.file(name, content.as_bytes());
+        }
+        let rewrite = rewriter.finish("").unwrap();
+        assert_eq!(rewrite.files.len(), 3);
+        rewrite.without_digest.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(alone(&setters).is_empty(), "no policy needs it");
+    let required = setters.clone().requiring_digests(["apps:web".to_owned()]);
+    let expected =
+        "tag.yaml has a marker `apps:web:tag` and none for `apps:web` or `apps:web:digest`";
+    assert_eq!(alone(&required), [expected]);
+}
