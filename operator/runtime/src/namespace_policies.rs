@@ -31,6 +31,11 @@ pub fn node_of(namespace: &str) -> ObjectKey {
     ObjectKey::new("", "Namespace", "", namespace)
 }
 
+/// The node that stands for the labels of a Namespace: those wait for their changes for which labels decide what they may do.
+pub fn labels_node_of(namespace: &str) -> ObjectKey {
+    ObjectKey::new("", "NamespaceLabels", "", namespace)
+}
+
 /// What is known of all Namespaces.
 enum NamespaceListState {
     /// Nothing yet.
@@ -67,11 +72,17 @@ impl NamespaceFacts {
 pub struct NamespacePolicies {
     known: watch::Sender<NamespaceListState>,
     facts: Mutex<BTreeMap<String, NamespaceFacts>>,
+    /// Those with other labels than before.
+    relabeled: Mutex<BTreeSet<String>>,
 }
 
 impl Default for NamespacePolicies {
     fn default() -> Self {
-        Self { known: watch::Sender::new(NamespaceListState::Nothing), facts: Mutex::default() }
+        Self {
+            known: watch::Sender::new(NamespaceListState::Nothing),
+            facts: Mutex::default(),
+            relabeled: Mutex::default(),
+        }
     }
 }
 
@@ -89,8 +100,17 @@ impl NamespacePolicies {
     }
 
     fn saw(&self, namespace: &MetadataOnly) {
-        let mut facts = self.facts.lock();
-        facts.insert(namespace.name.clone(), NamespaceFacts::of(namespace));
+        let now = NamespaceFacts::of(namespace);
+        let labels = now.labels.clone();
+        let before = self.facts.lock().insert(namespace.name.clone(), now);
+        if before.is_none_or(|before| before.labels != labels) {
+            self.relabeled.lock().insert(namespace.name.clone());
+        }
+    }
+
+    /// The namespaces that were seen with other labels since this was last called.
+    fn relabeled(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.relabeled.lock())
     }
 
     /// Whether only what is verified may be applied by the objects of a namespace.
@@ -129,6 +149,9 @@ pub async fn follow(
         };
         for namespace in changed {
             work_queue.changed(&node_of(&namespace));
+        }
+        for namespace in namespaces.relabeled() {
+            work_queue.changed(&labels_node_of(&namespace));
         }
     }
 }
@@ -260,9 +283,11 @@ mod tests {
         namespaces.take(WatcherEvent::Listed(seen("")), &mut listing);
         let facts = namespaces.facts("a").unwrap();
         assert_eq!((facts.labels["env"].as_str(), facts.is_terminating), ("prod", false));
+        assert_eq!(namespaces.relabeled().into_iter().collect::<Vec<_>>(), ["a"]);
         let ending = seen(r#","deletionTimestamp":"2026-01-02T03:04:05Z""#);
         namespaces.take(WatcherEvent::Applied(ending), &mut listing);
         assert!(namespaces.facts("a").unwrap().is_terminating);
+        assert!(namespaces.relabeled().is_empty(), "the labels are the same");
         namespaces.take(WatcherEvent::Deleted(seen("")), &mut listing);
         assert_eq!(namespaces.facts("a"), None);
     }

@@ -33,12 +33,39 @@ pub fn status_after<K: WindlassKind + ReconciledObject>(
     now: Time,
     change: impl FnOnce(&mut K::Status),
 ) -> K::Status {
+    status_with(object, outcome, now, OwnConditions::none(), change)
+}
+
+/// Conditions that a kind has of its own, besides those of all kinds.
+#[derive(Clone, Copy)]
+pub struct OwnConditions<'t> {
+    /// Their types. Those that `set` does not set are removed.
+    pub types: &'t [&'t str],
+    /// Sets or keeps those that apply.
+    pub set: &'t dyn for<'c> Fn(StatusConditions<'c>) -> StatusConditions<'c>,
+}
+
+impl OwnConditions<'_> {
+    /// No conditions beyond those of all kinds.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { types: &[], set: &|conditions| conditions }
+    }
+}
+
+fn status_with<K: WindlassKind + ReconciledObject>(
+    object: &K,
+    outcome: &RunOutcome,
+    now: Time,
+    own: OwnConditions<'_>,
+    change: impl FnOnce(&mut K::Status),
+) -> K::Status {
     let mut after = status_of(object);
     let had = conditions_of(after.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = StatusConditions::since(&had, generation, now, &[])
-        .marked(&hold_conditions::of(object, now))
-        .finish(outcome);
+    let conditions = StatusConditions::since(&had, generation, now, own.types)
+        .marked(&hold_conditions::of(object, now));
+    let conditions = (own.set)(conditions).finish(outcome);
     change(&mut after);
     after.set_conditions(listed(conditions));
     if matches!(outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
@@ -60,6 +87,17 @@ pub fn report<K: WindlassKind + ReconciledObject>(
     now: Time,
     change: impl FnOnce(&mut K::Status),
 ) -> RunReport<K::Status> {
+    report_with(object, outcome, now, OwnConditions::none(), change)
+}
+
+/// The same for a kind with conditions of its own.
+pub fn report_with<K: WindlassKind + ReconciledObject>(
+    object: &K,
+    outcome: &RunOutcome,
+    now: Time,
+    own: OwnConditions<'_>,
+    change: impl FnOnce(&mut K::Status),
+) -> RunReport<K::Status> {
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let is_pause = matches!(outcome, RunOutcome::Failed(..))
@@ -74,5 +112,5 @@ pub fn report<K: WindlassKind + ReconciledObject>(
         message: outcome.text().to_owned(),
         metadata: BTreeMap::new(),
     });
-    RunReport { before, after: status_after(object, outcome, now, change), event }
+    RunReport { before, after: status_with(object, outcome, now, own, change), event }
 }

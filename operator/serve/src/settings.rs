@@ -233,6 +233,16 @@ pub struct OperatorSettings {
     #[arg(long, value_name = "NAME")]
     pub sops_age_secret: Option<String>,
 
+    /// Namespaces whose ImagePolicies choose only images that are signed with a key of --verify-images-secret, whatever their
+    /// annotations say: a selector of the labels of Namespaces, such as `kubernetes.io/metadata.name in (apps,shop)`
+    #[arg(long, value_name = "SELECTOR", requires = "verify_images_secret", value_parser = LabelSelector::parse)]
+    pub verify_images_namespaces: Option<LabelSelector>,
+
+    /// Secret in windlass's namespace with the public keys of cosign for --verify-images-namespaces
+    #[arg(long, value_name = "NAME", requires = "verify_images_namespaces",
+        value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub verify_images_secret: Option<String>,
+
     /// Allow exec plugins in kubeconfigs of objects
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
@@ -325,6 +335,15 @@ impl OperatorSettings {
     /// Whether an object with these labels is in this process' part of the cluster.
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.watch_label_selector.selects(|key| labels.get(key).map(String::as_str))
+    }
+
+    /// The Secret with one of whose keys the images of a namespace with these labels have to be signed; `None` if the
+    /// platform does not ask for that.
+    pub fn image_verification_secret(&self, labels: &BTreeMap<String, String>) -> Option<&str> {
+        let namespaces = self.verify_images_namespaces.as_ref()?;
+        let is_selected = namespaces.selects(|key| labels.get(key).map(String::as_str));
+        // Without a name no Secret is found, so that nothing is verified.
+        is_selected.then(|| self.verify_images_secret.as_deref().unwrap_or_default())
     }
 
     /// Whether a variable without value and default is an error in post-build substitution.

@@ -133,6 +133,27 @@ fn empty_builds_are_refused_where_that_is_asked_for() {
 }
 
 #[test]
+fn images_are_verified_in_the_namespaces_that_a_selector_selects_with_the_keys_of_a_secret() {
+    let labels =
+        |name: &str| BTreeMap::from([("kubernetes.io/metadata.name".to_owned(), name.to_owned())]);
+    let list = "--verify-images-namespaces=kubernetes.io/metadata.name in (apps, shop)";
+    let some = settings(&[list, "--verify-images-secret=keys"]);
+    assert_eq!(some.image_verification_secret(&labels("shop")), Some("keys"));
+    assert_eq!(some.image_verification_secret(&labels("other")), None);
+    let all = settings(&["--verify-images-namespaces=", "--verify-images-secret=keys"]);
+    assert_eq!(all.image_verification_secret(&labels("other")), Some("keys"));
+    assert_eq!(settings(&[]).image_verification_secret(&labels("shop")), None);
+    for flags in [
+        vec![list],
+        vec!["--verify-images-secret=keys"],
+        vec![list, "--verify-images-secret="],
+        vec!["--verify-images-namespaces=a in", "--verify-images-secret=keys"],
+    ] {
+        assert!(parsed(&flags).is_err(), "{flags:?}");
+    }
+}
+
+#[test]
 fn bases_on_other_servers_are_refused_by_the_flag_of_flux() {
     assert!(!settings(&[]).no_remote_bases && !settings(&[]).insecure_remote_bases);
     assert!(settings(&["--no-remote-bases"]).no_remote_bases);
