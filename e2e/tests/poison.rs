@@ -141,7 +141,7 @@ fn nonsense(schema: &Value, chance: &mut PseudoRandomNumbers, depth: usize) -> V
 }
 
 /// Annotations and labels that windlass reads on its own objects.
-const ANNOTATIONS: [&str; 18] = [
+const ANNOTATIONS: [&str; 20] = [
     "reconcile.fluxcd.io/requestedAt",
     "reconcile.fluxcd.io/forceAt",
     "reconcile.fluxcd.io/resetAt",
@@ -160,6 +160,8 @@ const ANNOTATIONS: [&str; 18] = [
     "windlass.dev/pull-request",
     "windlass.dev/allow-downgrade",
     "windlass.dev/min-age",
+    "windlass.dev/required-platforms",
+    "windlass.dev/verify-images",
 ];
 
 /// A kind, and a spec of it that works or lacks nothing but a server that answers.

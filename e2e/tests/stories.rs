@@ -29,7 +29,7 @@ mod helmfile_diff;
 mod hold;
 mod http_archive;
 mod ignore;
-mod image_signatures;
+pub(crate) mod image_signatures;
 mod kubectl_wait;
 mod lifecycles;
 mod oci_repository;

@@ -13,9 +13,12 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryTarget, WindlassProcess, await_until};
 use e2e::servers::charts::ChartServer;
+use e2e::servers::registry::RegistryServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+
+use crate::stories::image_signatures::ImageSigner;
 
 /// Lets a ServiceAccount of the story's namespace do anything with ConfigMaps there.
 async fn allow_config_maps(story: &Story, account: &str) -> Result<()> {
@@ -216,6 +219,48 @@ async fn under_lockdown_no_object_acts_as_windlass_and_no_reference_leaves_the_n
     let text =
         story.await_failure(&StoryTarget::kustomization("odd"), "ReconciliationFailed").await?;
     ensure!(text.contains("is not the name of a ServiceAccount"), "{text}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_are_verified_with_the_keys_of_the_platform_whatever_a_tenant_annotates()
+-> Result<()> {
+    let story = Story::begin("verified-images").await?;
+    let flags = [
+        "--verify-images-namespaces=windlass.dev/story=verified-images",
+        "--verify-images-secret=platform",
+    ];
+    let _windlass = WindlassProcess::start_for(&story, &flags).await?;
+    let registry = RegistryServer::start().await?;
+    let platform = ImageSigner::new()?;
+    let tenant = ImageSigner::new()?;
+    platform.publish(&story, "platform").await?;
+    tenant.publish(&story, "tenant").await?;
+    let files = [("a.yaml", "1")];
+    let digest = registry.push_files("app", "1.0.0", &files, json!({})).await?;
+    tenant.sign(&registry, "app", &digest, &digest).await?;
+    let image = format!("{}/app", registry.host());
+    let api = "image.toolkit.fluxcd.io/v1";
+    let object = json!({"apiVersion": api, "kind": "ImageRepository", "metadata": {"name": "app"},
+        "spec": {"interval": "1h", "image": image}});
+    story.apply_value(object).await?;
+    let object = json!({"apiVersion": api, "kind": "ImagePolicy",
+        "metadata": {"name": "app", "annotations": {"windlass.dev/verify-images": "tenant"}},
+        "spec": {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}},
+            "digestReflectionPolicy": "IfNotPresent"}});
+    story.apply_value(object).await?;
+    let target = StoryTarget::new(api, "ImagePolicy", "app");
+    let message = story.await_failure(&target, "VerificationError").await?;
+    let place = format!("not signed with a key of secret '{}/platform'", story.namespace);
+    ensure!(message.contains(&place), "{message}");
+
+    platform.bundle(&registry, "app", &digest).await?;
+    story.request(&target).await?;
+    let object = story.await_ready(&target).await?;
+    let latest = &object.data["status"]["latestRef"];
+    ensure!(*latest == json!({"name": image, "tag": "1.0.0", "digest": digest}), "{latest}");
+    let verified = condition(&object, "ImageVerified");
+    ensure!(verified["status"] == "True", "{verified}");
     story.end().await
 }
 

@@ -108,10 +108,19 @@ impl AutomationInputs {
         let strategy = spec.update.as_ref().map(|it| it.strategy.as_deref().unwrap_or_default());
         check_strategy(strategy).map_err(|error| error.to_string())?;
         let path = spec.update.as_ref().and_then(|it| it.path.as_deref()).unwrap_or_default();
-        let SelectedPolicies { results, others } = self.selected()?;
+        let SelectedPolicies { results, others, verified, unverified } = self.selected()?;
         let setters = ImageSetterValues::new(&results).map_err(|error| error.to_string())?;
-        let request = FileUpdateRequest { path, setters: &setters, others: &others };
-        request.run(&tree.files, |path| tree.read(path))
+        let setters = setters.requiring_digests(verified);
+        let request =
+            FileUpdateRequest { path, setters: &setters, others: &others, unverified: &unverified };
+        let update = request.run(&tree.files, |path| tree.read(path))?;
+        match update.without_digest.is_empty() {
+            true => Ok(update),
+            false => Err(format!(
+                "the tag of a verified image has to stand beside its digest: {}",
+                update.without_digest.join(", ")
+            )),
+        }
     }
 
     /// The results of the policies that the automation selects, and the names of the others.
@@ -134,6 +143,16 @@ impl AutomationInputs {
             if !selector.selects(label) {
                 selected.others.insert(format!("{namespace}:{name}"));
                 continue;
+            }
+            match ImageVerification::of(policy) {
+                ImageVerification::NotRequired => {}
+                ImageVerification::Verified => {
+                    selected.verified.insert(format!("{namespace}:{name}"));
+                }
+                ImageVerification::Unverified => {
+                    selected.unverified.insert(format!("{namespace}:{name}"));
+                    continue;
+                }
             }
             let latest = policy.status.as_ref().and_then(|status| status.latest_ref.clone());
             let latest = latest.map(|latest| ImageRef {
@@ -175,12 +194,48 @@ impl AutomationInputs {
     }
 }
 
+/// The annotation of a policy that asks for signed images.
+const VERIFY_IMAGES: &str = "windlass.dev/verify-images";
+
+/// The condition of a policy whose images have to be signed, for itself or for its whole namespace.
+const IMAGE_VERIFIED: &str = "ImageVerified";
+
+/// Whether the latest version of a policy may be committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ImageVerification {
+    NotRequired,
+    Verified,
+    Unverified,
+}
+
+impl ImageVerification {
+    /// What a policy says of itself.
+    fn of(policy: &ImagePolicy) -> Self {
+        let annotations = policy.metadata.annotations.as_ref();
+        let is_asked = annotations.is_some_and(|all| all.contains_key(VERIFY_IMAGES));
+        let status = policy.status.as_ref();
+        let latest = status.and_then(|status| status.latest_ref.as_ref());
+        let has_digest = latest.is_some_and(|latest| latest.digest.is_some());
+        let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+        match conditions.find(|condition| condition.type_ == IMAGE_VERIFIED) {
+            Some(condition) if condition.status == "True" && has_digest => Self::Verified,
+            Some(_) => Self::Unverified,
+            None if is_asked => Self::Unverified,
+            None => Self::NotRequired,
+        }
+    }
+}
+
 /// The policies of a namespace as an automation has them.
 #[derive(Debug, Default)]
 struct SelectedPolicies {
     results: Vec<PolicyResult>,
     /// Those that it does not select, as `namespace:name`.
     others: BTreeSet<String>,
+    /// Those whose images are verified, as `namespace:name`: their tags may not stand alone.
+    verified: BTreeSet<String>,
+    /// Those whose images have to be verified and whose latest version is not, as `namespace:name`.
+    unverified: BTreeSet<String>,
 }
 
 /// The values that change, by file and object.
@@ -266,6 +321,31 @@ mod tests {
         ];
         let automation = json!({"metadata": {"name": "all", "namespace": "apps"}, "spec": spec});
         AutomationInputs { automation: serde_json::from_value(automation).unwrap(), policies }
+    }
+
+    #[test]
+    fn a_version_that_has_to_be_verified_and_is_not_is_not_planned() {
+        let policy = |annotation: &str, status: &Value| -> ImagePolicy {
+            serde_json::from_value(json!({
+                "metadata": {"name": "web", "annotations": {annotation: "keys"}},
+                "spec": {"imageRepositoryRef": {"name": "web"}, "policy": {}},
+                "status": {"latestRef": {"name": "r.io/web", "tag": "2", "digest": "sha256:1"},
+                    "conditions": [{"type": "ImageVerified", "status": status, "reason": "Succeeded",
+                        "message": "", "lastTransitionTime": "2026-11-24T10:00:00Z"}]},
+            }))
+            .unwrap()
+        };
+        let of = |annotation: &str, status: &str| {
+            ImageVerification::of(&policy(annotation, &json!(status)))
+        };
+        assert_eq!(of(VERIFY_IMAGES, "True"), ImageVerification::Verified);
+        assert_eq!(of("other", "True"), ImageVerification::Verified, "for the whole namespace");
+        assert_eq!(of("other", "False"), ImageVerification::Unverified);
+        let mut unseen = policy(VERIFY_IMAGES, &json!("True"));
+        unseen.status.as_mut().unwrap().conditions.clear();
+        assert_eq!(ImageVerification::of(&unseen), ImageVerification::Unverified);
+        unseen.metadata.annotations = None;
+        assert_eq!(ImageVerification::of(&unseen), ImageVerification::NotRequired);
     }
 
     #[test]

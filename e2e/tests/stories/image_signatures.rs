@@ -22,15 +22,15 @@ const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
 /// A key that signs images.
-struct ImageSigner(KeyPair);
+pub(crate) struct ImageSigner(KeyPair);
 
 impl ImageSigner {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         Ok(Self(KeyPair::generate()?))
     }
 
     /// A Secret with the public key.
-    async fn publish(&self, story: &Story, name: &str) -> Result<()> {
+    pub(crate) async fn publish(&self, story: &Story, name: &str) -> Result<()> {
         let encoded = STANDARD.encode(self.0.subject_public_key_info());
         let key = format!("-----BEGIN PUBLIC KEY-----\n{encoded}\n-----END PUBLIC KEY-----\n");
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
@@ -39,7 +39,7 @@ impl ImageSigner {
     }
 
     /// Signs an image in the older format, under the tag of `beside`.
-    async fn sign(
+    pub(crate) async fn sign(
         &self,
         registry: &RegistryServer,
         name: &str,
@@ -67,7 +67,12 @@ impl ImageSigner {
     }
 
     /// Signs an image in a bundle, which the index under the fallback tag refers to.
-    async fn bundle(&self, registry: &RegistryServer, name: &str, image: &str) -> Result<()> {
+    pub(crate) async fn bundle(
+        &self,
+        registry: &RegistryServer,
+        name: &str,
+        image: &str,
+    ) -> Result<()> {
         let digest = image.trim_start_matches("sha256:");
         let statement = json!({"_type": "https://in-toto.io/Statement/v1",
             "subject": [{"digest": {"sha256": digest}}],

@@ -1,14 +1,20 @@
 //! ImagePolicy: which tag of an image is the latest.
 //!
-//! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`repository`), the choice of a tag and
-//! its digest (`tag_choice`), that it does not go down (`downgrade`) and takes only tags that are known for some time
-//! (`min_age`, `tag_history_store`). Elsewhere: the decision (engine `image`), listing tags (`image_repository`).
+//! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`repository`), the order of tags and
+//! their digests (`tag_choice`), that it does not go down (`downgrade`), which tag has what else is asked of it (`candidates`):
+//! that it is known for some time (`min_age`, `tag_history_store`), and of its image (`content_check`) platforms
+//! (`required_platforms`) and signatures (`verification_keys`). Elsewhere: the decision (engine `image`), listing tags
+//! (`image_repository`), whether signatures are asked for (`image_verification`).
 
+mod candidates;
+mod content_check;
 mod downgrade;
 mod min_age;
 mod repository;
+mod required_platforms;
 mod tag_choice;
 mod tag_history_store;
+mod verification_keys;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,23 +29,33 @@ use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
-    ConditionReason, DependencyEdge, ObjectKey, RunOutcome, SHORTEST_INTERVAL, WakeTrigger,
-    format_duration, parse_duration, reason,
+    ConditionReason, ConditionStatus, DependencyEdge, ObjectKey, RunOutcome, SHORTEST_INTERVAL,
+    StatusConditions, WakeTrigger, format_duration, parse_duration, reason,
 };
-use sources::source_reasons::INVALID_DURATION;
+use sources::oci::OciPlatform;
+use sources::source_reasons::{INVALID_DURATION, VERIFICATION_ERROR};
 use windlass_cluster::ClusterError;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::namespace_policies::{self, NamespacePolicies};
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
+use windlass_runtime::spec_references::ReadReferences;
 
+use self::candidates::{CandidateTags, CandidateWalk};
+use self::content_check::{ContentCheck, KnownResults};
 use self::downgrade::{ALLOW_DOWNGRADE, TagRule};
 use self::min_age::MIN_AGE;
+use self::required_platforms::REQUIRED_PLATFORMS;
 use self::tag_choice::{DigestLookup, TagQuery, TagRanking};
+use crate::image_verification::{
+    IMAGE_VERIFIED, KeySecret, VERIFY_IMAGES, is_latest_verified, key_secrets, platform_secret,
+};
 use crate::registry_access::ScannedImage;
 use crate::run::{
-    IMAGE_URL_INVALID, SuspendedRequest, begin, next_run, publish, report, retry_after_refusal,
+    IMAGE_URL_INVALID, OwnConditions, SuspendedRequest, begin, next_run, publish, report_with,
+    retry_after_refusal,
 };
 
 /// The interval is missing that the digest policy needs. Parity(flux).
@@ -66,6 +82,8 @@ pub struct ImagePolicyState {
     waits: usize,
     /// What chose the latest version, if this process did.
     rule: Option<TagRule>,
+    /// What is known of images.
+    known: KnownResults,
 }
 
 /// Runs ImagePolicies.
@@ -74,15 +92,18 @@ pub struct ImagePolicyController;
 impl ControllerKind for ImagePolicyController {
     type Object = ImagePolicy;
 
-    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_DOWNGRADE, MIN_AGE];
+    const ANNOTATIONS: &'static [&'static str] =
+        &[ALLOW_DOWNGRADE, MIN_AGE, REQUIRED_PLATFORMS, VERIFY_IMAGES];
 
     type ControllerState = ImagePolicyState;
 
-    /// Automations write the latest version into files, and choose policies by their labels.
+    /// Automations write the latest version into files, if it is verified where it has to be, and choose policies by their
+    /// labels.
     fn announcement(object: &ImagePolicy) -> String {
         let latest = object.status.as_ref().and_then(|it| it.latest_ref.as_ref());
         let latest = latest.map(ToString::to_string).unwrap_or_default();
-        format!("{latest} {:?}", object.labels())
+        let is_asked = object.annotations().contains_key(VERIFY_IMAGES);
+        format!("{latest} {is_asked} {} {:?}", is_latest_verified(object), object.labels())
     }
 
     fn run(
@@ -144,8 +165,18 @@ async fn attempt(
     let Some(object) = begun else { return Ok(None) };
     let source = repository::node_of_reference(&object);
     context.work_queue.set_edges(node, DependencyEdge::Source, BTreeSet::from([source.clone()]));
+    if context.settings.verify_images_namespaces.is_some() {
+        let labels = namespace_policies::labels_node_of(&node.namespace);
+        context.work_queue.set_edges(node, DependencyEdge::Reference, BTreeSet::from([labels]));
+    }
+    let choice = PolicyRun { context, node, object: &object, source: &source };
     let rule = memory.lock().rule.clone();
-    let (chosen, outcome) = match choose(context, node, &object, &source, rule.as_ref()).await {
+    let mut findings = ImageFindings::default();
+    findings.known.clone_from(&memory.lock().known);
+    let ended = choice.choose(rule.as_ref(), &mut findings).await;
+    let ImageFindings { known, verification } = findings;
+    memory.lock().known = known;
+    let (chosen, outcome) = match ended {
         Ok(Some(chosen)) => {
             memory.lock().waits = 0;
             let text = message(&status_of(&*object), &chosen.version) + &chosen.passed_over;
@@ -161,11 +192,17 @@ async fn attempt(
     let settled = digest_interval(&object.spec).ok().flatten().into_iter().chain(next).min();
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
     let rule = chosen.as_ref().map(|_| TagRule::of(&object.spec));
-    let report = report(&*object, &outcome, jiff::Timestamp::now(), |status| {
-        if let Some(chosen) = chosen {
-            advance(status, chosen.version);
-        }
-    });
+    let report = report_with(
+        &*object,
+        &outcome,
+        jiff::Timestamp::now(),
+        OwnConditions { types: &[IMAGE_VERIFIED], set: &|it| verification.show(it) },
+        |status| {
+            if let Some(chosen) = chosen {
+                advance(status, chosen.version);
+            }
+        },
+    );
     publish(context, latest, &object, report).await?;
     if rule.is_some() {
         memory.lock().rule = rule;
@@ -180,6 +217,45 @@ struct LatestVersion {
     passed_over: String,
     /// When one of them may count.
     next: Option<jiff::Timestamp>,
+    /// Who signed it, if that has to be.
+    acceptance: Option<String>,
+}
+
+/// What a run finds of the images that it examines.
+#[derive(Default)]
+struct ImageFindings {
+    known: KnownResults,
+    verification: LatestVerification,
+}
+
+/// Whether the latest version is signed as it has to be.
+#[derive(Debug, PartialEq, Eq, Default)]
+enum LatestVerification {
+    /// The run did not find that out: what is known of it stays.
+    #[default]
+    Unknown,
+    /// It need not be signed.
+    NotRequired,
+    /// It is, by whom the text says.
+    Verified(String),
+    /// It is not, or there is none; the text says why.
+    Unverified(String),
+}
+
+impl LatestVerification {
+    /// Says it in the conditions.
+    fn show<'c>(&self, conditions: StatusConditions<'c>) -> StatusConditions<'c> {
+        match self {
+            Self::Unknown => conditions.keep(IMAGE_VERIFIED),
+            Self::NotRequired => conditions,
+            Self::Verified(text) => {
+                conditions.set(IMAGE_VERIFIED, ConditionStatus::True, reason::SUCCEEDED, text)
+            }
+            Self::Unverified(text) => {
+                conditions.set(IMAGE_VERIFIED, ConditionStatus::False, VERIFICATION_ERROR, text)
+            }
+        }
+    }
 }
 
 /// How long it is until a time.
@@ -188,40 +264,116 @@ fn sleep_until(time: jiff::Timestamp) -> Duration {
     Duration::try_from(delay).unwrap_or_default().max(SHORTEST_SLEEP)
 }
 
-/// The latest version of the image; `None` if no tags of it are known. `rule` is the one that chose the version before.
-async fn choose(
-    context: &Arc<RunContext>,
-    node: &ObjectKey,
-    object: &Arc<ImagePolicy>,
-    source: &ObjectKey,
-    rule: Option<&TagRule>,
-) -> Result<Option<LatestVersion>, RunError> {
-    digest_interval(&object.spec)?;
-    let min_age = min_age::of(object)?;
-    let repository = repository::referred(context, node, source).await?;
-    let image = ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
-    let Some(scanned) = scanned_name(&repository, &image) else { return Ok(None) };
-    let former = downgrade::former(object, &repository.spec.image, rule);
-    let floor = former.filter(|_| !downgrade::is_allowed(object)).map(|it| it.tag.clone());
-    let query = TagQuery { image: scanned, floor, min_age };
-    let ranking = tag_choice::rank(context, node, object, &repository, query).await?;
-    let digest_lookup = DigestLookup { context, node, repository: &repository, image: &image };
-    let chosen = match ranking {
-        None => return Ok(None),
-        Some(TagRanking::Lower { tag, floor }) => {
-            return Err(downgrade::refused(digest_lookup.image_name(), &tag, &floor).into());
+/// One choice of the latest version.
+struct PolicyRun<'r> {
+    context: &'r Arc<RunContext>,
+    node: &'r ObjectKey,
+    object: &'r Arc<ImagePolicy>,
+    /// The node of its ImageRepository.
+    source: &'r ObjectKey,
+}
+
+impl PolicyRun<'_> {
+    /// The latest version of the image; `None` if no tags of it are known. `rule` is the one that chose the version before.
+    async fn choose(
+        &self,
+        rule: Option<&TagRule>,
+        findings: &mut ImageFindings,
+    ) -> Result<Option<LatestVersion>, RunError> {
+        let Self { context, node, object, source } = self;
+        digest_interval(&object.spec)?;
+        let min_age = min_age::of(object)?;
+        let platforms = required_platforms::of(object)?;
+        let secrets = self.key_secrets().await?;
+        if secrets.is_empty() {
+            findings.verification = LatestVerification::NotRequired;
         }
-        Some(TagRanking::ByAge(tags)) => {
-            min_age::choose(&digest_lookup, object, former, tags).await?
+        let repository = repository::referred(context, node, source).await?;
+        let image =
+            ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
+        let Some(scanned) = scanned_name(&repository, &image) else { return Ok(None) };
+        let former = downgrade::former(object, &repository.spec.image, rule);
+        let floor = former.filter(|_| !downgrade::is_allowed(object)).map(|it| it.tag.clone());
+        let is_checked = !platforms.is_empty() || !secrets.is_empty();
+        let query = TagQuery { image: scanned, floor, min_age, is_checked };
+        let ranking = tag_choice::rank(context, node, object, &repository, query).await?;
+        let lookup = DigestLookup { context, node, repository: &repository, image: &image };
+        let chosen = match ranking {
+            None => return Ok(None),
+            Some(TagRanking::Lower { tag, floor }) => {
+                return Err(downgrade::refused(lookup.image_name(), &tag, &floor).into());
+            }
+            Some(TagRanking::Candidates(tags)) => {
+                let request = ImageRequirements { platforms, secrets };
+                self.first_that_passes(&lookup, former, tags, request, findings).await?
+            }
+            Some(TagRanking::Latest(tag)) => {
+                let chosen = lookup.version(&tag);
+                let digest = lookup.digest(object, &chosen).await?;
+                let version = ImageRef { digest, ..chosen };
+                LatestVersion { version, passed_over: String::new(), next: None, acceptance: None }
+            }
+        };
+        Ok(Some(chosen))
+    }
+
+    /// The Secrets with a key of each of which images have to be signed.
+    ///
+    /// # Errors
+    /// It is not known whether the flags ask for that, or it is asked for in a way that means nothing.
+    async fn key_secrets(&self) -> Result<Vec<KeySecret>, RunOutcome> {
+        if self.context.settings.verify_images_namespaces.is_some() {
+            self.context.shared::<NamespacePolicies>().known().await;
         }
-        Some(TagRanking::Latest(tag)) => {
-            let chosen = digest_lookup.version(&tag);
-            let digest = digest_lookup.digest(object, &chosen).await?;
-            let version = ImageRef { digest, ..chosen };
-            LatestVersion { version, passed_over: String::new(), next: None }
+        let of_platform = platform_secret(self.context, &self.node.namespace)?;
+        key_secrets(self.object, of_platform)
+    }
+
+    /// The first of the candidates that has all that is asked of it, or the former latest version.
+    async fn first_that_passes(
+        &self,
+        lookup: &DigestLookup<'_>,
+        former: Option<&ImageRef>,
+        tags: CandidateTags,
+        request: ImageRequirements,
+        findings: &mut ImageFindings,
+    ) -> Result<LatestVersion, RunOutcome> {
+        let ImageRequirements { platforms, secrets } = request;
+        let mut keys = Vec::new();
+        let mut remote = None;
+        if !secrets.is_empty() {
+            // They are read for each run, since what was verified with other keys does not count.
+            let mut references = ReadReferences::new(&self.context.watcher);
+            let read = verification_keys::read(&secrets, &mut references).await;
+            match read {
+                Ok(read) => keys = read,
+                Err(outcome) => {
+                    references.watch(self.node);
+                    return Err(outcome);
+                }
+            }
+            let best = tags.best.first().map(String::as_str).unwrap_or_default();
+            remote = Some(lookup.remote_with(&lookup.version(best), references).await?);
         }
-    };
-    Ok(Some(chosen))
+        let mut check = ContentCheck::new(platforms, keys, std::mem::take(&mut findings.known));
+        let walk = CandidateWalk { lookup, object: self.object, former, check: &mut check, remote };
+        let chosen = walk.choose(tags).await;
+        let accepted = chosen.as_ref().ok().and_then(|chosen| chosen.acceptance.clone());
+        let unverified = check.unverified().map(str::to_owned);
+        findings.known = check.known;
+        if let Some(text) = accepted {
+            findings.verification = LatestVerification::Verified(text);
+        } else if let Some(text) = unverified {
+            findings.verification = LatestVerification::Unverified(text);
+        }
+        chosen
+    }
+}
+
+/// What is asked of the image of a tag.
+struct ImageRequirements {
+    platforms: Vec<OciPlatform>,
+    secrets: Vec<KeySecret>,
 }
 
 /// The canonical name of an image; `None` if the last scan was of another one.
@@ -351,6 +503,37 @@ mod tests {
         }
         assert_eq!(status.latest_ref, Some(version("v3", None)));
         assert_eq!(status.observed_previous_ref, Some(version("v2", Some("sha256:2"))));
+    }
+
+    #[test]
+    fn what_was_verified_stays_so_until_a_run_finds_out_otherwise() {
+        let object: ImagePolicy = serde_json::from_value(json!({
+            "metadata": {"name": "app"},
+            "spec": {"imageRepositoryRef": {"name": "app"}, "policy": {}},
+            "status": {"conditions": [{"type": "ImageVerified", "status": "True",
+                "reason": "Succeeded", "message": "signed by a",
+                "lastTransitionTime": "2026-11-24T10:00:00Z"}]},
+        }))
+        .unwrap();
+        let shown = |verification: LatestVerification| {
+            let outcome = RunOutcome::Settled(reason::SUCCEEDED, "ok".to_owned());
+            let report = report_with(
+                &object,
+                &outcome,
+                jiff::Timestamp::now(),
+                OwnConditions { types: &[IMAGE_VERIFIED], set: &|it| verification.show(it) },
+                |_| {},
+            );
+            let conditions = report.after.conditions;
+            let found = conditions.into_iter().find(|it| it.type_ == IMAGE_VERIFIED);
+            found.map(|it| format!("{} {}", it.status, it.message))
+        };
+        assert_eq!(shown(LatestVerification::Unknown).as_deref(), Some("True signed by a"));
+        assert_eq!(shown(LatestVerification::NotRequired), None);
+        let verified = LatestVerification::Verified("signed by b".to_owned());
+        assert_eq!(shown(verified).as_deref(), Some("True signed by b"));
+        let unverified = LatestVerification::Unverified("not signed".to_owned());
+        assert_eq!(shown(unverified).as_deref(), Some("False not signed"));
     }
 
     #[test]

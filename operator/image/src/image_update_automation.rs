@@ -40,6 +40,7 @@ use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
 use windlass_runtime::git_remote::operation_context;
 use windlass_runtime::hold_conditions::is_asked;
+use windlass_runtime::namespace_policies::{self, NamespacePolicies};
 use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
@@ -56,6 +57,7 @@ use self::pull_request::{
 };
 use self::result::{AutomationResult, ignored, log_changes};
 use self::update::{CommitPlan, MergeState, PushedCommit, Update, UpdateReport, not_fetched};
+use crate::image_verification::platform_secret;
 use crate::run::{
     SuspendedRequest, announce, begin, next_run, publish, report, retry_after_refusal,
 };
@@ -150,6 +152,9 @@ async fn attempt(
     let source = node_of_reference(&object);
     let any_policy = node_named::<ImagePolicy>(&node.namespace, "");
     let mut sources = BTreeSet::from([source.clone(), any_policy]);
+    if context.settings.verify_images_namespaces.is_some() {
+        sources.insert(namespace_policies::labels_node_of(&node.namespace));
+    }
     let provider = named_provider(&object);
     sources.extend(provider.map(|name| node_named::<Provider>(&node.namespace, name)));
     context.work_queue.set_edges(node, DependencyEdge::Source, sources);
@@ -368,6 +373,9 @@ impl AutomationRun<'_> {
             let why = reason::DEPENDENCY_NOT_READY;
             return Err(RunOutcome::Failed(why, text.to_owned(), WakeTrigger::default()));
         }
+        if self.context.settings.verify_images_namespaces.is_some() {
+            self.context.shared::<NamespacePolicies>().known().await;
+        }
         self.current_policies()
     }
 
@@ -375,7 +383,9 @@ impl AutomationRun<'_> {
     fn current_policies(&self) -> Result<PolicyResults, RunOutcome> {
         let all = self.context.store::<ImagePolicy>().state();
         let policies = all.iter().map(|policy| &**policy);
-        PolicyResults::select(&self.object.spec, &self.node.namespace, policies)
+        let namespace = &self.node.namespace;
+        let is_verified = platform_secret(self.context, namespace)?.is_some();
+        PolicyResults::select(&self.object.spec, namespace, policies, is_verified)
     }
 
     /// Whether the files were up to date with these results in the revision that the remote has now.
@@ -417,6 +427,8 @@ impl AutomationRun<'_> {
             path: path.unwrap_or_default(),
             policies: policies.setters(&self.node.namespace),
             others: policies.others.clone(),
+            verified: policies.verified.clone(),
+            unverified: policies.unverified.clone(),
             is_recommit: is_recommit(self.object, &policies.latest, Timestamp::now()),
             leadership: self.context.cluster.leadership.clone(),
             commit: CommitPlan {

@@ -17,10 +17,13 @@ use windlass_runtime::run_report::RunReport;
 use windlass_runtime::{hold_conditions, object_hold};
 use windlass_serve::settings::OperatorSettings;
 
-pub(crate) use windlass_runtime::run_report::report;
+pub(crate) use windlass_runtime::run_report::{OwnConditions, report, report_with};
 
 /// `spec.image` of an ImageRepository names no image. Parity(flux).
 pub(crate) const IMAGE_URL_INVALID: ConditionReason = ConditionReason::new("ImageURLInvalid");
+
+/// The policy, the filter or an annotation of an ImagePolicy means nothing. Parity(flux).
+pub(crate) const INVALID_POLICY: ConditionReason = ConditionReason::new("InvalidPolicy");
 
 /// Longest delay until the API server gets a deleted object's finalizer again that it did not take off. What scans repeatedly
 /// waits longer, for the sake of the registry.

@@ -1,13 +1,14 @@
 //! Tags that count only when their digest is known for some time, by which a release that is found to be bad, or was pushed by
 //! an intruder, can be withdrawn before it is used.
 //!
-//! Here: the annotation, which of the best tags is old enough, what is said of those that are not. In the folder: since when
-//! digests are known (`tag_history_store`). Elsewhere: the order of tags, and from when one counts (engine `image`).
+//! Here: the annotation, and what is said of tags that are not old enough. In the folder: since when digests are known
+//! (`tag_history_store`). Elsewhere: the order of tags, and from when one counts (engine `image`), which tag is the latest
+//! (`candidates`).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crds::image::{DigestReflectionPolicy, ImagePolicy, ImageRef};
-use image::{TagHistory, counts_from};
+use crds::image::ImagePolicy;
+use image::TagHistory;
 use jiff::{SignedDuration, Timestamp};
 use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, RunOutcome, WakeTrigger, format_duration, parse_duration};
@@ -15,7 +16,6 @@ use sources::source_reasons::INVALID_DURATION;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 
-use super::LatestVersion;
 use super::tag_choice::{DigestLookup, FAILURE};
 use super::tag_history_store;
 
@@ -46,103 +46,34 @@ pub(super) fn of(object: &ImagePolicy) -> Result<Option<Duration>, RunOutcome> {
     Ok(Some(min_age).filter(|it| !it.is_zero()))
 }
 
-/// The tags of an image, and since when they are known.
+/// For how long the digests of tags have to be known, and since when they are.
 #[derive(Debug, PartialEq)]
-pub(super) struct AgedTags {
-    /// The canonical name of the image.
-    pub(super) image: String,
-    /// For how long a digest has to be known.
+pub(super) struct TagAge {
+    /// For how long.
     pub(super) min_age: Duration,
-    /// The best ones, best first.
-    pub(super) best: Vec<String>,
-    /// Those that may be old enough, best first: the registry says for which digests they stand.
-    pub(super) candidates: Vec<String>,
-    /// Since when digests are known.
+    /// Since when.
     pub(super) history: TagHistory,
 }
 
-/// The latest of the tags that are old enough; if none is, the `former` latest.
+/// No tag is old enough, and there was none before.
+pub(super) fn not_reached(text: String, wake: WakeTrigger) -> RunOutcome {
+    RunOutcome::Blocked(MIN_AGE_NOT_REACHED, text, wake)
+}
+
+/// Keeps since when the digests of an image are known.
 ///
 /// # Errors
-/// The registry or the disk does not do what it is asked, or none is old enough and there was none before.
-pub(super) async fn choose(
+/// The disk refuses.
+pub(super) async fn keep(
     digest_lookup: &DigestLookup<'_>,
     object: &ImagePolicy,
-    former: Option<&ImageRef>,
-    mut tags: AgedTags,
-) -> Result<LatestVersion, RunOutcome> {
-    let chosen = first_of_age(digest_lookup, object, former, &mut tags).await;
-    let now = Timestamp::now();
-    tags.history.trim(tags.min_age, now);
-    // What was seen before a failure was seen.
-    keep(digest_lookup, object, &tags).await?;
-    let version = chosen?.or_else(|| former.cloned());
-    let passed_over = tags.passed_over(version.as_ref().map(|it| it.tag.as_str()), now);
-    let latest_wake = now.checked_add(LONGEST_SLEEP).unwrap_or(Timestamp::MAX);
-    let next = tags.history.next_change(tags.min_age, now).map(|at| at.min(latest_wake));
-    let Some(version) = version else {
-        let text = format!("no tag of {} counts yet{passed_over}", digest_lookup.image_name());
-        let wake = next.map(WakeTrigger::at).unwrap_or_default();
-        return Err(RunOutcome::Blocked(MIN_AGE_NOT_REACHED, text, wake));
-    };
-    Ok(LatestVersion { version, passed_over, next })
-}
-
-/// The first of the candidates whose digest is known for long enough. The one that is the latest already needs not be.
-async fn first_of_age(
-    digest_lookup: &DigestLookup<'_>,
-    object: &ImagePolicy,
-    former: Option<&ImageRef>,
-    tags: &mut AgedTags,
-) -> Result<Option<ImageRef>, RunOutcome> {
-    if tags.candidates.is_empty() {
-        digest_lookup.read_nothing();
-    }
-    let reflection = object.spec.digest_reflection_policy.unwrap_or_default();
-    let begin = Instant::now();
-    let mut remote = None;
-    for tag in &tags.candidates {
-        let version = digest_lookup.version(tag);
-        let known = former.filter(|it| it.tag == *tag);
-        if known.is_some_and(|it| !is_looked_up_again(it, reflection)) {
-            let digest = digest_lookup.digest(object, &version).await?;
-            return Ok(Some(ImageRef { digest, ..version }));
-        }
-        if remote.is_none() {
-            remote = Some(digest_lookup.remote(&version).await?);
-        }
-        let Some(remote) = &mut remote else { break };
-        let digest = digest_lookup.resolve(remote, &version).await?;
-        let now = Timestamp::now();
-        let first_seen = tags.history.see(tag, &digest, now);
-        let is_known = known.is_some_and(|it| it.digest.as_ref() == Some(&digest));
-        if is_known || counts_from(first_seen, tags.min_age) <= now {
-            let digest = Some(digest).filter(|_| reflection != DigestReflectionPolicy::Never);
-            return Ok(Some(ImageRef { digest, ..version }));
-        }
-        // Each request may take as long.
-        if begin.elapsed() >= remote.timeout {
-            break;
-        }
-    }
-    Ok(None)
-}
-
-/// Whether the digest of the version that is the latest already is looked up again.
-fn is_looked_up_again(latest: &ImageRef, reflection: DigestReflectionPolicy) -> bool {
-    reflection == DigestReflectionPolicy::Always && latest.digest.is_some()
-}
-
-/// Keeps since when digests are known.
-async fn keep(
-    digest_lookup: &DigestLookup<'_>,
-    object: &ImagePolicy,
-    tags: &AgedTags,
+    image: &str,
+    history: &TagHistory,
 ) -> Result<(), RunOutcome> {
     let store = digest_lookup.context.artifacts.clone();
     let slot = tag_history_store::slot(object);
-    let image = tags.image.clone();
-    let history = tags.history.clone();
+    let image = image.to_owned();
+    let history = history.clone();
     let work = move || {
         let kept = slot.and_then(|slot| tag_history_store::keep(&store, &slot, &image, &history));
         kept.map_err(|error| {
@@ -156,10 +87,21 @@ async fn keep(
     blocking(FAILURE, "keeping since when tags are known", work).await
 }
 
-impl AgedTags {
-    /// Says which tags are better than the chosen one and not old enough; empty if none is.
-    fn passed_over(&self, chosen: Option<&str>, now: Timestamp) -> String {
-        let better = self.best.iter().take_while(|tag| Some(tag.as_str()) != chosen);
+impl TagAge {
+    /// When the next digest becomes old enough, or a policy that waits runs at the latest.
+    pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
+        let latest_wake = now.checked_add(LONGEST_SLEEP).unwrap_or(Timestamp::MAX);
+        self.history.next_change(self.min_age, now).map(|at| at.min(latest_wake))
+    }
+
+    /// Says which of the best tags are better than the chosen one and not old enough; empty if none is.
+    pub(super) fn passed_over(
+        &self,
+        best: &[String],
+        chosen: Option<&str>,
+        now: Timestamp,
+    ) -> String {
+        let better = best.iter().take_while(|tag| Some(tag.as_str()) != chosen);
         let waiting = better.filter_map(|tag| {
             let until = self.history.waits_until(tag, self.min_age, now)?;
             Some(format!("{tag} until {until}"))
@@ -209,23 +151,17 @@ mod tests {
             history.see(&format!("v{at}"), "sha256:a", now);
         }
         let best: Vec<String> = (0..8).rev().map(|at| format!("v{at}")).collect();
-        let tags = |best: &[String]| AgedTags {
-            image: "r.io/app".to_owned(),
-            min_age: Duration::from_secs(3600),
-            best: best.to_vec(),
-            candidates: Vec::new(),
-            history: history.clone(),
-        };
+        let age = TagAge { min_age: Duration::from_secs(3600), history };
         let until = "until 2026-11-24T11:00:00Z";
         let text = "; waiting, since windlass.dev/min-age is 1h0m0s: ";
-        assert_eq!(tags(&best).passed_over(Some("v7"), now), "");
+        assert_eq!(age.passed_over(&best, Some("v7"), now), "");
         assert_eq!(
-            tags(&best).passed_over(Some("v5"), now),
+            age.passed_over(&best, Some("v5"), now),
             format!("{text}v7 {until}, v6 {until}")
         );
-        let many = tags(&best).passed_over(None, now);
+        let many = age.passed_over(&best, None, now);
         assert!(many.ends_with(&format!("v4 {until}, v3 {until}, and more")), "{many}");
         let later = now + Duration::from_secs(3600);
-        assert_eq!(tags(&best).passed_over(None, later), "", "all are old enough");
+        assert_eq!(age.passed_over(&best, None, later), "", "all are old enough");
     }
 }

@@ -1,6 +1,6 @@
 //! The latest of the tags, and the digest for which it stands.
 //!
-//! Elsewhere: that a policy does not go down (`downgrade`), which tags are old enough (`min_age`).
+//! Elsewhere: that a policy does not go down (`downgrade`), which of the best tags has what else is asked of it (`candidates`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,15 @@ use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::spec_references::ReadReferences;
 
-use super::min_age::{AgedTags, MAX_DIGEST_REQUESTS, MAX_NAMED_TAGS};
+use super::candidates::CandidateTags;
+use super::min_age::{MAX_DIGEST_REQUESTS, MAX_NAMED_TAGS, TagAge};
 use super::tag_history_store;
 use crate::registry_access::{RegistrySecrets, ScannedImage, session};
+use crate::run::INVALID_POLICY;
 use crate::{tag_meter, tag_store};
 
 /// No tag is the latest. Parity(flux).
 pub(super) const FAILURE: ConditionReason = ConditionReason::new("Failure");
-
-/// The policy or the filter means nothing. Parity(flux).
-const INVALID_POLICY: ConditionReason = ConditionReason::new("InvalidPolicy");
 
 /// Which tags of an image count, beside what the spec of the policy says.
 pub(super) struct TagQuery {
@@ -37,6 +36,8 @@ pub(super) struct TagQuery {
     pub(super) floor: Option<String>,
     /// For how long a digest has to be known.
     pub(super) min_age: Option<Duration>,
+    /// Whether platforms or signatures are asked of the images.
+    pub(super) is_checked: bool,
 }
 
 /// What the tags of an image say.
@@ -51,8 +52,8 @@ pub(super) enum TagRanking {
         /// The floor.
         floor: String,
     },
-    /// The latest is one of these that is old enough.
-    ByAge(AgedTags),
+    /// The latest is the first of these that has all that is asked of it.
+    Candidates(CandidateTags),
 }
 
 /// Ranks the tags that an ImageRepository has of an image; `None` if it has none.
@@ -128,7 +129,7 @@ fn ranked(
     let count = if query.min_age.is_some() { MAX_NAMED_TAGS + 1 } else { 1 };
     let best = policy.best_tags(filter, tags, count, &mut tag_meter())?;
     let latest = best.first().ok_or(PolicyError::NoTags)?.clone();
-    let TagQuery { image, floor, min_age } = query;
+    let TagQuery { image, floor, min_age, is_checked } = query;
     let not_lower = |tags: &[String]| match &floor {
         Some(floor) => policy.not_lower(filter, tags, floor, &mut tag_meter()),
         None => Ok(tags.to_vec()),
@@ -137,15 +138,20 @@ fn ranked(
     if let Some(floor) = floor.clone().filter(|_| is_lower) {
         return Ok(TagRanking::Lower { tag: latest, floor });
     }
-    let Some(min_age) = min_age else { return Ok(TagRanking::Latest(latest)) };
+    if min_age.is_none() && !is_checked {
+        return Ok(TagRanking::Latest(latest));
+    }
     // Of those that are known to be too young nothing is asked.
-    let may_count = |tag: &&String| history.waits_until(tag, min_age, now).is_none();
+    let may_count = |tag: &&String| {
+        min_age.is_none_or(|min_age| history.waits_until(tag, min_age, now).is_none())
+    };
     let left: Vec<String> = tags.iter().filter(may_count).cloned().collect();
     let candidates = match policy.best_tags(filter, &left, MAX_DIGEST_REQUESTS, &mut tag_meter()) {
         Err(PolicyError::NoTags | PolicyError::NoVersion) => Vec::new(),
         candidates => not_lower(&candidates?)?,
     };
-    Ok(TagRanking::ByAge(AgedTags { image, min_age, best, candidates, history }))
+    let age = min_age.map(|min_age| TagAge { min_age, history });
+    Ok(TagRanking::Candidates(CandidateTags { image, best, candidates, age }))
 }
 
 /// Why no tag is the latest.
@@ -256,9 +262,20 @@ impl DigestLookup<'_> {
         &self,
         chosen: &ImageRef,
     ) -> Result<RemoteOciRepository, RunOutcome> {
+        self.remote_with(chosen, ReadReferences::new(&self.context.watcher)).await
+    }
+
+    /// The same where something else was read before, which is watched, too.
+    ///
+    /// # Errors
+    /// What it names is missing or cannot be used.
+    pub(super) async fn remote_with(
+        &self,
+        chosen: &ImageRef,
+        mut references: ReadReferences,
+    ) -> Result<RemoteOciRepository, RunOutcome> {
         let spec = &self.repository.spec;
         let namespace = self.repository.namespace().unwrap_or_default();
-        let mut references = ReadReferences::new(&self.context.watcher);
         let secrets = RegistrySecrets::read(spec, &namespace, &mut references).await;
         references.watch(self.node);
         let remote = secrets.and_then(|secrets| secrets.remote(self.image, spec.insecure));
@@ -307,6 +324,7 @@ mod tests {
             image: "r.io/app".to_owned(),
             floor: floor.map(str::to_owned),
             min_age: min_age.map(Duration::from_secs),
+            is_checked: false,
         }
     }
 
@@ -354,7 +372,9 @@ mod tests {
         let asked_about = |floor: Option<&str>| {
             let query = query(floor, Some(3600));
             match ranking_of(&spec, &tags, query, history.clone()).unwrap() {
-                TagRanking::ByAge(AgedTags { best, candidates, .. }) => (best, candidates),
+                TagRanking::Candidates(CandidateTags { best, candidates, .. }) => {
+                    (best, candidates)
+                }
                 other => panic!("{other:?}"),
             }
         };
@@ -366,6 +386,19 @@ mod tests {
         // Nor is there anything to ask below the floor.
         let lower = ranking(&spec, &["1.0.0"], query(Some("1.1.0"), Some(3600)));
         assert!(matches!(lower, Ok(TagRanking::Lower { .. })), "{lower:?}");
+    }
+
+    #[test]
+    fn tags_whose_images_are_examined_are_candidates_in_their_order_whatever_their_age() {
+        let spec = json!({"policy": {"semver": {"range": "*"}}});
+        let query = TagQuery { is_checked: true, ..query(Some("1.1.0"), None) };
+        match ranking(&spec, &["1.0.0", "1.2.0", "1.1.0", "latest"], query).unwrap() {
+            TagRanking::Candidates(CandidateTags { candidates, age, .. }) => {
+                assert_eq!(candidates, ["1.2.0", "1.1.0"], "none is below the floor");
+                assert_eq!(age, None);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, RunOutcome};
 use windlass_runtime::label_selectors::compiled;
 
+use crate::image_verification::{is_latest_verified, is_required};
+
 /// The selector of policies means nothing. Parity(flux).
 const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPolicySelector");
 
@@ -18,11 +20,18 @@ pub(super) struct PolicyResults {
     pub(super) latest: BTreeMap<String, ImageRef>,
     /// Policies of the namespace that the selector leaves out, as `namespace:name`.
     pub(super) others: BTreeSet<String>,
+    /// Policies whose images are verified, as `namespace:name`: their tags may not stand alone.
+    pub(super) verified: BTreeSet<String>,
+    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`: they give no result.
+    pub(super) unverified: BTreeSet<String>,
 }
 
 impl PolicyResults {
     /// The results of those policies that a spec in this namespace selects. A policy without a result gives none; whether it is
     /// ready does not matter. Parity(flux).
+    ///
+    /// `is_verified` says whether all images of the namespace have to be verified. One that has to be and is not is no result:
+    /// a version that was chosen before that was asked for, or with other keys, is written into no file.
     ///
     /// # Errors
     /// The selector means nothing.
@@ -30,6 +39,7 @@ impl PolicyResults {
         spec: &ImageUpdateAutomationSpec,
         namespace: &str,
         policies: impl Iterator<Item = &'p ImagePolicy>,
+        is_verified: bool,
     ) -> Result<Self, RunOutcome> {
         let selector = match &spec.policy_selector {
             Some(selector) => compiled(selector).map_err(|why| {
@@ -44,9 +54,17 @@ impl PolicyResults {
                 continue;
             }
             let labels = policy.labels();
+            let setter = format!("{namespace}:{}", policy.name_any());
             if !selector.selects(|key| labels.get(key).map(String::as_str)) {
-                results.others.insert(format!("{namespace}:{}", policy.name_any()));
+                results.others.insert(setter);
                 continue;
+            }
+            if is_required(policy, is_verified) {
+                if !is_latest_verified(policy) {
+                    results.unverified.insert(setter);
+                    continue;
+                }
+                results.verified.insert(setter);
             }
             let latest = policy.status.as_ref().and_then(|status| status.latest_ref.clone());
             results.latest.extend(latest.map(|latest| (policy.name_any(), latest)));
@@ -93,7 +111,7 @@ mod tests {
             policy("apps", "new", &json!({"tier": "front"}), None),
             policy("other", "web", &json!({"tier": "front"}), Some("4")),
         ];
-        PolicyResults::select(&spec, "apps", all.iter())
+        PolicyResults::select(&spec, "apps", all.iter(), false)
     }
 
     fn names(selector: &Value) -> Vec<String> {
@@ -146,6 +164,36 @@ mod tests {
             let expected = format!("failed to parse policy selector: {why}");
             assert!(outcome.text().starts_with(&expected), "{outcome:?}");
         }
+    }
+
+    #[test]
+    fn a_version_that_has_to_be_verified_and_is_not_is_no_result() {
+        let policy = |name: &str, is_asked: bool, status: &str| -> ImagePolicy {
+            let annotations = match is_asked {
+                true => json!({"windlass.dev/verify-images": "keys"}),
+                false => json!({}),
+            };
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "namespace": "apps", "annotations": annotations},
+                "status": {
+                    "latestRef": {"name": "r.io/app", "tag": "1", "digest": "sha256:1"},
+                    "conditions": [{"type": "ImageVerified", "status": status, "reason": "R",
+                        "message": "", "lastTransitionTime": "2026-11-24T10:00:00Z"}],
+                },
+            }))
+            .unwrap()
+        };
+        let all =
+            [policy("a", true, "True"), policy("b", true, "False"), policy("c", false, "False")];
+        let spec: ImageUpdateAutomationSpec = serde_json::from_value(json!({})).unwrap();
+        let select = |is_verified: bool| {
+            let results = PolicyResults::select(&spec, "apps", all.iter(), is_verified).unwrap();
+            let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>();
+            let latest: Vec<String> = results.latest.keys().cloned().collect();
+            [latest, list(&results.verified), list(&results.unverified)].map(|it| it.join(" "))
+        };
+        assert_eq!(select(false), ["a c", "apps:a", "apps:b"]);
+        assert_eq!(select(true), ["a", "apps:a", "apps:b apps:c"]);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(super) struct RewrittenFiles {
     pub(super) result: UpdateResult,
     /// Files that were left out and markers that set nothing, for people.
     pub(super) findings: Vec<String>,
+    /// Tags of verified images that would stand without a digest, for people: if there is one, nothing may be committed.
+    pub(super) without_digest: Vec<String>,
 }
 
 /// The files of a repository, and what of them is updated.
@@ -33,6 +35,8 @@ pub(super) struct RepositoryFiles<'f> {
     pub(super) path: &'f str,
     /// Policies that the selector leaves out, as `namespace:name`: their markers are those of other automations.
     pub(super) others: &'f BTreeSet<String>,
+    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`.
+    pub(super) unverified: &'f BTreeSet<String>,
 }
 
 impl RepositoryFiles<'_> {
@@ -46,13 +50,15 @@ impl RepositoryFiles<'_> {
         read: impl Fn(&str) -> Result<Vec<u8>, String>,
     ) -> Result<RewrittenFiles, String> {
         let checkout = self.checkout(&read)?;
-        let request = FileUpdateRequest { path: self.path, setters, others: self.others };
-        let FileUpdate { files, result, findings, .. } = request.run(&checkout, read)?;
+        let Self { path, others, unverified, .. } = self;
+        let request = FileUpdateRequest { path, setters, others, unverified };
+        let FileUpdate { files, result, findings, without_digest, .. } =
+            request.run(&checkout, read)?;
         let changes = files.into_iter().map(|(path, text)| {
             let bytes = text.into_bytes();
             (path, GitFileChange::Write { bytes, mode: GitFileMode::AsBefore })
         });
-        Ok(RewrittenFiles { changes: changes.collect(), result, findings })
+        Ok(RewrittenFiles { changes: changes.collect(), result, findings, without_digest })
     }
 
     /// The files and links of the repository; what is in a submodule belongs to another one.
@@ -108,8 +114,10 @@ mod tests {
         let kinds = files.iter().map(|(path, _)| (path.trim_end_matches('@'), kind(path)));
         let kinds = kinds.collect();
         let others = BTreeSet::from(["apps:db".to_owned()]);
-        let files = RepositoryFiles { kinds: &kinds, path, others: &others };
-        files.rewrite(&setters(), |path| {
+        let unverified = BTreeSet::from(["apps:new".to_owned()]);
+        let files =
+            RepositoryFiles { kinds: &kinds, path, others: &others, unverified: &unverified };
+        files.rewrite(&setters().requiring_digests(["apps:web".to_owned()]), |path| {
             let text = content.get(path).ok_or_else(|| format!("{path} is not there"))?;
             Ok(text.as_bytes().to_vec())
         })
@@ -143,6 +151,17 @@ mod tests {
     }
 
     #[test]
+    fn a_tag_of_a_verified_image_does_not_stand_alone() {
+        let marked = |part: &str| WEB.replace("apps:web", &format!("apps:web{part}"));
+        let alone = marked(":tag");
+        let both = format!("{alone}---\n{}", marked(":digest"));
+        let files = [("a.yaml", alone.as_str()), ("b.yaml", both.as_str()), ("c.yaml", WEB)];
+        let expected =
+            "a.yaml has a marker `apps:web:tag` and none for `apps:web` or `apps:web:digest`";
+        assert_eq!(rewrite(&files, "").unwrap().without_digest, [expected]);
+    }
+
+    #[test]
     fn a_link_is_followed_inside_of_the_repository_and_not_out_of_it() {
         let expected = WEB.replace("web:1", "web:2");
         let all = [
@@ -168,6 +187,8 @@ mod tests {
             |policy: &str| rewrite(&[("a.yaml", marked(policy).as_str())], "").unwrap().findings;
         assert_eq!(of("apps:db:tag"), Vec::<String>::new());
         assert_eq!(of("apps:none"), ["a.yaml:1: no policy of the automation sets `apps:none`"]);
+        let unverified = "a.yaml:1: the latest version of `apps:new` is not verified";
+        assert_eq!(of("apps:new:tag"), [unverified]);
         let broken = format!("{WEB}---\na: [\n");
         let files = rewrite(&[("a.yaml", broken.as_str())], "").unwrap();
         assert!(files.findings.iter().any(|it| it.starts_with("a.yaml")), "{:?}", files.findings);

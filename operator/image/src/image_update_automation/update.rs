@@ -33,6 +33,12 @@ use super::rewrite::{RepositoryFiles, RewrittenFiles};
 /// Values could not be set. Parity(flux).
 const UPDATE_FAILED: ConditionReason = ConditionReason::new("UpdateFailed");
 
+/// The tag of a verified image would stand in a file without its digest.
+const MARKER_WITHOUT_DIGEST: ConditionReason = ConditionReason::new("MarkerWithoutDigest");
+
+/// How many markers without a digest are named.
+const MAX_NAMED_MARKERS: usize = 5;
+
 /// The template of the commit message has a field that is gone. Parity(flux).
 const REMOVED_TEMPLATE_FIELD: ConditionReason = ConditionReason::new("RemovedTemplateField");
 
@@ -51,6 +57,10 @@ pub(super) struct Update {
     pub(super) policies: Vec<PolicyResult>,
     /// Policies of the namespace that the selector leaves out, as `namespace:name`.
     pub(super) others: BTreeSet<String>,
+    /// Policies whose images are verified, as `namespace:name`: their tags may not stand alone.
+    pub(super) verified: BTreeSet<String>,
+    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`.
+    pub(super) unverified: BTreeSet<String>,
     /// Whether these values were committed a moment ago: then they are not committed once more yet.
     pub(super) is_recommit: bool,
     /// Whether this process may push. Its connections to the API server know that by themselves, those to others do not.
@@ -164,6 +174,20 @@ fn not_applied(why: &str) -> RunOutcome {
     RunOutcome::Failed(UPDATE_FAILED, text, WakeTrigger::default())
 }
 
+/// Tags that would stand without the digest that was verified. Nothing is committed, also not of other policies.
+///
+/// It is retried, since a commit to the repository may help.
+fn without_digest(markers: &[String]) -> RunOutcome {
+    let more = if markers.len() > MAX_NAMED_MARKERS { ", and more" } else { "" };
+    let named: Vec<&str> = markers.iter().take(MAX_NAMED_MARKERS).map(String::as_str).collect();
+    let text = format!(
+        "failed to apply policies: images are verified, and a tag can be moved afterwards, so that the digest has to stand \
+         in the same file: {}{more}",
+        named.join(", ")
+    );
+    RunOutcome::Failed(MARKER_WITHOUT_DIGEST, text, WakeTrigger::default())
+}
+
 /// Parity(flux): these words are before every cause.
 fn not_committed(why: &str) -> RunOutcome {
     let text = format!("failed to update source: {why}");
@@ -187,7 +211,8 @@ impl Update {
     /// Says in Flux's words what failed. If the server has a commit nevertheless, the next update finds it.
     pub(super) fn run(&self, git: &GitContext) -> Result<Option<UpdateReport>, RunOutcome> {
         let setters = ImageSetterValues::new(&self.policies)
-            .map_err(|error| not_applied(&error.to_string()))?;
+            .map_err(|error| not_applied(&error.to_string()))?
+            .requiring_digests(self.verified.iter().cloned());
         let signer = self.source.signing_key.as_ref().map(|key| key.signer()).transpose()?;
         let tools = Tools { git, setters, signer };
         let began = Instant::now();
@@ -230,7 +255,7 @@ impl Update {
             base = self.on_checkout(head, tools.git).map_err(|error| not_fetched(&error))?;
             files = self.rewritten(&base.snapshot, tools)?;
         }
-        let RewrittenFiles { changes, result, findings } = files;
+        let RewrittenFiles { changes, result, findings, .. } = files;
         if changes.is_empty() {
             return self.done(&base, None, findings, tools.git);
         }
@@ -388,12 +413,21 @@ impl Update {
         let entries: BTreeMap<_, _> =
             listing.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
         let kinds = entries.iter().map(|(path, entry)| (*path, entry.kind)).collect();
-        let files = RepositoryFiles { kinds: &kinds, path: &self.path, others: &self.others };
+        let files = RepositoryFiles {
+            kinds: &kinds,
+            path: &self.path,
+            others: &self.others,
+            unverified: &self.unverified,
+        };
         let rewritten = files.rewrite(&tools.setters, |path| match entries.get(path) {
             Some(entry) => snapshot.read(entry).map_err(|error| chain(&error)),
             None => Err(format!("`{path}` is not in the repository")),
         });
-        rewritten.map_err(|why| not_applied(&why))
+        let rewritten = rewritten.map_err(|why| not_applied(&why))?;
+        if rewritten.without_digest.is_empty() {
+            return Ok(rewritten);
+        }
+        Err(without_digest(&rewritten.without_digest))
     }
 }
 
@@ -469,6 +503,15 @@ mod tests {
         assert!(matches!(failed, RunOutcome::Failed(GIT_OPERATION_FAILED, ..)), "{failed:?}");
         let text = failed.text();
         assert!(text.starts_with("failed to update source: failed to run template"), "{text}");
+    }
+
+    #[test]
+    fn files_with_tags_alone_are_named_and_not_more_than_a_few() {
+        let markers: Vec<String> = (0..7).map(|at| format!("{at}.yaml")).collect();
+        let text = |count: usize| without_digest(&markers[..count]).text().to_owned();
+        assert!(text(1).ends_with("in the same file: 0.yaml"), "{}", text(1));
+        assert!(text(7).ends_with("0.yaml, 1.yaml, 2.yaml, 3.yaml, 4.yaml, and more"));
+        assert_eq!(without_digest(&markers).reason(), MARKER_WITHOUT_DIGEST);
     }
 
     #[test]
