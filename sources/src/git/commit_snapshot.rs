@@ -285,6 +285,12 @@ impl GitSnapshot {
         Ok(children)
     }
 
+    /// Begins to count anew what is read: for another object that reads the files of the same commit, and that has the limit for
+    /// itself.
+    pub fn restart_reading(&self) {
+        self.read.store(0, Ordering::Relaxed);
+    }
+
     /// The bytes of an entry: a file's content, a link's target, nothing for a submodule.
     ///
     /// # Errors

@@ -156,6 +156,23 @@ fn several_commits_go_to_several_references_in_one_push() {
 }
 
 #[test]
+fn whether_files_would_differ_is_known_without_a_commit() {
+    let repository = with_every_mode();
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
+    let fetched = case.fetch(&main_branch()).unwrap();
+    let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
+    let head = workspace.head();
+    assert!(workspace.differs(&change("app/deploy.yaml", "image: app:v2\n")).unwrap());
+    assert!(!workspace.differs(&change("app/deploy.yaml", "image: app:v1\n")).unwrap());
+    let error = workspace.differs(&change("app/.git/config", "x")).unwrap_err();
+    assert!(matches!(error, PushError::Unwritable { .. }), "{error:?}");
+    assert_eq!(workspace.head(), head);
+    let pushed = workspace.push(&to(&["refs/heads/main"]), &case.remote, &case.context).unwrap();
+    assert_eq!(pushed.updated, Vec::<String>::new(), "there is no commit");
+}
+
+#[test]
 fn a_repository_without_commits_gets_its_first() {
     let repository = BareRepository::empty();
     let server = serve(&repository, ServerBehavior::default());

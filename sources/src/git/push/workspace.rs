@@ -159,6 +159,20 @@ impl<'s> PushWorkspace<'s> {
         made
     }
 
+    /// Whether a commit of changed files could be made on top of the newest one, and any file would differ. Nothing is kept of
+    /// them.
+    ///
+    /// # Errors
+    /// As of [`Self::commit`], but for those of signing.
+    pub fn differs(
+        &mut self,
+        changes: &BTreeMap<String, GitFileChange>,
+    ) -> Result<bool, PushError> {
+        let edited = self.objects.edit(self.tree, changes);
+        self.objects.discard();
+        Ok(edited?.is_some())
+    }
+
     fn try_commit(
         &mut self,
         changes: &BTreeMap<String, GitFileChange>,
