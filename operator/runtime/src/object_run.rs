@@ -287,18 +287,19 @@ async fn isolated<K: ControllerKind>(
     context: Arc<RunContext>,
 ) -> Result<Action, std::convert::Infallible> {
     let node = node_of(&*object);
-    context.work_queue.leaves_queue(&node);
     if !is_ours(&*object, &context) {
         // A run that was under way when the object left the shard may have learned something since.
         let_go::<K>(&node, &context);
         return Ok(Action::await_change());
     }
+    context.work_queue.run_begins(&node);
     let begun = Instant::now();
     let ObjectKey { kind, namespace, name, .. } = &node;
     tracing::debug!(controller_kind = kind, name, namespace, "reconciliation begins");
     context.metrics.running.inc();
     let outcome = AssertUnwindSafe(K::run(object.clone(), context.clone())).catch_unwind().await;
     context.metrics.running.dec();
+    context.work_queue.run_ends(&node);
     context.metrics.reconciled(&node, begun.elapsed());
     let again = match outcome {
         Ok(again) => again,

@@ -15,6 +15,8 @@ pub struct WorkQueue {
     queues: Mutex<BTreeMap<[String; 2], UnboundedSender<ObjectKey>>>,
     /// The nodes that were woken and do not run yet.
     queued: Mutex<BTreeSet<ObjectKey>>,
+    /// The nodes that run.
+    running: Mutex<BTreeSet<ObjectKey>>,
     /// The parts of nodes that were woken since the last [`Self::woken_parts`].
     parts: Mutex<BTreeSet<ObjectKey>>,
     metrics: std::sync::Arc<MetricsRegistry>,
@@ -26,7 +28,8 @@ impl WorkQueue {
         let graph = Mutex::default();
         let queues = Mutex::default();
         let queued = Mutex::default();
-        Self { graph, queues, queued, parts: Mutex::default(), metrics }
+        let running = Mutex::default();
+        Self { graph, queues, queued, running, parts: Mutex::default(), metrics }
     }
 
     /// Opens the queue of a group and kind, which returns the woken nodes. A kind has one queue.
@@ -74,7 +77,29 @@ impl WorkQueue {
         self.queued.lock()
     }
 
-    /// Notes that a run of a node begins, or that there is no object of that name.
+    /// Notes that a run of a node begins.
+    pub(crate) fn run_begins(&self, node: &ObjectKey) {
+        // In this order there is no moment at which it is neither queued nor running.
+        self.running.lock().insert(node.clone());
+        self.leaves_queue(node);
+    }
+
+    /// Notes that a run of a node has ended.
+    pub(crate) fn run_ends(&self, node: &ObjectKey) {
+        self.running.lock().remove(node);
+    }
+
+    /// Whether a node runs or is woken to run.
+    pub fn is_due(&self, node: &ObjectKey) -> bool {
+        self.queued().contains(node) || self.running.lock().contains(node)
+    }
+
+    /// Whether any node of a kind and namespace runs or is woken to run: `any` is the one that stands for all of them.
+    pub fn is_any_due(&self, any: &ObjectKey) -> bool {
+        has_any(&self.queued(), any) || has_any(&self.running.lock(), any)
+    }
+
+    /// Notes that a node is not queued any more: its run begins, or there is no object of that name.
     pub(crate) fn leaves_queue(&self, node: &ObjectKey) {
         if self.queued().remove(node) {
             self.metrics.queued(&node.kind).dec();
@@ -114,9 +139,37 @@ impl WorkQueue {
     }
 }
 
+/// Whether there is a node among others for which `any` stands. Its name is empty, so that it comes before them.
+fn has_any(nodes: &BTreeSet<ObjectKey>, any: &ObjectKey) -> bool {
+    let first = nodes.range(any.clone()..).next();
+    first.is_some_and(|node| node.any_of_namespace() == *any)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_is_due_from_its_wake_to_the_end_of_its_run() {
+        let work_queue = WorkQueue::new(MetricsRegistry::new());
+        let woken = work_queue.open(["g", "Policy"]);
+        let policy = |namespace: &str, name: &str| ObjectKey::new("g", "Policy", namespace, name);
+        let node = policy("a", "first");
+        let is_due = || (work_queue.is_due(&node), work_queue.is_any_due(&policy("a", "")));
+        assert_eq!(is_due(), (false, false));
+        work_queue.wake(&policy("b", "first"), WakeReason::Spec);
+        assert_eq!(is_due(), (false, false), "another namespace");
+        work_queue.wake(&policy("a", "second"), WakeReason::Spec);
+        assert_eq!(is_due(), (false, true), "another node of the namespace");
+        work_queue.leaves_queue(&policy("a", "second"));
+        work_queue.wake(&node, WakeReason::Spec);
+        assert_eq!(is_due(), (true, true), "woken");
+        work_queue.run_begins(&node);
+        assert_eq!(is_due(), (true, true), "running");
+        work_queue.run_ends(&node);
+        assert_eq!(is_due(), (false, false));
+        drop(woken);
+    }
 
     #[test]
     fn what_depends_on_any_object_of_a_kind_is_woken_by_each_of_its_namespace() {
