@@ -1,5 +1,5 @@
-//! Automations with a real Git server: what a policy chooses is committed and pushed, to a branch of its own where the spec
-//! says so, which has one pull request then, and made anew where another writer was faster.
+//! Automations with a real Git server: what a policy chooses is committed and pushed, by all of a repository together, to a
+//! branch of its own where the spec says so, which has one pull request then, and made anew where another writer was faster.
 //!
 //! Elsewhere: which values are set where (`engines/image`), what servers answer to a push (`sources/tests/git_loopback`),
 //! repositories of other namespaces (`references.rs`).
@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::git_server::StoryRepository;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition, revision};
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::gitea::{GiteaServer, USER};
@@ -99,12 +100,21 @@ async fn annotated_automation(story: &Story, pushes: Value, annotations: Value) 
 
 /// The commit that is pushed after another one.
 async fn await_pushed(story: &Story, before: Option<&str>) -> Result<String> {
+    await_pushed_by(story, &target(), before).await
+}
+
+/// The commit that an automation pushes after another one.
+async fn await_pushed_by(
+    story: &Story,
+    automation: &StoryTarget,
+    before: Option<&str>,
+) -> Result<String> {
     let commit = |object: &DynamicObject| {
         let commit = object.data["status"]["lastPushCommit"].as_str().map(str::to_owned);
         commit.filter(|commit| Some(commit.as_str()) != before)
     };
     let is_pushed = |object: &DynamicObject| commit(object).is_some();
-    let object = story.await_object(&target(), DEFAULT_WAIT_TIMEOUT, is_pushed).await?;
+    let object = story.await_object(automation, DEFAULT_WAIT_TIMEOUT, is_pushed).await?;
     commit(&object).context("a commit")
 }
 
@@ -213,14 +223,11 @@ async fn a_push_that_loses_against_another_writer_is_repeated_on_top_of_it() -> 
     let theirs = repository.commit(&[("README.md", "read me")], "theirs")?;
     repository.switch("main")?;
     // Another writer comes between the check of the first push and its end.
-    let hooks = repository.path().join("hooks");
-    std::fs::create_dir_all(&hooks)?;
-    let hook = hooks.join("pre-receive");
-    let script = "#!/bin/sh\ntest -e raced && exit 0\ntouch raced\n\
-                  env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main refs/heads/theirs\n";
-    std::fs::write(&hook, script)?;
-    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))?;
-
+    hook(
+        repository,
+        "test -e raced && exit 0\ntouch raced\n\
+         env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main refs/heads/theirs\n",
+    )?;
     automation(&story, json!({})).await?;
     let pushed = await_pushed(&story, None).await?;
     ensure!(repository.path().join("raced").exists(), "the first push was not the other's");
@@ -228,6 +235,129 @@ async fn a_push_that_loses_against_another_writer_is_repeated_on_top_of_it() -> 
     images.has_tag("main", "1.0.0")?;
     let events = story.events("ImageUpdateAutomation", "app").await?;
     ensure!(!events.iter().any(|event| event.contains("Warning")), "{events:#?}");
+    story.end().await
+}
+
+/// Has the server run a script before it takes a push.
+fn hook(repository: &StoryRepository, script: &str) -> Result<()> {
+    let hooks = repository.path().join("hooks");
+    std::fs::create_dir_all(&hooks)?;
+    let hook = hooks.join("pre-receive");
+    std::fs::write(&hook, format!("#!/bin/sh\n{script}"))?;
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+/// An automation of a folder of its own.
+async fn folder_automation(story: &Story, name: &str, message: &str) -> Result<StoryTarget> {
+    let author = json!({"name": "Bot", "email": "bot@example.com"});
+    let object = json!({"apiVersion": GROUP_VERSION, "kind": "ImageUpdateAutomation",
+        "metadata": {"name": name},
+        "spec": {"interval": "1h", "sourceRef": {"kind": "GitRepository", "name": "app"},
+            "update": {"path": format!("./{name}"), "strategy": "Setters"},
+            "git": {"commit": {"author": author, "messageTemplate": message}}}});
+    story.apply_value(object).await?;
+    Ok(StoryTarget::new(GROUP_VERSION, "ImageUpdateAutomation", name))
+}
+
+/// Three automations of one repository, which is up to date: each has a folder of its own, and two have the same message.
+struct SharedRepository<'s> {
+    images: Images<'s>,
+    automations: [StoryTarget; 3],
+    base: String,
+}
+
+impl<'s> SharedRepository<'s> {
+    const NAMES: [&'static str; 3] = ["one", "three", "two"];
+
+    async fn begin(story: &'s Story) -> Result<Self> {
+        let registry = RegistryServer::start().await?;
+        let image = published(story, &registry).await?;
+        let text = Images::file(story, &image, "1.0.0");
+        let files = ["one/a.yaml", "three/a.yaml", "two/a.yaml"].map(|path| (path, text.clone()));
+        let upstream = story.follow("app", &files).await?;
+        let base = upstream.repository.hash("main")?;
+        let automations = [
+            folder_automation(story, "one", "same").await?,
+            folder_automation(story, "three", "other").await?,
+            folder_automation(story, "two", "same").await?,
+        ];
+        for automation in &automations {
+            story.await_ready(automation).await?;
+        }
+        ensure!(upstream.repository.hash("main")? == base, "the files are up to date");
+        Ok(Self { images: Images { story, registry, image, upstream }, automations, base })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn automations_of_one_repository_are_one_push_and_those_with_one_message_one_commit()
+-> Result<()> {
+    let story = Story::with_windlass("images-together").await?;
+    let SharedRepository { images, automations, base } = SharedRepository::begin(&story).await?;
+    let repository = &images.upstream.repository;
+    images.upstream.server.forget_requests();
+    images.release("1.1.0").await?;
+    let mut commits = Vec::new();
+    for automation in &automations {
+        commits.push(await_pushed_by(&story, automation, None).await?);
+    }
+    let requests = images.upstream.server.requests();
+    let is_push = |path: &str| path.ends_with("/git-receive-pack");
+    let pushes = requests.iter().filter(|it| it.method == "POST" && is_push(&it.path)).count();
+    ensure!(pushes == 1, "{requests:#?}");
+    let head = repository.hash("main")?;
+    let shared = repository.hash("main~1")?;
+    ensure!(repository.hash("main~2")? == base, "two commits");
+    ensure!(commits == [shared.as_str(), head.as_str(), shared.as_str()], "{commits:?}");
+    for (range, message, paths) in [
+        ([base.as_str(), shared.as_str()], "same", "one/a.yaml\ntwo/a.yaml"),
+        ([shared.as_str(), head.as_str()], "other", "three/a.yaml"),
+    ] {
+        let [_, commit] = range;
+        ensure!(images.git(&["log", "-1", "--format=%B", commit])? == message);
+        let changed = images.git(&["diff", "--name-only", &range.join("..")])?;
+        ensure!(changed == paths, "{changed}");
+    }
+    for ((automation, name), commit) in
+        automations.iter().zip(SharedRepository::NAMES).zip(&commits)
+    {
+        let object = story.await_ready(automation).await?;
+        let status = &object.data["status"];
+        ensure!(status["lastPushCommit"] == commit.as_str(), "{status}");
+        ensure!(status["observedSourceRevision"] == revision(&head).as_str(), "{status}");
+        let latest = json!({"app": {"name": images.image, "tag": "1.1.0"}});
+        ensure!(status["observedPolicies"] == latest, "{status}");
+        let text = format!("pushed commit '{}' to branch 'main'", &commit[..7]);
+        story.await_event("ImageUpdateAutomation", name, &text).await?;
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_the_server_declines_fails_its_automation_and_no_other_one() -> Result<()> {
+    let story = Story::with_windlass("images-declined").await?;
+    let SharedRepository { images, automations, base } = SharedRepository::begin(&story).await?;
+    let repository = &images.upstream.repository;
+    hook(
+        repository,
+        "while read -r old new name; do\n\
+         git diff --name-only \"$old\" \"$new\" | grep -q ^three/ && echo frozen >&2 && exit 1\n\
+         done\nexit 0\n",
+    )?;
+    images.release("1.1.0").await?;
+    let [one, three, two] = &automations;
+    let commits =
+        [await_pushed_by(&story, one, None).await?, await_pushed_by(&story, two, None).await?];
+    let message = story.await_failure(three, "GitOperationFailed").await?;
+    ensure!(message.contains("failed to push to remote"), "{message}");
+    ensure!(message.contains("frozen"), "{message}");
+    ensure!(repository.hash("main~2")? == base, "two commits");
+    ensure!(commits == [repository.hash("main~1")?, repository.hash("main")?], "{commits:?}");
+    for name in ["one", "two"] {
+        let events = story.events("ImageUpdateAutomation", name).await?;
+        ensure!(!events.iter().any(|event| event.contains("Warning")), "{events:#?}");
+    }
     story.end().await
 }
 

@@ -1,8 +1,9 @@
 //! ImageUpdateAutomation: the latest versions of images are committed to a Git repository.
 //!
 //! Here: its run. In the folder: the policies whose results are written (`policies`), the GitRepository (`git_source`), one
-//! writer for each branch (`branch_lock`), the update itself (`update`), values in files (`rewrite`), the pull request of a
-//! push branch (`pull_request`), what is said of all that (`result`).
+//! writer for each branch (`branch_lock`), automations that push together (`round_gathering`, `round_leader`), the update itself
+//! (`update`), the push of all of them (`push_round`, `round_base`, `round_commits`, `round_draft`), values in files (`rewrite`),
+//! the pull request of a push branch (`pull_request`), what is said of all that (`result`).
 //! Elsewhere: markers and messages (engine `image`), commits and pushes (`sources::git::push`), forges
 //! (`windlass_runtime::pull_request`).
 
@@ -10,8 +11,14 @@ mod branch_lock;
 mod git_source;
 mod policies;
 mod pull_request;
+mod push_round;
 mod result;
 mod rewrite;
+mod round_base;
+mod round_commits;
+mod round_draft;
+mod round_gathering;
+mod round_leader;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +39,6 @@ use reconcile::{
     ConditionReason, DependencyEdge, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, WakeTrigger,
     parse_duration, reason,
 };
-use sources::git::push::CommitIdentity;
 use sources::git::{GitRevision, tip};
 use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
@@ -41,7 +47,6 @@ use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node
 use windlass_runtime::git_remote::operation_context;
 use windlass_runtime::hold_conditions::is_asked;
 use windlass_runtime::namespace_policies::{self, NamespacePolicies};
-use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::pull_request::propose_pull_request;
@@ -49,15 +54,15 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::spec_references::ReadReferences;
 
-use self::branch_lock::{BranchKey, BranchLocks};
+use self::branch_lock::{BranchKey, BranchLocks, RoundTarget};
 use self::git_source::{GitSource, node_of_reference};
 use self::policies::PolicyResults;
 use self::pull_request::{
     BranchHead, ForgePause, PULL_REQUEST, PullRequestTarget, annotated_provider, named_provider,
 };
 use self::result::{AutomationResult, ignored, log_changes};
-use self::update::{CommitPlan, MergeState, PushedCommit, Update, UpdateReport, not_fetched};
-use crate::image_verification::platform_secret;
+use self::round_leader::{MemberOutcome, MemberReport, RoundMember};
+use self::update::{MergeState, PushedCommit, not_fetched};
 use crate::run::{
     SuspendedRequest, announce, begin, next_run, publish, report, retry_after_refusal,
 };
@@ -243,25 +248,22 @@ impl AutomationRun<'_> {
             refspec: source.push.refspec.clone(),
             pull_request: None,
         };
-        let key = BranchKey {
-            namespace: self.source.namespace.clone(),
-            url: source.remote.url.to_string(),
-            branch: source.push.branch.clone(),
-        };
+        let round = Arc::new(self.round_target(&source, target.is_some()));
         let locks = context.shared::<BranchLocks>();
         // Many may wait for one branch: they ask the server when their turn comes, and not each time that they look.
-        if locks.enqueue_if_taken(&key, node) {
+        if locks.enqueue_if_taken(&round, node) {
             return Ok(None);
         }
         let is_unchanged = self.is_unchanged(&source, &policies).await;
         if !matches!(is_unchanged, Ok(false)) {
-            locks.pass_on(&key, node, &context.work_queue);
+            locks.pass_on(&round.branch, node, &context.work_queue);
         }
         if is_unchanged? {
             return Ok(Some(result));
         }
-        let pushed = self.push(key, source, target.is_some(), &mut result.policies).await?;
-        let Some(report) = pushed else { return Ok(None) };
+        let pushed = self.push(round, source, target.is_some()).await?;
+        let Some(MemberReport { update: report, policies }) = pushed else { return Ok(None) };
+        result.policies = policies;
         if report.merge.is_some() {
             self.memory.lock().known_merge.clone_from(&report.merge);
         }
@@ -275,31 +277,40 @@ impl AutomationRun<'_> {
         Ok(Some(result))
     }
 
-    /// Runs an update while no other one writes to its branch, and says which results it wrote; `None` if one does, or if there
-    /// is none to run now.
+    /// Which automations can push together with this one: none if a pull request is proposed, whose title and body are the
+    /// message of the last commit.
+    fn round_target(&self, source: &GitSource, is_proposed: bool) -> RoundTarget {
+        let branch = BranchKey {
+            namespace: self.source.namespace.clone(),
+            url: source.remote.url.to_string(),
+            branch: source.push.branch.clone(),
+        };
+        RoundTarget {
+            branch,
+            source: self.source.clone(),
+            reference: source.reference.clone(),
+            push: source.push.clone(),
+            alone: is_proposed.then(|| self.node.clone()),
+        }
+    }
+
+    /// Writes the results while no other automations write to the branch; `None` if others do, or if nothing is to be written
+    /// now.
     async fn push(
         &self,
-        key: BranchKey,
-        source: GitSource,
+        target: Arc<RoundTarget>,
+        mut source: GitSource,
         is_proposed: bool,
-        written: &mut BTreeMap<String, ImageRef>,
-    ) -> Result<Option<UpdateReport>, RunOutcome> {
-        // Before the branch is taken: what waits for a permit has no lock.
-        let _permit = self.context.fetching.acquire(&self.node.namespace).await;
-        let locks = self.context.shared::<BranchLocks>();
-        let taken = locks.acquire(key, self.node, &self.context.work_queue);
-        let Some(_branch_lock) = taken else { return Ok(None) };
-        // The permit may have come late.
-        if self.is_outdated() {
-            return Ok(None);
-        }
-        // Another automation may have written newer results meanwhile.
-        let policies = self.current_policies()?;
-        written.clone_from(&policies.latest);
-        let update = self.update(source, &policies, is_proposed);
-        let git = operation_context(self.context);
-        let work = move || update.run(&git);
-        blocking(GIT_OPERATION_FAILED, "updating the repository", work).await
+    ) -> MemberOutcome {
+        let member = RoundMember {
+            context: self.context.clone(),
+            node: self.node.clone(),
+            object: self.object.clone(),
+            signing_key: source.signing_key.take(),
+            is_proposed,
+            known_merge: self.memory.lock().known_merge.clone(),
+        };
+        member.push(target, source).await
     }
 
     /// The pull request that the annotation asks for; `None` without the annotation.
@@ -353,17 +364,6 @@ impl AutomationRun<'_> {
         proposed
     }
 
-    /// Whether the automation was changed, suspended or deleted while this run waited. That has queued another run.
-    fn is_outdated(&self) -> bool {
-        let ObjectKey { namespace, name, .. } = self.node;
-        let seen = self.context.seen::<ImageUpdateAutomation>(namespace, name);
-        seen.is_none_or(|seen| {
-            seen.metadata.generation > self.object.metadata.generation
-                || seen.metadata.deletion_timestamp.is_some()
-                || is_suspended(&*seen, Timestamp::now())
-        })
-    }
-
     /// The results of the policies that the spec selects.
     async fn policies(&self) -> Result<PolicyResults, RunOutcome> {
         let listed = self.context.kept.listed::<ImagePolicy>();
@@ -376,16 +376,7 @@ impl AutomationRun<'_> {
         if self.context.settings.verify_images_namespaces.is_some() {
             self.context.shared::<NamespacePolicies>().known().await;
         }
-        self.current_policies()
-    }
-
-    /// The same, once they have been listed.
-    fn current_policies(&self) -> Result<PolicyResults, RunOutcome> {
-        let all = self.context.store::<ImagePolicy>().state();
-        let policies = all.iter().map(|policy| &**policy);
-        let namespace = &self.node.namespace;
-        let is_verified = platform_secret(self.context, namespace)?.is_some();
-        PolicyResults::select(&self.object.spec, namespace, policies, is_verified)
+        PolicyResults::current(self.context, &self.object.spec, &self.node.namespace)
     }
 
     /// Whether the files were up to date with these results in the revision that the remote has now.
@@ -411,36 +402,6 @@ impl AutomationRun<'_> {
         let revision =
             blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", ask).await?;
         Ok(revision == known)
-    }
-
-    fn update(&self, source: GitSource, policies: &PolicyResults, is_proposed: bool) -> Update {
-        let spec = &self.object.spec;
-        let known_merge = self.memory.lock().known_merge.clone();
-        let commit = spec.git.as_ref().map(|git| git.commit.clone()).unwrap_or_default();
-        let path = spec.update.as_ref().and_then(|update| update.path.clone());
-        let author = CommitIdentity {
-            name: commit.author.name.unwrap_or_default(),
-            email: commit.author.email,
-        };
-        Update {
-            source,
-            path: path.unwrap_or_default(),
-            policies: policies.setters(&self.node.namespace),
-            others: policies.others.clone(),
-            verified: policies.verified.clone(),
-            unverified: policies.unverified.clone(),
-            is_recommit: is_recommit(self.object, &policies.latest, Timestamp::now()),
-            leadership: self.context.cluster.leadership.clone(),
-            commit: CommitPlan {
-                namespace: self.node.namespace.clone(),
-                name: self.node.name.clone(),
-                template: commit.message_template.unwrap_or_default(),
-                values: commit.message_template_values,
-                author,
-            },
-            is_proposed,
-            known_merge,
-        }
     }
 }
 

@@ -1,16 +1,24 @@
-//! One writer at a time for each branch: automations of one repository take turns, instead of racing each other.
+//! One writer at a time for each branch: automations of one repository take turns, instead of racing each other, and those whose
+//! pushes can be one push have the same turn.
 //!
 //! Nothing waits here: an automation that finds the branch taken ends its run and is woken when the branch is free. The key has
 //! the namespace of the GitRepository, so that a tenant cannot keep the branch of another from being written.
-//! Elsewhere: writers that are not automations of this process; a push that loses against them is repeated (`update`).
+//! Elsewhere: which automations push together (`round_gathering`); writers that are not automations of this process: a push that
+//! loses against them is repeated (`push_round`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
+use sources::git::GitReference;
 use windlass_cluster::metrics::WakeReason;
 use windlass_runtime::work_queue::WorkQueue;
+
+use super::git_source::PushTarget;
+
+/// Automations that push together at most.
+pub(super) const MAX_ROUND_MEMBERS: usize = 64;
 
 /// A branch of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,221 +31,354 @@ pub(super) struct BranchKey {
     pub(super) branch: String,
 }
 
+/// What is fetched, and where it is pushed to: automations that have the same can push together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RoundTarget {
+    /// The branch, which has one writer at a time.
+    pub(super) branch: BranchKey,
+    /// The GitRepository, whose credentials are used.
+    pub(super) source: ObjectKey,
+    /// What is fetched.
+    pub(super) reference: GitReference,
+    /// Where commits go.
+    pub(super) push: PushTarget,
+    /// The automation, if it pushes together with no other one.
+    pub(super) alone: Option<ObjectKey>,
+}
+
 /// The branches that are being written or that automations wait for.
 #[derive(Default)]
 pub(super) struct BranchLocks(Mutex<BTreeMap<BranchKey, BranchState>>);
+
+/// An automation that found its branch taken.
+struct WaitingAutomation {
+    automation: ObjectKey,
+    target: Arc<RoundTarget>,
+}
 
 /// Whether a branch is taken, and the automations that found it so.
 #[derive(Default)]
 struct BranchState {
     is_taken: bool,
-    waiting: VecDeque<ObjectKey>,
-    /// The automation that was woken last, because it was its turn.
-    called: Option<ObjectKey>,
+    waiting: VecDeque<WaitingAutomation>,
+    /// The automations that were woken last, because it was their turn, and that did not take the branch yet.
+    called: BTreeSet<ObjectKey>,
     /// The namespace of the automation that has the branch, or had it last.
     holder: String,
 }
 
 impl BranchState {
     /// Has an automation wait. One whose turn it was already, and that was not fast enough, does not begin at the end again.
-    fn enqueue(&mut self, automation: &ObjectKey) {
-        if self.called.as_ref() == Some(automation) {
-            self.called = None;
-            self.waiting.push_front(automation.clone());
-        } else if !self.waiting.contains(automation) {
-            self.waiting.push_back(automation.clone());
+    fn enqueue(&mut self, automation: &ObjectKey, target: &Arc<RoundTarget>) {
+        let waiting = WaitingAutomation { automation: automation.clone(), target: target.clone() };
+        let known = self.waiting.iter_mut().find(|it| it.automation == *automation);
+        if let Some(known) = known {
+            *known = waiting;
+        } else if self.called.remove(automation) {
+            self.waiting.push_front(waiting);
+        } else {
+            self.waiting.push_back(waiting);
         }
+    }
+
+    /// Takes those out of the queue whose turn it is: the first one of another namespace than the last holder, so that a tenant
+    /// with many does not keep those of others from the branch, or else the first one; and those that can push together with it,
+    /// of which namespaces take turns, too.
+    fn next_round(&mut self) -> Vec<ObjectKey> {
+        let is_of_other = |it: &WaitingAutomation| it.automation.namespace != self.holder;
+        let first = self.waiting.iter().position(is_of_other).unwrap_or_default();
+        let Some(first) = self.waiting.remove(first) else { return Vec::new() };
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut turns = Vec::new();
+        for (place, it) in self.waiting.iter().enumerate() {
+            if it.target == first.target {
+                let count = counts.entry(it.automation.namespace.clone()).or_default();
+                *count += 1;
+                turns.push([*count, place]);
+            }
+        }
+        turns.sort_unstable();
+        let others = turns.into_iter().take(MAX_ROUND_MEMBERS - 1);
+        let others: BTreeSet<usize> = others.map(|[_, place]| place).collect();
+        let mut next = vec![first.automation];
+        let mut later = VecDeque::new();
+        for (place, it) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+            if others.contains(&place) {
+                next.push(it.automation);
+            } else {
+                later.push_back(it);
+            }
+        }
+        self.waiting = later;
+        next
     }
 }
 
 /// A branch that nothing else of this process writes to, until this is dropped.
 pub(super) struct BranchLock {
     locks: Arc<BranchLocks>,
-    key: BranchKey,
+    target: Arc<RoundTarget>,
     work_queue: Arc<WorkQueue>,
 }
 
 impl BranchLocks {
-    /// Takes a branch for an automation; `None` if another has it. The automation is woken when its turn comes, unless one
-    /// before it does not come back: it has to try once more by itself some time.
+    /// Takes a branch for a round of automations; `None` if another one has it. Then each of them is woken when its turn comes,
+    /// unless those before it do not come back: they have to try once more by themselves some time.
     pub(super) fn acquire(
         self: &Arc<Self>,
-        key: BranchKey,
-        automation: &ObjectKey,
+        target: &Arc<RoundTarget>,
+        leader: &ObjectKey,
+        members: &[ObjectKey],
         work_queue: &Arc<WorkQueue>,
     ) -> Option<BranchLock> {
         let mut all = self.0.lock();
-        let state = all.entry(key.clone()).or_default();
+        let state = all.entry(target.branch.clone()).or_default();
         if state.is_taken {
-            state.enqueue(automation);
+            members.iter().for_each(|member| state.enqueue(member, target));
             return None;
         }
         state.is_taken = true;
-        state.holder.clone_from(&automation.namespace);
-        state.waiting.retain(|waiting| waiting != automation);
-        if state.called.as_ref() == Some(automation) {
-            state.called = None;
-        }
+        state.holder.clone_from(&leader.namespace);
+        state.waiting.retain(|waiting| !members.contains(&waiting.automation));
+        state.called.retain(|called| !members.contains(called));
         drop(all);
-        Some(BranchLock { locks: self.clone(), key, work_queue: work_queue.clone() })
+        let target = target.clone();
+        Some(BranchLock { locks: self.clone(), target, work_queue: work_queue.clone() })
     }
 
     /// Whether another automation has a branch. Then this one is woken when its turn comes, as by [`Self::acquire`].
-    pub(super) fn enqueue_if_taken(&self, key: &BranchKey, automation: &ObjectKey) -> bool {
+    pub(super) fn enqueue_if_taken(
+        &self,
+        target: &Arc<RoundTarget>,
+        automation: &ObjectKey,
+    ) -> bool {
         let mut all = self.0.lock();
-        let taken = all.get_mut(key).filter(|state| state.is_taken);
+        let taken = all.get_mut(&target.branch).filter(|state| state.is_taken);
         let is_taken = taken.is_some();
         if let Some(state) = taken {
-            state.enqueue(automation);
+            state.enqueue(automation, target);
         }
         is_taken
     }
 
-    /// Wakes the next automation if it is the turn of this one, which does not take the branch after all.
-    pub(super) fn pass_on(&self, key: &BranchKey, automation: &ObjectKey, work_queue: &WorkQueue) {
-        let is_called =
-            |state: &BranchState| !state.is_taken && state.called.as_ref() == Some(automation);
-        let next = {
-            let mut all = self.0.lock();
-            let is_its_turn = all.get(key).is_some_and(is_called);
-            is_its_turn.then(|| call_next(&mut all, key)).flatten()
-        };
-        if let Some(next) = next {
-            work_queue.wake(&next, WakeReason::Waiting);
-        }
+    /// Has an automation be woken when its turn comes, because the round that is about to take the branch is full.
+    pub(super) fn enqueue(&self, target: &Arc<RoundTarget>, automation: &ObjectKey) {
+        let mut all = self.0.lock();
+        all.entry(target.branch.clone()).or_default().enqueue(automation, target);
     }
 
-    /// Frees a branch; gives the automation whose turn it is.
-    fn release(&self, key: &BranchKey) -> Option<ObjectKey> {
+    /// Wakes the next automations if it is the turn of this one, which does not take the branch after all, and of no other one.
+    pub(super) fn pass_on(&self, key: &BranchKey, automation: &ObjectKey, work_queue: &WorkQueue) {
+        let next = {
+            let mut all = self.0.lock();
+            let is_last = all.get_mut(key).is_some_and(|state| {
+                !state.is_taken && state.called.remove(automation) && state.called.is_empty()
+            });
+            if is_last { call_next(&mut all, key) } else { Vec::new() }
+        };
+        wake(&next, work_queue);
+    }
+
+    /// Frees a branch; gives the automations whose turn it is.
+    fn release(&self, key: &BranchKey) -> Vec<ObjectKey> {
         call_next(&mut self.0.lock(), key)
     }
 }
 
-/// Frees a branch; gives the automation whose turn it is: the first one of another namespace, so that a tenant with many does
-/// not keep those of others from it, or else the first one.
-fn call_next(all: &mut BTreeMap<BranchKey, BranchState>, key: &BranchKey) -> Option<ObjectKey> {
-    let state = all.get_mut(key)?;
+fn wake(automations: &[ObjectKey], work_queue: &WorkQueue) {
+    automations.iter().for_each(|it| work_queue.wake(it, WakeReason::Waiting));
+}
+
+/// Frees a branch; gives the automations whose turn it is.
+fn call_next(all: &mut BTreeMap<BranchKey, BranchState>, key: &BranchKey) -> Vec<ObjectKey> {
+    let Some(state) = all.get_mut(key) else { return Vec::new() };
     state.is_taken = false;
-    let is_of_other = |waiting: &ObjectKey| waiting.namespace != state.holder;
-    let first = state.waiting.iter().position(is_of_other).unwrap_or_default();
-    let next = state.waiting.remove(first);
-    state.called.clone_from(&next);
+    let next = state.next_round();
+    state.called = next.iter().cloned().collect();
     if state.waiting.is_empty() {
         all.remove(key);
     }
     next
 }
 
+impl BranchLock {
+    /// Has an automation be woken when the branch is free, because the round had no room for it.
+    pub(super) fn put_off(&self, automation: &ObjectKey) {
+        self.locks.enqueue(&self.target, automation);
+    }
+}
+
 impl Drop for BranchLock {
     fn drop(&mut self) {
-        if let Some(next) = self.locks.release(&self.key) {
-            self.work_queue.wake(&next, WakeReason::Waiting);
-        }
+        wake(&self.locks.release(&self.target.branch), &self.work_queue);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use windlass_cluster::metrics::MetricsRegistry;
 
     use super::*;
 
-    fn key(namespace: &str, branch: &str) -> BranchKey {
+    fn target(namespace: &str, branch: &str) -> Arc<RoundTarget> {
+        let push = json!({"branch": branch});
+        let push = PushTarget::new(serde_json::from_value(push).ok().as_ref(), None, &main());
+        let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", namespace, "b");
         let [namespace, url, branch] = [namespace, "https://a/b", branch].map(str::to_owned);
-        BranchKey { namespace, url, branch }
+        let branch = BranchKey { namespace, url, branch };
+        let push = push.unwrap();
+        Arc::new(RoundTarget { branch, source, reference: main(), push, alone: None })
+    }
+
+    fn main() -> GitReference {
+        GitReference::Branch("main".to_owned())
     }
 
     fn automation(name: &str) -> ObjectKey {
-        ObjectKey::new("image.toolkit.fluxcd.io", "ImageUpdateAutomation", "a", name)
+        automation_of("a", name)
+    }
+
+    fn automation_of(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey::new("image.toolkit.fluxcd.io", "ImageUpdateAutomation", namespace, name)
+    }
+
+    /// Another target with the same branch.
+    fn alone(target: &Arc<RoundTarget>, automation: &ObjectKey) -> Arc<RoundTarget> {
+        Arc::new(RoundTarget { alone: Some(automation.clone()), ..(**target).clone() })
+    }
+
+    /// The branches, and automations that take them.
+    struct Automations {
+        locks: Arc<BranchLocks>,
+        work_queue: Arc<WorkQueue>,
+    }
+
+    impl Automations {
+        fn new() -> Self {
+            let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
+            Self { locks: Arc::default(), work_queue }
+        }
+
+        fn acquire(&self, target: &Arc<RoundTarget>, name: &str) -> Option<BranchLock> {
+            let automation = automation(name);
+            self.locks.acquire(target, &automation, &[automation.clone()], &self.work_queue)
+        }
     }
 
     #[test]
     fn a_branch_has_one_writer_and_other_branches_and_namespaces_have_their_own() {
-        let locks = Arc::new(BranchLocks::default());
-        let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
-        let acquire =
-            |key: BranchKey, name: &str| locks.acquire(key, &automation(name), &work_queue);
-        let first = acquire(key("a", "main"), "one").unwrap();
-        assert!(acquire(key("a", "main"), "two").is_none());
-        assert!(acquire(key("a", "other"), "two").is_some());
-        assert!(acquire(key("b", "main"), "two").is_some());
+        let all = Automations::new();
+        let first = all.acquire(&target("a", "main"), "one").unwrap();
+        assert!(all.acquire(&target("a", "main"), "two").is_none());
+        assert!(all.acquire(&target("a", "other"), "two").is_some());
+        assert!(all.acquire(&target("b", "main"), "two").is_some());
         drop(first);
-        assert!(acquire(key("a", "main"), "two").is_some());
+        assert!(all.acquire(&target("a", "main"), "two").is_some());
     }
 
     #[test]
-    fn those_that_found_a_branch_taken_come_one_after_the_other() {
-        let locks = Arc::new(BranchLocks::default());
-        let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
-        let acquire = |name: &str| locks.acquire(key("a", "main"), &automation(name), &work_queue);
-        let held = acquire("one").unwrap();
+    fn those_that_found_a_branch_taken_come_together() {
+        let all = Automations::new();
+        let main = target("a", "main");
+        let held = all.acquire(&main, "one").unwrap();
         for name in ["two", "three", "two"] {
-            assert!(acquire(name).is_none());
+            assert!(all.acquire(&main, name).is_none());
         }
-        assert_eq!(locks.release(&key("a", "main")), Some(automation("two")));
+        held.put_off(&automation("one"));
+        assert_eq!(all.locks.release(&main.branch), ["two", "three", "one"].map(automation));
+        let together = ["two", "three"].map(automation);
+        let second = all.locks.acquire(&main, &together[0], &together, &all.work_queue).unwrap();
+        assert!(all.acquire(&main, "four").is_none());
+        drop(second);
+        assert!(all.locks.0.lock().is_empty());
+        drop(held);
+    }
+
+    #[test]
+    fn those_that_cannot_push_together_come_one_after_the_other() {
+        let all = Automations::new();
+        let main = target("a", "main");
+        let held = all.acquire(&main, "one").unwrap();
+        let two = automation("two");
+        assert!(all.locks.enqueue_if_taken(&alone(&main, &two), &two));
+        assert!(all.locks.enqueue_if_taken(&main, &automation("three")));
+        assert_eq!(all.locks.release(&main.branch), ["two"].map(automation));
         // The second one does not come: the third comes by itself, and is not called once more.
-        let third = acquire("three").unwrap();
-        assert!(locks.0.lock().values().all(|state| state.waiting.is_empty()));
+        let third = all.acquire(&main, "three").unwrap();
+        assert!(all.locks.0.lock().values().all(|state| state.waiting.is_empty()));
         drop(third);
-        assert!(locks.0.lock().is_empty());
+        assert!(all.locks.0.lock().is_empty());
         drop(held);
     }
 
     #[test]
     fn one_whose_turn_it_was_and_that_found_the_branch_taken_again_is_the_next_one() {
-        let locks = Arc::new(BranchLocks::default());
-        let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
-        let main = key("a", "main");
-        let acquire = |name: &str| locks.acquire(main.clone(), &automation(name), &work_queue);
-        assert!(!locks.enqueue_if_taken(&main, &automation("two")), "nothing has the branch");
-        let first = acquire("one").unwrap();
-        assert!(locks.enqueue_if_taken(&main, &automation("two")));
-        assert!(acquire("three").is_none());
+        let all = Automations::new();
+        let main = target("a", "main");
+        let two = automation("two");
+        let of_two = alone(&main, &two);
+        assert!(!all.locks.enqueue_if_taken(&of_two, &two), "nothing has the branch");
+        let first = all.acquire(&main, "one").unwrap();
+        assert!(all.locks.enqueue_if_taken(&of_two, &two));
+        assert!(all.acquire(&main, "three").is_none());
         drop(first);
-        let faster = acquire("four").unwrap();
-        assert!(locks.enqueue_if_taken(&main, &automation("two")));
-        assert_eq!(locks.release(&main), Some(automation("two")));
+        let faster = all.acquire(&main, "four").unwrap();
+        assert!(all.locks.enqueue_if_taken(&of_two, &two));
+        assert_eq!(all.locks.release(&main.branch), [two]);
         drop(faster);
     }
 
     #[test]
     fn an_automation_of_another_namespace_does_not_wait_for_all_of_one() {
-        let locks = Arc::new(BranchLocks::default());
-        let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
-        let main = key("a", "main");
-        let of_other = ObjectKey { namespace: "b".to_owned(), ..automation("other") };
-        let first = locks.acquire(main.clone(), &automation("one"), &work_queue).unwrap();
-        for waiting in [&automation("two"), &automation("three"), &of_other] {
-            assert!(locks.enqueue_if_taken(&main, waiting));
+        let all = Automations::new();
+        let main = target("a", "main");
+        let first = all.acquire(&main, "one").unwrap();
+        for number in 0..100 {
+            let automation = automation(&format!("many-{number:02}"));
+            assert!(all.locks.enqueue_if_taken(&main, &automation));
         }
-        assert_eq!(locks.release(&main), Some(of_other.clone()));
-        let second = locks.acquire(main.clone(), &of_other, &work_queue).unwrap();
-        assert_eq!(locks.release(&main), Some(automation("two")));
-        drop((first, second));
+        let of_others = ["first", "second"].map(|name| automation_of("b", name));
+        for automation in &of_others {
+            assert!(all.locks.enqueue_if_taken(&main, automation));
+        }
+        let next = all.locks.release(&main.branch);
+        assert_eq!((next.len(), &next[0]), (MAX_ROUND_MEMBERS, &of_others[0]));
+        assert!(next.contains(&of_others[1]), "they take turns in a round, too");
+        assert_eq!(all.locks.release(&main.branch).len(), 102 - MAX_ROUND_MEMBERS);
+        drop(first);
     }
 
     #[test]
-    fn one_that_does_not_take_the_branch_after_all_passes_its_turn_on() {
-        let locks = Arc::new(BranchLocks::default());
-        let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
-        let main = key("a", "main");
-        let acquire = |name: &str| locks.acquire(main.clone(), &automation(name), &work_queue);
-        let called = || locks.0.lock().get(&main).and_then(|state| state.called.clone());
-        let first = acquire("one").unwrap();
-        for name in ["two", "three", "four"] {
-            assert!(acquire(name).is_none());
+    fn those_that_do_not_take_the_branch_after_all_pass_their_turn_on() {
+        let all = Automations::new();
+        let main = target("a", "main");
+        let called = || {
+            let locks = all.locks.0.lock();
+            locks.get(&main.branch).map(|state| state.called.clone()).unwrap_or_default()
+        };
+        let pass_on =
+            |name: &str| all.locks.pass_on(&main.branch, &automation(name), &all.work_queue);
+        let first = all.acquire(&main, "one").unwrap();
+        for name in ["two", "three"] {
+            assert!(all.acquire(&main, name).is_none());
         }
-        locks.pass_on(&main, &automation("two"), &work_queue);
-        assert_eq!(called(), None, "the branch is taken");
+        for name in ["four", "five"] {
+            let automation = automation(name);
+            assert!(all.locks.enqueue_if_taken(&alone(&main, &automation), &automation));
+        }
+        pass_on("two");
+        assert_eq!(called(), BTreeSet::new(), "the branch is taken");
         drop(first);
-        assert_eq!(called(), Some(automation("two")));
-        locks.pass_on(&main, &automation("four"), &work_queue);
-        assert_eq!(called(), Some(automation("two")), "it is not its turn");
-        locks.pass_on(&main, &automation("two"), &work_queue);
-        assert_eq!(called(), Some(automation("three")));
-        let faster = acquire("five").unwrap();
-        locks.pass_on(&main, &automation("three"), &work_queue);
-        assert!(acquire("six").is_none(), "the branch is taken");
+        assert_eq!(called(), BTreeSet::from(["two", "three"].map(automation)));
+        pass_on("five");
+        pass_on("two");
+        assert_eq!(called(), BTreeSet::from(["three"].map(automation)), "it has its turn");
+        pass_on("three");
+        assert_eq!(called(), BTreeSet::from(["four"].map(automation)));
+        let faster = all.acquire(&main, "six").unwrap();
+        pass_on("four");
+        assert!(all.acquire(&main, "seven").is_none(), "the branch is taken");
         drop(faster);
     }
 }

@@ -1,7 +1,7 @@
 //! The GitRepository of an automation: whether the automation may use it, how it is reached, what is fetched from it, and what
 //! is pushed to it.
 //!
-//! Elsewhere: the remote of any GitRepository (`windlass_runtime::git_remote`), fetching and pushing (`update`).
+//! Elsewhere: the remote of any GitRepository (`windlass_runtime::git_remote`), fetching and pushing (`push_round`).
 
 use std::sync::Arc;
 
@@ -169,7 +169,7 @@ impl PushTarget {
     /// Parity(flux): without `spec.git.push.branch` it is the branch of the reference that is fetched.
     ///
     /// Differs(flux): a refspec that means no reference is refused before anything is pushed.
-    fn new(
+    pub(super) fn new(
         push: Option<&GitPushSpec>,
         checkout: Option<&GitRepositoryRef>,
         reference: &GitReference,
@@ -223,6 +223,7 @@ impl PushTarget {
 }
 
 /// The key with which commits are signed, as it is in its Secret.
+#[derive(PartialEq, Eq)]
 pub(super) struct SigningKey {
     is_ssh: bool,
     /// The name of the Secret.

@@ -7,8 +7,9 @@ use image::PolicyResult;
 use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, RunOutcome};
 use windlass_runtime::label_selectors::compiled;
+use windlass_runtime::run_context::RunContext;
 
-use crate::image_verification::{is_latest_verified, is_required};
+use crate::image_verification::{is_latest_verified, is_required, platform_secret};
 
 /// The selector of policies means nothing. Parity(flux).
 const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPolicySelector");
@@ -70,6 +71,20 @@ impl PolicyResults {
             results.latest.extend(latest.map(|latest| (policy.name_any(), latest)));
         }
         Ok(results)
+    }
+
+    /// The results of the policies that a spec selects, as they were last seen.
+    ///
+    /// # Errors
+    /// The selector means nothing.
+    pub(super) fn current(
+        context: &RunContext,
+        spec: &ImageUpdateAutomationSpec,
+        namespace: &str,
+    ) -> Result<Self, RunOutcome> {
+        let all = context.store::<ImagePolicy>().state();
+        let is_verified = platform_secret(context, namespace)?.is_some();
+        Self::select(spec, namespace, all.iter().map(|policy| &**policy), is_verified)
     }
 
     /// What the markers of files are read with.

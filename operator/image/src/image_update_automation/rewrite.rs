@@ -1,6 +1,7 @@
 //! Setting values in the files of a repository: which files there are, and what of them is committed.
 //!
-//! Elsewhere: the update, its markers and values (engine `image`), where the files come from and go to (`update`).
+//! Elsewhere: the update, its markers and values (engine `image`), where the files come from (`round_base`) and go to
+//! (`round_commits`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,0 +1,269 @@
+//! A round: the updates of automations that push to the same branch, in one push. Fetch, set the values of each automation,
+//! commit, push, and all of that once more if another writer was faster.
+//!
+//! To each automation it is as if it had run alone: one that fails, or is changed, suspended or deleted meanwhile, is left out
+//! and the others go on. If the server declines the commits of several, it may be for those of one: then they are pushed in
+//! parts.
+//! All of it blocks. Elsewhere: who is part of a round (`round_gathering`), what one automation asks for (`update`), what is
+//! fetched (`round_base`), the commits (`round_commits`), objects and connections of Git (`sources::git`).
+
+use std::time::Instant;
+
+use reconcile::RunOutcome;
+use sources::git::push::{PushError, PushRejection, PushWorkspace, RejectionCause};
+use sources::git::{GitOperationContext as GitContext, GitRevision};
+use windlass_cluster::error::chain;
+use windlass_cluster::leadership::Leadership;
+use windlass_runtime::time_limit::LONGEST_TIMEOUT;
+
+use super::git_source::GitSource;
+use super::pull_request::{BranchHead, unmerged_head};
+use super::round_base::RoundBase;
+use super::round_commits::{
+    FinishedUpdate, KeySigner, PreparedUpdate, RoundCommits, RoundPlan, RoundUpdate, UpdateOutcome,
+    UpdateOutcomes,
+};
+use super::update::{PushedCommit, Update, UpdateReport, not_committed, not_fetched, not_pushed};
+
+/// How often a push is tried in one round where others push to the same branch.
+///
+/// Differs(flux): there the next run tries.
+const MAX_PUSH_ATTEMPTS: usize = 4;
+
+/// The updates of automations that have the same source and push target.
+pub(super) struct PushRound {
+    /// Where from and where to.
+    pub(super) source: GitSource,
+    /// Whether this process may push. Its connections to the API server know that by themselves, those to others do not.
+    pub(super) leadership: Leadership,
+    /// By namespace and name of the automation: the order of the edits.
+    pub(super) updates: Vec<RoundUpdate>,
+}
+
+/// What an attempt has of the process and of all updates.
+struct Tools<'r> {
+    git: &'r GitContext,
+    signers: Vec<KeySigner<'r>>,
+}
+
+/// What an attempt came to.
+struct AttemptEnd<'r> {
+    outcomes: UpdateOutcomes,
+    /// Updates whose commits the server declined together.
+    declined: Vec<&'r PreparedUpdate<'r>>,
+    /// Whether another attempt may end otherwise.
+    is_repeatable: bool,
+}
+
+impl AttemptEnd<'_> {
+    fn of(outcomes: UpdateOutcomes) -> Self {
+        Self { outcomes, declined: Vec::new(), is_repeatable: false }
+    }
+
+    /// All of them came to the same.
+    fn same(part: &[&PreparedUpdate<'_>], outcome: &UpdateOutcome) -> Self {
+        Self::of(part.iter().map(|it| (it.automation(), outcome.clone())).collect())
+    }
+}
+
+impl PushRound {
+    /// Brings the repository up to date for each automation.
+    pub(super) fn run(&self, git: &GitContext) -> UpdateOutcomes {
+        let began = Instant::now();
+        let mut outcomes = UpdateOutcomes::new();
+        let mut signers = Vec::new();
+        let mut prepared = Vec::new();
+        for update in &self.updates {
+            match PreparedUpdate::new(update, &mut signers) {
+                Ok(update) => prepared.push(update),
+                Err(failure) => {
+                    outcomes.insert(update.automation.clone(), UpdateOutcome::Failed(failure));
+                }
+            }
+        }
+        let tools = Tools { git, signers };
+        let mut parts: Vec<Vec<&PreparedUpdate<'_>>> = vec![prepared.iter().collect()];
+        while let Some(part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            let end = match began.elapsed() > LONGEST_TIMEOUT {
+                true => AttemptEnd::same(&part, &UpdateOutcome::PutOff),
+                false => self.push_part(&part, &tools),
+            };
+            outcomes.extend(end.outcomes);
+            let (first, second) = end.declined.split_at(end.declined.len() / 2);
+            parts.extend([second.to_vec(), first.to_vec()]);
+        }
+        outcomes
+    }
+
+    fn push_part<'r>(&self, part: &[&'r PreparedUpdate<'r>], tools: &Tools<'_>) -> AttemptEnd<'r> {
+        let began = Instant::now();
+        // A hook of the server may take longer than several attempts, so that any of them may be accepted.
+        let mut unanswered = Vec::new();
+        let mut attempts = 1;
+        loop {
+            let attempt = self.attempt(part, tools, &mut unanswered);
+            let end = attempt
+                .unwrap_or_else(|failure| AttemptEnd::same(part, &UpdateOutcome::Failed(failure)));
+            let is_last = attempts == MAX_PUSH_ATTEMPTS || began.elapsed() > LONGEST_TIMEOUT;
+            if is_last || !end.is_repeatable {
+                return end;
+            }
+            attempts += 1;
+        }
+    }
+
+    /// One attempt.
+    ///
+    /// # Errors
+    /// What failed for all of them.
+    fn attempt<'r>(
+        &self,
+        part: &[&'r PreparedUpdate<'r>],
+        tools: &Tools<'_>,
+        unanswered: &mut Vec<RoundCommits<'r>>,
+    ) -> Result<AttemptEnd<'r>, RunOutcome> {
+        let Self { source, .. } = self;
+        let git = tools.git;
+        let mut base = RoundBase::of(source, git).map_err(|error| not_fetched(&error))?;
+        let is_head = |commits: &RoundCommits<'_>| commits.head == base.snapshot.commit.sha;
+        if let Some(accepted) = unanswered.iter().position(is_head) {
+            let commits = unanswered.swap_remove(accepted);
+            return Ok(self.accepted(&base, commits, git));
+        }
+        let mut plan = RoundPlan::of(part, &base, &source.remote)?;
+        if base.is_push_branch && !plan.is_empty() && base.is_merged(source, git)? {
+            let head = Some(base.snapshot.commit.sha.clone());
+            base = RoundBase::on_checkout(source, head, git).map_err(|it| not_fetched(&it))?;
+            plan = RoundPlan::of(part, &base, &source.remote)?;
+        }
+        let mut workspace = PushWorkspace::on(&base.snapshot, &source.remote)
+            .map_err(|error| not_committed(&chain(&error)))?;
+        // The files are in the pack then, and need not be here as well while the server takes its time.
+        let commits = RoundCommits::made(&mut workspace, plan, &tools.signers);
+        if commits.committed().next().is_none() {
+            return Ok(self.accepted(&base, commits, git));
+        }
+        // A process that was stopped for a while has old results, and the leader may have pushed newer ones before the fetch.
+        // What the leader pushes after the fetch makes the server reject this push.
+        if !self.leadership.may_act() {
+            let failure = not_committed("this process is not the leader; commit not pushed");
+            return Ok(self.failed(&base, &commits, &failure, git));
+        }
+        let request = source.push.request(base.rule.clone());
+        let pushed = workspace.push(&request, &source.remote, git);
+        drop(workspace);
+        let Err(error) = pushed else { return Ok(self.accepted(&base, commits, git)) };
+        let mut end = self.failed(&base, &commits, &not_pushed(&error), git);
+        match error {
+            PushError::Unanswered(_) => {
+                unanswered.push(commits);
+                end.is_repeatable = true;
+            }
+            PushError::Rejected(rejection) => self.rejected(&rejection, &commits, &mut end),
+            _ => {}
+        }
+        Ok(end)
+    }
+
+    /// What may help after a rejection.
+    fn rejected<'r>(
+        &self,
+        rejection: &PushRejection,
+        commits: &RoundCommits<'r>,
+        end: &mut AttemptEnd<'r>,
+    ) {
+        // That another reference, to which the refspec leads, is elsewhere is not changed by fetching.
+        let branch = self.source.push.branch_reference();
+        end.is_repeatable = rejection.cause == RejectionCause::Outdated
+            && rejection.references.iter().any(|it| it.name == branch);
+        // Where a reference was updated all the same, the branch may have all commits, of which no part is pushed again.
+        if rejection.cause != RejectionCause::Declined || !rejection.updated.is_empty() {
+            return;
+        }
+        let committed: Vec<_> = commits.committed().collect();
+        if committed.len() > 1 {
+            end.outcomes.retain(|automation, _| {
+                !committed.iter().any(|it| it.round_update.automation == *automation)
+            });
+            end.declined = committed;
+        }
+    }
+
+    /// The end of an attempt after which the repository is up to date.
+    fn accepted<'r>(
+        &self,
+        base: &RoundBase,
+        commits: RoundCommits<'r>,
+        git: &GitContext,
+    ) -> AttemptEnd<'r> {
+        let RoundCommits { head, finished, mut outcomes } = commits;
+        for FinishedUpdate { prepared, pushed, findings } in finished {
+            let report = self.report(base, &head, &prepared.round_update.update, pushed, git);
+            let outcome = match report {
+                Ok(report) => UpdateOutcome::Done(UpdateReport { findings, ..report }),
+                Err(failure) => UpdateOutcome::Failed(failure),
+            };
+            outcomes.insert(prepared.automation(), outcome);
+        }
+        AttemptEnd::of(outcomes)
+    }
+
+    /// The end of an attempt that failed, but for the updates that had nothing to push.
+    fn failed<'r>(
+        &self,
+        base: &RoundBase,
+        commits: &RoundCommits<'r>,
+        failure: &RunOutcome,
+        git: &GitContext,
+    ) -> AttemptEnd<'r> {
+        let mut outcomes = commits.outcomes.clone();
+        let mut unchanged = Vec::new();
+        for FinishedUpdate { prepared, pushed, findings } in &commits.finished {
+            if pushed.is_some() {
+                let outcome = UpdateOutcome::Failed(failure.clone());
+                outcomes.insert(prepared.automation(), outcome);
+            } else {
+                let findings = findings.clone();
+                unchanged.push(FinishedUpdate { prepared, pushed: None, findings });
+            }
+        }
+        let head = base.snapshot.commit.sha.clone();
+        self.accepted(base, RoundCommits { head, finished: unchanged, outcomes }, git)
+    }
+
+    /// What an update came to, without findings, where `head` is the newest commit of the branch.
+    fn report(
+        &self,
+        base: &RoundBase,
+        head: &str,
+        update: &Update,
+        pushed: Option<PushedCommit>,
+        git: &GitContext,
+    ) -> Result<UpdateReport, RunOutcome> {
+        let Self { source, .. } = self;
+        let mut revision = base.revision.clone();
+        if source.push.is_checkout {
+            revision = GitRevision { sha: head.to_owned(), ..revision };
+        }
+        let mut merge = None;
+        let unmerged = if update.is_proposed {
+            let found = base.is_push_branch.then(|| BranchHead {
+                committed: base.snapshot.committed(),
+                message: base.snapshot.message(),
+            });
+            unmerged_head(pushed.as_ref(), found, || {
+                let state = base.merge_state(source, update.known_merge.as_ref(), git)?;
+                let is_merged = state.is_merged;
+                merge = Some(state);
+                Ok::<bool, RunOutcome>(is_merged)
+            })?
+        } else {
+            None
+        };
+        let revision = revision.to_string();
+        Ok(UpdateReport { revision, pushed, unmerged, merge, findings: Vec::new() })
+    }
+}

@@ -1,0 +1,159 @@
+//! The commit that a round builds on, and the files of it: fetched once for all automations of the round.
+//!
+//! All of it blocks. Elsewhere: commits on top of it and the push (`push_round`), which values are set where (`rewrite`).
+
+use std::collections::BTreeMap;
+
+use image::ImageSetterValues;
+use reconcile::RunOutcome;
+use sources::git::push::{UpdateRule, is_ancestor};
+use sources::git::{
+    CommitTreeListing, Error, GitOperationContext as GitContext, GitReference, GitRevision,
+    GitSnapshot, TreeEntry, TreeEntryKind, fetch, tip,
+};
+use windlass_cluster::error::chain;
+
+use super::git_source::GitSource;
+use super::rewrite::{RepositoryFiles, RewrittenFiles};
+use super::round_draft::RoundDraft;
+use super::update::{MergeState, Update, not_applied, not_fetched, without_digest};
+
+/// The commit that a round builds on.
+pub(super) struct RoundBase {
+    pub(super) snapshot: GitSnapshot,
+    /// What may be at the branch before.
+    pub(super) rule: UpdateRule,
+    /// The revision that was fetched, or would be if the push branch did not exist.
+    pub(super) revision: GitRevision,
+    /// Whether it is the push branch, which may have been merged since.
+    pub(super) is_push_branch: bool,
+}
+
+impl RoundBase {
+    /// What is fetched, or the push branch where it exists and is another one.
+    ///
+    /// Parity(flux): a push branch is not brought up to date with the branch that is fetched.
+    pub(super) fn of(source: &GitSource, git: &GitContext) -> Result<Self, Error> {
+        let GitSource { remote, reference, push, .. } = source;
+        if push.is_checkout {
+            let snapshot = fetch(remote, reference, git)?;
+            let revision = snapshot.revision.clone();
+            let rule = UpdateRule::FastForward;
+            return Ok(Self { snapshot, rule, revision, is_push_branch: false });
+        }
+        let branch = GitReference::Branch(push.branch.clone());
+        let head = match tip(remote, &branch, git) {
+            Ok(tip) => Some(tip.sha),
+            Err(Error::NoSuchRef { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let checkout = tip(remote, reference, git)?;
+        if head.is_none() || head.as_deref() == Some(checkout.sha.as_str()) {
+            return Self::on_checkout(source, head, git);
+        }
+        let snapshot = fetch(remote, &branch, git)?;
+        let rule = UpdateRule::OverwriteOnly(Some(snapshot.commit.sha.clone()));
+        let revision = GitRevision::new(reference, &checkout);
+        Ok(Self { snapshot, rule, revision, is_push_branch: true })
+    }
+
+    /// What is fetched, to be pushed to a branch that is at `head` or that is not there.
+    pub(super) fn on_checkout(
+        source: &GitSource,
+        head: Option<String>,
+        git: &GitContext,
+    ) -> Result<Self, Error> {
+        let snapshot = fetch(&source.remote, &source.reference, git)?;
+        let revision = snapshot.revision.clone();
+        let rule = UpdateRule::OverwriteOnly(head);
+        Ok(Self { snapshot, rule, revision, is_push_branch: false })
+    }
+
+    /// The same as [`Self::is_merged`], without fetching a history for commits that are known.
+    pub(super) fn merge_state(
+        &self,
+        source: &GitSource,
+        known: Option<&MergeState>,
+        git: &GitContext,
+    ) -> Result<MergeState, RunOutcome> {
+        let head = &self.snapshot.commit.sha;
+        let checkout = &self.revision.sha;
+        if let Some(known) = known
+            && known.head == *head
+            && known.base == *checkout
+        {
+            return Ok(known.clone());
+        }
+        let is_merged = self.is_merged(source, git)?;
+        Ok(MergeState { head: head.clone(), base: checkout.clone(), is_merged })
+    }
+
+    /// Whether everything of the push branch is in what is fetched, so that it begins anew there and needs no pull request.
+    ///
+    /// Differs(flux): there commits pile up on a branch that was merged and not deleted.
+    pub(super) fn is_merged(
+        &self,
+        source: &GitSource,
+        git: &GitContext,
+    ) -> Result<bool, RunOutcome> {
+        let head = &self.snapshot.commit.sha;
+        match is_ancestor(&source.remote, &self.revision.sha, head, git) {
+            // Where the history is too long for the server or for the limits, the branch goes on as in Flux, and the forge
+            // knows what of it is merged.
+            Err(Error::TooLarge { .. } | Error::TimedOut { .. } | Error::Refused { .. }) => {
+                Ok(false)
+            }
+            known => known.map_err(|error| not_fetched(&error)),
+        }
+    }
+}
+
+/// The files of the commit that a round builds on.
+pub(super) struct BaseFiles<'b> {
+    snapshot: &'b GitSnapshot,
+    entries: BTreeMap<&'b str, &'b TreeEntry>,
+    kinds: BTreeMap<&'b str, TreeEntryKind>,
+}
+
+impl<'b> BaseFiles<'b> {
+    pub(super) fn new(snapshot: &'b GitSnapshot, listing: &'b CommitTreeListing) -> Self {
+        let entries: BTreeMap<_, _> =
+            listing.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+        let kinds = entries.iter().map(|(path, entry)| (*path, entry.kind)).collect();
+        Self { snapshot, entries, kinds }
+    }
+
+    /// Sets the values of an automation in the files as those before it left them.
+    ///
+    /// # Errors
+    /// Says in Flux's words why nothing is updated.
+    pub(super) fn rewritten<M>(
+        &self,
+        update: &Update,
+        setters: &ImageSetterValues,
+        draft: &RoundDraft<M>,
+    ) -> Result<RewrittenFiles, RunOutcome> {
+        // Each automation may read as much as if it were the only one.
+        self.snapshot.restart_reading();
+        let files = RepositoryFiles {
+            kinds: &self.kinds,
+            path: &update.path,
+            others: &update.others,
+            unverified: &update.unverified,
+        };
+        let rewritten = files.rewrite(setters, |path| {
+            if let Some(bytes) = draft.file(path) {
+                return Ok(bytes.to_vec());
+            }
+            match self.entries.get(path) {
+                Some(entry) => self.snapshot.read(entry).map_err(|error| chain(&error)),
+                None => Err(format!("`{path}` is not in the repository")),
+            }
+        });
+        let rewritten = rewritten.map_err(|why| not_applied(&why))?;
+        if rewritten.without_digest.is_empty() {
+            return Ok(rewritten);
+        }
+        Err(without_digest(&rewritten.without_digest))
+    }
+}

@@ -1,0 +1,297 @@
+//! The commits of a round: the values of each automation are set in the files as those before it left them, and the commits are
+//! made of what changed.
+//!
+//! An automation that fails, or is changed, suspended or deleted meanwhile, is left out, and the others go on.
+//! Elsewhere: which of them share a commit (`round_draft`), pushing them (`push_round`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use image::ImageSetterValues;
+use jiff::Timestamp;
+use reconcile::{ObjectKey, RunOutcome};
+use sources::git::push::{CommitSigner, PushError, PushWorkspace};
+use sources::git::{Error, GitRemote};
+use windlass_cluster::error::chain;
+
+use super::git_source::SigningKey;
+use super::rewrite::RewrittenFiles;
+use super::round_base::{BaseFiles, RoundBase};
+use super::round_draft::{CommitDraft, CommitLabel, MemberEdit, RoundDraft};
+use super::update::{PushedCommit, Update, UpdateReport, not_applied, not_committed};
+
+/// The update of one automation.
+pub(super) struct RoundUpdate {
+    pub(super) automation: ObjectKey,
+    pub(super) update: Update,
+    /// Whether the automation was changed, suspended or deleted since.
+    pub(super) is_outdated: Box<dyn Fn() -> bool + Send>,
+}
+
+/// What the update of one automation came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum UpdateOutcome {
+    /// The repository is up to date.
+    Done(UpdateReport),
+    /// It is not, and is not to be brought up to date now.
+    Postponed,
+    /// It is for the next round: this one had no room for it, or it builds on what was left out.
+    PutOff,
+    /// In Flux's words. If the server has a commit nevertheless, the next update finds it.
+    Failed(RunOutcome),
+}
+
+/// What the updates of automations came to.
+pub(super) type UpdateOutcomes = BTreeMap<ObjectKey, UpdateOutcome>;
+
+/// An update and what it needs.
+pub(super) struct PreparedUpdate<'r> {
+    pub(super) round_update: &'r RoundUpdate,
+    setters: ImageSetterValues,
+    /// The place of the signer among those of the round.
+    signer: Option<usize>,
+}
+
+/// A key and what it signs with.
+pub(super) struct KeySigner<'r> {
+    key: &'r SigningKey,
+    signer: CommitSigner,
+}
+
+/// What is to be committed, before commits are made.
+pub(super) struct RoundPlan<'r> {
+    draft: RoundDraft<&'r PreparedUpdate<'r>>,
+    /// Those that change nothing.
+    unchanged: Vec<FinishedUpdate<'r>>,
+    /// Those that are at their end.
+    outcomes: UpdateOutcomes,
+}
+
+/// An update that is done once the server has the commits of the round.
+pub(super) struct FinishedUpdate<'r> {
+    pub(super) prepared: &'r PreparedUpdate<'r>,
+    /// The commit with its changes; `None` if nothing was to be changed.
+    pub(super) pushed: Option<PushedCommit>,
+    pub(super) findings: Vec<String>,
+}
+
+/// The commits of a round.
+pub(super) struct RoundCommits<'r> {
+    /// The newest one, or what they build on if there are none.
+    pub(super) head: String,
+    pub(super) finished: Vec<FinishedUpdate<'r>>,
+    /// Those that are at their end, whatever becomes of the commits.
+    pub(super) outcomes: UpdateOutcomes,
+}
+
+impl<'r> PreparedUpdate<'r> {
+    pub(super) fn new(
+        round_update: &'r RoundUpdate,
+        signers: &mut Vec<KeySigner<'r>>,
+    ) -> Result<Self, RunOutcome> {
+        let update = &round_update.update;
+        let setters = ImageSetterValues::new(&update.policies)
+            .map_err(|error| not_applied(&error.to_string()))?
+            .requiring_digests(update.verified.iter().cloned());
+        let signer = update.signing_key.as_ref().map(|key| place_of_signer(key, signers));
+        Ok(Self { round_update, setters, signer: signer.transpose()? })
+    }
+
+    pub(super) fn automation(&self) -> ObjectKey {
+        self.round_update.automation.clone()
+    }
+
+    fn is_outdated(&self) -> bool {
+        (self.round_update.is_outdated)()
+    }
+}
+
+/// The place of the signer of a key; equal keys have the same one.
+fn place_of_signer<'r>(
+    key: &'r SigningKey,
+    signers: &mut Vec<KeySigner<'r>>,
+) -> Result<usize, RunOutcome> {
+    if let Some(known) = signers.iter().position(|it| it.key == key) {
+        return Ok(known);
+    }
+    let signer = key.signer()?;
+    signers.push(KeySigner { key, signer });
+    Ok(signers.len() - 1)
+}
+
+/// What one update changes.
+enum UpdateEdit {
+    /// Nothing; what it found besides.
+    Nothing(Vec<String>),
+    /// Files, in a commit of this label.
+    Files(CommitLabel, RewrittenFiles),
+    /// Nothing is to be changed now.
+    Postponed,
+}
+
+/// Sets the values of an update in the files as those before it left them.
+///
+/// # Errors
+/// Why this update fails.
+fn edited(
+    prepared: &PreparedUpdate<'_>,
+    files: &BaseFiles<'_>,
+    workspace: &mut PushWorkspace<'_>,
+    draft: &RoundDraft<&PreparedUpdate<'_>>,
+) -> Result<UpdateEdit, RunOutcome> {
+    if prepared.is_outdated() {
+        return Ok(UpdateEdit::Postponed);
+    }
+    let update = &prepared.round_update.update;
+    let rewritten = files.rewritten(update, &prepared.setters, draft)?;
+    if rewritten.changes.is_empty() {
+        return Ok(UpdateEdit::Nothing(rewritten.findings));
+    }
+    if update.is_recommit {
+        return Ok(UpdateEdit::Postponed);
+    }
+    let message = update.commit.message(&rewritten.result)?;
+    // What cannot be written fails here, for this update alone.
+    let differs = workspace.differs(&rewritten.changes);
+    if !differs.map_err(|error| not_committed(&chain(&error)))? {
+        return Ok(UpdateEdit::Nothing(rewritten.findings));
+    }
+    let author = update.commit.author.clone();
+    let label = CommitLabel { author, signer: prepared.signer, message };
+    Ok(UpdateEdit::Files(label, rewritten))
+}
+
+impl<'r> RoundPlan<'r> {
+    /// Sets the values of each update in the files as those before it left them.
+    ///
+    /// # Errors
+    /// What failed for all of them.
+    pub(super) fn of(
+        part: &[&'r PreparedUpdate<'r>],
+        base: &RoundBase,
+        remote: &GitRemote,
+    ) -> Result<Self, RunOutcome> {
+        let snapshot = &base.snapshot;
+        let listing = snapshot.entries().map_err(|error| not_applied(&chain(&error)))?;
+        let files = BaseFiles::new(snapshot, &listing);
+        let mut workspace =
+            PushWorkspace::on(snapshot, remote).map_err(|error| not_committed(&chain(&error)))?;
+        let mut plan = Self {
+            draft: RoundDraft::default(),
+            unchanged: Vec::new(),
+            outcomes: UpdateOutcomes::new(),
+        };
+        for prepared in part.iter().copied() {
+            let edit = || edited(prepared, &files, &mut workspace, &plan.draft);
+            let edit = catch_unwind(AssertUnwindSafe(edit));
+            let interrupted = |_| Err(not_applied("setting values was interrupted, retrying"));
+            match edit.unwrap_or_else(interrupted) {
+                Ok(edit) => plan.add(prepared, edit),
+                Err(failure) => {
+                    let outcome = UpdateOutcome::Failed(failure);
+                    plan.outcomes.insert(prepared.automation(), outcome);
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Whether nothing is to be committed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.draft.is_empty()
+    }
+
+    fn add(&mut self, prepared: &'r PreparedUpdate<'r>, edit: UpdateEdit) {
+        let (label, rewritten) = match edit {
+            UpdateEdit::Nothing(findings) => {
+                self.unchanged.push(FinishedUpdate { prepared, pushed: None, findings });
+                return;
+            }
+            UpdateEdit::Postponed => {
+                self.outcomes.insert(prepared.automation(), UpdateOutcome::Postponed);
+                return;
+            }
+            UpdateEdit::Files(label, rewritten) => (label, rewritten),
+        };
+        let RewrittenFiles { changes: files, result, findings, .. } = rewritten;
+        let changes = result.changes().into_iter().cloned().collect();
+        let edit = MemberEdit { member: prepared, files, changes, findings };
+        if let Some(excess) = self.draft.add(label, edit) {
+            self.outcomes.insert(excess.automation(), UpdateOutcome::PutOff);
+        }
+    }
+}
+
+impl<'r> RoundCommits<'r> {
+    /// Makes the commits of a plan.
+    pub(super) fn made(
+        workspace: &mut PushWorkspace<'_>,
+        plan: RoundPlan<'r>,
+        signers: &[KeySigner<'_>],
+    ) -> Self {
+        let RoundPlan { draft, unchanged, outcomes } = plan;
+        let mut commits = Self { head: String::new(), finished: unchanged, outcomes };
+        let mut withdrawn_files = BTreeSet::new();
+        for mut draft in draft.into_commits() {
+            for it in draft.withdraw(&mut withdrawn_files, |member| member.is_outdated()) {
+                let outcome = match it.is_outdated {
+                    true => UpdateOutcome::Postponed,
+                    false => UpdateOutcome::PutOff,
+                };
+                commits.outcomes.insert(it.member.automation(), outcome);
+            }
+            let files = draft.take_files();
+            if draft.members.is_empty() {
+                continue;
+            }
+            let details = draft.label.details(Timestamp::now());
+            let signer = draft.label.signer.and_then(|place| signers.get(place));
+            match workspace.commit(&files, &details, signer.map(|it| &it.signer)) {
+                Ok(hash) => commits.add(draft, hash.as_deref(), details.at),
+                Err(error) => {
+                    withdrawn_files.extend(files.into_keys());
+                    commits.leave_out(&draft, &error);
+                }
+            }
+        }
+        commits.head = workspace.head().unwrap_or_default();
+        commits
+    }
+
+    /// The updates that have commits.
+    pub(super) fn committed(&self) -> impl Iterator<Item = &'r PreparedUpdate<'r>> {
+        self.finished.iter().filter(|it| it.pushed.is_some()).map(|it| it.prepared)
+    }
+
+    /// Adds a commit; without a hash, nothing differed.
+    fn add(
+        &mut self,
+        draft: CommitDraft<&'r PreparedUpdate<'r>>,
+        hash: Option<&str>,
+        at: Timestamp,
+    ) {
+        let CommitDraft { label, members } = draft;
+        for MemberEdit { member, changes, findings, .. } in members {
+            let pushed = hash.map(|hash| PushedCommit {
+                commit: hash.to_owned(),
+                message: label.message.clone(),
+                committed: at.as_second(),
+                changes,
+            });
+            self.finished.push(FinishedUpdate { prepared: member, pushed, findings });
+        }
+    }
+
+    /// A commit cannot be made. One that is too large may only be so beside the others.
+    fn leave_out(&mut self, draft: &CommitDraft<&'r PreparedUpdate<'r>>, error: &PushError) {
+        let is_first = self.committed().next().is_none();
+        let is_too_large = matches!(error, PushError::Failed(Error::TooLarge { .. }));
+        let outcome = match is_too_large && !is_first {
+            true => UpdateOutcome::PutOff,
+            false => UpdateOutcome::Failed(not_committed(&chain(error))),
+        };
+        for edit in &draft.members {
+            self.outcomes.insert(edit.member.automation(), outcome.clone());
+        }
+    }
+}

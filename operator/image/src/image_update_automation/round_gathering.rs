@@ -1,0 +1,311 @@
+//! Automations that are about to push to the same branch gather to a round: one of them leads it, the others hand over what they
+//! want and receive what came of it.
+//!
+//! The first one of each namespace may lead: the one that has a permit first does, so that no namespace waits for the permits of
+//! another. A member waits in its run for the outcome: without a permit, without the branch, and for the one round that it is
+//! part of.
+//! Elsewhere: turns of rounds and of what cannot push together (`branch_lock`), what the leader does (`round_leader`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use reconcile::ObjectKey;
+use tokio::sync::oneshot;
+
+use super::branch_lock::{BranchKey, MAX_ROUND_MEMBERS, RoundTarget};
+
+/// How long a leader waits at most for automations that run or are woken to run.
+const MAX_MEMBER_DELAY: Duration = Duration::from_millis(300);
+
+/// How long a leader waits at most for results of policies that run or are woken to run: a scan gives many of them new results,
+/// one by one, and each would be a push of its own.
+const MAX_POLICY_DELAY: Duration = Duration::from_secs(2);
+
+/// How long nothing may have been due before a leader goes on that waited: a status that was written takes that long to be seen.
+const QUIET_DELAY: Duration = Duration::from_millis(100);
+
+/// The rounds that gather. `M` is what a member hands over, `O` what it receives.
+pub(super) struct GatheringRounds<M, O>(Mutex<RoundsByBranch<M, O>>);
+
+impl<M, O> Default for GatheringRounds<M, O> {
+    fn default() -> Self {
+        Self(Mutex::new(RoundsByBranch { rounds: BTreeMap::new(), last_number: 0 }))
+    }
+}
+
+struct RoundsByBranch<M, O> {
+    rounds: BTreeMap<BranchKey, Vec<GatheringRound<M, O>>>,
+    /// The number of the last round that began.
+    last_number: u64,
+}
+
+struct GatheringRound<M, O> {
+    number: u64,
+    target: Arc<RoundTarget>,
+    members: Vec<GatheredMember<M, O>>,
+}
+
+/// A member of a round.
+pub(super) struct GatheredMember<M, O> {
+    pub(super) automation: ObjectKey,
+    pub(super) member: M,
+    /// Where its run receives the outcome.
+    pub(super) outcome: oneshot::Sender<O>,
+}
+
+/// The part that an automation has in a round.
+pub(super) enum RoundRole<M, O> {
+    /// It ends the round, unless it receives an outcome before it could.
+    Leader { round: RoundGathering<M, O>, outcome: oneshot::Receiver<O> },
+    /// It receives its outcome; an error if the leader did not get the branch.
+    Member(oneshot::Receiver<O>),
+    /// The round has as many members as it may have.
+    Excess,
+}
+
+/// A round that gathers until one of its leaders closes it. If one of them drops it before, its members receive no outcome.
+pub(super) struct RoundGathering<M, O> {
+    gathering: Arc<GatheringRounds<M, O>>,
+    branch: BranchKey,
+    number: u64,
+}
+
+impl<M, O> GatheringRounds<M, O> {
+    /// Adds an automation to the round of a target. The first one begins it.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        target: &Arc<RoundTarget>,
+        automation: &ObjectKey,
+        member: M,
+    ) -> RoundRole<M, O> {
+        let mut all = self.0.lock();
+        let number = all.last_number + 1;
+        let rounds = all.rounds.entry(target.branch.clone()).or_default();
+        let known = rounds.iter().position(|round| round.target == *target);
+        let place = known.unwrap_or_else(|| {
+            rounds.push(GatheringRound { number, target: target.clone(), members: Vec::new() });
+            rounds.len() - 1
+        });
+        let Some(round) = rounds.get_mut(place) else { return RoundRole::Excess };
+        if round.members.len() >= MAX_ROUND_MEMBERS {
+            return RoundRole::Excess;
+        }
+        let is_same = |it: &GatheredMember<M, O>| it.automation.namespace == automation.namespace;
+        let is_leader = !round.members.iter().any(is_same);
+        let (sender, outcome) = oneshot::channel();
+        let automation = automation.clone();
+        round.members.push(GatheredMember { automation, member, outcome: sender });
+        let number = round.number;
+        all.last_number = all.last_number.max(number);
+        drop(all);
+        if !is_leader {
+            return RoundRole::Member(outcome);
+        }
+        let branch = target.branch.clone();
+        let round = RoundGathering { gathering: self.clone(), branch, number };
+        RoundRole::Leader { round, outcome }
+    }
+}
+
+impl<M, O> RoundGathering<M, O> {
+    /// Ends the gathering; gives the members, this one among them, by namespace and name. `None` if another leader did.
+    pub(super) fn close(&self) -> Option<Vec<GatheredMember<M, O>>> {
+        let mut members = self.take()?;
+        members.sort_by(|a, b| a.automation.cmp(&b.automation));
+        Some(members)
+    }
+
+    /// Whether no more automations can join.
+    pub(super) fn is_full(&self) -> bool {
+        self.of_members(|members| members.len() >= MAX_ROUND_MEMBERS)
+    }
+
+    /// Whether an automation has joined.
+    pub(super) fn has(&self, automation: &ObjectKey) -> bool {
+        self.of_members(|members| members.iter().any(|it| it.automation == *automation))
+    }
+
+    fn of_members(&self, is_so: impl Fn(&[GatheredMember<M, O>]) -> bool) -> bool {
+        let all = self.gathering.0.lock();
+        let rounds = all.rounds.get(&self.branch).map(Vec::as_slice).unwrap_or_default();
+        rounds.iter().any(|round| round.number == self.number && is_so(&round.members))
+    }
+
+    fn take(&self) -> Option<Vec<GatheredMember<M, O>>> {
+        let mut all = self.gathering.0.lock();
+        let rounds = all.rounds.get_mut(&self.branch)?;
+        let own = rounds.iter().position(|round| round.number == self.number)?;
+        let members = rounds.swap_remove(own).members;
+        if rounds.is_empty() {
+            all.rounds.remove(&self.branch);
+        }
+        Some(members)
+    }
+}
+
+impl<M, O> Drop for RoundGathering<M, O> {
+    fn drop(&mut self) {
+        // Nothing is left of a round that was closed.
+        drop(self.take());
+    }
+}
+
+/// How long a leader waits for what is due.
+pub(super) struct GatheringClock {
+    begun: Instant,
+    /// When something was due that is waited for.
+    last_due: Option<Instant>,
+}
+
+impl GatheringClock {
+    pub(super) fn new(begun: Instant) -> Self {
+        Self { begun, last_due: None }
+    }
+
+    /// Whether the leader goes on: at once if nothing is due from the beginning.
+    pub(super) fn is_over(
+        &mut self,
+        now: Instant,
+        is_member_due: bool,
+        is_policy_due: bool,
+    ) -> bool {
+        let past = now.saturating_duration_since(self.begun);
+        if is_member_due && past < MAX_MEMBER_DELAY || is_policy_due && past < MAX_POLICY_DELAY {
+            self.last_due = Some(now);
+            return false;
+        }
+        let is_quiet = |last: Instant| now.saturating_duration_since(last) >= QUIET_DELAY;
+        self.last_due.is_none_or(is_quiet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sources::git::GitReference;
+
+    use super::super::git_source::PushTarget;
+    use super::*;
+
+    type Rounds = GatheringRounds<&'static str, usize>;
+
+    fn target(branch: &str) -> Arc<RoundTarget> {
+        let reference = GitReference::Branch(branch.to_owned());
+        let reference_spec = serde_json::from_value(serde_json::json!({"branch": branch}));
+        let push = PushTarget::new(None, reference_spec.ok().as_ref(), &reference).unwrap();
+        let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", "a", "b");
+        let [namespace, url, branch] = ["a", "https://a/b", branch].map(str::to_owned);
+        let branch = BranchKey { namespace, url, branch };
+        Arc::new(RoundTarget { branch, source, reference, push, alone: None })
+    }
+
+    fn automation(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey::new("image.toolkit.fluxcd.io", "ImageUpdateAutomation", namespace, name)
+    }
+
+    /// An automation that may lead, and its outcome.
+    fn lead(
+        rounds: &Arc<Rounds>,
+        target: &Arc<RoundTarget>,
+        automation: &ObjectKey,
+    ) -> (RoundGathering<&'static str, usize>, oneshot::Receiver<usize>) {
+        match rounds.join(target, automation, "leader") {
+            RoundRole::Leader { round, outcome } => (round, outcome),
+            RoundRole::Member(_) | RoundRole::Excess => unreachable!("it is the first one"),
+        }
+    }
+
+    fn join(
+        rounds: &Arc<Rounds>,
+        target: &Arc<RoundTarget>,
+        automation: &ObjectKey,
+    ) -> oneshot::Receiver<usize> {
+        match rounds.join(target, automation, "member") {
+            RoundRole::Member(outcome) => outcome,
+            RoundRole::Leader { .. } | RoundRole::Excess => unreachable!("it is not the first one"),
+        }
+    }
+
+    #[test]
+    fn one_leads_and_each_receives_its_outcome() {
+        let rounds = Arc::new(Rounds::default());
+        let main = target("main");
+        let [a, b, c] = ["a", "b", "c"].map(|name| automation("apps", name));
+        let (round, mut of_b) = lead(&rounds, &main, &b);
+        let mut of_c = join(&rounds, &main, &c);
+        let mut of_a = join(&rounds, &main, &a);
+        let other = lead(&rounds, &target("other"), &automation("apps", "d"));
+        assert!(round.has(&a) && !round.has(&automation("apps", "d")));
+        let members = round.close().unwrap();
+        let names: Vec<&str> = members.iter().map(|it| it.automation.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"], "by namespace and name");
+        let handed_over: Vec<&str> = members.iter().map(|it| it.member).collect();
+        assert_eq!(handed_over, ["member", "leader", "member"]);
+        for (number, it) in members.into_iter().enumerate() {
+            it.outcome.send(number).unwrap();
+        }
+        assert_eq!((of_a.try_recv(), of_b.try_recv(), of_c.try_recv()), (Ok(0), Ok(1), Ok(2)));
+        drop(other);
+        assert!(rounds.0.lock().rounds.is_empty());
+    }
+
+    #[test]
+    fn the_first_one_of_each_namespace_may_lead_and_one_of_them_does() {
+        let rounds = Arc::new(Rounds::default());
+        let main = target("main");
+        let (slow, _outcome) = lead(&rounds, &main, &automation("a", "one"));
+        let (fast, _outcome_of_fast) = lead(&rounds, &main, &automation("b", "one"));
+        let _member = join(&rounds, &main, &automation("b", "two"));
+        assert_eq!(fast.close().map(|members| members.len()), Some(3));
+        let (next, _outcome_of_next) = lead(&rounds, &main, &automation("a", "two"));
+        assert!(slow.close().is_none(), "its round has ended");
+        drop((slow, fast));
+        assert!(next.has(&automation("a", "two")), "it is a round of its own");
+    }
+
+    #[test]
+    fn members_of_a_round_that_ends_early_receive_nothing() {
+        let rounds = Arc::new(Rounds::default());
+        let main = target("main");
+        let (round, _outcome) = lead(&rounds, &main, &automation("apps", "a"));
+        let mut outcome = join(&rounds, &main, &automation("apps", "b"));
+        drop(round);
+        assert_eq!(outcome.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        assert!(rounds.0.lock().rounds.is_empty());
+    }
+
+    #[test]
+    fn a_round_has_a_number_of_members_at_most() {
+        let rounds = Arc::new(Rounds::default());
+        let main = target("main");
+        let (round, _outcome) = lead(&rounds, &main, &automation("apps", "leader"));
+        let member = automation("apps", "member");
+        let outcomes: Vec<_> =
+            (1..MAX_ROUND_MEMBERS).map(|_| join(&rounds, &main, &member)).collect();
+        assert!(round.is_full());
+        let excess = rounds.join(&main, &automation("other", "excess"), "excess");
+        assert!(matches!(excess, RoundRole::Excess));
+        assert_eq!(round.close().map(|members| members.len()), Some(outcomes.len() + 1));
+    }
+
+    #[test]
+    fn a_leader_waits_only_while_something_is_due_and_not_for_long() {
+        let begun = Instant::now();
+        let at = |milliseconds: u64| begun + Duration::from_millis(milliseconds);
+        let mut clock = GatheringClock::new(begun);
+        assert!(clock.is_over(at(0), false, false), "nothing is due");
+
+        let mut clock = GatheringClock::new(begun);
+        assert!(!clock.is_over(at(0), true, false));
+        assert!(!clock.is_over(at(99), false, false), "more may be due soon");
+        assert!(clock.is_over(at(100), false, false));
+
+        let mut clock = GatheringClock::new(begun);
+        assert!(!clock.is_over(at(299), true, false));
+        assert!(!clock.is_over(at(300), true, true), "results are waited for longer");
+        assert!(!clock.is_over(at(1999), false, true));
+        assert!(!clock.is_over(at(2000), true, true));
+        assert!(clock.is_over(at(2099), true, true));
+    }
+}

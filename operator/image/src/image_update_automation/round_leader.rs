@@ -1,0 +1,311 @@
+//! What an automation hands over to a round, and what the leader of a round does for all of them: it waits for those that are
+//! due, has a permit and the branch, and gives each its outcome.
+//!
+//! Elsewhere: who is part of a round (`round_gathering`), its push (`push_round`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomation};
+use jiff::Timestamp;
+use reconcile::{ObjectKey, RunOutcome};
+use sources::git::push::CommitIdentity;
+use sources::source_reasons::GIT_OPERATION_FAILED;
+use tokio::sync::oneshot;
+use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::controller_kind::{node_named, node_of};
+use windlass_runtime::git_remote::operation_context;
+use windlass_runtime::object_hold::is_suspended;
+use windlass_runtime::run_context::RunContext;
+
+use super::branch_lock::{BranchLock, BranchLocks, RoundTarget};
+use super::git_source::{GitSource, SigningKey, node_of_reference};
+use super::is_recommit;
+use super::policies::PolicyResults;
+use super::pull_request::annotated_provider;
+use super::push_round::PushRound;
+use super::round_commits::{RoundUpdate, UpdateOutcome};
+use super::round_gathering::{
+    GatheredMember, GatheringClock, GatheringRounds, RoundGathering, RoundRole,
+};
+use super::update::{CommitPlan, MergeState, Update, UpdateReport};
+
+/// How often a leader that waits finds out whether something is due.
+const GATHERING_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What an update came to, and the results that it wrote, by the names of their policies.
+pub(super) struct MemberReport {
+    pub(super) update: UpdateReport,
+    pub(super) policies: BTreeMap<String, ImageRef>,
+}
+
+/// The outcome of an update; `None` if it was not to be done now: another run is due.
+pub(super) type MemberOutcome = Result<Option<MemberReport>, RunOutcome>;
+
+type Gathering = RoundGathering<RoundMember, MemberOutcome>;
+
+/// An automation that wants its results written.
+pub(super) struct RoundMember {
+    pub(super) context: Arc<RunContext>,
+    pub(super) node: ObjectKey,
+    pub(super) object: Arc<ImageUpdateAutomation>,
+    /// The key that signs its commits.
+    pub(super) signing_key: Option<SigningKey>,
+    /// Whether a pull request is proposed.
+    pub(super) is_proposed: bool,
+    /// Whether the push branch was merged when that was last found out.
+    pub(super) known_merge: Option<MergeState>,
+}
+
+impl RoundMember {
+    /// Has the round of a target write the results; gives the outcome once it did.
+    pub(super) async fn push(self, target: Arc<RoundTarget>, source: GitSource) -> MemberOutcome {
+        let context = self.context.clone();
+        let node = self.node.clone();
+        let rounds = context.shared::<GatheringRounds<Self, MemberOutcome>>();
+        match rounds.join(&target, &node, self) {
+            RoundRole::Leader { round, outcome } => {
+                let leader = RoundLeader { context: &context, node: &node, target, source };
+                leader.run(round, outcome).await
+            }
+            // A leader that does not get the branch gives no outcome.
+            RoundRole::Member(outcome) => outcome.await.unwrap_or(Ok(None)),
+            RoundRole::Excess => {
+                context.shared::<BranchLocks>().enqueue(&target, &node);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether the automation was changed, suspended or deleted while its run waited. That has queued another run.
+    fn is_outdated(&self) -> bool {
+        let ObjectKey { namespace, name, .. } = &self.node;
+        let seen = self.context.seen::<ImageUpdateAutomation>(namespace, name);
+        seen.is_none_or(|seen| {
+            seen.metadata.generation > self.object.metadata.generation
+                || seen.metadata.deletion_timestamp.is_some()
+                || is_suspended(&*seen, Timestamp::now())
+        })
+    }
+
+    /// The update that writes these results.
+    fn update(&mut self, policies: &PolicyResults) -> Update {
+        let spec = &self.object.spec;
+        let commit = spec.git.as_ref().map(|git| git.commit.clone()).unwrap_or_default();
+        let path = spec.update.as_ref().and_then(|update| update.path.clone());
+        let author = CommitIdentity {
+            name: commit.author.name.unwrap_or_default(),
+            email: commit.author.email,
+        };
+        let ObjectKey { namespace, name, .. } = self.node.clone();
+        Update {
+            path: path.unwrap_or_default(),
+            policies: policies.setters(&namespace),
+            others: policies.others.clone(),
+            verified: policies.verified.clone(),
+            unverified: policies.unverified.clone(),
+            is_recommit: is_recommit(&self.object, &policies.latest, Timestamp::now()),
+            commit: CommitPlan {
+                namespace,
+                name,
+                template: commit.message_template.unwrap_or_default(),
+                values: commit.message_template_values,
+                author,
+            },
+            signing_key: self.signing_key.take(),
+            is_proposed: self.is_proposed,
+            known_merge: self.known_merge.take(),
+        }
+    }
+}
+
+/// The first automation of its namespace in a round.
+struct RoundLeader<'r> {
+    context: &'r Arc<RunContext>,
+    node: &'r ObjectKey,
+    target: Arc<RoundTarget>,
+    source: GitSource,
+}
+
+impl RoundLeader<'_> {
+    /// Ends the round, unless a leader of another namespace does; gives its own outcome.
+    async fn run(
+        self,
+        round: Gathering,
+        mut outcome: oneshot::Receiver<MemberOutcome>,
+    ) -> MemberOutcome {
+        // Before the branch is taken: what waits for a permit has no lock.
+        let permit = async {
+            self.gather(&round).await;
+            self.context.fetching.acquire(&self.node.namespace).await
+        };
+        let permit = tokio::select! {
+            ended = &mut outcome => return ended.unwrap_or(Ok(None)),
+            permit = permit => permit,
+        };
+        let Some(members) = round.close() else {
+            drop(permit);
+            return outcome.await.unwrap_or(Ok(None));
+        };
+        let nodes: Vec<ObjectKey> = members.iter().map(|it| it.automation.clone()).collect();
+        let locks = self.context.shared::<BranchLocks>();
+        let work_queue = &self.context.work_queue;
+        let taken = locks.acquire(&self.target, self.node, &nodes, work_queue);
+        let Some(branch_lock) = taken else { return Ok(None) };
+        let own = self.write(members, &branch_lock).await;
+        drop(branch_lock);
+        drop(permit);
+        own
+    }
+
+    /// Waits for automations that are about to join, and for results that they are about to write: without a permit and without
+    /// the branch, and only if there are other automations that push there.
+    async fn gather(&self, round: &Gathering) {
+        let others = self.others();
+        if others.is_empty() {
+            return;
+        }
+        let work_queue = &self.context.work_queue;
+        let policies = node_named::<ImagePolicy>(&self.node.namespace, "");
+        let mut clock = GatheringClock::new(Instant::now());
+        while !round.is_full() {
+            let is_due = others.iter().any(|it| work_queue.is_due(it) && !round.has(it));
+            let is_policy_due = work_queue.is_any_due(&policies);
+            if clock.is_over(Instant::now(), is_due, is_policy_due) {
+                return;
+            }
+            tokio::time::sleep(GATHERING_POLL_INTERVAL).await;
+        }
+    }
+
+    /// The other automations that push there, as their specs say it.
+    fn others(&self) -> Vec<ObjectKey> {
+        let ObjectKey { namespace, name, .. } = self.node;
+        let own = self.context.seen::<ImageUpdateAutomation>(namespace, name);
+        let Some(own) = own.filter(|_| self.target.alone.is_none()) else { return Vec::new() };
+        let now = Timestamp::now();
+        let all = self.context.store::<ImageUpdateAutomation>().state();
+        let others = all.iter().filter(|other| {
+            pushes_as(other, &own)
+                && annotated_provider(other).is_none()
+                && !is_suspended(&***other, now)
+        });
+        others.map(|other| node_of(&**other)).filter(|node| node != self.node).collect()
+    }
+
+    /// Writes the results of all members, and gives each its outcome.
+    async fn write(
+        self,
+        members: Vec<GatheredMember<RoundMember, MemberOutcome>>,
+        branch_lock: &BranchLock,
+    ) -> MemberOutcome {
+        let mut outcomes: BTreeMap<ObjectKey, MemberOutcome> = BTreeMap::new();
+        let mut senders = BTreeMap::new();
+        let mut written = BTreeMap::new();
+        let mut updates = Vec::new();
+        for GatheredMember { automation, mut member, outcome } in members {
+            senders.insert(automation.clone(), outcome);
+            // The permit may have come late.
+            if member.is_outdated() {
+                outcomes.insert(automation, Ok(None));
+                continue;
+            }
+            // Another round may have written newer results meanwhile.
+            let spec = &member.object.spec;
+            match PolicyResults::current(self.context, spec, &automation.namespace) {
+                Ok(policies) => {
+                    let update = member.update(&policies);
+                    written.insert(automation.clone(), policies.latest);
+                    let is_outdated = Box::new(move || member.is_outdated());
+                    updates.push(RoundUpdate { automation, update, is_outdated });
+                }
+                Err(failure) => {
+                    outcomes.insert(automation, Err(failure));
+                }
+            }
+        }
+        let automations: Vec<ObjectKey> = written.keys().cloned().collect();
+        let leadership = self.context.cluster.leadership.clone();
+        let round = PushRound { source: self.source, leadership, updates };
+        let git = operation_context(self.context);
+        let work = move || Ok(round.run(&git));
+        match blocking(GIT_OPERATION_FAILED, "updating the repository", work).await {
+            Ok(ended) => {
+                for (automation, outcome) in ended {
+                    if outcome == UpdateOutcome::PutOff {
+                        branch_lock.put_off(&automation);
+                    }
+                    let policies = written.remove(&automation).unwrap_or_default();
+                    outcomes.insert(automation, member_outcome(outcome, policies));
+                }
+            }
+            Err(failure) => {
+                let failed = automations.into_iter().map(|it| (it, Err(failure.clone())));
+                outcomes.extend(failed);
+            }
+        }
+        let own = outcomes.remove(self.node).unwrap_or(Ok(None));
+        for (automation, outcome) in outcomes {
+            if let Some(sender) = senders.remove(&automation) {
+                // Its run may have been interrupted.
+                drop(sender.send(outcome));
+            }
+        }
+        own
+    }
+}
+
+/// What an update came to, as its automation receives it.
+fn member_outcome(outcome: UpdateOutcome, policies: BTreeMap<String, ImageRef>) -> MemberOutcome {
+    match outcome {
+        UpdateOutcome::Done(update) => Ok(Some(MemberReport { update, policies })),
+        UpdateOutcome::Postponed | UpdateOutcome::PutOff => Ok(None),
+        UpdateOutcome::Failed(failure) => Err(failure),
+    }
+}
+
+/// Whether two specs say the same of where commits come from and go to.
+fn pushes_as(one: &ImageUpdateAutomation, other: &ImageUpdateAutomation) -> bool {
+    let is_same = match (&one.spec.git, &other.spec.git) {
+        (Some(one), Some(other)) => one.checkout == other.checkout && one.push == other.push,
+        _ => false,
+    };
+    is_same && node_of_reference(one) == node_of_reference(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn automation(namespace: &str, git: &Value) -> ImageUpdateAutomation {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": namespace},
+            "spec": {"interval": "1m", "git": git,
+                "sourceRef": {"kind": "GitRepository", "name": "app", "namespace": "apps"}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn automations_push_together_whose_specs_name_the_same_source_checkout_and_push() {
+        let author = json!({"author": {"email": "a@example.com"}});
+        let plain = automation("apps", &json!({"commit": author}));
+        assert!(pushes_as(&plain, &automation("tenant", &json!({"commit": {}}))), "its message");
+        for other in [
+            json!({"commit": author, "push": {"branch": "auto"}}),
+            json!({"commit": author, "push": {"options": {"ci.skip": ""}}}),
+            json!({"commit": author, "push": {"refspec": "HEAD:refs/for/main"}}),
+            json!({"commit": author, "checkout": {"ref": {"branch": "next"}}}),
+        ] {
+            assert!(!pushes_as(&plain, &automation("apps", &other)), "{other}");
+        }
+        let mut elsewhere = plain.clone();
+        elsewhere.spec.source_ref.namespace = None;
+        assert!(pushes_as(&plain, &elsewhere), "its own namespace");
+        elsewhere.spec.source_ref.name = "other".to_owned();
+        assert!(!pushes_as(&plain, &elsewhere));
+    }
+}
