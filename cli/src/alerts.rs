@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use crds::notification::{Alert, Provider};
+use http_client::{EgressRules, HttpClients};
 use notify::{
     DeliveryResult, FluxEvent, HttpResponse, HttpStep, NatsMessage, ObjectReference,
     ProviderRequest,
@@ -16,7 +17,6 @@ use notify::{
 use objects::SecretMasking;
 use serde::Serialize;
 use serde_json::json;
-use sources::http::{EgressRules, HttpClients};
 
 use super::command_scope::{ClusterScope, CommandScope};
 use super::kind_argument;

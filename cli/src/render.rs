@@ -14,15 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use artifacts::remote_artifact::{FetchLimits, RemoteArtifact};
 use cause::object_references;
 use crds::Artifact;
 use http::Uri;
+use http_client::EgressRules;
 use objects::{Object, ObjectId};
 use reconcile::RunOutcome;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use sources::artifact::{FetchLimits, RemoteArtifact};
-use sources::http::EgressRules;
 
 use super::cluster_facts;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
@@ -114,7 +114,7 @@ async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {
     let Artifact { url, digest, .. } = artifact.clone();
     let remote = RemoteArtifact { url, digest, egress: EgressRules::Anywhere };
     let limits = FetchLimits { bytes: MOST_BYTES, time: FETCH_LIMIT };
-    let mut file = sources::artifact::fetch(&remote, &limits).await.map_err(|it| {
+    let mut file = artifacts::remote_artifact::fetch(&remote, &limits).await.map_err(|it| {
         anyhow::anyhow!("{}; give the files with --path or --chart instead", chain(&it))
     })?;
     let mut bytes = Vec::new();

@@ -187,7 +187,7 @@ fn tell(settings: &OperatorSettings) {
 fn open_store(
     settings: &OperatorSettings,
     bound: std::net::SocketAddr,
-) -> anyhow::Result<Arc<sources::store::ArtifactStore>> {
+) -> anyhow::Result<Arc<artifacts::store::ArtifactStore>> {
     let advertised = settings.storage_adv_addr.clone().unwrap_or_else(|| {
         // Parity(flux): without an address to advertise it is this host, by the name that its Pod has.
         let host = if bound.ip().is_unspecified() {
@@ -197,16 +197,16 @@ fn open_store(
         };
         format!("{host}:{}", bound.port())
     });
-    let options = sources::store::StoreOptions {
+    let options = artifacts::store::StoreOptions {
         advertised,
         ttl: settings.artifact_retention_ttl,
         records: settings.artifact_retention_records,
         size_limit: Some(settings.storage_size_limit).filter(|limit| *limit > 0),
-        ..sources::store::StoreOptions::default()
+        ..artifacts::store::StoreOptions::default()
     };
     std::fs::create_dir_all(&settings.storage_path)
         .with_context(|| format!("--storage-path {}", settings.storage_path.display()))?;
-    let store = sources::store::ArtifactStore::open(&settings.storage_path, options)
+    let store = artifacts::store::ArtifactStore::open(&settings.storage_path, options)
         .with_context(|| format!("--storage-path {}", settings.storage_path.display()))?;
     Ok(Arc::new(store))
 }

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use artifacts::archive::{self, ExtractOptions, extract};
 use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::servers::aws_identity::{AwsIdentityServer, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http_client::TlsConfig;
 use objects::RedactedValue;
-use sources::archive::{self, ExtractOptions, extract};
 use sources::bucket::{
     BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketFetchResult, BucketIdentity,
     BucketServerAddress, Error, LdapUserLogin, PreviousArtifact, RemoteBucket, bundle, fetch, list,
 };
-use sources::http::TlsConfig;
 use tree::{FileTree, MemoryTree, RelPath};
 use url::Url;
 

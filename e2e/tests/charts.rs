@@ -194,7 +194,7 @@ async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
         let dependency::DependencyLocation::Git(folder) = dependency::place(&wanted, &path)? else {
             bail!("it is in Git")
         };
-        let context = sources::git::GitOperationContext {
+        let context = git::GitOperationContext {
             runtime: tokio::runtime::Handle::current(),
             cancel: CancellationToken::new(),
             scratch: std::env::temp_dir(),

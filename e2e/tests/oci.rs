@@ -12,8 +12,8 @@ use e2e::servers::aws_identity::{AwsIdentityServer, POD_TOKEN};
 use e2e::servers::registry::{FLUX_LAYER, PASSWORD, PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, SECRET};
 use futures::future::try_join_all;
+use http_client::TlsConfig;
 use serde_json::json;
-use sources::http::{self, TlsConfig};
 use sources::oci::{
     Error, ManifestReference, OciRepositoryName, RegistryCache, RegistryKeyring, RegistryLimits,
     RegistrySession, RemoteOciRepository, TagSelection, chart,
@@ -158,7 +158,7 @@ async fn as_the_environment_says() -> Result<()> {
         repository,
         auth,
         tls: TlsConfig::default(),
-        proxy: Some(http::HttpProxy::from_secret(&proxy.collect::<Result<_>>()?)?),
+        proxy: Some(http_client::HttpProxy::from_secret(&proxy.collect::<Result<_>>()?)?),
         insecure: true,
         timeout: limit,
         limits: RegistryLimits::default(),

@@ -4,7 +4,7 @@
 //! ([`BucketListing`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
 //! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter),
 //! pending requests for credentials (`credential_requests`), what went wrong ([`Error`]).
-//! Elsewhere: keeping the artifact and what it was made of ([`crate::store`]).
+//! Elsewhere: keeping the artifact and what it was made of ([`artifacts::store`]).
 
 mod artifact_note;
 pub mod azure;
@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use http_client::{HostBudgets, HttpProxy, TlsConfig};
 use objects::RedactedValue;
 use tree::TreeLimits;
 use url::Url;
@@ -38,8 +39,6 @@ pub use endpoint::BucketEndpoint;
 pub use error::Error;
 pub use fetch::{BucketFetchResult, DownloadedBody, PreviousArtifact, fetch, object};
 pub use object_index::{BucketListing, ListedBucketObject, list};
-
-use crate::http::{HostBudgets, HttpProxy, TlsConfig};
 
 /// Where the objects are, and how they are reached.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 //! Here: the index of a repository ([`index`]) and the indexes that are in memory ([`index_cache`]), asking a
 //! repository ([`repository`]), the files of a chart ([`chart_files`]), its values files ([`values_merge`]), where its
 //! dependencies are ([`dependency`]).
-//! Elsewhere: what charts mean (`helm`), Git and other sources that they come from ([`crate::git`], …), which object asks
+//! Elsewhere: what charts mean (`helm`), Git and other sources that they come from ([`git`], …), which object asks
 //! for which chart (the program's `controllers` room).
 
 pub mod chart_files;

@@ -3,13 +3,13 @@
 //!
 //! Elsewhere: where tokens come from (`bucket::google`, `bucket::azure`), logins of buckets and of keys that decrypt.
 
+use http_client::EgressRules;
 use object_store::azure::AzureCredential;
 use objects::RedactedValue;
 
 use crate::bucket::cloud_login::{self, NoLoginError};
 use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::{azure, google};
-use crate::http::EgressRules;
 
 /// A token of Google for all of its services: with the JSON key of a service account, or without one with the
 /// credentials of the environment (`GOOGLE_APPLICATION_CREDENTIALS`, `gcloud`, the machine).

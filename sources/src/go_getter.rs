@@ -2,7 +2,7 @@
 //! archive on a web server, an object of S3.
 //!
 //! No program is run, and everything has a limit. Elsewhere: parsing addresses (engine `helmfile`), which servers may
-//! be asked ([`EgressRules`](crate::http::EgressRules), of [`git::GitServerCache`]), the same for a person's command
+//! be asked ([`EgressRules`](http_client::EgressRules), of [`git::GitServerCache`]), the same for a person's command
 //! (the program).
 
 use std::fmt;
@@ -10,17 +10,17 @@ use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
 
+use artifacts::archive::{ExtractOptions, extract, unzip};
+use git::{
+    GitCredentials, GitReference, GitRevision, RemoteScheme, RemoteUrl, RequestedContent,
+    TreeEntryKind,
+};
+use http_client::TlsConfig;
 use sha2::{Digest as _, Sha256};
 use tree::{FileTree as _, MemoryTree, MemoryTreeBuilder, RelPath};
 
-use crate::archive::{ExtractOptions, extract, unzip};
 use crate::bucket::{self, BucketEndpoint, BucketIdentity, BucketServerAddress};
 use crate::chain;
-use crate::git::{
-    self, GitCredentials, GitReference, GitRevision, RemoteScheme, RemoteUrl, RequestedContent,
-    TreeEntryKind,
-};
-use crate::http::TlsConfig;
 use crate::remote_bases::{web_files, without_credentials};
 
 /// The requested repository, archive or file.
@@ -329,8 +329,9 @@ fn below(tree: &MemoryTree, folder: &str) -> Result<MemoryTree, String> {
 
 #[cfg(test)]
 mod tests {
+    use artifacts::archive::{ArchiveContents, write};
+
     use super::*;
-    use crate::archive::{ArchiveContents, write};
 
     #[test]
     fn a_folder_of_a_tree_is_a_tree() {

@@ -2,8 +2,8 @@
 //!
 //! Here: the URL and the credentials ([`RemoteHttpArchive`]), what went wrong ([`Error`]), the result
 //! ([`DownloadedFile`]). In the folder: the request and its redirects (`request`), what the bytes are (`format`).
-//! Elsewhere: how much is asked of a host ([`crate::http::HostBudgets`]), untrusted archives ([`crate::archive`]), what
-//! is left out ([`crate::ignore`]).
+//! Elsewhere: how much is asked of a host ([`http_client::HostBudgets`]), untrusted archives ([`artifacts::archive`]), what
+//! is left out ([`artifacts::ignore`]).
 
 mod format;
 mod request;
@@ -11,11 +11,10 @@ mod request;
 use std::fs::File;
 use std::time::Duration;
 
+use artifacts::archive::ExtractError;
+use git::GitAuth;
+use http_client::{HostBusyError, HttpProxy, TlsConfig};
 use url::Url;
-
-use crate::archive::ExtractError;
-use crate::git::GitAuth;
-use crate::http::{self, HostBusyError, HttpProxy, TlsConfig};
 
 pub use format::{contents, revision, unpack};
 pub use request::ask;
@@ -109,7 +108,7 @@ pub enum Error {
     InvalidDigest(String),
     /// Something in a Secret cannot be used.
     #[error(transparent)]
-    BadSecret(#[from] http::Error),
+    BadSecret(#[from] http_client::Error),
     /// The server wants no requests for a while.
     #[error(transparent)]
     Busy(#[from] HostBusyError),

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
+use http_client::host_budget::SendError;
+use http_client::{HostBudgets, HostBusyError, HttpClients, TlsConfig, root_cause};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
 use serde::Deserialize;
@@ -28,8 +30,6 @@ use zeroize::Zeroizing;
 use crate::bucket::cloud_login::NoLoginError;
 use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::request_context::printable;
-use crate::http::host_budget::SendError;
-use crate::http::{HostBudgets, HostBusyError, HttpClients, TlsConfig, root_cause};
 
 /// How long one data key may take, with the login that it needs.
 const DATA_KEY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,11 +8,11 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use http_client::{EgressRules, HostBudgets, TlsConfig};
 use kustomize::{BuildFiles, Error, RepositoryAddress, ResolvedPath};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::http::{self, EgressRules, HostBudgets, TlsConfig};
 use crate::remote_bases::{git_program, web_files};
 
 /// This machine's disk, and what a person can reach from it: web servers, and Git repositories by the `git` program.
@@ -57,7 +57,7 @@ impl BuildFiles for LocalDisk {
         let setup = |why: String| Error::new(format!("cannot create an HTTP client: {why}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| setup(error.to_string()))?;
-        let client = http::client(&TlsConfig::default(), None);
+        let client = http_client::client(&TlsConfig::default(), None);
         let client = client.map_err(|error| Error::new(error.to_string()))?;
         let budgets = HostBudgets::default();
         let limits = web_files::WebFileLimits::default();

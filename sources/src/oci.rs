@@ -6,7 +6,7 @@
 //! with its answers to them (`http_request`), parsing manifests (`manifest`), the platforms of an image (`platforms`), the
 //! tag that is the newest version (`version`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what
 //! is remembered (`registry_cache`).
-//! Elsewhere: the HTTP client itself ([`crate::http`]), unpacking a layer ([`crate::archive`], the program).
+//! Elsewhere: the HTTP client itself ([`http_client`]), unpacking a layer ([`artifacts::archive`], the program).
 //!
 //! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
 
@@ -32,14 +32,14 @@ use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use artifacts::archive::DigestingWriter;
+use http_client::{HttpProxy, TlsConfig};
 use objects::RedactedValue;
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-use crate::archive::DigestingWriter;
-use crate::http::{HttpProxy, TlsConfig};
 use registry_cache::RegistryAccess;
 use registry_response::read;
 

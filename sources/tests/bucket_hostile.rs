@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use http_client::TlsConfig;
 use sources::bucket::{
     BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketIdentity, BucketServerAddress,
     Error, PreviousArtifact, RemoteBucket, azure, bundle, fetch, google, list,
 };
-use sources::http::TlsConfig;
 use tree::TreeLimits;
 
 /// Serves every connection with `answer`, which gets the head of each request; how many there were.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use artifacts::archive::{ArchiveContents, write};
 use clap::Args as ClapArgs;
 use helmfile::bundle::{self, HelmfileBundle, HelmfileBundleEntry};
 use helmfile::{
     ChartFetchError, ChartVersionRequest, HelmfilePlanSettings, RemoteAddress, RemoteFetcher,
 };
 use parking_lot::Mutex;
-use sources::archive::{ArchiveContents, write};
 use sources::remote_bases::without_credentials;
 use tree::RelPath;
 

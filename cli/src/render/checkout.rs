@@ -1,13 +1,13 @@
 //! A local checkout as the artifact of a source: without the files that `.sourceignore` excludes, and without links.
 //!
-//! Elsewhere: patterns (`sources::ignore`), what is built from it (`kustomization.rs`).
+//! Elsewhere: patterns (`artifacts::ignore`), what is built from it (`kustomization.rs`).
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use sources::ignore::{IGNORE_FILE, IgnoreMatcher};
+use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 /// How many files and folders are searched for ignore files.

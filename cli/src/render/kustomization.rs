@@ -4,9 +4,9 @@
 
 use anyhow::{Context as _, ensure};
 use apply::ManifestToApply;
+use artifacts::archive::{ExtractOptions, extract};
 use crds::kustomize::Kustomization;
 use objects::Object;
-use sources::archive::{ExtractOptions, extract};
 use tree::{FileTree, RelPath};
 
 use super::checkout::Checkout;

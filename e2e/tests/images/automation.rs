@@ -1,7 +1,7 @@
 //! Automations with a real Git server: what a policy chooses is committed and pushed, by all of a repository together, to a
 //! branch of its own where the spec says so, which has one pull request then, and made anew where another writer was faster.
 //!
-//! Elsewhere: which values are set where (`engines/image`), what servers answer to a push (`sources/tests/git_loopback`),
+//! Elsewhere: which values are set where (`engines/image`), what servers answer to a push (`sources/git/tests/git_loopback`),
 //! repositories of other namespaces (`references.rs`).
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use artifacts::archive::{ExtractOptions, extract};
 use e2e::git_server::{GitReadAccess, GitServer, SshServer, StoryRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT};
 use e2e::harness::{Story, StoryTarget};
@@ -19,7 +20,6 @@ use e2e::tcp_relay::TcpRelay;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use sources::archive::{ExtractOptions, extract};
 use tree::{FileTree as _, MemoryTree};
 
 const API: &str = "source.toolkit.fluxcd.io/v1";

@@ -1,7 +1,7 @@
 //! Making the tree of one artifact.
 //!
 //! Here: the copies one after the other, within the limits of a tree. Elsewhere: one copy (`copy.rs`), the number by which
-//! its file is called (`content_hash.rs`), the archive and its digest (`sources::archive`).
+//! its file is called (`content_hash.rs`), the archive and its digest (`artifacts::archive`).
 
 use std::collections::BTreeMap;
 

@@ -414,7 +414,7 @@ fn is_unreachable(text: &str) -> bool {
         .any(|it| text.contains(it))
 }
 
-/// How a refusal reads of a server that is windlass' own address (`sources::http`).
+/// How a refusal reads of a server that is windlass' own address (`http_client`).
 const OWN_ADDRESS: &str = "resolves to windlass itself or to its node";
 
 fn credentials(held: Option<&Object>) -> String {

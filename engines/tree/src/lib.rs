@@ -2,7 +2,7 @@
 //!
 //! Here: the path that stays inside ([`RelPath`]), the way to examine files ([`FileTree`]), a tree in memory ([`MemoryTree`]),
 //! and a note of everything that a build examined ([`TreeRecorder`]).
-//! Elsewhere: how a tree comes out of an archive (`sources::archive`), and everything that touches a disk.
+//! Elsewhere: how a tree comes out of an archive (`artifacts::archive`), and everything that touches a disk.
 //!
 //! There are no symbolic links in a tree: callers that fill one leave them out.
 

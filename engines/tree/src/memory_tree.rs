@@ -1,7 +1,7 @@
 //! A tree of files in memory.
 //!
 //! Here: filling it within limits, and answering from it.
-//! Elsewhere: reading an archive into one (`sources::archive`).
+//! Elsewhere: reading an archive into one (`artifacts::archive`).
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 

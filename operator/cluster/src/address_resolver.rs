@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use http_client::EgressRules;
 use hyper_util::client::legacy::connect::dns::Name;
-use sources::http::EgressRules;
 
 /// Leaves out addresses that may not be asked, at each connection anew.
 #[derive(Clone)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::header::USER_AGENT;
 use http::{HeaderName, HeaderValue};
+use http_client::EgressRules;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection as Connected, HttpConnector};
@@ -18,7 +19,6 @@ use kube::client::{Body, ConfigExt};
 use kube::config::{self, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use parking_lot::Mutex;
-use sources::http::EgressRules;
 use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{HeaderValue, Uri};
+use http_client::{EgressDeniedError, EgressRules};
 use kube::config::{AuthInfo, Kubeconfig};
 use sha2::{Digest as _, Sha256};
-use sources::http::{EgressDeniedError, EgressRules};
 use url::Url;
 
 /// A cluster that a Secret names, with nothing dangerous left in its kubeconfig.

@@ -4,7 +4,7 @@
 //! writer for each branch (`branch_lock`), automations that push together (`round_gathering`, `round_leader`), the update itself
 //! (`update`), the push of all of them (`push_round`, `round_base`, `round_commits`, `round_draft`), values in files (`rewrite`),
 //! the pull request of a push branch (`pull_request`), what is said of all that (`result`).
-//! Elsewhere: markers and messages (engine `image`), commits and pushes (`sources::git::push`), forges
+//! Elsewhere: markers and messages (engine `image`), commits and pushes (`git::push`), forges
 //! (`windlass_runtime::pull_request`).
 
 mod branch_lock;
@@ -30,6 +30,7 @@ use crds::notification::Provider;
 use crds::{ReconciledObject as _, Time};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use git::{GitRevision, tip};
 use image::check_strategy;
 use jiff::Timestamp;
 use kube_core::Resource as _;
@@ -39,7 +40,6 @@ use reconcile::{
     ConditionReason, DependencyEdge, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, WakeTrigger,
     parse_duration, reason,
 };
-use sources::git::{GitRevision, tip};
 use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
 use windlass_runtime::blocking_task::blocking;

@@ -4,7 +4,7 @@
 //! Here: a folder for each kind ([`image_repository`], [`image_policy`], [`image_update_automation`]), what they share of a
 //! run (`run`), access to registries (`registry_access`), the tags between two scans (`tag_store`), whether images have to be
 //! signed (`image_verification`).
-//! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), repositories (`sources::git`), how any kind is run
+//! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), repositories (`git`), how any kind is run
 //! (crate `windlass-runtime`), the list of kinds (crate `windlass-kinds`).
 
 pub mod image_policy;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use crds::LocalObjectReference;
 use crds::image::ImageRepositorySpec;
 use crds::source::RegistryProvider;
+use http_client::{HttpProxy, TlsConfig};
 use image::ImageName;
 use reconcile::{RunOutcome, reason};
-use sources::http::{HttpProxy, TlsConfig};
 use sources::oci::{
     self, Error, OciRepositoryName, RegistryCache, RegistryKeyring, RegistryLimits,
     RegistrySession, RemoteOciRepository,

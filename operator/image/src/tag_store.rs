@@ -6,10 +6,10 @@
 //! change of the image, the tags of the former image do not count. A note that is lost, damaged, or of another revision than
 //! the status is replaced by a new scan.
 
+use artifacts::store::{self, ArtifactStore, ObjectFolder};
 use image::{TagList, read_tags};
 use kube_core::ResourceExt as _;
 use sources::oci::OciDigest;
-use sources::store::{self, ArtifactStore, ObjectFolder};
 
 use crds::image::ImageRepository;
 use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
@@ -111,7 +111,7 @@ pub(crate) fn revision_of(
 
 #[cfg(test)]
 mod tests {
-    use sources::store::StoreOptions;
+    use artifacts::store::StoreOptions;
 
     use super::*;
     use crate::tag_meter;

@@ -203,7 +203,7 @@ pub struct ProcessServices {
     /// windlass's own cluster.
     pub cluster: ClusterConnection,
     /// Where the artifacts of sources are stored, and served from.
-    pub artifacts: Arc<sources::store::ArtifactStore>,
+    pub artifacts: Arc<artifacts::store::ArtifactStore>,
     /// Where events go.
     pub events: Arc<EventDistributor>,
     /// Which objects are to be run.

@@ -6,11 +6,11 @@
 use std::io::Read as _;
 use std::sync::Arc;
 
+use artifacts::archive::ExtractOptions;
+use artifacts::remote_artifact::{FetchLimits, RemoteArtifact};
+use artifacts::store;
 use crds::Artifact;
 use reconcile::{ObjectKey, RunOutcome, Time, WakeTrigger, reason};
-use sources::archive::ExtractOptions;
-use sources::artifact::{FetchLimits, RemoteArtifact};
-use sources::store;
 
 use super::run_context::RunContext;
 use windlass_cluster::error::chain;
@@ -46,9 +46,9 @@ impl ArtifactError {
         }
     }
 
-    fn of_remote(error: &sources::artifact::Error) -> Self {
+    fn of_remote(error: &artifacts::remote_artifact::Error) -> Self {
         match error {
-            sources::artifact::Error::Status { status: 404, .. } => {
+            artifacts::remote_artifact::Error::Status { status: 404, .. } => {
                 Self::NotInStorage(chain(error))
             }
             _ => Self::Unusable(chain(error)),
@@ -97,7 +97,7 @@ pub async fn files(
         if elsewhere {
             let limits = FetchLimits { bytes: MAX_ARTIFACT_BYTES, time };
             let remote = RemoteArtifact { url, digest, egress };
-            sources::artifact::load(&store, &remote, &options, &limits, &runtime)
+            artifacts::remote_artifact::load(&store, &remote, &options, &limits, &runtime)
                 .map_err(|error| ArtifactError::of_remote(&error))
         } else {
             let loaded = store.load(&path, &digest, &options);
@@ -124,7 +124,7 @@ pub async fn bytes(
         let egress = context.remotes.artifacts.clone();
         let remote = RemoteArtifact { url, digest, egress };
         let limits = FetchLimits { bytes: limit, time };
-        let file = sources::artifact::fetch(&remote, &limits).await;
+        let file = artifacts::remote_artifact::fetch(&remote, &limits).await;
         return read(file.map_err(|error| ArtifactError::of_remote(&error))?, limit).await;
     }
     let open = move || {
@@ -166,7 +166,8 @@ mod tests {
         let wake = WakeTrigger::on([source.clone()]).and_at(Time::UNIX_EPOCH);
         assert_eq!(outcome, RunOutcome::Blocked(reason::ARTIFACT_FAILED, text.to_owned(), wake));
 
-        let of_status = |status| sources::artifact::Error::Status { url: "u".to_owned(), status };
+        let of_status =
+            |status| artifacts::remote_artifact::Error::Status { url: "u".to_owned(), status };
         let is_waiting = |error: ArtifactError| {
             matches!(error.ends(&source, "a", Time::UNIX_EPOCH), RunOutcome::Blocked(..))
         };

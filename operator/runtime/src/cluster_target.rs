@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crds::KubeConfigReference;
+use http_client::HostBudgets;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{RunOutcome, Time, WakeTrigger, reason};
 use sha2::{Digest as _, Sha256};
-use sources::http::HostBudgets;
 use tokio::task::AbortHandle;
 
 use super::crd_watch::follow_crds;

@@ -1,7 +1,7 @@
 //! Which servers specs may name: the rules that follow from flags, and what they have to know of this process and its
 //! cluster.
 //!
-//! Elsewhere: what the rules mean ([`sources::http::EgressRules`]), where Services are
+//! Elsewhere: what the rules mean ([`http_client::EgressRules`]), where Services are
 //! (`windlass_cluster::service_ranges`).
 
 use std::collections::BTreeSet;
@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_client::EgressDenyList;
 use nix::ifaddrs::getifaddrs;
-use sources::http::EgressDenyList;
 use url::{Host, Url};
 
 use windlass_cluster::ClusterConnection;

@@ -1,19 +1,17 @@
 //! The remote of a GitRepository as its spec says it is reached: URL, credentials, proxy, time, and the wanted reference.
 //!
 //! Elsewhere: fetching it into an artifact (crate `source-controller`), pushing to it (crate `image-controller`), Git itself
-//! (`sources::git`).
+//! (`git`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crds::LocalObjectReference;
 use crds::source::{GitProvider, GitRepository, GitRepositoryRef, GitRepositorySpec};
+use git::{Error, GitCredentials, GitLimits, GitReference, GitRemote, RemoteScheme, RemoteUrl};
+use http_client::HttpProxy;
 use kube_core::ResourceExt as _;
 use reconcile::{RunOutcome, WakeTrigger, reason};
-use sources::git::{
-    Error, GitCredentials, GitLimits, GitReference, GitRemote, RemoteScheme, RemoteUrl,
-};
-use sources::http::HttpProxy;
 use sources::source_reasons::{
     AUTHENTICATION_FAILED, GIT_OPERATION_FAILED, INVALID_DURATION, URL_INVALID,
 };
@@ -197,8 +195,8 @@ pub fn classify(error: &Error) -> RunOutcome {
 }
 
 /// The context of Git operations; their own time limit ends them, so no token cancels them. Call it from within the runtime.
-pub fn operation_context(context: &RunContext) -> sources::git::GitOperationContext {
-    sources::git::GitOperationContext {
+pub fn operation_context(context: &RunContext) -> git::GitOperationContext {
+    git::GitOperationContext {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
         scratch: context.artifacts.scratch(),

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use http_client::{EgressDenyList, EgressRules, HostBudgets, HttpClients};
 use sources::charts::repository::RepositoryAccess;
-use sources::http::{EgressDenyList, EgressRules, HostBudgets, HttpClients};
-use sources::{bucket, git, oci};
+use sources::{bucket, oci};
 
 /// The clients of the servers that specs name, and what they learned about these servers, shared by all kinds.
 pub struct RemoteClients {
@@ -86,7 +86,7 @@ mod tests {
             repository: sources::oci::OciRepositoryName::parse("oci://127.0.0.1:1/charts/app")
                 .unwrap(),
             auth: RegistryAuth::Anonymous,
-            tls: sources::http::TlsConfig::default(),
+            tls: http_client::TlsConfig::default(),
             proxy: None,
             insecure: true,
             timeout: limit,

@@ -8,9 +8,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http_client::{ClientIdentity, HttpClients, HttpProxy, TlsConfig, refusal};
 use notify::{DeliveryResult, HttpResponse, MAX_ANSWER, ProviderRequest};
 use objects::RedactedValue;
-use sources::http::{ClientIdentity, HttpClients, HttpProxy, TlsConfig, refusal};
 use url::Url;
 
 use windlass_cluster::error::chain;
@@ -133,9 +133,9 @@ mod tests {
     use axum::http::StatusCode;
     use axum::http::header::LOCATION;
     use axum::routing::{get, post};
+    use http_client::{EgressDenyList, EgressRules};
     use notify::{Alert, DeliveryMessage, EventDispatch, FluxEvent, HttpStep, Provider};
     use serde_json::json;
-    use sources::http::{EgressDenyList, EgressRules};
 
     use super::*;
 

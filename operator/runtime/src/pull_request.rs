@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::notification::Provider;
+use http_client::HttpClients;
 use notify::{
     DeliveryResult, Proposal, PullRequest, PullRequestConversation, PullRequestError,
     PullRequestStep, SecretData,
 };
-use sources::http::HttpClients;
 use windlass_cluster::ClusterError;
 
 use super::expressions::{EvaluationError, on_thread};

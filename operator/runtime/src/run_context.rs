@@ -39,7 +39,7 @@ pub struct RunContext {
     /// Drift and waits in windlass's own cluster, and Secrets that specs name.
     pub watcher: Arc<ObjectWatcher>,
     /// Artifacts.
-    pub artifacts: Arc<sources::store::ArtifactStore>,
+    pub artifacts: Arc<artifacts::store::ArtifactStore>,
     /// Where events are announced.
     pub events: Arc<EventDistributor>,
     /// The metrics.

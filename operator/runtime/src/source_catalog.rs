@@ -15,7 +15,7 @@ use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger};
 
 use super::namespace_policies::NamespacePolicies;
 use super::object_store::TypeMap;
-use sources::store::{ArtifactStore, ObjectFolder};
+use artifacts::store::{ArtifactStore, ObjectFolder};
 use verification_record::StoredVerificationRecord;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_serve::settings::OperatorSettings;
@@ -276,7 +276,7 @@ mod tests {
     fn an_artifact_is_verified_only_if_the_store_says_so_too() {
         let folder = tempfile::tempdir().unwrap();
         let store =
-            ArtifactStore::open(folder.path(), sources::store::StoreOptions::default()).unwrap();
+            ArtifactStore::open(folder.path(), artifacts::store::StoreOptions::default()).unwrap();
         let node = ObjectKey::new(SOURCES, "GitRepository", "shop", "app");
         let artifact = |digest: &str| -> Artifact {
             serde_json::from_value(

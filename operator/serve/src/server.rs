@@ -128,7 +128,7 @@ pub fn metrics(metrics: Arc<MetricsRegistry>) -> Router {
     Router::new().route("/metrics", get(text))
 }
 
-pub use artifacts::artifacts;
+pub use self::artifacts::artifacts;
 pub use event_posts::events;
 
 #[cfg(test)]

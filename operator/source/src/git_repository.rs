@@ -1,6 +1,6 @@
 //! GitRepository: a branch, tag or commit becomes an artifact.
 //!
-//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), Git (`sources::git`).
+//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), Git (`git`).
 
 mod contents;
 mod executor;
@@ -12,9 +12,9 @@ mod verify;
 use std::sync::Arc;
 
 use crds::source::GitRepository;
+use git::revision;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome};
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
-use sources::git::revision;
 use sources::source_reasons::{
     ARCHIVE_OPERATION_FAILED, COPY_FAILURE, ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND,
     VERIFICATION_ERROR, is_refused_signature,

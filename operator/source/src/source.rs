@@ -15,9 +15,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use artifacts::store::ArtifactStore;
 use crds::Artifact;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use http_client::HostBusyError;
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{
@@ -25,8 +27,6 @@ use reconcile::{
     reason,
 };
 use sources::fetch_plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
-use sources::http::HostBusyError;
-use sources::store::ArtifactStore;
 
 use executor::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
 use report::FailureConditions;

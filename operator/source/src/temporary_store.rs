@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sources::store::{ArtifactStore, StoreOptions};
+use artifacts::store::{ArtifactStore, StoreOptions};
 
 /// A store that is empty in the beginning.
 pub(crate) struct TemporaryStore {

@@ -3,6 +3,7 @@
 use std::env;
 use std::sync::Arc;
 
+use http_client::{EgressRules, HostBudgets};
 use object_store::azure::{
     AzureAccessKey, AzureAuthorizer, AzureCredential, AzureCredentialProvider,
     MicrosoftAzureBuilder,
@@ -23,7 +24,6 @@ use super::{
     BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
     unquoted,
 };
-use crate::http::{EgressRules, HostBudgets};
 
 /// The version of the interface.
 const VERSION: (HeaderName, HeaderValue) =
@@ -451,7 +451,7 @@ impl AzureBlobClient {
                 url.query_pairs_mut().extend_pairs(pairs.expose());
             }
             AzureCredentials::Key { account, key } => {
-                let request = ::http::Request::builder().method(method).uri(url.as_str());
+                let request = http::Request::builder().method(method).uri(url.as_str());
                 let request = request.body(HttpRequestBody::empty());
                 let mut request: HttpRequest =
                     request.map_err(|error| asked.unreachable(error.to_string()))?;

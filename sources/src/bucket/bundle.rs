@@ -1,19 +1,19 @@
 //! A bundle: one archive in a bucket whose files are the artifact's.
 //!
-//! Here: its revision, fetching and unpacking it. Elsewhere: what is refused in an archive ([`crate::archive`]).
+//! Here: its revision, fetching and unpacking it. Elsewhere: what is refused in an archive ([`artifacts::archive`]).
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
 
+use artifacts::archive::{ArchiveContents, ExtractOptions, extract, unzip};
+use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
 use super::fetch::collect;
 use super::object_index::ListedBucketObject;
 use super::{BucketClientCache, Error, RemoteBucket};
-use crate::archive::{ArchiveContents, ExtractOptions, extract, unzip};
 use crate::chain;
-use crate::ignore::{IGNORE_FILE, IgnoreMatcher};
 
 /// The largest bundle, in bytes as it is in the bucket.
 const MAX_BUNDLE_BYTES: u64 = 64 << 20;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http_client::HostBudgets;
+use http_client::clients::client_key;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::{
     BucketClient, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, azure, google,
 };
-use crate::http::HostBudgets;
-use crate::http::clients::client_key;
 
 /// How long an unused client is kept.
 const CLIENT_IDLE_TTL: Duration = Duration::from_secs(60 * 60);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use http_client::{EgressRules, TlsConfig};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
@@ -16,7 +17,6 @@ use url::{Position, form_urlencoded};
 
 use super::credential_requests::CredentialWait;
 use super::request_context::printable;
-use crate::http::{self, EgressRules, TlsConfig};
 
 /// The largest answer with a token.
 const LARGEST_ANSWER: usize = 1 << 20;
@@ -39,11 +39,11 @@ pub(crate) enum NoLoginError {
     /// The environment has no credentials.
     Environment(String),
     /// There is no HTTP client.
-    Client(http::Error),
+    Client(http_client::Error),
 }
 
-impl From<http::Error> for NoLoginError {
-    fn from(error: http::Error) -> Self {
+impl From<http_client::Error> for NoLoginError {
+    fn from(error: http_client::Error) -> Self {
         Self::Client(error)
     }
 }
@@ -63,7 +63,7 @@ pub(super) struct TokenHttpClient {
 impl TokenHttpClient {
     /// For services that the environment names: the metadata of the machine are at an address that a spec must not
     /// name.
-    pub(super) fn of_machine(waiting: &CredentialWait) -> Result<Self, http::Error> {
+    pub(super) fn of_machine(waiting: &CredentialWait) -> Result<Self, http_client::Error> {
         Self::within(&EgressRules::Anywhere, waiting)
     }
 
@@ -71,12 +71,12 @@ impl TokenHttpClient {
     pub(super) fn of_secret(
         egress: &EgressRules,
         waiting: &CredentialWait,
-    ) -> Result<Self, http::Error> {
+    ) -> Result<Self, http_client::Error> {
         Self::within(egress, waiting)
     }
 
-    fn within(egress: &EgressRules, waiting: &CredentialWait) -> Result<Self, http::Error> {
-        let client = http::client_within(&TlsConfig::default(), None, egress)?;
+    fn within(egress: &EgressRules, waiting: &CredentialWait) -> Result<Self, http_client::Error> {
+        let client = http_client::client_within(&TlsConfig::default(), None, egress)?;
         Ok(Self { client, egress: egress.clone(), waiting: waiting.clone(), audience: None })
     }
 
@@ -86,11 +86,11 @@ impl TokenHttpClient {
     }
 
     /// The request for a token that is for the right service.
-    fn addressed(&self, request: HttpRequest) -> Result<::http::Request<Vec<u8>>, HttpError> {
+    fn addressed(&self, request: HttpRequest) -> Result<http::Request<Vec<u8>>, HttpError> {
         let (mut parts, body) = request.into_parts();
         let mut body = body.as_bytes().map(|body| body.to_vec()).unwrap_or_default();
         let Some(audience) = self.audience else {
-            return Ok(::http::Request::from_parts(parts, body));
+            return Ok(http::Request::from_parts(parts, body));
         };
         let wrong = || {
             let why = "the request for a token does not name the service that it is for".to_owned();
@@ -105,8 +105,8 @@ impl TokenHttpClient {
         parts.uri = uri.replace(STORAGE, &audience).parse().map_err(|_unread| wrong())?;
         body = form.replace(STORAGE, &audience).into_bytes();
         // It is of the other body; the client sets the right one.
-        parts.headers.remove(::http::header::CONTENT_LENGTH);
-        Ok(::http::Request::from_parts(parts, body))
+        parts.headers.remove(http::header::CONTENT_LENGTH);
+        Ok(http::Request::from_parts(parts, body))
     }
 
     async fn ask(self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
@@ -139,11 +139,11 @@ impl TokenHttpClient {
                 true => HttpErrorKind::Connect,
                 false => HttpErrorKind::Interrupted,
             };
-            let why = format!("{host}: {}", http::root_cause(&error.without_url()));
+            let why = format!("{host}: {}", http_client::root_cause(&error.without_url()));
             HttpError::new(kind, UnusableTokenError(why))
         };
         let mut answer = self.client.execute(request).await.map_err(failed)?;
-        let mut head = ::http::Response::new(());
+        let mut head = http::Response::new(());
         *head.status_mut() = answer.status();
         *head.headers_mut() = std::mem::take(answer.headers_mut());
         let mut whole = Vec::new();
@@ -201,7 +201,7 @@ pub(crate) fn why(error: &object_store::Error) -> String {
     struct LoginErrorBody {
         error_description: String,
     }
-    let said = http::root_cause(error);
+    let said = http_client::root_cause(error);
     let Some((before, body)) = said.find('{').map(|at| said.split_at(at)) else {
         return printable(&said);
     };
@@ -237,7 +237,7 @@ mod tests {
     ) -> Option<(String, String)> {
         let login =
             TokenHttpClient::of_machine(&CredentialWait::default()).unwrap().for_audience(audience);
-        let request = ::http::Request::builder().uri(uri).header("content-length", "1");
+        let request = http::Request::builder().uri(uri).header("content-length", "1");
         let request = request.body(body.to_owned().into()).unwrap();
         let (parts, body) = login.addressed(request).ok()?.into_parts();
         assert_eq!(parts.headers.is_empty(), audience.is_some());

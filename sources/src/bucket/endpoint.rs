@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use http_client::EgressRules;
 use url::Url;
 
 use crate::bucket::Error;
-use crate::http::EgressRules;
 
 /// A host with an optional port, reached over HTTP or HTTPS; for Azure also a path.
 #[derive(Debug, Clone, PartialEq, Eq)]

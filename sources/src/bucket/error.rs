@@ -3,9 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use artifacts::{archive, ignore};
 use tree::RelPath;
-
-use crate::{archive, http, ignore};
 
 /// Why a bucket could not be listed or fetched. No text has a secret in it.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +89,7 @@ pub enum Error {
     },
     /// Requests to the server are paused, as it asked for.
     #[error(transparent)]
-    Busy(#[from] http::HostBusyError),
+    Busy(#[from] http_client::HostBusyError),
     /// The server shows a certificate that is not trusted.
     #[error(
         "the certificate of {endpoint} is not trusted: {why}; add its CA as `ca.crt` to the Secret of \
@@ -176,7 +175,7 @@ pub enum Error {
     Ignore(#[from] ignore::Error),
     /// The client cannot be set up.
     #[error(transparent)]
-    Http(#[from] http::Error),
+    Http(#[from] http_client::Error),
     /// What was fetched could not be put aside.
     #[error("cannot store fetched objects in a temporary file")]
     Disk(#[source] io::Error),

@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use artifacts::archive::ArchiveContents;
+use artifacts::ignore::IGNORE_FILE;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -13,8 +15,6 @@ use super::artifact_note::BucketArtifactNote;
 use super::download_spool::{DownloadSpool, DownloadSpoolRange};
 use super::object_index::{BucketListing, ListedBucketObject, too_large};
 use super::{BucketClient, BucketClientCache, Error, RemoteBucket};
-use crate::archive::ArchiveContents;
-use crate::ignore::IGNORE_FILE;
 
 /// Objects that are downloaded at the same time.
 const AT_ONCE: usize = 16;

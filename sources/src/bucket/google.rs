@@ -5,6 +5,7 @@
 use std::env;
 use std::sync::Arc;
 
+use http_client::{EgressRules, HostBudgets};
 use object_store::gcp::{GcpCredentialProvider, GoogleCloudStorageBuilder};
 use objects::RedactedValue;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -19,7 +20,6 @@ use super::request_context::{BucketRequestContext, printable};
 use super::{
     BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
 };
-use crate::http::{EgressRules, HostBudgets};
 
 /// Objects of a page; the server does not allow more.
 const PAGE: &str = "1000";

@@ -9,14 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, future};
+use http_client::HostBudgets;
+use http_client::host_budget::SendError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
 
 use super::request_context::BucketRequestContext;
 use super::{BucketServerAddress, Error};
-use crate::http::host_budget::SendError;
-use crate::http::{self, HostBudgets};
 
 /// How often something is asked that a server was too busy for, and how long to wait before the second time.
 const MAX_REQUEST_ATTEMPTS: u32 = 3;
@@ -60,7 +60,8 @@ impl BucketHttpExchange {
         server: &BucketServerAddress,
         budgets: &Arc<HostBudgets>,
     ) -> Result<Self, Error> {
-        let client = http::client_undecoded(&server.tls, server.proxy.as_ref(), budgets.egress())?;
+        let client =
+            http_client::client_undecoded(&server.tls, server.proxy.as_ref(), budgets.egress())?;
         Ok(Self { client, budgets: budgets.clone(), base: server.endpoint.url(None) })
     }
 
@@ -137,7 +138,7 @@ impl BucketHttpExchange {
             chunk.map_err(|error| Error::Unreadable {
                 action: action.clone(),
                 endpoint: endpoint.clone(),
-                why: http::root_cause(&error.without_url()),
+                why: http_client::root_cause(&error.without_url()),
             })
         });
         let body = body.scan(false, |has_failed, chunk| {
@@ -157,6 +158,6 @@ fn passes(status: StatusCode) -> bool {
 fn may_pass(error: &SendError) -> bool {
     match error {
         SendError::Busy(_) => false,
-        SendError::Transport(error) => !http::is_distrust(error) && !error.is_timeout(),
+        SendError::Transport(error) => !http_client::is_distrust(error) && !error.is_timeout(),
     }
 }

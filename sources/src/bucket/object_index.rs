@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use sha2::{Digest as _, Sha256};
 use tree::RelPath;
 
@@ -13,7 +14,6 @@ use super::artifact_note::{BucketArtifactNote, IgnoreFileNote};
 use super::fetch::collect;
 use super::request_context::BucketRequestContext;
 use super::{BucketClient, BucketClientCache, Error, RemoteBucket};
-use crate::ignore::{IGNORE_FILE, IgnoreMatcher};
 
 /// The most objects that are examined, those that are left out included.
 const MOST_LISTED: usize = 200_000;

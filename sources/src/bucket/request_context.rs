@@ -2,9 +2,10 @@
 
 use std::error::Error as StdError;
 
+use http_client::host_budget::SendError;
+use http_client::{is_distrust, root_cause};
+
 use super::{Error, RemoteBucket};
-use crate::http::host_budget::SendError;
-use crate::http::{is_distrust, root_cause};
 
 /// The longest text of a server that is passed on.
 const LONGEST_TEXT: usize = 300;

@@ -19,6 +19,7 @@ use aws_sdk_s3::config::{
 use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures::{StreamExt as _, stream};
+use http_client::HostBudgets;
 use parking_lot::Mutex;
 
 use super::credential_requests::CredentialWait;
@@ -27,7 +28,6 @@ use super::{
     BucketEndpoint, BucketObjectPage, BucketServerAddress, Error, ListedBucketObject,
     ObjectDownload, RemoteBucket, unquoted,
 };
-use crate::http::HostBudgets;
 use s3_failure::failure;
 use sdk_transport::AwsSdkTransport;
 
@@ -205,7 +205,7 @@ impl S3Client {
         let broken = move |error: &(dyn std::error::Error + 'static)| Error::Unreadable {
             action: action.clone(),
             endpoint: endpoint.clone(),
-            why: crate::http::root_cause(error),
+            why: http_client::root_cause(error),
         };
         let body = stream::unfold(answer.body, |mut body| async move {
             let chunk = body.next().await?;

@@ -5,12 +5,11 @@
 
 use std::io::Write;
 
+use artifacts::archive::{self, TarballWriter};
 use golang::semver::SemverVersion;
 use helm::chart::load::{self, ChartLoadError};
 use helm::chart::{Chart, ChartDependency, ChartFile, MAX_ENTRIES, MAX_UNPACKED};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
-
-use crate::archive::{self, TarballWriter};
 
 const CHART_YAML: &str = "Chart.yaml";
 const VALUES: &str = "values.yaml";

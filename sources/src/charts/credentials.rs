@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use http_client::{ClientIdentity, TlsConfig};
 use objects::RedactedValue;
 
 use crate::bucket::{BucketEndpoint, BucketIdentity};
-use crate::http::{ClientIdentity, TlsConfig};
 
 /// The credentials of a repository in Secrets.
 #[derive(Debug, Clone, Default)]

@@ -6,15 +6,13 @@
 
 use std::time::Duration;
 
+use git::{GitCredentials, GitReference, GitRemote, RemoteUrl, RequestedContent, TreeEntryKind};
 use golang::semver::{SemverVersion, VersionConstraint};
 use helm::chart::ChartDependency;
 use tree::{FileTree as _, MemoryTree, RelPath, TreeLimits};
 use url::Url;
 
 use super::chart_files::{self, LoadedChartFiles};
-use crate::git::{
-    self, GitCredentials, GitReference, GitRemote, RemoteUrl, RequestedContent, TreeEntryKind,
-};
 
 /// Where a dependency is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +140,7 @@ fn git_folder(text: &str) -> Result<GitFolder, String> {
     }
     let reference = reference.filter(|reference| !reference.is_empty());
     let reference = reference.ok_or("it requires `?ref=` with a tag, branch or commit")?;
-    let whole = git::percent_decoded(url.path());
+    let whole = http_client::percent_decoded(url.path());
     let (repository, path) = whole.split_once('@').unwrap_or((&whole, ""));
     let path = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
     url.set_query(None);

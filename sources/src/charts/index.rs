@@ -3,7 +3,7 @@
 //! Only what choosing and fetching a chart needs is kept, in one text for all versions: descriptions, icons and
 //! dependencies are most of an index, and are passed over while it is read.
 //! Here: reading YAML and JSON, choosing a version. Elsewhere: fetching it ([`super::repository`]), ranges
-//! ([`crate::version_choice`]).
+//! ([`golang::version_choice`]).
 
 mod json;
 
@@ -11,10 +11,9 @@ use std::collections::BTreeMap;
 use std::ops::Range as Span;
 
 use golang::semver::{SemverVersion as Semver, VersionConstraintError};
+use golang::version_choice::VersionRange;
 use goyaml::{DecodeTarget, YamlDocumentWalk, YamlLimits};
 use serde::Deserialize;
-
-use crate::version_choice::VersionRange;
 
 /// Most versions in one index.
 pub const MAX_VERSIONS: usize = 500_000;

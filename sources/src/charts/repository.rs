@@ -12,16 +12,16 @@ use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use artifacts::archive::{ArchiveDigest, DigestingWriter};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use http_client::{HostBudgets, HostBusyError, HttpClients};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::{ChartRepositoryCredentials, MAX_CHART, MAX_INDEX};
-use crate::archive::{ArchiveDigest, DigestingWriter};
 use crate::bucket;
-use crate::http::{self, HostBudgets, HostBusyError, HttpClients};
 use http_repository::HttpChartRepository;
 use s3_repository::S3ChartRepository;
 
@@ -82,7 +82,7 @@ pub enum Error {
     },
     /// The Secret has something that cannot be used.
     #[error(transparent)]
-    Client(#[from] http::Error),
+    Client(#[from] http_client::Error),
     /// The server was not reached, or stopped answering.
     #[error("cannot fetch `{url}`: {why}")]
     NoAnswer {

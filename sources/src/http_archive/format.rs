@@ -5,14 +5,14 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek as _};
 
+use artifacts::archive::{ArchiveContents, ExtractOptions, extract, unzip};
+use artifacts::ignore::{self, IGNORE_FILE, IgnoreMatcher};
 use flate2::Compression;
 use flate2::read::GzEncoder;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::{DownloadedFile, Error};
-use crate::archive::{ArchiveContents, ExtractOptions, extract, unzip};
-use crate::ignore::{self, IGNORE_FILE, IgnoreMatcher};
 
 /// The largest file of YAML; no manifest that people write is larger.
 const LARGEST_YAML: u64 = 16 << 20;

@@ -3,6 +3,10 @@
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
 
+use artifacts::archive::DigestingWriter;
+use git::GitAuth;
+use http_client::host_budget::{self, SendError};
+use http_client::{EgressRules, HostBudgets, HttpClients, is_distrust, root_cause, same_server};
 use objects::RedactedValue;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH,
@@ -12,10 +16,6 @@ use reqwest::{RequestBuilder, StatusCode};
 use url::Url;
 
 use super::{ArchiveFetchResult, DownloadedFile, Error, HttpValidators, RemoteHttpArchive};
-use crate::archive::DigestingWriter;
-use crate::git::GitAuth;
-use crate::http::host_budget::{self, SendError};
-use crate::http::{EgressRules, HostBudgets, HttpClients, is_distrust, root_cause, same_server};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use artifacts::archive::{ExtractOptions, extract, write};
 use flate2::write::GzEncoder;
+use http_client::{EgressRules, HostBudgets, HttpClients};
 use objects::RedactedValue;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,8 +14,6 @@ use tokio::net::TcpListener;
 use tree::{FileTree as _, MemoryTree};
 
 use super::*;
-use crate::archive::{ExtractOptions, extract, write};
-use crate::http::{EgressRules, HostBudgets, HttpClients};
 
 /// Requests as they came in, in lower case.
 type HttpRequestLog = Arc<Mutex<Vec<String>>>;

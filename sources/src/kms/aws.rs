@@ -9,6 +9,7 @@ use aws_credential_types::Credentials as Login;
 use aws_credential_types::provider::ProvideCredentials as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http_client::root_cause;
 use objects::RedactedValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,7 +20,6 @@ use crate::bucket::BucketIdentity;
 use crate::bucket::request_context::printable;
 use crate::bucket::s3::aws_call::{S3Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
-use crate::http::root_cause;
 
 /// The entry of the Secret.
 const ENTRY: &str = "sops.aws-kms";

@@ -4,11 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
+use http_client::{EgressDenyList, EgressRules};
 use parking_lot::Mutex;
 use sops::DecryptionKeys;
 
 use super::*;
-use crate::http::{EgressDenyList, EgressRules};
 
 const TOKEN: &str = "hvs.t0ken";
 const KEY: &[u8] = b"0123456789abcdef0123456789abcdef";

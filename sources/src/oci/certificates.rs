@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use http_client::{ClientIdentity, TlsConfig};
 use objects::RedactedValue;
 
 use super::Error;
-use crate::http::{ClientIdentity, TlsConfig};
 
 /// Reads `ca.crt`, `tls.crt` and `tls.key`, or the older `caFile`, `certFile` and `keyFile`.
 ///

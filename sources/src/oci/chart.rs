@@ -1,6 +1,6 @@
 //! Helm charts in registries: how Helm writes their versions into tags, and which layer is the chart.
 //!
-//! Elsewhere: which version is wanted ([`crate::version_choice`]), what is in a chart (`helm`).
+//! Elsewhere: which version is wanted ([`golang::version_choice`]), what is in a chart (`helm`).
 
 use golang::semver::SemverVersion;
 

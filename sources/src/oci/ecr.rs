@@ -10,6 +10,8 @@ use aws_credential_types::provider::ProvideCredentials as _;
 use aws_smithy_runtime_api::client::identity::Identity as Signer;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http_client::host_budget::SendError;
+use http_client::{HostBudgets, TlsConfig, root_cause};
 use objects::RedactedValue;
 use reqwest::{Request, Response};
 use serde::Deserialize;
@@ -22,8 +24,6 @@ use crate::bucket::BucketIdentity;
 use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::s3::aws_call::{S3Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
-use crate::http::host_budget::SendError;
-use crate::http::{self, HostBudgets, TlsConfig, root_cause};
 
 /// The public registry, which is the same for all of AWS.
 const PUBLIC: &str = "public.ecr.aws";
@@ -136,7 +136,7 @@ async fn ask(
     budgets: &HostBudgets,
 ) -> Result<(RegistryAuth, Option<Duration>), Error> {
     // Neither the proxy nor the authority of a spec comes between windlass and what its machine may do.
-    let client = http::client(&TlsConfig::default(), None);
+    let client = http_client::client(&TlsConfig::default(), None);
     let client = client.map_err(|error| service.failed(&error.to_string()))?;
     let answer = budgets.execute(&client, request).await.map_err(|error| match error {
         SendError::Busy(busy) => Error::Busy(busy),

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
+use http_client::HostBusyError;
 use jiff::{SignedDuration, Timestamp};
 
 use super::OciDigest;
-use crate::http::HostBusyError;
 
 /// Why a request to a registry failed.
 ///

@@ -1,5 +1,7 @@
 //! One request and its response: TLS or not, the credentials, and where redirects lead.
 
+use http_client::host_budget::SendError;
+use http_client::{EgressRules, is_distrust, root_cause};
 use objects::RedactedValue;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION};
 use reqwest::{Method, Request, Response, StatusCode};
@@ -8,8 +10,6 @@ use url::Url;
 use super::registry_response::shown;
 use super::token::value;
 use super::{Error, RegistrySession, auth_challenge};
-use crate::http::host_budget::SendError;
-use crate::http::{EgressRules, is_distrust, root_cause};
 
 /// Redirects of one question.
 const MOST_REDIRECTS: usize = 5;

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http_client::clients::{ClientKeyDigest, RecentlyUsedMap, client_key, key};
+use http_client::{HostBudgets, LoginTokenCache, TlsTrust};
 use objects::RedactedValue;
 use parking_lot::Mutex;
 
 use super::auth_challenge::AuthChallenge;
 use super::token::{self, RegistryToken};
 use super::{Error, OciRepositoryName, RegistryAuth, RegistrySession, RemoteOciRepository, ecr};
-use crate::http::clients::{ClientKeyDigest, RecentlyUsedMap, client_key, key};
-use crate::http::{self, HostBudgets, LoginTokenCache, TlsTrust};
 
 /// Repositories of which it is remembered what they ask for.
 const MOST_ACCESSES: usize = 4096;
@@ -106,7 +106,7 @@ impl RegistryCache {
         {
             return Ok(client.clone());
         }
-        let built = http::client_trusting(
+        let built = http_client::client_trusting(
             &remote.tls,
             trust(remote),
             remote.proxy.as_ref(),

@@ -1,10 +1,10 @@
 //! Of many tags the one of the highest version.
 
 use golang::regexp::GoRegexp;
+use golang::version_choice::VersionRange;
 
 use super::chart;
 use super::{Error, ManifestReference};
-use crate::version_choice::VersionRange;
 
 /// Which tags are examined, and in which range of versions.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! A commit as a folder: where symbolic links lead, and files that are read when they are wanted.
 //!
-//! Elsewhere: fetching the commit ([`crate::git`]).
+//! Elsewhere: fetching the commit ([`git`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::git::{CheckoutItem, Error, FetchedCheckout, TreeEntryKind};
+use git::{CheckoutItem, Error, FetchedCheckout, TreeEntryKind};
 
 /// Go's number for symbolic links on the way to a file.
 const MOST_LINKS: usize = 255;

@@ -10,15 +10,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use git::{
+    GitCredentials, GitOperationContext, GitRemote, RemoteScheme, RemoteUrl, RequestedContent,
+};
+use http_client::TlsConfig;
 use kustomize::{BuildFiles, ChartInflation, Error, RepositoryAddress, ResolvedPath};
 
 use super::commit_worktree::{self, CommitWorktree, WorktreePathError};
 use super::web_files::{self, without_credentials};
 use crate::chain;
-use crate::git::{
-    self, GitCredentials, GitOperationContext, GitRemote, RemoteScheme, RemoteUrl, RequestedContent,
-};
-use crate::http::TlsConfig;
 
 /// The parent folder of the fetched repositories. Their folders are numbered in the order in which the build requests
 /// them.

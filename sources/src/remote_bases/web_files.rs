@@ -1,19 +1,18 @@
 //! Files on web servers, fetched as Go's HTTP client fetches them, and its words for what goes wrong.
 //!
-//! Elsewhere: how a client is built ([`crate::http`]).
+//! Elsewhere: how a client is built ([`http_client`]).
 
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_client::host_budget::{LimitedResponse, SendError};
+use http_client::{EgressRules, HostBudgets, refusal, root_cause};
 use kustomize::{Error, RepositoryAddress};
 use reqwest::StatusCode;
 use reqwest::header::LOCATION;
 use url::Url;
-
-use crate::http::host_budget::{LimitedResponse, SendError};
-use crate::http::{EgressRules, HostBudgets, refusal, root_cause};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;

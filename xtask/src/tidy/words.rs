@@ -76,7 +76,17 @@ const EXEMPT: &[(&str, &str, &str)] = &[
 ];
 
 /// Crates whose messages users read.
-const SPEAKING: [&str; 6] = ["src/", "cli/", "operator/", "sources/src/", "engines/", "crds/src/"];
+const SPEAKING: [&str; 9] = [
+    "src/",
+    "cli/",
+    "operator/",
+    "sources/src/",
+    "sources/artifacts/src/",
+    "sources/git/src/",
+    "sources/http-client/src/",
+    "engines/",
+    "crds/src/",
+];
 
 fn is_exempt(path: &str, phrase: &str) -> bool {
     EXEMPT.iter().any(|(start, it, _)| path.starts_with(start) && (it.is_empty() || *it == phrase))

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use helmfile::bundle;
 use helmfile::{ChartFetchError, ChartVersionRequest, RemoteAddress, RemoteFetcher, RemoteSource};
+use http_client::TlsConfig;
 use kustomize::{BuildFiles as _, RepositoryAddress};
 use parking_lot::Mutex;
 use sources::bucket::{self, BucketEndpoint, BucketIdentity, BucketServerAddress, RemoteBucket};
 use sources::go_getter;
-use sources::http::TlsConfig;
 use sources::local_disk::LocalDisk;
 use tempfile::TempDir;
 use tree::{FileKind, FileMetadata, FileTree as _, MemoryTree, RelPath};

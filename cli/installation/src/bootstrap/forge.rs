@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use http::{Method, StatusCode};
+use http_client::TlsConfig;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
-use sources::http::TlsConfig;
 use url::Url;
 
 use super::credentials::GitCredentialsArgs;
@@ -331,7 +331,7 @@ impl ForgeRepository {
         path: &str,
         body: Option<&Value>,
     ) -> anyhow::Result<(StatusCode, Value)> {
-        let client = sources::http::client(&self.tls, None)?;
+        let client = http_client::client(&self.tls, None)?;
         let url = format!("{}{path}", self.api());
         let (name, value) = match self.service {
             ForgeService::GitHub => ("Authorization", format!("Bearer {}", self.token)),
@@ -347,7 +347,7 @@ impl ForgeRepository {
             request = request.json(body);
         }
         let mut answer = request.send().await.map_err(|error| {
-            anyhow::anyhow!("{url} cannot be reached: {}", sources::http::root_cause(&error))
+            anyhow::anyhow!("{url} cannot be reached: {}", http_client::root_cause(&error))
         })?;
         let status = answer.status();
         let mut bytes = Vec::new();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Cursor, Write as _};
 
 use anyhow::{Context as _, Result, ensure};
+use artifacts::archive::{ExtractOptions, extract};
 use e2e::harness::flux::condition;
 use e2e::harness::{Story, StoryTarget, WindlassProcess};
 use e2e::servers::registry::{FLUX_LAYER, PushedLayer, RegistryServer};
@@ -11,7 +12,6 @@ use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use e2e::servers::web::WebServer;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
-use sources::archive::{ExtractOptions, extract};
 use tree::{FileMetadata, FileTree as _};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;

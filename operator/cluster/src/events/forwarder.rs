@@ -4,8 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use http_client::TlsConfig;
 use serde::Serialize;
-use sources::http::TlsConfig;
 use url::Url;
 
 use super::{EventRecord, EventSeverity, EventSink};
@@ -25,7 +25,7 @@ const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A client that posts each event to Flux's notification-controller at `--events-addr`, with retries.
 pub struct EventForwarder {
-    http: sources::http::HttpClient,
+    http: http_client::HttpClient,
     url: Url,
     /// Events in a row that could not be delivered, and when that was logged last.
     failures: u64,
@@ -99,8 +99,8 @@ impl EventForwarder {
     ///
     /// # Errors
     /// When no HTTP client can be built.
-    pub fn new(url: Url) -> Result<Self, sources::http::Error> {
-        let http = sources::http::client(&TlsConfig::default(), None)?;
+    pub fn new(url: Url) -> Result<Self, http_client::Error> {
+        let http = http_client::client(&TlsConfig::default(), None)?;
         Ok(Self { http, url, failures: 0, logged: None, shortest_pause: SHORTEST_PAUSE })
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use helmfile::ChartVersionRequest;
+use http_client::TlsConfig;
 use objects::RedactedValue;
 use sources::bucket::BucketIdentity;
 use sources::charts::repository::RepositoryAccess;
@@ -17,7 +18,6 @@ use sources::charts::{
     BucketServer, ChartIndex, ChartRepository, ChartRepositoryCredentials, IndexFetchResult,
     MAX_CHART, MAX_INDEX,
 };
-use sources::http::TlsConfig;
 use sources::oci::{self, RegistryAuth, RegistryKeyring, RegistryLimits, RemoteOciRepository};
 
 /// How long a repository may take.

@@ -10,7 +10,6 @@ use crds::helmfile::HelmfileSpec;
 use helmfile::{RemoteAddress, RemoteSource};
 use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, RunOutcome, WakeTrigger, reason};
-use sources::git;
 use sources::go_getter::{GetterLimits, GetterRequest, HelmfileGetter};
 use sources::source_reasons::URL_INVALID;
 use tokio::runtime::Handle;

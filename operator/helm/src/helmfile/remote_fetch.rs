@@ -218,8 +218,8 @@ impl RemoteFetcher for HelmfileFetcher {
 
 #[cfg(test)]
 mod tests {
+    use artifacts::archive::{ArchiveContents, write};
     use helmfile::bundle::HelmfileBundleEntry;
-    use sources::archive::{ArchiveContents, write};
     use tree::MemoryTree;
 
     use super::*;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use crds::source::HelmRepository;
 use helmfile::{ChartFetchError, ChartVersionRequest};
+use http_client::refusal;
 use kube_core::ResourceExt as _;
 use reconcile::RunOutcome;
-use sources::http::refusal;
 
 use super::charts::{ChartRemote, ChartRepositoryCache};
 use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, is_registry, with_address};

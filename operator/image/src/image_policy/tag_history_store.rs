@@ -3,12 +3,12 @@
 //! It is a note in the place of the ImagePolicy, which is not served and goes with the object: a line with the name of the
 //! image and the digest of the rest, then the lines of the engine. What is lost, damaged or of another image is seen anew.
 
+use artifacts::store::{self, ArtifactStore, ObjectFolder};
 use crds::image::ImagePolicy;
 use image::TagHistory;
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
 use sources::oci::OciDigest;
-use sources::store::{self, ArtifactStore, ObjectFolder};
 
 /// The first part of the place of a history.
 const POLICY_FOLDER: &str = "imagepolicy";
@@ -66,7 +66,7 @@ fn stored_of<'n>(note: &'n [u8], image: &str) -> Option<&'n str> {
 mod tests {
     use std::fs;
 
-    use sources::store::StoreOptions;
+    use artifacts::store::StoreOptions;
 
     use super::*;
 

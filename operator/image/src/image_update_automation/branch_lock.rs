@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use git::GitReference;
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
-use sources::git::GitReference;
 use windlass_cluster::metrics::WakeReason;
 use windlass_runtime::work_queue::WorkQueue;
 

@@ -10,12 +10,10 @@ use crds::image::{
     ImageUpdateGitSpec,
 };
 use crds::source::{GitProvider, GitRepository, GitRepositoryRef};
+use git::push::{CommitSigner, PushRequest, ReferenceUpdate, UpdateRule, refspec_destination};
+use git::{GitReference, GitRemote};
 use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger, reason};
-use sources::git::push::{
-    CommitSigner, PushRequest, ReferenceUpdate, UpdateRule, refspec_destination,
-};
-use sources::git::{GitReference, GitRemote};
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::git_remote::{self, GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;

@@ -5,11 +5,11 @@
 //! what is said of it (`result`).
 
 use crds::image::ImageUpdateAutomation;
+use git::GitReference;
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
 use notify::{Proposal, PullRequestError};
 use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
-use sources::git::GitReference;
 use windlass_runtime::audit::cut;
 
 use super::update::PushedCommit;

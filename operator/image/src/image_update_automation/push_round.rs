@@ -5,13 +5,13 @@
 //! and the others go on. If the server declines the commits of several, it may be for those of one: then they are pushed in
 //! parts.
 //! All of it blocks. Elsewhere: who is part of a round (`round_gathering`), what one automation asks for (`update`), what is
-//! fetched (`round_base`), the commits (`round_commits`), objects and connections of Git (`sources::git`).
+//! fetched (`round_base`), the commits (`round_commits`), objects and connections of Git (`git`).
 
 use std::time::Instant;
 
+use git::push::{PushError, PushRejection, PushWorkspace, RejectionCause};
+use git::{GitOperationContext as GitContext, GitRevision};
 use reconcile::RunOutcome;
-use sources::git::push::{PushError, PushRejection, PushWorkspace, RejectionCause};
-use sources::git::{GitOperationContext as GitContext, GitRevision};
 use windlass_cluster::error::chain;
 use windlass_cluster::leadership::Leadership;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use git::TreeEntryKind;
+use git::push::{GitFileChange, GitFileMode};
 use image::{
     CheckoutFiles, FileUpdate, FileUpdateRequest, ImageSetterValues, RepositoryFileEntry,
     UpdateResult,
 };
-use sources::git::TreeEntryKind;
-use sources::git::push::{GitFileChange, GitFileMode};
 
 /// Bytes of the targets of all symbolic links of a repository.
 const MAX_LINK_BYTES: usize = 16 << 20;

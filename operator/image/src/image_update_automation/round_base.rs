@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use image::ImageSetterValues;
-use reconcile::RunOutcome;
-use sources::git::push::{UpdateRule, is_ancestor};
-use sources::git::{
+use git::push::{UpdateRule, is_ancestor};
+use git::{
     CommitTreeListing, Error, GitOperationContext as GitContext, GitReference, GitRevision,
     GitSnapshot, TreeEntry, TreeEntryKind, fetch, tip,
 };
+use image::ImageSetterValues;
+use reconcile::RunOutcome;
 use windlass_cluster::error::chain;
 
 use super::git_source::GitSource;

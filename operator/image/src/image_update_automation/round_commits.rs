@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use git::push::{CommitSigner, PushError, PushWorkspace};
+use git::{Error, GitRemote};
 use image::ImageSetterValues;
 use jiff::Timestamp;
 use reconcile::{ObjectKey, RunOutcome};
-use sources::git::push::{CommitSigner, PushError, PushWorkspace};
-use sources::git::{Error, GitRemote};
 use windlass_cluster::error::chain;
 
 use super::git_source::SigningKey;

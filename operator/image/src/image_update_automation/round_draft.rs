@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use git::push::{CommitDetails, CommitIdentity, GitFileChange};
 use image::ImageValueChange;
 use jiff::Timestamp;
-use sources::git::push::{CommitDetails, CommitIdentity, GitFileChange};
 
 /// Bytes of all that the automations of a round change: they are held in memory until the round is pushed. One whose changes
 /// would exceed it is of the next round.
@@ -179,7 +179,7 @@ impl<M> RoundDraft<M> {
 
 #[cfg(test)]
 mod tests {
-    use sources::git::push::GitFileMode;
+    use git::push::GitFileMode;
 
     use super::*;
 

@@ -183,7 +183,7 @@ impl GatheringClock {
 
 #[cfg(test)]
 mod tests {
-    use sources::git::GitReference;
+    use git::GitReference;
 
     use super::super::git_source::PushTarget;
     use super::*;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomation};
+use git::push::CommitIdentity;
 use jiff::Timestamp;
 use reconcile::{ObjectKey, RunOutcome};
-use sources::git::push::CommitIdentity;
 use sources::source_reasons::GIT_OPERATION_FAILED;
 use tokio::sync::oneshot;
 use windlass_runtime::blocking_task::blocking;

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use git::Error;
+use git::push::{CommitIdentity, PushError};
 use golang::time::{GoTime, GoTimeZone};
 use image::{
     CommitData, CommitEnvironment, CommitMessageError, ImageValueChange, PolicyResult,
@@ -14,8 +16,6 @@ use image::{
 };
 use jiff::Timestamp;
 use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
-use sources::git::Error;
-use sources::git::push::{CommitIdentity, PushError};
 use sources::source_reasons::GIT_OPERATION_FAILED;
 use windlass_cluster::error::chain;
 

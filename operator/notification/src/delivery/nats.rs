@@ -1,7 +1,7 @@
 //! Publishing a message to a server of NATS: the five lines of its protocol that this takes.
 //!
 //! Elsewhere: subject, payload and login (`engines/notify`), which addresses may be asked
-//! (`sources::http::EgressRules`), how long it may take (`delivery_attempt`).
+//! (`http_client::EgressRules`), how long it may take (`delivery_attempt`).
 //!
 //! Source of the semantics: nats.io, "Client Protocol"; nats.go 1.4x for addresses and logins.
 
@@ -9,12 +9,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_client::{EgressRules, refusal};
 use notify::{DeliveryResult, HttpResponse, NatsLogin, NatsMessage};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde::{Deserialize, Serialize};
-use sources::http::{EgressRules, refusal};
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite,
     AsyncWriteExt as _,

@@ -3,12 +3,12 @@
 //! Elsewhere: what is sent (`engines/notify`), requests (`windlass_runtime::http_request`), the protocol of NATS (`nats`), logins at
 //! clouds (`sources::cloud_tokens`), when and how often (`delivery_attempt`).
 
+use http_client::HttpClients;
 use notify::{
     DeliveryMessage, DeliveryResult, EventHubLogin, HttpResponse, NatsMessage, ProviderRequest,
 };
 use objects::RedactedValue;
 use sources::cloud_tokens;
-use sources::http::HttpClients;
 
 use super::nats;
 use windlass_runtime::http_request::exchange;
@@ -137,8 +137,8 @@ fn refusal(answer: &HttpResponse) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use http_client::EgressRules;
     use notify::{EventHubMessage, PubSubMessage};
-    use sources::http::EgressRules;
 
     use super::*;
 

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_client::{EgressRules, HostBudgets, TlsConfig};
 use objects::Object;
 use reconcile::Time;
 use sources::bucket::{
     BucketClientCache, BucketEndpoint, BucketIdentity, BucketServerAddress, Error, RemoteBucket,
     store,
 };
-use sources::http::{EgressRules, HostBudgets, TlsConfig};
 
 use windlass_serve::settings::OperatorSettings;
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use kustomize::{BuildFiles, ChartInflation, Error, RepositoryAddress, ResolvedPath};
 use parking_lot::Mutex;
-use sources::git;
 use sources::remote_bases::{RemoteBaseLimits, RemoteBuildFiles};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;

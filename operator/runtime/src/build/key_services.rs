@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http_client::{HostBudgets, HttpClients};
 use sops::{DataKeyServices, KeyServiceCredentials, ServiceKey};
-use sources::http::{HostBudgets, HttpClients};
 use sources::kms::KmsSession;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;

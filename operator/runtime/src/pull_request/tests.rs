@@ -6,10 +6,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch};
 use axum::{Json, Router};
+use http_client::{EgressDenyList, EgressRules};
 use notify::PullRequestChange;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use sources::http::{EgressDenyList, EgressRules};
 
 use super::*;
 

@@ -2,10 +2,10 @@
 //!
 //! A user who may write a status could name the artifact of another tenant there, and have it applied or shown.
 
+use artifacts::store::ObjectFolder;
 use crds::Artifact;
 use percent_encoding::percent_decode_str;
 use reconcile::ObjectKey;
-use sources::store::ObjectFolder;
 use url::Url;
 
 /// The kinds that the path of an artifact may name, in lower case.

@@ -2,10 +2,10 @@
 //!
 //! Elsewhere: when it is written, and when an artifact has to be verified anew (`source::verification`).
 
+use artifacts::store::{self, ArtifactStore, ObjectFolder};
 use crds::Artifact;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sources::store::{self, ArtifactStore, ObjectFolder};
 
 /// The record, beside an artifact in the store, of how the artifact was verified.
 /// Only windlass writes it, so a status cannot forge it.

@@ -15,7 +15,7 @@ use tokio_util::io::ReaderStream;
 use windlass_cluster::leadership::Leadership;
 
 /// Serves what is in the store.
-pub fn artifacts(store: Arc<sources::store::ArtifactStore>, leadership: Leadership) -> Router {
+pub fn artifacts(store: Arc<artifacts::store::ArtifactStore>, leadership: Leadership) -> Router {
     // Parity(flux): a readiness probe of this path sends those who want artifacts to the leader, which has them.
     let root = move || {
         let leads = leadership.may_act();
@@ -34,13 +34,13 @@ pub fn artifacts(store: Arc<sources::store::ArtifactStore>, leadership: Leadersh
 }
 
 async fn one(
-    State(store): State<Arc<sources::store::ArtifactStore>>,
+    State(store): State<Arc<artifacts::store::ArtifactStore>>,
     Path(path): Path<String>,
 ) -> Response {
     let opened = tokio::task::spawn_blocking(move || {
         let file = store.open_file(&path)?;
         let len = file.metadata().map(|m| m.len()).ok();
-        Ok::<_, sources::store::Error>((file, len))
+        Ok::<_, artifacts::store::Error>((file, len))
     });
     let (file, len) = match opened.await {
         Ok(Ok(found)) => found,

@@ -1,7 +1,7 @@
 //! Making the artifacts of a generator from the trees of its sources, and keeping them.
 //!
 //! Here: loading sources, building, packing, whether what was kept is still there. Elsewhere: copies, drift and revisions
-//! (engine `artifactgen`), the store (`sources::store`), the objects that offer artifacts (`external_artifact`).
+//! (engine `artifactgen`), the store (`artifacts::store`), the objects that offer artifacts (`external_artifact`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,16 +13,16 @@ use artifactgen::{
     ORIGIN_REVISION, ObservedSource, SourceTrees, StoredArchiveFile, TarballReader,
     artifact_requests, build, revisions,
 };
+use artifacts::archive::{
+    self, ArchiveContents, ArchiveDigest, DigestingWriter, ExtractOptions, SymlinkPolicy,
+};
+use artifacts::ignore::IgnoreMatcher;
+use artifacts::store::{self, ArtifactStore, ObjectFolder};
 use crds::extensions::ArtifactGenerator;
 use crds::{Artifact, ReconciledObject as _};
 use golang::work_meter::{StopSignal, WorkMeter};
 use kube_core::ResourceExt as _;
 use reconcile::{READY, RunOutcome, Time, WakeTrigger, reason};
-use sources::archive::{
-    self, ArchiveContents, ArchiveDigest, DigestingWriter, ExtractOptions, SymlinkPolicy,
-};
-use sources::ignore::IgnoreMatcher;
-use sources::store::{self, ArtifactStore, ObjectFolder};
 use tree::{FileMetadata, FileTree, MemoryTree, RelPath, TreeLimits};
 
 use super::report::inventory;

@@ -10,6 +10,7 @@ use artifactgen::{
     ArtifactRequest, CommonMetadata, ExternalArtifactState, GENERATOR_LABEL, GeneratorIdentity,
     external_artifact,
 };
+use artifacts::store::ArtifactStore;
 use crds::extensions::ArtifactGenerator;
 use crds::source::{ExternalArtifact, ExternalArtifactStatus};
 use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
@@ -18,7 +19,6 @@ use objects::{Gvk, Object, ObjectId};
 use reconcile::{RemovalPermit, RunOutcome, StatusConditions, WakeTrigger, reason};
 use serde_json::Value;
 use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
-use sources::store::ArtifactStore;
 
 use super::executor::{StoredGeneratedArtifact, remove_files};
 use windlass_cluster::objects::DryRunMode;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use artifacts::archive::{self, ExtractOptions};
 use crds::source::{Bucket, BucketStatus};
 use kube_core::ResourceExt as _;
 use reconcile::{RunOutcome, WakeTrigger};
-use sources::archive::{self, ExtractOptions};
 use sources::bucket::{
     self, BucketArtifactNote, BucketListing, Error, PreviousArtifact, RemoteBucket, bundle,
 };

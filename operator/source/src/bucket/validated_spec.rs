@@ -5,13 +5,13 @@ mod cloud;
 use std::time::Duration;
 
 use crds::source::{Bucket, BucketProvider, BucketSpec, BucketSts, StsProvider};
+use http_client::{ClientIdentity, HttpProxy, TlsConfig};
 use objects::RedactedValue;
 use reconcile::{ConditionReason, RunOutcome, WakeTrigger, reason};
 use sources::bucket::{
     BucketEndpoint, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, RemoteBucket, bundle,
 };
 use sources::fetch_plan::ArtifactInputs;
-use sources::http::{ClientIdentity, HttpProxy, TlsConfig};
 use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 use url::Url;
 
@@ -302,7 +302,7 @@ fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<TlsCo
     }
     let tls = TlsConfig { ca, identity };
     // An unusable Secret is reported as such, and not as a server that cannot be reached.
-    sources::http::client(&tls, None).map_err(|error| classify(&error.into()))?;
+    http_client::client(&tls, None).map_err(|error| classify(&error.into()))?;
     Ok(tls)
 }
 

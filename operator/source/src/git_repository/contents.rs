@@ -1,13 +1,13 @@
 //! What goes into the archive of a GitRepository: the files of its commit, those that it includes, and what is ignored of both.
 //!
-//! Elsewhere: fetching the commit (`sources::git`), finding what is included (`include.rs`), writing the archive (`sources::archive`).
+//! Elsewhere: fetching the commit (`git`), finding what is included (`include.rs`), writing the archive (`artifacts::archive`).
 
 use std::sync::Arc;
 
+use artifacts::archive::ArchiveContents;
+use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
+use git::{CheckoutItem, FetchedCheckout, GitLimits, TreeEntryKind};
 use reconcile::{RunOutcome, WakeTrigger};
-use sources::archive::ArchiveContents;
-use sources::git::{CheckoutItem, FetchedCheckout, GitLimits, TreeEntryKind};
-use sources::ignore::{IGNORE_FILE, IgnoreMatcher};
 use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use artifacts::archive::{self, ExtractOptions};
+use artifacts::store::{self, ArtifactStore};
 use crds::source::{GitRepository, GitRepositoryStatus};
+use git::{GitReference, GitRemote, GitRevision, RequestedContent};
 use kube_core::ResourceExt as _;
 use reconcile::{RunOutcome, WakeTrigger};
-use sources::archive::{self, ExtractOptions};
-use sources::git::{GitReference, GitRemote, GitRevision, RequestedContent};
 use sources::source_reasons::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
-use sources::store::{self, ArtifactStore};
 use tree::MemoryTree;
 
 use super::contents::{contents, load};
@@ -69,13 +69,13 @@ fn included<'i>(
 /// Fetches the remote as it is now, packs it and keeps it. Blocks.
 fn fetch_and_store(
     work: &GitFetchSpec,
-    context: &sources::git::GitOperationContext,
+    context: &git::GitOperationContext,
     store: &ArtifactStore,
     object: &GitRepository,
 ) -> Result<StoredArtifact<GitRepositoryStatus>, RunOutcome> {
     let GitFetchSpec { remote, reference, content, include, signed } = work;
     let included = included(store, include)?;
-    let checkout = sources::git::checkout(remote, reference, content, context);
+    let checkout = git::checkout(remote, reference, content, context);
     let checkout = checkout.map_err(|e| classify(&e))?;
     let verified = signed.as_ref().map(|signed| signed.verify(&checkout)).transpose()?;
     let unreadable = checkout.unreadable();
@@ -110,7 +110,7 @@ pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, R
     let run = run.clone();
     let tip = move || {
         let GitFetchSpec { remote, reference, .. } = &run.work;
-        let tip = sources::git::tip(remote, reference, &working).map_err(|e| classify(&e))?;
+        let tip = git::tip(remote, reference, &working).map_err(|e| classify(&e))?;
         Ok(GitRevision::new(reference, &tip).to_string())
     };
     blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", tip).await

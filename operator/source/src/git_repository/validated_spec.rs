@@ -3,9 +3,9 @@
 //! Elsewhere: how its remote is reached, and which reference is wanted (`windlass_runtime::git_remote`).
 
 use crds::source::GitRepository;
+use git::{RequestedContent, SparseCheckout};
 use reconcile::RunOutcome;
 use sources::fetch_plan::ArtifactInputs;
-use sources::git::{RequestedContent, SparseCheckout};
 use sources::source_reasons::INVALID_DURATION;
 use windlass_runtime::git_remote::{self, classify};
 

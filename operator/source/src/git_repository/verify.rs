@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use ::git::FetchedCheckout;
 use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use signatures::git::{
     self, GitTag, GitVerificationError, GitVerificationKeys, GitVerificationMode,
 };
-use sources::git::FetchedCheckout;
 
 use crate::source::artifact_verification::VerificationRecord;
 use windlass_runtime::git_remote::classify;

@@ -248,7 +248,7 @@ async fn from_git(
                 .to_owned(),
         );
     }
-    let working = sources::git::GitOperationContext {
+    let working = git::GitOperationContext {
         runtime: tokio::runtime::Handle::current(),
         cancel: CancellationToken::new(),
         scratch: run.context.artifacts.scratch(),

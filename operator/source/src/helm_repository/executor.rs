@@ -108,7 +108,7 @@ fn read(file: &mut File) -> Result<(String, ChartIndex), RunOutcome> {
         let text = format!("failed to load Helm repository from index YAML: {}", chain(&error));
         RunOutcome::Failed(INDEXATION_FAILED, text, WakeTrigger::default())
     })?;
-    let mut out = sources::archive::DigestingWriter::new(io::sink());
+    let mut out = artifacts::archive::DigestingWriter::new(io::sink());
     let digested = io::Write::write_all(&mut out, &text);
     digested.map_err(|error| failed(error.to_string()))?;
     Ok((out.finish().1.digest, index))

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use artifacts::archive;
 use crds::windlass_source::{HTTPArchive, HTTPArchiveStatus};
 use reconcile::{RunOutcome, WakeTrigger};
-use sources::archive;
 use sources::fetch_plan::KeptArtifact;
 use sources::http_archive::{self, ArchiveFetchResult, Error, HttpValidators, RemoteHttpArchive};
 use sources::source_reasons::{
@@ -160,7 +160,7 @@ mod tests {
         let mismatch = classify(&Error::Mismatch { url: "https://h/a".to_owned(), expected });
         assert!(matches!(mismatch, RunOutcome::Failed(VERIFICATION_ERROR, ..)), "{mismatch:?}");
         let until = "2026-11-22T10:00:00Z".parse().unwrap();
-        let said = sources::http::HostBusyError {
+        let said = http_client::HostBusyError {
             host: "h:443".to_owned(),
             until,
             status: 429,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crds::windlass_source::{HTTPArchive, HTTPArchiveSpec};
+use git::{GitAuth, GitCredentials, RemoteUrl};
+use http_client::HttpProxy;
 use reconcile::{RunOutcome, WakeTrigger};
 use sources::fetch_plan::ArtifactInputs;
-use sources::git::{GitAuth, GitCredentials, RemoteUrl};
-use sources::http::HttpProxy;
 use sources::http_archive::{DownloadLimits, RemoteHttpArchive};
 use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 

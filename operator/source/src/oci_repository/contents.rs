@@ -1,12 +1,12 @@
 //! What an artifact is made of: the files of a layer without what is ignored.
 //!
-//! Elsewhere: fetching the layer (`sources::oci`), taking it apart and writing the archive (`sources::archive`).
+//! Elsewhere: fetching the layer (`sources::oci`), taking it apart and writing the archive (`artifacts::archive`).
 
 use std::io::Write;
 
+use artifacts::archive::{self, ArchiveContents};
+use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use reconcile::{RunOutcome, WakeTrigger};
-use sources::archive::{self, ArchiveContents};
-use sources::ignore::{IGNORE_FILE, IgnoreMatcher};
 use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 

@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::sync::Arc;
 
+use artifacts::archive::{self, ExtractOptions};
+use artifacts::store::ArtifactStore;
 use crds::source::{OCIRepository, OCIRepositoryStatus};
 use jiff::Timestamp;
 use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
 use signatures::image_verification::{self, acceptance};
-use sources::archive::{self, ExtractOptions};
 use sources::oci::{
     Error, FetchedLayer, ManifestReference, OciDigest, RegistryCache, RegistrySession,
     RemoteOciRepository, TagSelection, chart,
@@ -17,7 +18,6 @@ use sources::oci::{
 use sources::source_reasons::{
     OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED, VERIFICATION_ERROR,
 };
-use sources::store::ArtifactStore;
 
 use super::contents::{contents, write};
 use super::signed_version;

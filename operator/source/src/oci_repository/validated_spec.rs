@@ -5,9 +5,9 @@ use std::time::Duration;
 use crds::source::{
     LayerOperation, OCIRepository, OCIRepositoryRef, OCIRepositorySpec, RegistryProvider,
 };
+use http_client::HttpProxy;
 use reconcile::{RunOutcome, reason};
 use sources::fetch_plan::ArtifactInputs;
-use sources::http::HttpProxy;
 use sources::oci::{
     self, ManifestReference, OciDigest, OciRepositoryName, RegistryAuth, RegistryKeyring,
     RegistryLimits, RemoteOciRepository, TagSelection, chart,

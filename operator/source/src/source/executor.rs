@@ -1,12 +1,13 @@
 //! Observes and executes for a source: its remote and the artifact store.
 //!
 //! Here: when the remote is asked and fetched, whether what the status promises is still there, keeping what came.
-//! Elsewhere: how a remote is asked and fetched (each kind), the store itself (`sources::store`).
+//! Elsewhere: how a remote is asked and fetched (each kind), the store itself (`artifacts::store`).
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use artifacts::store::{self, ArtifactStore, ObjectFolder};
 use crds::Artifact;
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
@@ -15,7 +16,6 @@ use sources::fetch_plan::{
     ArtifactDesiredState, ArtifactObservedState, KeptArtifact, SourceFetchPlan, SourceStep,
 };
 use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
-use sources::store::{self, ArtifactStore, ObjectFolder};
 
 use super::artifact_verification::{VERIFY, VerificationRecord};
 use super::{SourceKind, artifact_verification, lost_artifact};

@@ -14,6 +14,7 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentialsProvider, future};
 use aws_sdk_s3::config::{BehaviorVersion, Region};
 use aws_sdk_sts::error::ProvideErrorMetadata as _;
+use http_client::{EgressRules, HostBudgets, HttpProxy, TlsConfig};
 use tokio::sync::OnceCell;
 use url::Url;
 
@@ -23,7 +24,6 @@ use super::sdk_transport::AwsSdkTransport;
 use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::request_context::printable;
 use crate::bucket::{BucketIdentity, Error};
-use crate::http::{self, EgressRules, HostBudgets, HttpProxy, TlsConfig};
 
 /// Where credentials come from; none for requests without any. Proxy and budgets are for services that a spec names.
 /// `waiting` notes the service that is asked.
@@ -103,7 +103,7 @@ pub(crate) async fn assume(
     let answer = client.assume_role().role_arn(role).role_session_name(session).send().await;
     let answer = answer.map_err(|error| {
         let said = error.message().map(str::to_owned);
-        let why = said.unwrap_or_else(|| http::root_cause(&error));
+        let why = said.unwrap_or_else(|| http_client::root_cause(&error));
         format!("the role '{}' is not granted: {}", printable(role), printable(&why))
     })?;
     let none = || "the STS endpoint returned no credentials".to_owned();

@@ -12,12 +12,12 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{self, ProvideCredentials, future};
 use aws_smithy_types::date_time::{DateTime, Format};
 use aws_smithy_xml::decode::{Document, ScopedDecoder, try_data};
+use http_client::{HostBudgets, HttpProxy, is_distrust, root_cause};
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Request};
 use url::form_urlencoded::Serializer;
 
 use crate::bucket::{Error, LdapUserLogin};
-use crate::http::{self, HostBudgets, HttpProxy, is_distrust, root_cause};
 
 /// Bytes of an answer, which has about one thousand.
 const MAX_RESPONSE_BYTES: usize = 1 << 18;
@@ -46,7 +46,7 @@ impl LdapCredentialProvider {
     ) -> Result<Self, Error> {
         // The server that answers gets a password: it must be the one in the spec, and not a name that leads to this
         // machine.
-        let client = http::client_within(&ldap.tls, proxy, budgets.egress())?;
+        let client = http_client::client_within(&ldap.tls, proxy, budgets.egress())?;
         Ok(Self { ldap, client, budgets })
     }
 
@@ -172,10 +172,10 @@ fn said(text: &str, ldap: &LdapUserLogin) -> String {
 #[cfg(test)]
 mod tests {
     use aws_credential_types::Credentials;
+    use http_client::TlsConfig;
     use objects::RedactedValue;
 
     use super::*;
-    use crate::http::TlsConfig;
 
     fn parts(credentials: &Credentials) -> (&str, &str, Option<&str>) {
         let it = credentials;

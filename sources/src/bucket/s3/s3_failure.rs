@@ -5,11 +5,11 @@ use std::error::Error as StdError;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use http_client::{HostBusyError, root_cause};
 
 use super::sdk_transport::S3ConnectionError;
 use crate::bucket::Error;
 use crate::bucket::request_context::{BucketRequestContext, printable};
-use crate::http::{HostBusyError, root_cause};
 
 /// What may be wrong when keys are not accepted.
 const CHECK: &str = "the access key, the secret key and spec.region";

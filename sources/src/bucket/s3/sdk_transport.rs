@@ -12,11 +12,11 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use futures::{StreamExt as _, future};
+use http_client::host_budget::SendError;
+use http_client::{EgressRules, HostBudgets, HttpProxy, TlsConfig};
 use url::Position;
 
 use crate::bucket::credential_requests::CredentialWait;
-use crate::http::host_budget::SendError;
-use crate::http::{self, EgressRules, HostBudgets, HttpProxy, TlsConfig};
 
 /// The largest response other than an object: a listing of a thousand keys has a few hundred KiB.
 const LARGEST_ANSWER: u64 = 16 << 20;
@@ -38,8 +38,8 @@ impl AwsSdkTransport {
         proxy: Option<&HttpProxy>,
         egress: &EgressRules,
         budgets: Arc<HostBudgets>,
-    ) -> Result<Self, http::Error> {
-        let client = http::client_undecoded(tls, proxy, egress)?;
+    ) -> Result<Self, http_client::Error> {
+        let client = http_client::client_undecoded(tls, proxy, egress)?;
         Ok(Self { client, egress: egress.clone(), budgets, waiting: CredentialWait::default() })
     }
 
@@ -85,7 +85,7 @@ fn converted(request: HttpRequest) -> Result<reqwest::Request, ConnectorError> {
     let (parts, body) = request.into_parts();
     // What is uploaded is in memory: forms of a few hundred bytes, and audits.
     let body = body.bytes().map(<[u8]>::to_vec).unwrap_or_default();
-    let request = ::http::Request::from_parts(parts, body);
+    let request = http::Request::from_parts(parts, body);
     reqwest::Request::try_from(request).map_err(|e| ConnectorError::user(e.into()))
 }
 
@@ -95,11 +95,11 @@ fn unanswered(who: String, error: SendError) -> ConnectorError {
         SendError::Busy(busy) => return ConnectorError::user(busy.into()),
         SendError::Transport(error) => error,
     };
-    let why = http::root_cause(&error);
-    let is_distrust = http::is_distrust(&error);
+    let why = http_client::root_cause(&error);
+    let is_distrust = http_client::is_distrust(&error);
     let what = S3ConnectionError { who, why, is_distrust };
     // Neither a certificate nor a password gets better by being sent again.
-    if what.is_distrust || http::is_refusal_of_proxy(&what.why) {
+    if what.is_distrust || http_client::is_refusal_of_proxy(&what.why) {
         return ConnectorError::user(what.into());
     }
     if error.is_timeout() {
@@ -135,7 +135,7 @@ fn answered(answer: reqwest::Response, limit: u64) -> HttpResponse {
         future::ready((!is_over).then_some(chunk))
     });
     let body = SdkBody::from_body_1_x(reqwest::Body::wrap_stream(body));
-    let mut response = ::http::Response::new(body);
+    let mut response = http::Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     // Headers that are not UTF-8 cannot be passed on; without them the error is made from the status.
@@ -144,8 +144,8 @@ fn answered(answer: reqwest::Response, limit: u64) -> HttpResponse {
         .unwrap_or_else(|_unusable| HttpResponse::new(status.into(), SdkBody::empty()))
 }
 
-fn retain_text(headers: &mut ::http::HeaderMap) {
-    let is_text = |value: &::http::HeaderValue| str::from_utf8(value.as_bytes()).is_ok();
+fn retain_text(headers: &mut http::HeaderMap) {
+    let is_text = |value: &http::HeaderValue| str::from_utf8(value.as_bytes()).is_ok();
     let unusable = headers.iter().filter(|(_, value)| !is_text(value));
     let unusable: Vec<_> = unusable.map(|(name, _)| name.clone()).collect();
     for name in unusable {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
+use http_client::host_budget::SendError;
+use http_client::{HostBudgets, TlsConfig, TlsTrust, percent_decoded, root_cause};
 use objects::RedactedValue;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
@@ -16,9 +18,6 @@ use super::{
     ChartRepositoryCredentials, Error, HttpValidators, INDEX, IndexFetchResult, RepositoryAccess,
     ResponseChunks, in_time, receive_chart, receive_index, shown, validator,
 };
-use crate::git::percent_decoded;
-use crate::http::host_budget::SendError;
-use crate::http::{HostBudgets, TlsConfig, TlsTrust, root_cause};
 
 /// Redirects in one answer. Parity(go).
 const MOST_REDIRECTS: usize = 10;

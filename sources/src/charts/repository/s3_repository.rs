@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
+use http_client::percent_decoded;
 use tree::TreeLimits;
 use url::Url;
 
@@ -18,7 +19,6 @@ use super::{
 use crate::bucket::{
     self, BucketEndpoint, BucketIdentity, BucketServerAddress, ObjectDownload, RemoteBucket,
 };
-use crate::git::percent_decoded;
 
 /// What addresses begin with.
 pub(super) const SCHEME: &str = "s3";

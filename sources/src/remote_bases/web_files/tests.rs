@@ -4,8 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
+use http_client::TlsConfig;
+
 use super::*;
-use crate::http::{self, TlsConfig};
 
 /// Answers each request with what its path is given; others with 404.
 pub(crate) fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> SocketAddr {
@@ -39,7 +40,7 @@ pub(crate) fn answer(status: &str, header: &str, body: &[u8]) -> Vec<u8> {
 
 fn fetch(address: &str, limits: WebFileLimits) -> Result<Arc<[u8]>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let client = http::client(&TlsConfig::default(), None).unwrap();
+    let client = http_client::client(&TlsConfig::default(), None).unwrap();
     runtime.block_on(get(&client, &HostBudgets::default(), &EgressRules::Anywhere, address, limits))
 }
 

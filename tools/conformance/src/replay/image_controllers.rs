@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use ::image::ImageName;
 use anyhow::Context as _;
+use artifacts::store::ObjectFolder;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image_controller::image_policy::ImagePolicyController;
@@ -31,7 +32,6 @@ use image_controller::image_repository::ImageRepositoryController;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sources::oci::OciDigest;
-use sources::store::ObjectFolder;
 use windlass_runtime::controller_kind::ControllerKind;
 
 use self::comparison::{ControllerAnswer, same_answer};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use artifacts::ignore::IgnoreMatcher;
 use serde::Deserialize;
-use sources::ignore::IgnoreMatcher;
 use tree::RelPath;
 
 use super::Topic;

@@ -1,10 +1,10 @@
-//! Artifacts and charts as archives (`sources::archive`, `helm::chart`): what came, and what was in a gzip.
+//! Artifacts and charts as archives (`artifacts::archive`, `helm::chart`): what came, and what was in a gzip.
 
 use std::io::{Cursor, Write as _};
 
+use artifacts::archive::{ExtractOptions, SymlinkPolicy, extract, unzip};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sources::archive::{ExtractOptions, SymlinkPolicy, extract, unzip};
 
 use super::FuzzTarget;
 use super::USUAL_STACK;

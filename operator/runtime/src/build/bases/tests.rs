@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use std::sync::mpsc;
 
 use futures::FutureExt as _;
+use git::GitServerCache;
 use golang::work_meter::StopSignal;
+use http_client::EgressRules;
 use kustomize::{BuildBudget, KustomizeBuildOptions, TreeBuildFiles, build};
-use sources::git::GitServerCache;
-use sources::http::EgressRules;
 use tokio::runtime::Runtime;
 
 use super::*;

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use golang::work_meter::StopSignal;
+use http_client::EgressRules;
 use sops::DecryptionKeys;
-use sources::http::EgressRules;
 use tokio::runtime::Runtime;
 
 use super::*;

@@ -16,6 +16,7 @@ use crds::lifecycle::{
 use gocel::CelExpression;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
+use http_client::{HttpClients, TlsConfig};
 use kube_core::{Resource as _, ResourceExt as _};
 use lifecycle::{
     CheckResult, LifecycleVariables, VariableTextContext, measurement, pause, promoted,
@@ -23,7 +24,6 @@ use lifecycle::{
 use objects::{Gvk, Object};
 use reconcile::{RunOutcome, Time};
 use serde_json::{Value, json};
-use sources::http::{HttpClients, TlsConfig};
 use url::Url;
 
 use super::{DEFAULT_CHECK_INTERVAL, LifecycleEventHandler, job};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use artifactgen::InventoryEntry;
+use artifacts::store::ObjectFolder;
 use reconcile::{RemovalCause, RemovalGate, Time};
 use serde_json::json;
-use sources::store::ObjectFolder;
 
 use super::*;
 use crate::temporary_store::TemporaryStore;

@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
+use artifacts::archive::{ArchiveContents, extract};
 use serde_json::{Value, json};
-use sources::archive::{ArchiveContents, extract};
 use tree::{FileTree as _, RelPath};
 
 use super::super::resolve::OciRepositoryInputs;
@@ -100,7 +100,7 @@ fn packed(files: &[(&str, &str)]) -> Vec<u8> {
     for (path, text) in files {
         contents.file(RelPath::parse(path).unwrap(), false, (*text).to_owned()).unwrap();
     }
-    sources::archive::write(Vec::new(), &contents, |_, text: &String| {
+    artifacts::archive::write(Vec::new(), &contents, |_, text: &String| {
         Ok::<_, std::io::Error>(text.clone().into_bytes())
     })
     .unwrap()

@@ -5,13 +5,13 @@ use std::convert::Infallible;
 use std::io::{self, Read as _};
 
 use artifactgen::{ArtifactTree, BuildInputs, OutputArtifact, build};
+use artifacts::archive::{ArchiveContents, DigestingWriter, write};
+use artifacts::ignore::IgnoreMatcher;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sources::archive::{ArchiveContents, DigestingWriter, write};
-use sources::ignore::IgnoreMatcher;
 use tree::{FileMetadata, FileTree as _, RelPath, TreeLimits};
 
 use super::trees::{CaseTarballReader, LinkHandling, trees};

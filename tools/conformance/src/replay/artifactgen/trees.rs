@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use artifacts::archive::{ExtractOptions, SymlinkPolicy, extract};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use sources::archive::{ExtractOptions, SymlinkPolicy, extract};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeBuildError, TreeLimits};
 
 use crate::replay::case::CaseFailure;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use artifacts::store::{ArtifactStore, StoreOptions};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use sources::store::{ArtifactStore, StoreOptions};
 use tempfile::TempDir;
 use windlass_cluster::events::{
     EventDistributor, EventObject, EventRecord, EventSeverity, EventSink, ObjectEvent,

@@ -1,10 +1,10 @@
 //! Revisions in their older and newer forms, and which of many versions is taken.
 
+use git::revision;
 use golang::semver::VersionConstraintError;
+use golang::version_choice::{VersionRange, chart_version};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sources::git::revision;
-use sources::version_choice::{VersionRange, chart_version};
 
 use super::super::case::{Case, CaseJudgement, nil};
 

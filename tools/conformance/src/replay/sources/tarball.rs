@@ -6,15 +6,15 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use artifacts::archive::{
+    ArchiveContents, ExtractOptions, SymlinkPolicy, extract, extract_to_dir, write,
+};
+use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sources::archive::{
-    ArchiveContents, ExtractOptions, SymlinkPolicy, extract, extract_to_dir, write,
-};
-use sources::ignore::{IGNORE_FILE, IgnoreMatcher};
 use tree::{FileKind, FileTree as _, RelPath};
 
 use super::super::case::{

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use aws_lc_rs::digest;
+use golang::version_choice::VersionRange;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use signatures::git::{
     CheckedOutCommit, GitTag, GitVerificationError, GitVerificationKeys, GitVerificationMode,
     verify,
 };
-use sources::version_choice::VersionRange;
 
 use super::TrustCase;
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same, same_value};
@@ -50,7 +50,7 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> CaseJudgement {
         }
     };
     let Some(found) = found(recorded)? else {
-        // What a failed checkout says is the matter of `sources::git`.
+        // What a failed checkout says is the matter of `git`.
         return same(&wanted.to_string(), &json!({"checkout": "failed"}).to_string());
     };
     let commit = recorded.file("commit-object")?;

@@ -3,7 +3,7 @@
 //!
 //! Here: the objects, what a user does in each act, when it is done, and the law about commits. Elsewhere: what a scenario is
 //! (`super`), a push that loses against another writer, or whose answer is lost (`e2e/tests/images/automation.rs`,
-//! `sources/tests/git_loopback`).
+//! `sources/git/tests/git_loopback`).
 //!
 //! Cuts are made at writes to the API server (`e2e::api_proxy`); a push is none. A kill between a push and the status is
 //! covered nevertheless: in a run the push comes before the status, and the automation writes nothing between. So the cut

@@ -1,0 +1,171 @@
+//! Artifacts of other stores, fetched over HTTP from the URL in their source's status.
+//!
+//! Elsewhere: this program's own artifacts ([`crate::store`]), reading an archive ([`crate::archive`]).
+
+use std::{
+    fs::File,
+    io::{BufReader, Seek, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use http_client::{EgressRules, TlsConfig, root_cause};
+use tree::MemoryTree;
+use url::Url;
+
+use crate::{
+    archive::{DigestingWriter, ExtractError, ExtractOptions, extract},
+    store::{self, ArtifactStore},
+};
+
+/// Where an artifact is, and what it has to be.
+#[derive(Debug, Clone)]
+pub struct RemoteArtifact {
+    /// Where it is served.
+    pub url: String,
+    /// `sha256:` and 64 hexadecimal digits.
+    pub digest: String,
+    /// Where it may be.
+    pub egress: EgressRules,
+}
+
+/// How much a fetch may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchLimits {
+    /// Bytes as they are sent.
+    pub bytes: u64,
+    /// From the first byte asked to the last byte received.
+    pub time: Duration,
+}
+
+/// Why an artifact could not be fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server was not reached, or stopped answering.
+    #[error("cannot fetch `{url}`: {why}")]
+    NoAnswer {
+        /// Where it should be.
+        url: String,
+        /// What is at the bottom of it.
+        why: String,
+    },
+    /// The server responded with another status.
+    #[error("cannot fetch `{url}`: HTTP status {status}")]
+    Status {
+        /// Where it should be.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// It does not end where it should.
+    #[error("`{url}` is larger than {limit} bytes")]
+    TooLarge {
+        /// Where it is.
+        url: String,
+        /// The most that is read.
+        limit: u64,
+    },
+    /// It took longer than it may.
+    #[error("fetching `{url}` timed out after {limit:?}")]
+    TooSlow {
+        /// Where it is.
+        url: String,
+        /// The longest time.
+        limit: Duration,
+    },
+    /// What is served is not what the source's status promises.
+    ///
+    /// The actual digest is left out: a user who may write a status could point it at a foreign file and read the
+    /// digest.
+    #[error("`{url}` does not match the status of its source: its digest is not `{expected}`")]
+    Mismatch {
+        /// Where it is.
+        url: String,
+        /// What was promised.
+        expected: String,
+    },
+    /// It is what was promised, but no archive that can be used.
+    #[error("cannot extract `{url}`")]
+    Extract {
+        /// Where it is.
+        url: String,
+        /// What is wrong with it.
+        source: ExtractError,
+    },
+    /// The disk refused to hold it meanwhile.
+    #[error("cannot store `{url}` in a temporary file: {why}")]
+    Disk {
+        /// Where it is.
+        url: String,
+        /// Why it failed.
+        why: String,
+    },
+    /// The digest cannot be used.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// Extracts an artifact from another server, and shares the tree with all callers that load the same one.
+///
+/// Blocks; `runtime` does the waiting. No redirect is followed.
+///
+/// # Errors
+/// It cannot be fetched within the limits, or is not what it should be.
+pub fn load(
+    store: &ArtifactStore,
+    remote: &RemoteArtifact,
+    options: &ExtractOptions,
+    limits: &FetchLimits,
+    runtime: &tokio::runtime::Handle,
+) -> Result<Arc<MemoryTree>, Error> {
+    store.share(&remote.digest, options, || {
+        let file = runtime.block_on(fetch(remote, limits))?;
+        let failed = |source| Error::Extract { url: remote.url.clone(), source };
+        extract(BufReader::new(file), options).map_err(failed)
+    })
+}
+
+/// Fetches an artifact as it is into a file without a name, and checks its digest. No redirect is followed.
+///
+/// # Errors
+/// It cannot be fetched within the limits, or is not what it should be.
+pub async fn fetch(remote: &RemoteArtifact, limits: &FetchLimits) -> Result<File, Error> {
+    let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
+    let fetching = fetch_all(remote, limits.bytes);
+    tokio::time::timeout(limits.time, fetching).await.map_err(|_| slow())?
+}
+
+async fn fetch_all(remote: &RemoteArtifact, limit: u64) -> Result<File, Error> {
+    let url = &remote.url;
+    let unanswered = |why: String| Error::NoAnswer { url: url.clone(), why };
+    let disk = |error: std::io::Error| Error::Disk { url: url.clone(), why: error.to_string() };
+    let at = Url::parse(url).map_err(|e| unanswered(e.to_string()))?;
+    remote.egress.admits(&at).map_err(|refused| unanswered(refused.to_string()))?;
+    let client = http_client::client_within(&TlsConfig::default(), None, &remote.egress);
+    let client = client.map_err(|e| unanswered(e.to_string()))?;
+    let answer = client.get(at).send().await;
+    let mut answer = answer.map_err(|e| unanswered(root_cause(&e.without_url())))?;
+    if !answer.status().is_success() {
+        return Err(Error::Status { url: url.clone(), status: answer.status().as_u16() });
+    }
+    let mut received = 0;
+    let mut out = DigestingWriter::new(tempfile::tempfile().map_err(disk)?);
+    loop {
+        let chunk = answer.chunk().await.map_err(|e| unanswered(root_cause(&e.without_url())))?;
+        let Some(chunk) = chunk else { break };
+        received += chunk.len() as u64;
+        if received > limit {
+            return Err(Error::TooLarge { url: url.clone(), limit });
+        }
+        out.write_all(&chunk).map_err(disk)?;
+    }
+    let (mut file, sealed) = out.finish();
+    if sealed.digest != remote.digest {
+        return Err(Error::Mismatch { url: url.clone(), expected: remote.digest.clone() });
+    }
+    file.rewind().map_err(disk)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Clients that are kept with their connections, so that not every request needs a handshake.
+//!
+//! Here: which requests share one, how long it lives. Elsewhere: how a client is built ([`super::client_within`]),
+//! which reads all authorities of the system.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use super::{EgressRules, Error, HttpProxy, TlsConfig, TlsTrust, client_trusting};
+
+/// Clients that are kept; remotes with the same authorities, client certificate and proxy share one.
+const MOST_CLIENTS: usize = 64;
+/// After this a client is replaced, and with it connections to former addresses of a name and with former authorities.
+const OLDEST_CLIENT: Duration = Duration::from_secs(600);
+
+/// Clients by trusted authorities, client certificate and proxy; the 64 that were used last, for ten minutes each.
+///
+/// # Assumes
+/// The runtime that drives the first request drives them all: kept connections live on it.
+pub struct HttpClients {
+    kept: Mutex<RecentlyUsedMap<(reqwest::Client, Instant)>>,
+    egress: EgressRules,
+}
+
+impl Default for HttpClients {
+    fn default() -> Self {
+        Self::within(EgressRules::default())
+    }
+}
+
+impl fmt::Debug for HttpClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClients").field("kept", &self.count()).finish()
+    }
+}
+
+impl HttpClients {
+    /// For servers that may be asked.
+    pub fn within(egress: EgressRules) -> Self {
+        Self { kept: Mutex::new(RecentlyUsedMap::new(MOST_CLIENTS)), egress }
+    }
+
+    /// Which servers may be asked.
+    pub fn egress(&self) -> &EgressRules {
+        &self.egress
+    }
+
+    /// A client, with the connections that it still has.
+    ///
+    /// Credentials other than certificates and the proxy's go with each request, so they are not part of the key.
+    ///
+    /// # Errors
+    /// As [`super::client`].
+    pub fn client(
+        &self,
+        tls: &TlsConfig,
+        proxy: Option<&HttpProxy>,
+    ) -> Result<reqwest::Client, Error> {
+        self.client_trusting(tls, TlsTrust::Instead, proxy)
+    }
+
+    /// As [`HttpClients::client`]; `trust` decides how custom authorities are used.
+    ///
+    /// # Errors
+    /// As [`super::client`].
+    pub fn client_trusting(
+        &self,
+        tls: &TlsConfig,
+        trust: TlsTrust,
+        proxy: Option<&HttpProxy>,
+    ) -> Result<reqwest::Client, Error> {
+        let key = key(&[Some(&client_key(tls, proxy)), Some(&[trust as u8])]);
+        let kept = || self.kept.lock();
+        {
+            let mut kept = kept();
+            kept.entries.retain(|_, (_, (_, built))| built.elapsed() < OLDEST_CLIENT);
+            if let Some((client, _)) = kept.get(&key) {
+                return Ok(client.clone());
+            }
+        }
+        let client = client_trusting(tls, trust, proxy, &self.egress)?;
+        kept().put(key, (client.clone(), Instant::now()));
+        Ok(client)
+    }
+
+    /// How many clients are kept.
+    pub fn count(&self) -> usize {
+        self.kept.lock().count()
+    }
+}
+
+/// A digest that identifies its input.
+pub type ClientKeyDigest = [u8; 32];
+
+/// A digest of parts that may be absent; no two lists of parts look alike.
+pub fn key(parts: &[Option<&[u8]>]) -> ClientKeyDigest {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update([u8::from(part.is_some())]);
+        let bytes = part.unwrap_or_default();
+        digest.update((bytes.len() as u64).to_be_bytes());
+        digest.update(bytes);
+    }
+    digest.finalize().into()
+}
+
+/// The key of a client; credentials that go with each request are not part of it.
+pub fn client_key(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> ClientKeyDigest {
+    let identity = tls.identity.as_ref();
+    let [address, username, password] = proxy.map(HttpProxy::parts).unwrap_or_default();
+    key(&[
+        tls.ca.as_deref(),
+        identity.map(|identity| identity.certificate.as_slice()),
+        identity.map(|identity| identity.key.expose().as_slice()),
+        address,
+        username,
+        password,
+    ])
+}
+
+/// A map with a limited number of values: the one that was used longest ago makes room.
+pub struct RecentlyUsedMap<V> {
+    most: usize,
+    /// Counts uses; the larger the number at an entry, the later it was used.
+    uses: u64,
+    entries: BTreeMap<ClientKeyDigest, (u64, V)>,
+}
+
+impl<V> RecentlyUsedMap<V> {
+    /// An empty map for at most so many values.
+    pub fn new(most: usize) -> Self {
+        Self { most, uses: 0, entries: BTreeMap::new() }
+    }
+
+    /// The value of a key, which counts as a use of it.
+    pub fn get(&mut self, key: &ClientKeyDigest) -> Option<&V> {
+        self.uses += 1;
+        let (used, value) = self.entries.get_mut(key)?;
+        *used = self.uses;
+        Some(value)
+    }
+
+    /// Keeps a value, and forgets the one that was used longest ago if there are too many.
+    pub fn put(&mut self, key: ClientKeyDigest, value: V) {
+        self.uses += 1;
+        self.entries.insert(key, (self.uses, value));
+        if self.entries.len() > self.most {
+            let oldest = self.entries.iter().min_by_key(|(_, (used, _))| *used);
+            if let Some(oldest) = oldest.map(|(key, _)| *key) {
+                self.entries.remove(&oldest);
+            }
+        }
+    }
+
+    /// Forgets the value of a key.
+    pub fn remove(&mut self, key: &ClientKeyDigest) {
+        self.entries.remove(key);
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+}

@@ -1,0 +1,258 @@
+//! The HTTP client that every source shares: trusted authorities, client certificates, connections.
+//!
+//! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
+//! In the folder: the proxy ([`HttpProxy`]), which servers may be asked ([`EgressRules`]), how much is asked of one
+//! ([`HostBudgets`]), what is fetched once for many ([`SingleFlightCache`]). Elsewhere: credentials in headers,
+//! redirects, limits on bytes and on time: each source knows its own protocol.
+
+pub mod clients;
+mod egress_rules;
+pub mod host_budget;
+mod proxy;
+mod single_flight;
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use objects::RedactedValue;
+use percent_encoding::percent_decode_str;
+use reqwest::redirect::Policy;
+use url::Url;
+
+pub use clients::HttpClients;
+pub use egress_rules::{EgressDeniedError, EgressDenyList, EgressRules, refusal};
+pub use host_budget::{HostBudgets, HostBusyError};
+pub use proxy::{HttpProxy, is_refusal_of_proxy};
+pub use single_flight::{LoginTokenCache, SingleFlightCache};
+
+/// The authorities that a connection trusts and the client certificate that it shows.
+///
+/// Without anything the system's authorities are trusted and no certificate is shown.
+#[derive(Debug, Clone, Default)]
+pub struct TlsConfig {
+    /// Certificate authorities in PEM; when given, only these are trusted.
+    pub ca: Option<Vec<u8>>,
+    /// The client certificate, for servers that ask for one.
+    pub identity: Option<ClientIdentity>,
+}
+
+/// How the authorities in [`TlsConfig::ca`] combine with those of the system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsTrust {
+    /// They replace the authorities of the system.
+    #[default]
+    Instead,
+    /// They are trusted in addition.
+    Beside,
+    /// Nothing is checked: any certificate of any server is accepted.
+    Anyone,
+}
+
+/// A client certificate and its key, both in PEM.
+#[derive(Debug, Clone)]
+pub struct ClientIdentity {
+    /// The certificate, followed by its intermediates.
+    pub certificate: Vec<u8>,
+    /// The private key of the certificate.
+    pub key: RedactedValue<Vec<u8>>,
+}
+
+/// Why no client could be built: something in the Secret is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// `ca` has no certificate in it.
+    #[error("`ca.crt` has no valid PEM certificate")]
+    BadAuthority,
+    /// `identity` cannot be used.
+    #[error("`tls.crt` and `tls.key` are not a PEM certificate and its PEM private key")]
+    BadIdentity,
+    /// The Secret of the proxy lacks something, or something in it cannot be used.
+    #[error("the Secret of the proxy is invalid: {0}")]
+    BadProxy(String),
+    /// The platform's own trust store or resolver is broken.
+    #[error("cannot create an HTTP client: {0}")]
+    Setup(String),
+}
+
+/// How long a connection may take to come about; the limit of the whole operation is a separate one.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A client of HTTP, as the functions below build it.
+pub type HttpClient = reqwest::Client;
+
+/// Builds a client for one source.
+///
+/// # Guarantees
+/// The client does not follow redirects: the caller that sends credentials decides where to.
+/// Without a proxy of its own, proxies are those of the environment (`HTTPS_PROXY`, `NO_PROXY`), as for Flux.
+///
+/// # Errors
+/// Names the key of the Secret that cannot be used. No text of the Secret is repeated.
+pub fn client(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> Result<reqwest::Client, Error> {
+    client_within(tls, proxy, &EgressRules::Anywhere)
+}
+
+/// As [`client_within`], for bodies that are stored as they were sent: no response is decompressed.
+///
+/// # Errors
+/// As [`client`].
+pub fn client_undecoded(
+    tls: &TlsConfig,
+    proxy: Option<&HttpProxy>,
+    egress: &EgressRules,
+) -> Result<reqwest::Client, Error> {
+    let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
+    built(builder, tls, TlsTrust::Instead, proxy, egress)
+}
+
+/// As [`client`], for the servers that `egress` permits. The caller checks IP addresses in URLs with
+/// [`EgressRules::admits`].
+///
+/// # Errors
+/// As [`client`].
+pub fn client_within(
+    tls: &TlsConfig,
+    proxy: Option<&HttpProxy>,
+    egress: &EgressRules,
+) -> Result<reqwest::Client, Error> {
+    client_trusting(tls, TlsTrust::Instead, proxy, egress)
+}
+
+/// As [`client_within`]; `trust` decides how custom authorities are used.
+///
+/// # Errors
+/// As [`client`].
+pub fn client_trusting(
+    tls: &TlsConfig,
+    trust: TlsTrust,
+    proxy: Option<&HttpProxy>,
+    egress: &EgressRules,
+) -> Result<reqwest::Client, Error> {
+    built(reqwest::Client::builder(), tls, trust, proxy, egress)
+}
+
+fn built(
+    builder: reqwest::ClientBuilder,
+    tls: &TlsConfig,
+    trust: TlsTrust,
+    proxy: Option<&HttpProxy>,
+    egress: &EgressRules,
+) -> Result<reqwest::Client, Error> {
+    let mut builder = builder
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(Policy::none())
+        .referer(false)
+        .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
+    if let Some(pem) = &tls.ca {
+        let authorities =
+            reqwest::Certificate::from_pem_bundle(pem).map_err(|_unread| Error::BadAuthority)?;
+        if authorities.is_empty() {
+            return Err(Error::BadAuthority);
+        }
+        builder = match trust {
+            TlsTrust::Instead | TlsTrust::Anyone => builder.tls_certs_only(authorities),
+            TlsTrust::Beside => builder.tls_certs_merge(authorities),
+        };
+    }
+    if trust == TlsTrust::Anyone {
+        builder = builder.tls_danger_accept_invalid_certs(true);
+    }
+    if let Some(ClientIdentity { certificate, key }) = &tls.identity {
+        let mut pem = key.expose().clone();
+        pem.push(b'\n');
+        pem.extend_from_slice(certificate);
+        let identity = reqwest::Identity::from_pem(&pem).map_err(|_unread| Error::BadIdentity)?;
+        builder = builder.identity(identity);
+    }
+    if egress.is_limited() {
+        builder = builder.dns_resolver(egress_rules::EgressResolver::new(egress.clone()));
+    }
+    if let Some(proxy) = proxy {
+        proxy.check(egress)?;
+        builder = builder.proxy(proxy.for_client()?);
+    }
+    builder.build().map_err(|error| match (&tls.identity, &tls.ca) {
+        (Some(_), _) => Error::BadIdentity,
+        (None, Some(_)) => Error::BadAuthority,
+        (None, None) => Error::Setup(root_cause(&error.without_url())),
+    })
+}
+
+/// True when credentials for one server may be sent to the other.
+///
+/// `Differs(flux)`: Go examines the name of the host alone; here the port counts too, and TLS is never left.
+pub fn same_server(origin: &Url, other: &Url) -> bool {
+    let place = |url: &Url| (url.host_str().map(str::to_owned), url.port_or_known_default());
+    let upgraded = origin.scheme() == "http"
+        && other.scheme() == "https"
+        && origin.host_str() == other.host_str()
+        && (origin.port_or_known_default(), other.port_or_known_default()) == (Some(80), Some(443));
+    upgraded || (origin.scheme() == other.scheme() && place(origin) == place(other))
+}
+
+/// A text of a URL without its percent signs.
+pub fn percent_decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// The innermost error of a chain, on one line.
+///
+/// The outer errors are "error sending request" and repeat the URL; the innermost is "Connection refused".
+pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
+    let mut deepest = error;
+    while let Some(next) = cause(deepest) {
+        deepest = next;
+    }
+    let text = deepest.to_string();
+    proxy::socks_words(&text).map_or(text, str::to_owned)
+}
+
+/// True when a chain of errors ends in a certificate that was not accepted.
+pub fn is_distrust(error: &(dyn StdError + 'static)) -> bool {
+    let mut current = Some(error);
+    while let Some(error) = current {
+        if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
+            return true;
+        }
+        current = cause(error);
+    }
+    false
+}
+
+/// The next error of a chain. An [`std::io::Error`] does not return the error that it wraps as its `source`.
+fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_without_a_certificate_is_refused_by_its_key() {
+        let tls = TlsConfig { ca: Some(b"not PEM".to_vec()), identity: None };
+        assert_eq!(client(&tls, None).unwrap_err(), Error::BadAuthority);
+    }
+
+    #[test]
+    fn an_identity_that_cannot_be_read_is_refused_and_not_shown() {
+        let key = RedactedValue::new(b"-----BEGIN hunter2-----".to_vec());
+        let identity = Some(ClientIdentity { certificate: b"x".to_vec(), key });
+        let tls = TlsConfig { ca: None, identity };
+        let error = client(&tls, None).unwrap_err();
+        assert_eq!(error, Error::BadIdentity);
+        assert!(!format!("{error} {error:?} {tls:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn the_cause_is_found_below_an_io_error() {
+        let inner = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let error = std::io::Error::other(std::io::Error::other(inner));
+        assert_eq!(root_cause(&error), "invalid peer certificate: UnknownIssuer");
+        assert!(is_distrust(&error));
+        assert!(!is_distrust(&std::io::Error::other("certificate")));
+    }
+}
