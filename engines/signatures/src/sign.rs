@@ -7,8 +7,23 @@ pub use crate::ssh::sign_with_ssh_key;
 
 /// Why something cannot be signed. No text contains a key or a passphrase.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SigningError(pub(crate) String);
+pub enum SigningError {
+    /// The OpenPGP key is encrypted, and there is no passphrase.
+    #[error("the OpenPGP key is encrypted: add its `passphrase`")]
+    Locked,
+    /// The OpenPGP key is encrypted with another passphrase.
+    #[error("`passphrase` does not unlock the OpenPGP key")]
+    WrongPassphrase,
+    /// The armor has a public OpenPGP key only. The words are those of go-crypto.
+    #[error("openpgp: invalid argument: signing key doesn't have a private key")]
+    PublicKeyOnly,
+    /// The armor has several OpenPGP keys.
+    #[error("the signing key must be exactly one OpenPGP key")]
+    SeveralKeys,
+    /// Any other reason.
+    #[error("{0}")]
+    Refused(String),
+}
 
 #[cfg(test)]
 mod tests;

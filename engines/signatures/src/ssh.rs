@@ -44,22 +44,24 @@ pub fn sign_with_ssh_key(key: &PrivateKey, payload: &[u8]) -> Result<String, Sig
     if let KeypairData::Rsa(pair) = key.key_data() {
         let bits = pair.key_size();
         if bits < MIN_RSA_BITS {
-            return Err(SigningError(format!(
+            return Err(SigningError::Refused(format!(
                 "the RSA key has {bits} bits, at least {MIN_RSA_BITS} are required"
             )));
         }
         if bits > MAX_RSA_BITS {
-            return Err(SigningError(format!(
+            return Err(SigningError::Refused(format!(
                 "the RSA key has {bits} bits, at most {MAX_RSA_BITS} are supported"
             )));
         }
     }
     if key.algorithm() == Algorithm::Dsa {
-        return Err(SigningError("DSA keys cannot sign commits".to_owned()));
+        return Err(SigningError::Refused("DSA keys cannot sign commits".to_owned()));
     }
     key.sign(GIT_SIGNATURE_NAMESPACE, HashAlg::Sha512, payload)
         .and_then(|signature| signature.to_pem(LineEnding::LF))
-        .map_err(|error| SigningError(format!("the {} key cannot sign: {error}", key.algorithm())))
+        .map_err(|error| {
+            SigningError::Refused(format!("the {} key cannot sign: {error}", key.algorithm()))
+        })
 }
 
 /// The fingerprint of the key, of any of some lists, with which a signature was made.

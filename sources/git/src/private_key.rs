@@ -128,6 +128,20 @@ pub(super) fn parse_private_key(
     Ok(key)
 }
 
+/// Whether a text is a private key that needs a passphrase. One that cannot be read needs none.
+pub(super) fn is_encrypted(identity: &str) -> bool {
+    if identity.len() > MAX_TEXT_BYTES {
+        return false;
+    }
+    let Some(block) = KeyBlock::first(identity) else { return false };
+    if block.label != OPENSSH_LABEL {
+        return block.encryption.is_some();
+    }
+    let content = BASE64_STANDARD.decode(&block.body).unwrap_or_default();
+    let key = PrivateKey::from_bytes(&content);
+    key.is_ok_and(|key| matches!(key.key_data(), KeypairData::Encrypted(_)))
+}
+
 fn parse_openssh(content: &[u8], passphrase: Option<&str>) -> Result<PrivateKey, Error> {
     let key = PrivateKey::from_bytes(content).map_err(|_unread| unreadable(passphrase))?;
     // Parity(flux): a passphrase for a key that has none is not examined.

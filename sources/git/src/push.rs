@@ -32,7 +32,7 @@ mod workspace;
 pub use error::{PushError, PushRejection, RejectedReference, RejectionCause};
 pub use objects::{GitFileChange, GitFileMode};
 pub use refspec::refspec_destination;
-pub use signer::CommitSigner;
+pub use signer::{CommitSigner, SigningKeyError};
 pub use workspace::{
     CommitDetails, CommitIdentity, PushOutcome, PushRequest, PushWorkspace, ReferenceUpdate,
     UpdateRule, is_ancestor,

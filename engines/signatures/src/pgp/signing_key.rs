@@ -38,7 +38,7 @@ impl fmt::Debug for OpenPgpSigningKey {
 }
 
 fn refused(why: &str) -> SigningError {
-    SigningError(why.to_owned())
+    SigningError::Refused(why.to_owned())
 }
 
 impl OpenPgpSigningKey {
@@ -55,18 +55,28 @@ impl OpenPgpSigningKey {
                 "the signing key is larger than 256 KiB: export it without photos",
             ));
         }
-        let mut entities =
-            armored_ring(armored, &mut VerificationEffort::default()).map_err(SigningError)?;
+        let mut entities = armored_ring(armored, &mut VerificationEffort::default())
+            .map_err(SigningError::Refused)?;
         let entity = match entities.pop() {
             Some(entity) if entities.is_empty() => entity,
-            _ => return Err(refused("the signing key must be exactly one OpenPGP key")),
+            _ => return Err(SigningError::SeveralKeys),
         };
         let content = armor::first(armored).map(|block| block.content).unwrap_or_default();
         let secret = contained(|| SignedSecretKey::from_bytes(content.as_slice()).ok());
-        let secret = secret.ok_or_else(|| {
-            refused("openpgp: invalid argument: signing key doesn't have a private key")
-        })?;
+        let secret = secret.ok_or(SigningError::PublicKeyOnly)?;
         Ok(Self { secret, entity, passphrase: passphrase.map(Password::from) })
+    }
+
+    /// Checks that the passphrase unlocks the key, by a signature that is dropped; `now` is in seconds since 1970. Whether the
+    /// key may sign then is not examined.
+    ///
+    /// # Errors
+    /// [`SigningError::Locked`] or [`SigningError::WrongPassphrase`].
+    pub fn check_passphrase(&self, now: u64) -> Result<(), SigningError> {
+        match self.sign(&[], now) {
+            Err(error @ (SigningError::Locked | SigningError::WrongPassphrase)) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Signs a commit or tag, given as it is stored without a signature; `now` is in seconds since 1970, and becomes the time
@@ -122,7 +132,7 @@ impl OpenPgpSigningKey {
         }
         check_size(key.public_params()).map_err(SigningError)?;
         if is_locked && self.passphrase.is_none() {
-            return Err(refused("the OpenPGP key is encrypted: add its `passphrase`"));
+            return Err(SigningError::Locked);
         }
         let empty = Password::empty();
         let passphrase = self.passphrase.as_ref().unwrap_or(&empty);
@@ -132,16 +142,16 @@ impl OpenPgpSigningKey {
         let made = contained(|| Some(signature(key, passphrase, payload, created)));
         let made = made.ok_or_else(|| refused("the numbers of the OpenPGP key are invalid"))?;
         let made = made.map_err(|error| match is_locked {
-            true => refused("`passphrase` does not unlock the OpenPGP key"),
-            false => SigningError(format!("the OpenPGP key cannot sign: {error}")),
+            true => SigningError::WrongPassphrase,
+            false => SigningError::Refused(format!("the OpenPGP key cannot sign: {error}")),
         })?;
         let unwritable = |error: pgp::errors::Error| {
-            SigningError(format!("the signature cannot be written: {error}"))
+            SigningError::Refused(format!("the signature cannot be written: {error}"))
         };
         let packet = made.to_bytes().map_err(unwritable)?;
         let known = std::slice::from_ref(&self.entity);
         check(&packet, payload, known, now, &mut VerificationEffort::default())
-            .map_err(SigningError)?;
+            .map_err(SigningError::Refused)?;
         made.to_armored_string(ArmorOptions::default()).map_err(unwritable)
     }
 }

@@ -150,6 +150,13 @@ fn a_subkey_that_may_sign_does_and_its_passphrase_is_needed() {
         assert_eq!(sign(None).unwrap_err(), missing);
         let wrong = "`passphrase` does not unlock the OpenPGP key";
         assert_eq!(sign(Some("hunter3")).unwrap_err(), wrong);
+        let checked = |passphrase| {
+            let key = OpenPgpSigningKey::read(armored.as_bytes(), passphrase).unwrap();
+            key.check_passphrase(NOW)
+        };
+        assert_eq!(checked(Some("hunter2")), Ok(()));
+        assert_eq!(checked(None), Err(SigningError::Locked));
+        assert_eq!(checked(Some("hunter3")), Err(SigningError::WrongPassphrase));
     }
 }
 

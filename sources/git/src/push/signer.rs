@@ -7,7 +7,30 @@ use russh::keys::PrivateKey;
 use signatures::sign::{OpenPgpSigningKey, SigningError, sign_with_ssh_key};
 
 use crate::Error;
-use crate::private_key::parse_private_key;
+use crate::private_key::{is_encrypted, parse_private_key};
+
+/// Why the key of a Secret cannot sign. The variant tells what is to be done; no text contains a key or a passphrase.
+#[derive(Debug, thiserror::Error)]
+pub enum SigningKeyError {
+    /// It is encrypted, and its passphrase is not in the Secret.
+    #[error("the key is encrypted: add its passphrase")]
+    Locked,
+    /// It is encrypted with another passphrase than that of the Secret.
+    #[error("the passphrase does not unlock the key")]
+    WrongPassphrase,
+    /// It has no private part. The words are those of go-crypto.
+    #[error("openpgp: invalid argument: signing key doesn't have a private key")]
+    PublicKeyOnly,
+    /// There are several keys.
+    #[error("there are several keys")]
+    SeveralKeys,
+    /// It is no OpenPGP key that can be used. The words are those of go-crypto where it has any.
+    #[error("{0}")]
+    UnusableOpenPgp(String),
+    /// It is missing or cannot be read, or Git does not take its signatures.
+    #[error(transparent)]
+    Unusable(#[from] Error),
+}
 
 /// A private key that signs commits.
 pub enum CommitSigner {
@@ -28,11 +51,11 @@ impl fmt::Debug for CommitSigner {
 }
 
 impl CommitSigner {
-    /// Reads `git.asc`, an armored private key, and its `passphrase`.
+    /// Reads `git.asc`, an armored private key, and its `passphrase`; `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`Error::BadSecret`] naming the key that is missing or cannot be used.
-    pub fn open_pgp(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
+    /// See [`SigningKeyError`].
+    pub fn open_pgp(data: &BTreeMap<String, Vec<u8>>, now: u64) -> Result<Self, SigningKeyError> {
         let armored = data.get("git.asc").filter(|value| !value.is_empty());
         let armored = armored.ok_or_else(|| {
             Error::BadSecret(
@@ -40,22 +63,36 @@ impl CommitSigner {
             )
         })?;
         let passphrase = text(data, "passphrase")?;
-        let key = OpenPgpSigningKey::read(armored, passphrase.as_deref())
-            .map_err(|error| Error::BadSecret(format!("`git.asc`: {error}")))?;
+        let unusable = |error: SigningError| match error {
+            SigningError::Locked => SigningKeyError::Locked,
+            SigningError::WrongPassphrase => SigningKeyError::WrongPassphrase,
+            SigningError::PublicKeyOnly => SigningKeyError::PublicKeyOnly,
+            SigningError::SeveralKeys => SigningKeyError::SeveralKeys,
+            SigningError::Refused(why) => SigningKeyError::UnusableOpenPgp(why),
+        };
+        let key = OpenPgpSigningKey::read(armored, passphrase.as_deref()).map_err(unusable)?;
+        key.check_passphrase(now).map_err(unusable)?;
         Ok(Self::OpenPgp(Box::new(key)))
     }
 
     /// Reads `identity`, a private key as for SSH remotes, and the `password` that it is encrypted with.
     ///
     /// # Errors
-    /// [`Error::BadSecret`] naming the key that is missing or cannot be used.
-    pub fn ssh(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
+    /// See [`SigningKeyError`].
+    pub fn ssh(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, SigningKeyError> {
         let identity = text(data, "identity")?.ok_or_else(|| {
             Error::BadSecret(
                 "signing requires `identity`, the private key, in the Secret".to_owned(),
             )
         })?;
-        let key = parse_private_key(&identity, text(data, "password")?.as_deref())?;
+        let passphrase = text(data, "password")?;
+        if passphrase.is_none() && is_encrypted(&identity) {
+            return Err(SigningKeyError::Locked);
+        }
+        let key = parse_private_key(&identity, passphrase.as_deref())?;
+        // Which sizes and kinds of keys Git verifies, only a signature tells.
+        sign_with_ssh_key(&key, b"signing key")
+            .map_err(|error| Error::BadSecret(format!("`identity`: {error}")))?;
         Ok(Self::Ssh(Box::new(key)))
     }
 

@@ -47,17 +47,19 @@ pub struct CommitDetails {
 /// What one push does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PushRequest {
-    /// The references that are to be at the newest commit.
+    /// The references that are to be elsewhere.
     pub references: Vec<ReferenceUpdate>,
     /// Push options, which hooks of the server read. A server that does not know them is not pushed to.
     pub options: Vec<String>,
 }
 
-/// A reference that is to be at the newest commit.
+/// A reference that is to be at the newest commit, or at another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceUpdate {
     /// Its full name, such as `refs/heads/main`.
     pub name: String,
+    /// A commit that the server has, in forty hexadecimal digits, instead of the newest one.
+    pub commit: Option<String>,
     /// What may be there before.
     pub rule: UpdateRule,
 }
@@ -221,6 +223,7 @@ impl<'s> PushWorkspace<'s> {
         let mut commands = Vec::new();
         for update in &request.references {
             let old = advertised.get(&update.name).copied();
+            let new = update.commit.as_deref().map_or(Ok(new), hash)?;
             if old == Some(new) {
                 continue;
             }
@@ -269,6 +272,9 @@ impl<'s> PushWorkspace<'s> {
             (UpdateRule::FastForward, None) => return Ok(!is_fetched),
             (UpdateRule::FastForward, Some(old)) => old,
         };
+        if let Some(commit) = &update.commit {
+            return is_in_history(hash(commit)?, old, remote, context, wire);
+        }
         if self.commits.contains(&old) {
             return Ok(true);
         }

@@ -36,7 +36,7 @@ pub(crate) fn change(path: &str, text: &str) -> BTreeMap<String, GitFileChange> 
 }
 
 fn update(name: &str, rule: UpdateRule) -> ReferenceUpdate {
-    ReferenceUpdate { name: name.to_owned(), rule }
+    ReferenceUpdate { name: name.to_owned(), commit: None, rule }
 }
 
 pub(crate) fn to(names: &[&str]) -> PushRequest {
@@ -170,6 +170,29 @@ fn whether_files_would_differ_is_known_without_a_commit() {
     assert_eq!(workspace.head(), head);
     let pushed = workspace.push(&to(&["refs/heads/main"]), &case.remote, &case.context).unwrap();
     assert_eq!(pushed.updated, Vec::<String>::new(), "there is no commit");
+}
+
+#[test]
+fn a_reference_goes_to_a_commit_that_the_server_has_as_far_as_its_rule_lets_it() {
+    let repository = BareRepository::with_history();
+    let server = serve(&repository, ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
+    let before = repository.commit_of("refs/heads/main");
+    let at = |name: &str, rule: UpdateRule| ReferenceUpdate {
+        commit: Some(before.clone()),
+        ..update(name, rule)
+    };
+    let mut request = to(&["refs/heads/main"]);
+    request.references.push(at("refs/heads/before", UpdateRule::FastForward));
+    let pushed = push_change(&case, "new", "1", &request).unwrap();
+    assert_eq!(repository.commit_of("refs/heads/main"), pushed.commit);
+    assert_eq!(repository.commit_of("refs/heads/before"), before);
+    let back =
+        |rule| PushRequest { references: vec![at("refs/heads/main", rule)], options: vec![] };
+    let refused = push_change(&case, "new", "2", &back(UpdateRule::FastForward)).unwrap_err();
+    assert!(matches!(refused, PushError::Rejected(_)), "{refused:?}");
+    push_change(&case, "new", "2", &back(UpdateRule::Overwrite)).unwrap();
+    assert_eq!(repository.commit_of("refs/heads/main"), before);
 }
 
 #[test]

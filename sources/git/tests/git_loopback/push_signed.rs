@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use git::push::{CommitSigner, PushWorkspace};
+use git::push::{CommitSigner, PushWorkspace, SigningKeyError};
 use jiff::Timestamp;
 
 use crate::http_server::{GitHttpServer, ServerBehavior};
@@ -38,6 +38,9 @@ U4+ZF67CwpbGcezOX2tIoXoDVJ9o/XS/FrXYFdkJ
 -----END PGP PUBLIC KEY BLOCK-----
 ";
 
+/// When keys are read, in seconds since 1970.
+const TIME_OF_TEST: u64 = 1_800_000_000;
+
 fn secret(entries: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     entries.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
 }
@@ -66,7 +69,7 @@ fn verify(repository: &BareRepository, arguments: &[&str], home: &Path) {
 
 #[test]
 fn git_verifies_a_commit_that_is_signed_with_openpgp() {
-    let signer = CommitSigner::open_pgp(&secret(&[("git.asc", OPEN_PGP)])).unwrap();
+    let signer = CommitSigner::open_pgp(&secret(&[("git.asc", OPEN_PGP)]), TIME_OF_TEST).unwrap();
     let repository = push_signed(&signer);
     let home = tempfile::tempdir().unwrap();
     let mut import = Command::new("gpg");
@@ -99,9 +102,22 @@ fn a_key_that_cannot_sign_is_refused_without_being_repeated() {
         (&[("git.asc", OPEN_PGP_PUBLIC)][..], "doesn't have a private key"),
         (&[("git.asc", "hunter2")][..], "no armored data found"),
     ] {
-        let error = CommitSigner::open_pgp(&secret(entries)).unwrap_err().to_string();
+        let error = CommitSigner::open_pgp(&secret(entries), TIME_OF_TEST).unwrap_err().to_string();
         assert!(error.contains(reason) && !error.contains("hunter2"), "{error}");
     }
     let error = CommitSigner::ssh(&secret(&[("identity", "hunter2")])).unwrap_err().to_string();
     assert!(error.contains("not a private key") && !error.contains("hunter2"), "{error}");
+}
+
+#[test]
+fn an_encrypted_ssh_key_without_its_passphrase_is_not_one_that_cannot_be_read() {
+    let keys = tempfile::tempdir().unwrap();
+    let identity = ssh_key(&keys.path().join("locked"), "ed25519", "hunter2");
+    let read = |password: &str| {
+        let data = secret(&[("identity", &identity), ("password", password)]);
+        CommitSigner::ssh(&data).map(drop)
+    };
+    assert!(matches!(read(""), Err(SigningKeyError::Locked)));
+    assert!(matches!(read("hunter3"), Err(SigningKeyError::Unusable(_))));
+    assert!(read("hunter2").is_ok());
 }
