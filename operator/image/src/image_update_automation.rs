@@ -1,9 +1,10 @@
 //! ImageUpdateAutomation: the latest versions of images are committed to a Git repository.
 //!
-//! Here: its run. In the folder: the policies whose results are written (`policies`), the GitRepository (`git_source`), one
-//! writer for each branch (`branch_lock`), automations that push together (`round_gathering`, `round_leader`), the update itself
-//! (`update`), the push of all of them (`push_round`, `round_base`, `round_commits`, `round_draft`), values in files (`rewrite`),
-//! the pull request of a push branch (`pull_request`), what is said of all that (`result`).
+//! Here: its run. In the folder: the policies whose results are written (`policies`), the GitRepository (`git_source`), where
+//! commits go (`push_target`), one writer for each branch (`branch_lock`), automations that push together (`round_gathering`,
+//! `round_leader`), the update itself (`update`), the push of all of them (`push_round`, `round_base`, `round_commits`,
+//! `round_draft`), values in files (`rewrite`), the pull request of a push branch (`pull_request`), what is said of all that
+//! (`result`).
 //! Elsewhere: markers and messages (engine `image`), commits and pushes (`git::push`), forges
 //! (`windlass_runtime::pull_request`).
 
@@ -12,6 +13,7 @@ mod git_source;
 mod policies;
 mod pull_request;
 mod push_round;
+mod push_target;
 mod result;
 mod rewrite;
 mod round_base;

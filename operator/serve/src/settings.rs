@@ -385,6 +385,17 @@ impl OperatorSettings {
         self.gate(feature_gates::HELM3_DEFAULTS).unwrap_or(false)
     }
 
+    /// Whether an ImageUpdateAutomation makes its commits on top of the push branch where that exists, instead of what it
+    /// checks out.
+    pub fn continues_push_branches(&self) -> bool {
+        self.gate(feature_gates::ALL_BRANCH_REFERENCES).unwrap_or(true)
+    }
+
+    /// Whether a push branch, and the references of `push.refspec`, are overwritten where they do not lead to the new commit.
+    pub fn forces_push_branches(&self) -> bool {
+        self.gate(feature_gates::FORCE_PUSH_BRANCH).unwrap_or(true)
+    }
+
     /// Flags and gates that were set to something and change nothing, each with the reason.
     pub fn without_meaning(&self) -> Vec<(String, &'static str)> {
         let gates = self.feature_gates.iter().flat_map(FeatureGateFlag::notes);

@@ -15,7 +15,7 @@ use reconcile::ObjectKey;
 use windlass_cluster::metrics::WakeReason;
 use windlass_runtime::work_queue::WorkQueue;
 
-use super::git_source::PushTarget;
+use super::push_target::PushTarget;
 
 /// Automations that push together at most.
 pub(super) const MAX_ROUND_MEMBERS: usize = 64;

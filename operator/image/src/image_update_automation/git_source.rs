@@ -1,30 +1,34 @@
-//! The GitRepository of an automation: whether the automation may use it, how it is reached, what is fetched from it, and what
-//! is pushed to it.
+//! The GitRepository of an automation: whether the automation may use it, how it is reached, what is fetched from it, and with
+//! which key commits are signed.
 //!
-//! Elsewhere: the remote of any GitRepository (`windlass_runtime::git_remote`), fetching and pushing (`push_round`).
+//! Elsewhere: where commits go (`push_target`), the remote of any GitRepository (`windlass_runtime::git_remote`), fetching and
+//! pushing (`push_round`).
 
 use std::sync::Arc;
 
 use crds::image::{
-    CommitSigningKey, GitPushSpec, ImageUpdateAutomation, ImageUpdateAutomationSpec,
-    ImageUpdateGitSpec,
+    CommitSigningKey, ImageUpdateAutomation, ImageUpdateAutomationSpec, ImageUpdateGitSpec,
 };
-use crds::source::{GitProvider, GitRepository, GitRepositoryRef};
-use git::push::{CommitSigner, PushRequest, ReferenceUpdate, UpdateRule, refspec_destination};
+use crds::source::{GitProvider, GitRepository};
+use git::push::{CommitSigner, SigningKeyError};
 use git::{GitReference, GitRemote};
 use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger, reason};
+use sources::source_reasons::GIT_OPERATION_FAILED;
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::git_remote::{self, GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::spec_references::ReadReferences;
 
+use super::push_target::PushTarget;
+
 /// The repository cannot be used as the spec says. Parity(flux).
-const SOURCE_MANAGER_FAILED: ConditionReason = ConditionReason::new("SourceManagerFailed");
+pub(super) const SOURCE_MANAGER_FAILED: ConditionReason =
+    ConditionReason::new("SourceManagerFailed");
 
 /// The spec says something of the repository that means nothing. Parity(flux).
-const INVALID_SOURCE_CONFIGURATION: ConditionReason =
+pub(super) const INVALID_SOURCE_CONFIGURATION: ConditionReason =
     ConditionReason::new("InvalidSourceConfiguration");
 
 /// The key by which the Secret of a GitHub App is known. Parity(flux).
@@ -48,13 +52,13 @@ pub(super) fn node_of_reference(object: &ImageUpdateAutomation) -> ObjectKey {
 }
 
 /// What may change without the spec of the automation. Parity(flux): these words are before every cause.
-fn unconfigured(why: &str) -> RunOutcome {
+pub(super) fn unconfigured(why: &str) -> RunOutcome {
     let text = format!("failed configuring source manager: {why}");
     RunOutcome::Failed(SOURCE_MANAGER_FAILED, text, WakeTrigger::default())
 }
 
 /// Only a change of the spec helps. Parity(flux): these words are behind every cause.
-fn invalid(why: &str) -> RunOutcome {
+pub(super) fn invalid(why: &str) -> RunOutcome {
     let text = format!("{why}: invalid source configuration");
     RunOutcome::Stalled(INVALID_SOURCE_CONFIGURATION, text)
 }
@@ -109,7 +113,7 @@ pub(super) async fn resolve(
     let key = git.commit.signing_key.as_ref();
     let signing_key = SigningKey::read(key, &node.namespace, references).await;
     let secrets = secrets.map_err(|outcome| unconfigured(outcome.text()))?;
-    refuse_app(&repository, &secrets)?;
+    check_provider(&repository, &secrets)?;
     let remote = secrets.remote(&repository.spec).map_err(|it| blamed(source, &it))?;
     Ok(GitSource { remote, reference, push, signing_key: signing_key? })
 }
@@ -134,90 +138,28 @@ async fn referred(
     })
 }
 
-/// The Secret of a GitHub App has nothing that other providers use. Parity(flux).
-fn refuse_app(repository: &GitRepository, secrets: &GitRemoteSecrets) -> Result<(), RunOutcome> {
-    let Some(reference) = &repository.spec.secret_ref else { return Ok(()) };
-    let is_app = repository.spec.provider == Some(GitProvider::GitHub);
-    if is_app || !secrets.secret.contains_key(GITHUB_APP_KEY) {
-        return Ok(());
+/// Checks what the provider needs. The Secret of a GitHub App has nothing that other providers use. Parity(flux): these are its
+/// words.
+fn check_provider(
+    repository: &GitRepository,
+    secrets: &GitRemoteSecrets,
+) -> Result<(), RunOutcome> {
+    let spec = &repository.spec;
+    let has_app = secrets.secret.contains_key(GITHUB_APP_KEY);
+    let is_app = spec.provider == Some(GitProvider::GitHub);
+    if is_app && !has_app {
+        let why = "secretRef with github app data must be specified when provider is set to github";
+        return Err(invalid(why));
     }
+    let Some(reference) = spec.secret_ref.as_ref().filter(|_| has_app && !is_app) else {
+        return Ok(());
+    };
     let namespace = repository.namespace().unwrap_or_default();
     let why = format!(
         "secretRef '{namespace}/{}' has github app data but provider is not set to github",
         reference.name
     );
     Err(invalid(&why))
-}
-
-/// Where commits go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PushTarget {
-    /// The branch, without `refs/heads/`.
-    pub(super) branch: String,
-    /// Whether it is the branch that is fetched.
-    pub(super) is_checkout: bool,
-    /// `spec.git.push.refspec`.
-    pub(super) refspec: Option<String>,
-    /// The full name of the reference that the refspec means.
-    destination: Option<String>,
-    options: Vec<String>,
-}
-
-impl PushTarget {
-    /// Parity(flux): without `spec.git.push.branch` it is the branch of the reference that is fetched.
-    ///
-    /// Differs(flux): a refspec that means no reference is refused before anything is pushed.
-    pub(super) fn new(
-        push: Option<&GitPushSpec>,
-        checkout: Option<&GitRepositoryRef>,
-        reference: &GitReference,
-    ) -> Result<Self, RunOutcome> {
-        let given = push.and_then(|push| push.branch.as_ref());
-        let branch = given.or(checkout.and_then(|checkout| checkout.branch.as_ref()));
-        let branch = branch.cloned().ok_or_else(|| {
-            unconfigured(
-                "push spec not provided, and cannot be inferred from .spec.git.checkout.ref or \
-                 GitRepository .spec.ref",
-            )
-        })?;
-        let refspec = push.and_then(|push| push.refspec.clone());
-        let destination = refspec.as_deref().map(|refspec| match refspec.chars().next() {
-            Some(':') => Err(invalid("push refspec must not specify a deletion")),
-            Some('+') => Err(invalid("push refspec must not specify a force update")),
-            _ => refspec_destination(refspec, &branch).map_err(|it| invalid(&it.to_string())),
-        });
-        let destination = destination.transpose()?;
-        let options = push.into_iter().flat_map(|push| &push.options);
-        Ok(Self {
-            is_checkout: *reference == GitReference::Branch(branch.clone()),
-            branch,
-            refspec,
-            destination,
-            options: options.map(|(key, value)| format!("{key}={value}")).collect(),
-        })
-    }
-
-    /// The full name of the branch.
-    pub(super) fn branch_reference(&self) -> String {
-        format!("refs/heads/{}", self.branch)
-    }
-
-    /// Whether an unchanged reference means that there is nothing to do: only then does it say what was pushed before.
-    pub(super) fn is_known_by_checkout(&self) -> bool {
-        self.is_checkout && self.refspec.is_none()
-    }
-
-    /// A push to the branch by this rule, and to the reference of the refspec, which only moves forward.
-    ///
-    /// Differs(flux): there the refspec overwrites what it finds if the push branch is not the one that was fetched.
-    pub(super) fn request(&self, rule: UpdateRule) -> PushRequest {
-        let branch = self.branch_reference();
-        let other = self.destination.iter().filter(|name| **name != branch).cloned();
-        let mut references: Vec<ReferenceUpdate> =
-            other.map(|name| ReferenceUpdate { name, rule: UpdateRule::FastForward }).collect();
-        references.insert(0, ReferenceUpdate { name: branch, rule });
-        PushRequest { references, options: self.options.clone() }
-    }
 }
 
 /// The key with which commits are signed, as it is in its Secret.
@@ -269,8 +211,40 @@ impl SigningKey {
                 format!("signing key secret '{secret}' does not contain {article} '{name}' key");
             return Err(unconfigured(&why));
         }
-        let signer = if *is_ssh { CommitSigner::ssh(data) } else { CommitSigner::open_pgp(data) };
-        signer.map_err(|error| unconfigured(&format!("signing key secret '{secret}': {error}")))
+        let now = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default();
+        let signer =
+            if *is_ssh { CommitSigner::ssh(data) } else { CommitSigner::open_pgp(data, now) };
+        signer.map_err(|error| self.unusable(&error))
+    }
+
+    /// Parity(flux): these are its words, up to what its libraries say.
+    fn unusable(&self, error: &SigningKeyError) -> RunOutcome {
+        let Self { is_ssh, secret, .. } = self;
+        let why = match error {
+            SigningKeyError::Locked => {
+                let field = if *is_ssh { "password" } else { "passphrase" };
+                format!(
+                    "can not use passphrase protected signing key without '{field}' field present in secret {secret}"
+                )
+            }
+            SigningKeyError::WrongPassphrase => format!(
+                "could not decrypt private key of the signing key present in secret {secret}: {error}"
+            ),
+            SigningKeyError::SeveralKeys => format!(
+                "multiple entities read from secret '{secret}', could not determine which signing key to use"
+            ),
+            SigningKeyError::PublicKeyOnly => {
+                let text = format!("failed to update source: {error}");
+                return RunOutcome::Failed(GIT_OPERATION_FAILED, text, WakeTrigger::default());
+            }
+            SigningKeyError::Unusable(error) if *is_ssh => format!(
+                "could not parse SSH signing key from secret '{secret}': could not parse SSH signing key: {error}"
+            ),
+            SigningKeyError::UnusableOpenPgp(_) | SigningKeyError::Unusable(_) => {
+                format!("could not read signing key from secret '{secret}': {error}")
+            }
+        };
+        unconfigured(&why)
     }
 }
 
@@ -279,75 +253,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    fn target(push: &Value, checkout: &Value) -> Result<PushTarget, RunOutcome> {
-        let push: Option<GitPushSpec> = serde_json::from_value(push.clone()).unwrap();
-        let checkout: Option<GitRepositoryRef> = serde_json::from_value(checkout.clone()).unwrap();
-        let reference = git_remote::reference(checkout.as_ref()).unwrap();
-        PushTarget::new(push.as_ref(), checkout.as_ref(), &reference)
-    }
-
-    #[test]
-    fn commits_go_to_the_given_branch_or_to_the_one_that_is_fetched() {
-        for (push, checkout, branch, is_checkout) in [
-            (json!(null), json!({"branch": "main"}), "main", true),
-            (json!({"branch": "main"}), json!({"branch": "main"}), "main", true),
-            (json!({"branch": "auto"}), json!({"branch": "main"}), "auto", false),
-            // Nothing given means the branch `master`, but nothing is pushed there unasked.
-            (json!({"branch": "master"}), json!(null), "master", true),
-            (json!({"branch": "main"}), json!({"tag": "v1", "branch": "main"}), "main", false),
-        ] {
-            let target = target(&push, &checkout).unwrap();
-            assert_eq!((target.branch.as_str(), target.is_checkout), (branch, is_checkout));
-        }
-        for checkout in [json!(null), json!({"tag": "v1"}), json!({"semver": "*"})] {
-            let outcome = target(&json!({"refspec": "HEAD:refs/x"}), &checkout).unwrap_err();
-            let text = outcome.text();
-            assert_eq!(outcome.reason(), SOURCE_MANAGER_FAILED);
-            assert!(text.contains("push spec not provided, and cannot be inferred"), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_refspec_is_pushed_beside_the_branch_and_never_forced() {
-        let main = json!({"branch": "main"});
-        let of = |refspec: &str| target(&json!({"refspec": refspec}), &main);
-        let names = |refspec: &str| {
-            let request = of(refspec).unwrap().request(UpdateRule::Overwrite);
-            let names = request.references.iter().map(|it| (it.name.clone(), it.rule.clone()));
-            names.collect::<Vec<_>>()
-        };
-        let branch = ("refs/heads/main".to_owned(), UpdateRule::Overwrite);
-        let review = ("refs/for/main".to_owned(), UpdateRule::FastForward);
-        assert_eq!(names("HEAD:refs/for/main"), [branch.clone(), review]);
-        assert_eq!(names("HEAD:refs/heads/main"), [branch]);
-        for (refspec, text) in [
-            (
-                ":refs/heads/x",
-                "push refspec must not specify a deletion: invalid source configuration",
-            ),
-            (
-                "+refs/heads/main:refs/heads/x",
-                "push refspec must not specify a force update: invalid source configuration",
-            ),
-            (
-                "main",
-                "invalid refspec `main`: it must be `source:destination`: invalid source configuration",
-            ),
-        ] {
-            let outcome = of(refspec).unwrap_err();
-            assert!(matches!(outcome, RunOutcome::Stalled(INVALID_SOURCE_CONFIGURATION, _)));
-            assert_eq!(outcome.text(), text);
-        }
-    }
-
-    #[test]
-    fn push_options_are_keys_with_values() {
-        let push = json!({"options": {"merge_request.target": "main", "ci.skip": ""}});
-        let target = target(&push, &json!({"branch": "main"})).unwrap();
-        let request = target.request(UpdateRule::FastForward);
-        assert_eq!(request.options, ["ci.skip=", "merge_request.target=main"]);
-    }
 
     #[test]
     fn only_git_is_a_source_and_it_needs_its_part_of_the_spec() {

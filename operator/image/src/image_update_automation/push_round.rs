@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use git::push::{PushError, PushRejection, PushWorkspace, RejectionCause};
 use git::{GitOperationContext as GitContext, GitRevision};
-use reconcile::RunOutcome;
+use reconcile::{RunOutcome, WakeTrigger};
 use windlass_cluster::error::chain;
 use windlass_cluster::leadership::Leadership;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
@@ -23,7 +23,10 @@ use super::round_commits::{
     FinishedUpdate, KeySigner, PreparedUpdate, RoundCommits, RoundPlan, RoundUpdate, UpdateOutcome,
     UpdateOutcomes,
 };
-use super::update::{PushedCommit, Update, UpdateReport, not_committed, not_fetched, not_pushed};
+use super::update::{
+    PushBranchMode, PushedCommit, Update, UpdateReport, not_committed, not_fetched, not_pushed,
+    unpushed,
+};
 
 /// How often a push is tried in one round where others push to the same branch.
 ///
@@ -34,6 +37,8 @@ const MAX_PUSH_ATTEMPTS: usize = 4;
 pub(super) struct PushRound {
     /// Where from and where to.
     pub(super) source: GitSource,
+    /// What feature gates say of push branches.
+    pub(super) push_branch: PushBranchMode,
     /// Whether this process may push. Its connections to the API server know that by themselves, those to others do not.
     pub(super) leadership: Leadership,
     /// By namespace and name of the automation: the order of the edits.
@@ -127,16 +132,20 @@ impl PushRound {
     ) -> Result<AttemptEnd<'r>, RunOutcome> {
         let Self { source, .. } = self;
         let git = tools.git;
-        let mut base = RoundBase::of(source, git).map_err(|error| not_fetched(&error))?;
+        let mut base =
+            RoundBase::of(source, self.push_branch, git).map_err(|error| not_fetched(&error))?;
         let is_head = |commits: &RoundCommits<'_>| commits.head == base.snapshot.commit.sha;
         if let Some(accepted) = unanswered.iter().position(is_head) {
             let commits = unanswered.swap_remove(accepted);
-            return Ok(self.accepted(&base, commits, git));
+            let workspace = PushWorkspace::on(&base.snapshot, &source.remote)
+                .map_err(|error| not_committed(&chain(&error)))?;
+            return Ok(self.pushed(&base, commits, &workspace, git));
         }
         let mut plan = RoundPlan::of(part, &base, &source.remote)?;
         if base.is_push_branch && !plan.is_empty() && base.is_merged(source, git)? {
             let head = Some(base.snapshot.commit.sha.clone());
-            base = RoundBase::on_checkout(source, head, git).map_err(|it| not_fetched(&it))?;
+            base = RoundBase::on_checkout(source, head, self.push_branch, git)
+                .map_err(|it| not_fetched(&it))?;
             plan = RoundPlan::of(part, &base, &source.remote)?;
         }
         let mut workspace = PushWorkspace::on(&base.snapshot, &source.remote)
@@ -153,32 +162,54 @@ impl PushRound {
             return Ok(self.failed(&base, &commits, &failure, git));
         }
         let request = source.push.request(base.rule.clone());
-        let pushed = workspace.push(&request, &source.remote, git);
+        let Err(error) = workspace.push(&request, &source.remote, git) else {
+            return Ok(self.pushed(&base, commits, &workspace, git));
+        };
         drop(workspace);
-        let Err(error) = pushed else { return Ok(self.accepted(&base, commits, git)) };
         let mut end = self.failed(&base, &commits, &not_pushed(&error), git);
         match error {
             PushError::Unanswered(_) => {
                 unanswered.push(commits);
                 end.is_repeatable = true;
             }
-            PushError::Rejected(rejection) => self.rejected(&rejection, &commits, &mut end),
+            PushError::Rejected(rejection) => Self::rejected(&rejection, &commits, &mut end),
             _ => {}
         }
         Ok(end)
     }
 
+    /// The end of an attempt whose commits the server has: the references of the refspec follow the branch.
+    ///
+    /// Parity(flux): that is a push of its own, with the same options; what it fails to do, the next run does not make up for.
+    fn pushed<'r>(
+        &self,
+        base: &RoundBase,
+        commits: RoundCommits<'r>,
+        workspace: &PushWorkspace<'_>,
+        git: &GitContext,
+    ) -> AttemptEnd<'r> {
+        let GitSource { remote, push, .. } = &self.source;
+        let request = push.refspec_request(&base.revision.sha, self.push_branch.is_forced);
+        let followed = match request {
+            Ok(None) => Ok(()),
+            Ok(Some(request)) => {
+                workspace.push(&request, remote, git).map(drop).map_err(|error| not_pushed(&error))
+            }
+            Err(why) => Err(unpushed(why, WakeTrigger::default())),
+        };
+        match followed {
+            Ok(()) => self.accepted(base, commits, git),
+            Err(failure) => self.failed(base, &commits, &failure, git),
+        }
+    }
+
     /// What may help after a rejection.
     fn rejected<'r>(
-        &self,
         rejection: &PushRejection,
         commits: &RoundCommits<'r>,
         end: &mut AttemptEnd<'r>,
     ) {
-        // That another reference, to which the refspec leads, is elsewhere is not changed by fetching.
-        let branch = self.source.push.branch_reference();
-        end.is_repeatable = rejection.cause == RejectionCause::Outdated
-            && rejection.references.iter().any(|it| it.name == branch);
+        end.is_repeatable = rejection.cause == RejectionCause::Outdated;
         // Where a reference was updated all the same, the branch may have all commits, of which no part is pushed again.
         if rejection.cause != RejectionCause::Declined || !rejection.updated.is_empty() {
             return;

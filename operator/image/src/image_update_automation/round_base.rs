@@ -16,7 +16,7 @@ use windlass_cluster::error::chain;
 use super::git_source::GitSource;
 use super::rewrite::{RepositoryFiles, RewrittenFiles};
 use super::round_draft::RoundDraft;
-use super::update::{MergeState, Update, not_applied, not_fetched, without_digest};
+use super::update::{MergeState, PushBranchMode, Update, not_applied, not_fetched, without_digest};
 
 /// The commit that a round builds on.
 pub(super) struct RoundBase {
@@ -32,8 +32,13 @@ pub(super) struct RoundBase {
 impl RoundBase {
     /// What is fetched, or the push branch where it exists and is another one.
     ///
-    /// Parity(flux): a push branch is not brought up to date with the branch that is fetched.
-    pub(super) fn of(source: &GitSource, git: &GitContext) -> Result<Self, Error> {
+    /// Parity(flux): a push branch is not brought up to date with the branch that is fetched, and counts for nothing if it is
+    /// not continued.
+    pub(super) fn of(
+        source: &GitSource,
+        mode: PushBranchMode,
+        git: &GitContext,
+    ) -> Result<Self, Error> {
         let GitSource { remote, reference, push, .. } = source;
         if push.is_checkout {
             let snapshot = fetch(remote, reference, git)?;
@@ -48,8 +53,9 @@ impl RoundBase {
             Err(error) => return Err(error),
         };
         let checkout = tip(remote, reference, git)?;
-        if head.is_none() || head.as_deref() == Some(checkout.sha.as_str()) {
-            return Self::on_checkout(source, head, git);
+        let is_checkout = head.as_deref() == Some(checkout.sha.as_str());
+        if head.is_none() || is_checkout || !mode.is_continued {
+            return Self::on_checkout(source, head, mode, git);
         }
         let snapshot = fetch(remote, &branch, git)?;
         let rule = UpdateRule::OverwriteOnly(Some(snapshot.commit.sha.clone()));
@@ -61,11 +67,15 @@ impl RoundBase {
     pub(super) fn on_checkout(
         source: &GitSource,
         head: Option<String>,
+        mode: PushBranchMode,
         git: &GitContext,
     ) -> Result<Self, Error> {
         let snapshot = fetch(&source.remote, &source.reference, git)?;
         let revision = snapshot.revision.clone();
-        let rule = UpdateRule::OverwriteOnly(head);
+        let rule = match mode.is_forced {
+            true => UpdateRule::OverwriteOnly(head),
+            false => UpdateRule::FastForward,
+        };
         Ok(Self { snapshot, rule, revision, is_push_branch: false })
     }
 

@@ -185,7 +185,7 @@ impl GatheringClock {
 mod tests {
     use git::GitReference;
 
-    use super::super::git_source::PushTarget;
+    use super::super::push_target::PushTarget;
     use super::*;
 
     type Rounds = GatheringRounds<&'static str, usize>;

@@ -29,7 +29,7 @@ use super::round_commits::{RoundUpdate, UpdateOutcome};
 use super::round_gathering::{
     GatheredMember, GatheringClock, GatheringRounds, RoundGathering, RoundRole,
 };
-use super::update::{CommitPlan, MergeState, Update, UpdateReport};
+use super::update::{CommitPlan, MergeState, PushBranchMode, Update, UpdateReport};
 
 /// How often a leader that waits finds out whether something is due.
 const GATHERING_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -227,7 +227,12 @@ impl RoundLeader<'_> {
         }
         let automations: Vec<ObjectKey> = written.keys().cloned().collect();
         let leadership = self.context.cluster.leadership.clone();
-        let round = PushRound { source: self.source, leadership, updates };
+        let settings = &self.context.settings;
+        let push_branch = PushBranchMode {
+            is_continued: settings.continues_push_branches(),
+            is_forced: settings.forces_push_branches(),
+        };
+        let round = PushRound { source: self.source, push_branch, leadership, updates };
         let git = operation_context(self.context);
         let work = move || Ok(round.run(&git));
         match blocking(GIT_OPERATION_FAILED, "updating the repository", work).await {

@@ -58,6 +58,15 @@ pub(super) struct Update {
     pub(super) known_merge: Option<MergeState>,
 }
 
+/// How a push branch is treated that is not the branch of the checkout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PushBranchMode {
+    /// Whether commits are made on top of it where it exists, instead of what is checked out.
+    pub(super) is_continued: bool,
+    /// Whether it is overwritten where it does not lead to the new commit.
+    pub(super) is_forced: bool,
+}
+
 /// Whether everything of a push branch is in the branch of the checkout. It follows from the two commits alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MergeState {
@@ -149,13 +158,17 @@ pub(super) fn not_committed(why: &str) -> RunOutcome {
     RunOutcome::Failed(GIT_OPERATION_FAILED, text, WakeTrigger::default())
 }
 
-/// Parity(flux): these words are before every cause.
 pub(super) fn not_pushed(error: &PushError) -> RunOutcome {
     let wake = match error {
         PushError::Failed(error) | PushError::Unanswered(error) => wake_of(error),
         _ => WakeTrigger::default(),
     };
-    let text = format!("failed to update source: failed to push to remote: {}", chain(error));
+    unpushed(&chain(error), wake)
+}
+
+/// Parity(flux): these words are before every cause.
+pub(super) fn unpushed(why: &str, wake: WakeTrigger) -> RunOutcome {
+    let text = format!("failed to update source: failed to push to remote: {why}");
     RunOutcome::Failed(GIT_OPERATION_FAILED, text, wake)
 }
 

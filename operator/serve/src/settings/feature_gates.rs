@@ -55,6 +55,12 @@ pub(super) const RETRY_ON_FAILURE: &str = "DefaultToRetryOnFailure";
 /// The gate by which releases have the defaults of Helm 3.
 pub(super) const HELM3_DEFAULTS: &str = "UseHelm3Defaults";
 
+/// The gate by which commits are made on top of the push branch where it exists.
+pub(super) const ALL_BRANCH_REFERENCES: &str = "GitAllBranchReferences";
+
+/// The gate by which a push branch is overwritten where it does not lead to the new commit.
+pub(super) const FORCE_PUSH_BRANCH: &str = "GitForcePushBranch";
+
 const DEAD: FeatureGateSupport = Always("it has no effect in Flux either");
 const NO_IDENTITY: &str = "object-level workload identity is not supported yet; use a Secret, or the workload \
                            identity of windlass's Pod";
@@ -96,18 +102,8 @@ const KNOWN: &[FeatureGate] = &[
         false,
         Refused("revisions of ImageRepositories are checksums, not digests; remove the gate"),
     ),
-    gate(
-        "GitAllBranchReferences",
-        true,
-        Refused(
-            "commits are made on top of the push branch, which is always fetched; remove the gate",
-        ),
-    ),
-    gate(
-        "GitForcePushBranch",
-        true,
-        Always("a push branch is only moved forward, which needs no force"),
-    ),
+    gate(ALL_BRANCH_REFERENCES, true, Works),
+    gate(FORCE_PUSH_BRANCH, true, Works),
     gate("GitShallowClone", true, Always("commits need no history of what they build on")),
     gate("GitSparseCheckout", false, Always("only files with markers are updated")),
     gate(

@@ -209,8 +209,8 @@ fn every_gate_is_honoured_or_so_anyway_or_refused() {
         DisableStatusPollerCache=false: so anyway
         ExternalArtifact=true: so anyway
         FluxStorage=true: refused
-        GitAllBranchReferences=false: refused
-        GitForcePushBranch=false: so anyway
+        GitAllBranchReferences=false: honoured
+        GitForcePushBranch=false: honoured
         GitShallowClone=false: so anyway
         GitSparseCheckout=true: so anyway
         GroupChangeLog=true: refused
