@@ -22,34 +22,12 @@ mod build;
 mod reconcile;
 mod trees;
 
-/// Cases with links that cannot be as recorded.
-const LINKS: &str = "no tree has links: Flux refuses a source with one when it is fetched, windlass leaves links out";
-
-/// The archive that the case copies as it is was compressed by Go.
-const COMPRESSED: &str = "the archive that is copied as a file was compressed by Go, whose bytes no other compressor writes";
-
-/// The fault of source-watcher that its notes name.
-const NAMED_AS_SOURCE: &str =
-    "an artifact that is called as a source has all files of that source there, and its own here";
-
 pub(super) const TOPICS: [Topic; 4] = [
     Topic {
         name: "artifactgen/build",
         path: "artifactgen/build.jsonl",
         judge: build::judge,
-        exceptions: &[
-            ("extract/34", COMPRESSED),
-            ("links/05", LINKS),
-            ("links/06", LINKS),
-            ("links/11", LINKS),
-            ("links/12", LINKS),
-            ("links/13", LINKS),
-            ("links/16", LINKS),
-            ("links/17", LINKS),
-            ("name/01", NAMED_AS_SOURCE),
-            ("name/02", NAMED_AS_SOURCE),
-            ("name/03", NAMED_AS_SOURCE),
-        ],
+        exceptions: &[],
     },
     Topic {
         name: "artifactgen/pathpattern",
@@ -61,7 +39,7 @@ pub(super) const TOPICS: [Topic; 4] = [
         name: "artifactgen/reconcile",
         path: "artifactgen/reconcile.jsonl",
         judge: reconcile::judge,
-        exceptions: &[("bad/10", NAMED_AS_SOURCE)],
+        exceptions: &[],
     },
     Topic {
         name: "artifactgen/sources-digest",

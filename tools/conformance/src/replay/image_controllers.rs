@@ -2,8 +2,9 @@
 //! is due.
 //!
 //! Here: ImageRepositories and ImagePolicies. In the folder: ImageUpdateAutomations (`automation`) and their repository
-//! (`git_repository`), the registry of a case (`registry`), what a controller runs with (`operator`), what counts as the same
-//! (`comparison`). Elsewhere: what they decide without a registry (`image.rs`).
+//! (`git_repository`) and keys (`signing_keys`), the registry of a case (`registry`), what a controller runs with (`operator`),
+//! what counts as the same (`comparison`), what is due where ours differ on purpose (`differences`, `automation_differences`,
+//! `update_model`). Elsewhere: what they decide without a registry (`image.rs`).
 //!
 //! Differences that hold for every case are not compared:
 //! - `Reconciling` repeats the failure, where Flux's says what was in progress.
@@ -11,18 +12,19 @@
 //!   Kubernetes alone (`Trace`).
 //! - An object without a finalizer is run at once after it got one.
 //! - Credentials are sent to a registry that asked for them in its first answer, where Flux asks `/v2/` before.
-//!
-//! Runs that differ on purpose are not run, with the reason (`difference`).
 
 mod automation;
+mod automation_differences;
 mod comparison;
+mod differences;
 mod git_repository;
 mod operator;
 mod registry;
+mod signing_keys;
+mod update_model;
 
 use std::time::Duration;
 
-use ::image::ImageName;
 use anyhow::Context as _;
 use artifacts::store::ObjectFolder;
 use base64::Engine as _;
@@ -35,6 +37,7 @@ use sources::oci::OciDigest;
 use windlass_runtime::controller_kind::ControllerKind;
 
 use self::comparison::{ControllerAnswer, same_answer};
+use self::differences::{ExpectedRun, expected};
 use self::operator::FakeOperator;
 use self::registry::{FakeRegistry, RegistryAnswers};
 use super::Topic;
@@ -46,21 +49,15 @@ pub(super) const TOPICS: [Topic; 3] = [
         name: "image/policy-reconcile",
         path: "image/policy-reconcile.jsonl",
         judge: choose,
-        exceptions: POLICY_EXCEPTIONS,
+        exceptions: &[],
     },
     Topic {
         name: "image/automation",
         path: "image/automation.jsonl",
         judge: automation::judge,
-        exceptions: automation::EXCEPTIONS,
+        exceptions: &[],
     },
 ];
-
-/// What is as it is on purpose.
-const POLICY_EXCEPTIONS: &[(&str, &str)] = &[(
-    "access/11",
-    "a label whose key Kubernetes does not allow is that of no namespace; Flux says what is wrong with the key",
-)];
 
 /// The stack of the threads on which controllers block.
 const STACK_BYTES: usize = 16 << 20;
@@ -71,7 +68,7 @@ const MAX_WAIT_FOR_TAGS: Duration = Duration::from_millis(2250);
 /// How many runs that takes.
 const MAX_RUNS_WITHOUT_TAGS: usize = 4;
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ReconcileCase {
     /// The object that is run, and what else the API server has.
@@ -100,10 +97,11 @@ fn judge<K: ControllerKind>(case: &Case) -> CaseJudgement {
         return Err(CaseFailure::NotRun("no answer is recorded".to_owned()));
     };
     let recorded: ReconcileCase = case.inputs()?;
-    if let Some(why) = difference(&recorded, wanted) {
-        return Err(CaseFailure::NotRun(why));
-    }
-    let RunComparison { wanted, before, got } = on_runtime(run::<K>(recorded, wanted))?;
+    let compared = match expected(&recorded, wanted) {
+        ExpectedRun::Answer(wanted) => on_runtime(run::<K>(recorded, &wanted)),
+        ExpectedRun::SameAs(objects) => on_runtime(run_with_both::<K>(recorded, objects)),
+    };
+    let RunComparison { wanted, before, got, .. } = compared?;
     same_answer(&wanted, &before, &got)
 }
 
@@ -125,69 +123,29 @@ fn on_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> Result<T, Cas
     outcome.map_err(unusable)
 }
 
-/// Why the run of a case is another one on purpose.
-fn difference(case: &ReconcileCase, wanted: &Value) -> Option<String> {
-    let object = case.objects.first()?;
-    let says = |reason: &str| {
-        let conditions = wanted.pointer("/object/status/conditions").and_then(Value::as_array);
-        conditions.into_iter().flatten().any(|condition| condition["reason"] == reason)
-    };
-    let repositories = case.objects.iter().filter(|it| it["kind"] == "ImageRepository");
-    let is_deleted = object["metadata"]["deletionTimestamp"].is_string();
-    let why = if is_deleted && object["spec"]["suspend"] == true {
-        "an object that is suspended and deleted is finalized"
-    } else if says("FeatureGateDisabled") {
-        "a ServiceAccount without spec.provider, or with that of a cloud, is no feature gate"
-    } else if repositories.clone().any(has_unsupported_provider) {
-        "spec.provider is not supported, which the status says"
-    } else if repositories.clone().any(|it| !is_scanned(it)) && object["kind"] == "ImagePolicy" {
-        "a policy has no tags of an image that its ImageRepository has not scanned"
-    } else if case.registry.has_no_digests() {
-        "a registry that answers without a digest is asked for the manifest"
-    } else if is_failed_scan(object) && wanted["requests"].is_null() && says("Succeeded") {
-        "a scan that failed is repeated before its interval is over"
-    } else {
-        return None;
-    };
-    Some(why.to_owned())
-}
-
-/// The providers that windlass does not support.
-fn has_unsupported_provider(repository: &Value) -> bool {
-    let spec = &repository["spec"];
-    let is_of_account = spec["provider"] == "aws" && spec["serviceAccountName"].is_string();
-    spec["provider"] == "azure" || spec["provider"] == "gcp" || is_of_account
-}
-
-/// Whether the last scan of an ImageRepository was of the image that it names now. One that names none says so itself.
-fn is_scanned(repository: &Value) -> bool {
-    let image = repository["spec"]["image"].as_str().unwrap_or_default();
-    let is_insecure = repository["spec"]["insecure"] == true;
-    let image = image.replace(REGISTRY_ADDRESS, "127.0.0.1:5000");
-    let scanned = repository["status"]["canonicalImageName"].as_str().unwrap_or_default();
-    let scanned = scanned.replace(REGISTRY_ADDRESS, "127.0.0.1:5000");
-    match ImageName::parse(&image, is_insecure) {
-        Ok(name) => name.to_string() == scanned,
-        Err(_) => true,
-    }
-}
-
-/// Whether the last scan of an ImageRepository failed.
-fn is_failed_scan(object: &Value) -> bool {
-    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    object["kind"] == "ImageRepository"
-        && conditions.any(|it| it["type"] == "Ready" && it["status"] == "False")
-}
-
 /// Host and port of the registry in a case.
 const REGISTRY_ADDRESS: &str = "${REGISTRY}";
 
 /// What a case wants, and what ours came to.
 struct RunComparison {
+    /// Host and port of the registry.
+    registry: String,
     wanted: Value,
     /// The object before the run.
     before: Value,
     got: ControllerAnswer,
+}
+
+/// Runs a case, for which wanted is to what it comes with other objects.
+async fn run_with_both<K: ControllerKind>(
+    case: ReconcileCase,
+    objects: Vec<Value>,
+) -> anyhow::Result<RunComparison> {
+    let other = ReconcileCase { objects, ..case.clone() };
+    let other = run::<K>(other, &Value::Null).await?;
+    let own = run::<K>(case, &Value::Null).await?;
+    let wanted = other.got.as_recorded().to_string().replace(&other.registry, &own.registry);
+    Ok(RunComparison { wanted: serde_json::from_str(&wanted)?, ..own })
 }
 
 async fn run<K: ControllerKind>(
@@ -220,7 +178,8 @@ async fn run<K: ControllerKind>(
     let events = operator.events().await?;
     let object = operator.object(&before);
     let got = ControllerAnswer { object, events, again, requests: registry.requests() };
-    Ok(RunComparison { wanted: fill(wanted)?, before, got })
+    let wanted = fill(wanted)?;
+    Ok(RunComparison { registry: registry.address, wanted, before, got })
 }
 
 /// A value with the address of the registry, and times instead of `<now-90s>`.

@@ -1,4 +1,10 @@
 //! Single artifacts: what is in their archives, and what the files of those are called.
+//!
+//! Three differences hold for every case of their kind:
+//! - No tree has links: Flux refuses a source with one when it is fetched, windlass leaves links out. Where Flux fails over a link,
+//!   the artifact is due that is made without it.
+//! - An artifact that is called as a source has all files of that source in Flux. The files are due that it has by another name.
+//! - An archive that is copied as a file was compressed by Go, whose bytes no other compressor writes: its files are compared.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tree::{FileMetadata, FileTree as _, RelPath, TreeLimits};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
 use super::trees::{CaseTarballReader, LinkHandling, trees};
 use super::{by_alias, meter, mismatch, strict};
@@ -22,6 +28,14 @@ use crate::replay::case::{
 
 /// The namespace of all artifacts that are recorded.
 const NAMESPACE: &str = "apps";
+
+/// How errors end that Flux has over links.
+const LINK_FAULTS: [&str; 4] = [
+    ": path escapes from parent",
+    ": too many levels of symbolic links",
+    ": no such file or directory",
+    ": is a directory",
+];
 
 /// How what the system said begins in an error, behind Flux's own words.
 const OF_SYSTEM: [&str; 7] = [
@@ -66,13 +80,19 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
 
 fn judge_build(case: &Case) -> CaseJudgement {
     let BuildCaseInputs { sources, artifact, .. } = case.inputs()?;
+    if let ReferenceAnswer::Error(wanted) = &case.answer
+        && sources.values().any(has_links)
+        && LINK_FAULTS.iter().any(|fault| wanted.ends_with(fault))
+    {
+        return judge_without_links(wanted, &sources, &artifact);
+    }
     let trees = trees(&sources, LinkHandling::Followed)?;
-    let inputs = BuildInputs {
-        sources: &by_alias(&trees),
-        tarballs: &CaseTarballReader,
-        limits: TreeLimits::default(),
-    };
-    let built = build(&artifact, &inputs, &mut meter()).map_err(|error| error.to_string());
+    let built = built(&trees, &artifact);
+    if sources.contains_key(&artifact.name) && matches!(case.answer, ReferenceAnswer::Out(_)) {
+        let name = format!("not-{}", artifact.name);
+        let other = self::built(&trees, &OutputArtifact { name, ..artifact.clone() });
+        return same(&shown(other.as_ref())?, &shown(built.as_ref())?);
+    }
     match (&case.answer, built) {
         (ReferenceAnswer::Error(wanted), Err(got)) => is_same_error(wanted, &got),
         (ReferenceAnswer::Out(wanted), Ok(built)) => {
@@ -81,6 +101,78 @@ fn judge_build(case: &Case) -> CaseJudgement {
             is_same_artifact(&wanted, &artifact, &built)
         }
         (wanted, got) => same(&format!("{wanted:?}"), &format!("{got:?}")),
+    }
+}
+
+/// The artifact of a case.
+///
+/// # Errors
+/// Says why it is not made.
+fn built(
+    trees: &BTreeMap<String, MemoryTree>,
+    artifact: &OutputArtifact,
+) -> Result<ArtifactTree, String> {
+    let inputs = BuildInputs {
+        sources: &by_alias(trees),
+        tarballs: &CaseTarballReader,
+        limits: TreeLimits::default(),
+    };
+    build(artifact, &inputs, &mut meter()).map_err(|error| error.to_string())
+}
+
+/// The content of an artifact, or the error, as a text.
+fn shown(built: Result<&ArtifactTree, &String>) -> Result<String, CaseFailure> {
+    match built {
+        Ok(built) => {
+            let archive = archive(built)?;
+            let unreadable = |error: io::Error| mismatch("an archive", &error.to_string());
+            let ArchiveListing { entries, files } = listing(&archive.bytes).map_err(unreadable)?;
+            Ok(json!({"entries": entries, "files": files}).to_string())
+        }
+        Err(error) => Ok(format!("error: {error}")),
+    }
+}
+
+/// Whether a tree of a case has links.
+fn has_links(tree: &Map<String, Value>) -> bool {
+    tree.values().any(|node| node["Symlink"].is_string())
+}
+
+/// Compares with what is due without the link over which Flux failed with this error.
+fn judge_without_links(
+    wanted: &str,
+    sources: &BTreeMap<String, Map<String, Value>>,
+    artifact: &OutputArtifact,
+) -> CaseJudgement {
+    let built = built(&trees(sources, LinkHandling::Left)?, artifact);
+    let copies =
+        artifact.copy.iter().map(|copy| (copy, format!("from '{}' to '{}': ", copy.from, copy.to)));
+    let failed = copies.filter_map(|(copy, words)| {
+        let end = wanted.find(&words)? + words.len();
+        Some((copy, wanted.get(..end)?))
+    });
+    let unknown = || mismatch("a copy that failed", wanted);
+    let (copy, before) = failed.last().ok_or_else(unknown)?;
+    let (alias, path) = copy.from.trim_start_matches('@').split_once('/').ok_or_else(unknown)?;
+    let is_pattern = path.contains(['*', '?', '[', '{']);
+    match built {
+        Err(got) if is_pattern => {
+            same(&format!("{before}no files match pattern '{path}' in source '{alias}'"), &got)
+        }
+        Err(got) => same(&format!("{before}source '{path}' does not exist"), &got),
+        Ok(built) => {
+            // All other files are copied with the paths that they have.
+            let is_whole = ["**", ".", "./"].contains(&path)
+                && copy.to == "@artifact/"
+                && copy.exclude.is_empty()
+                && artifact.copy.len() == 1;
+            let files = sources.get(alias).filter(|_| is_whole).ok_or_else(unknown)?;
+            let files: BTreeMap<&String, &Value> =
+                files.iter().filter(|(_, node)| node.is_string()).collect();
+            let unreadable = |error: io::Error| mismatch("an archive", &error.to_string());
+            let got = listing(&archive(&built)?.bytes).map_err(unreadable)?.files;
+            same_value(&json!(files), &Value::Object(got))
+        }
     }
 }
 
@@ -102,20 +194,27 @@ fn is_same_artifact(
     let archive = archive(built)?;
     let unreadable = |error: io::Error| mismatch("an archive", &error.to_string());
     let ArchiveListing { entries, files } = listing(&archive.bytes).map_err(unreadable)?;
-    let path = format!("externalartifact/{NAMESPACE}/{}/{}", artifact.name, built.file_name());
+    let unpacked_files = unpacked(&wanted.files);
+    let has_archive = unpacked_files != wanted.files;
+    // The number depends on the bytes of all files.
+    let file_name = match has_archive {
+        true => wanted.path.rsplit('/').next().unwrap_or_default().to_owned(),
+        false => built.file_name(),
+    };
+    let path = format!("externalartifact/{NAMESPACE}/{}/{file_name}", artifact.name);
     let url = format!("http://store.example/{path}");
     let revisions = artifactgen::revisions(artifact, &archive.digest, &BTreeMap::new());
     same_value(
         &json!({
             "entries": wanted.entries,
-            "files": wanted.files,
+            "files": unpacked_files,
             "path": wanted.path,
             "url": wanted.url,
             "latest": wanted.revision_is_latest_at_digest,
         }),
         &json!({
             "entries": entries,
-            "files": files,
+            "files": if has_archive { unpacked(&files) } else { files },
             "path": path,
             "url": url,
             "latest": revisions.revision == format!("latest@{}", archive.digest),
@@ -150,6 +249,20 @@ pub(super) fn archive(built: &ArtifactTree) -> Result<ArtifactArchive, CaseFailu
         write(DigestingWriter::new(Vec::new()), &contents, load).map_err(|error| failed(&error))?;
     let (bytes, sum) = out.finish();
     Ok(ArtifactArchive { bytes, digest: sum.digest })
+}
+
+/// Files with what is in them in place of archives.
+fn unpacked(files: &Map<String, Value>) -> Map<String, Value> {
+    let content = |file: &Value| {
+        let bytes = STANDARD.decode(file["base64"].as_str()?).ok()?;
+        let is_compressed = bytes.starts_with(&[0x1f, 0x8b]);
+        let listing = listing(&bytes).ok().filter(|_| is_compressed)?;
+        Some(json!({"archive": listing.files}))
+    };
+    let unpacked = files
+        .iter()
+        .map(|(name, file)| (name.clone(), content(file).unwrap_or_else(|| file.clone())));
+    unpacked.collect()
 }
 
 struct ArchiveListing {

@@ -1,12 +1,16 @@
 //! Runs of ImageUpdateAutomations: what they commit and push, beside what they say of it.
 //!
-//! Here: the runs of a case, and why some are not compared. Elsewhere: its repository (`git_repository`), statuses and events
-//! (`comparison`).
+//! Here: the runs of a case. Elsewhere: its repository (`git_repository`), statuses and events (`comparison`), what is due where
+//! ours differ on purpose (`automation_differences`).
 //!
-//! Commits are compared with their parents, authors, messages and files. A file that Flux formats anew is compared by the values of
-//! its documents. Signatures are not compared: the keys of the cases are not here.
+//! Commits are compared with their parents, authors, messages, files and kinds of signatures, which have to be valid. A file that
+//! Flux formats anew is compared by the values of its documents.
+//!
+//! A commit that another writer undid is made again after a minute, so that two writers cannot race: such a run has to come to
+//! nothing, and to what is recorded when the minute is over.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crds::image::{ImagePolicy, ImageUpdateAutomation};
 use image_controller::image_update_automation::ImageUpdateAutomationController;
@@ -14,41 +18,23 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use windlass_serve::settings::OperatorSettings;
 
+use super::automation_differences::{ExpectedRuns, RecordedAutomationRun};
 use super::comparison::{ControllerAnswer, same_answer, same_part};
 use super::git_repository::{CaseRepository, CommitInputs, GitInputs, References};
 use super::on_runtime;
 use super::operator::FakeOperator;
+use super::signing_keys::with_keys;
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil};
 use crate::replay::image::says_the_same;
 
 /// The URL of the Git server in a case.
 const GIT_URL: &str = "${GIT}";
 
-/// What stands for a key in a case.
-const KEY_PLACEHOLDERS: [&str; 2] = ["${GPG_", "${SSH_"];
+/// When an automation looks again that may not commit yet, because another writer undid its last commit a moment ago.
+const POSTPONEMENT_DELAY: Duration = Duration::from_secs(30);
 
-/// What is as it is on purpose.
-pub(super) const EXCEPTIONS: &[(&str, &str)] = &[
-    (
-        "ref-auto/08",
-        "a branch that is given beside a tag is pushed to, where the push of Flux fails",
-    ),
-    ("refspec/04", "a refspec that means another branch is refused before anything is pushed"),
-    ("refspec/13", "a refspec that means no reference is refused before anything is pushed"),
-    ("refspec/14", "a refspec that means no reference is refused before anything is pushed"),
-    ("refspec-over/01", "a refspec overwrites no commits"),
-    ("refspec-over/04", "a refspec overwrites no commits"),
-    ("refspec-over/09", "branch and refspec are one push, whose options are sent once"),
-    (
-        "runs/05",
-        "a commit that another writer undid is made again after a minute, so that two writers cannot race",
-    ),
-    (
-        "tree/09",
-        "the items of a List stay in its file, where Flux writes each to a file of its own",
-    ),
-    ("tree/10", "a file whose name has two dots is one like any other"),
-];
+/// An age at which such a commit is made again.
+const AGE_OF_FORMER_PUSH: Duration = Duration::from_secs(61);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -85,59 +71,18 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
         _ => return Err(CaseFailure::NotRun("no answer is recorded".to_owned())),
     };
     let recorded: AutomationCase = case.inputs()?;
-    if let Some(why) = difference(&recorded, &wanted) {
-        return Err(CaseFailure::NotRun(why));
-    }
     on_runtime(run(recorded, &wanted))?
 }
 
-/// The flags of a case.
+/// The flags of a case. A gate for logins of clouds is refused when the process starts; what it permits is refused, too.
 fn flags(case: &AutomationCase) -> Vec<String> {
     let gates = case.features.iter().map(|(gate, value)| format!("--feature-gates={gate}={value}"));
-    let mut flags: Vec<String> = gates.collect();
+    let is_taken = |flag: &String| OperatorSettings::from_flags(&[flag.as_str()]).is_ok();
+    let mut flags: Vec<String> = gates.filter(is_taken).collect();
     if case.no_cross_namespace_refs {
         flags.push("--no-cross-namespace-refs".to_owned());
     }
     flags
-}
-
-/// Why the runs of a case are other ones on purpose, or cannot be repeated here.
-fn difference(case: &AutomationCase, wanted: &[Value]) -> Option<String> {
-    let objects = json!(case.objects).to_string();
-    let commits = case.git.commits.iter().chain(case.runs.iter().flat_map(|run| &run.commits));
-    let fails = |with: &str| {
-        let mut errors = wanted.iter().filter_map(|run| run["error"].as_str());
-        errors.any(|error| error.contains(with))
-    };
-    let automation = case.objects.first()?;
-    let says_gate = wanted.iter().any(|run| run.to_string().contains("FeatureGateDisabled"));
-    let is_deleted = automation["metadata"]["deletionTimestamp"].is_string();
-    let why = if KEY_PLACEHOLDERS.iter().any(|key| objects.contains(key)) {
-        "the keys of the recording are not here"
-    } else if OperatorSettings::from_flags(&flags(case)).is_err() {
-        "a feature gate is refused when the process starts"
-    } else if says_gate || case.objects.iter().any(has_unsupported_provider) {
-        "spec.provider is not supported, which the status says"
-    } else if case.git.race.is_some() || fails("non-fast-forward") {
-        "a push that lost a race is repeated in the same run, and is never forced"
-    } else if fails("already up-to-date") {
-        "a push that changes nothing is no failure"
-    } else if wanted.iter().any(|run| !run["panic"].is_null()) {
-        "an empty repository is an error"
-    } else if is_deleted && automation["spec"]["suspend"] == true {
-        "an object that is suspended and deleted is finalized"
-    } else if commits.into_iter().any(|commit| commit.reset.is_some()) {
-        "the repository of the case cannot be made"
-    } else {
-        return None;
-    };
-    Some(why.to_owned())
-}
-
-/// Whether a GitRepository is one of a cloud or a GitHub App.
-fn has_unsupported_provider(object: &Value) -> bool {
-    let provider = object["spec"]["provider"].as_str().unwrap_or("generic");
-    object["kind"] == "GitRepository" && provider != "generic"
 }
 
 async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudgement> {
@@ -145,7 +90,7 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
     let git = repository.base_url();
     let fill = |value: &Value| -> anyhow::Result<Value> {
         let filled = serde_json::from_str(&value.to_string().replace(GIT_URL, &git))?;
-        Ok(super::with_data(filled))
+        Ok(super::with_data(with_keys(filled)?))
     };
     let objects = case.objects.iter().map(fill).collect::<anyhow::Result<Vec<Value>>>()?;
     let automation = objects.first().cloned().unwrap_or_default();
@@ -153,6 +98,7 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let operator = FakeOperator::start(&flags, objects).await?;
     let plain = RunInputs::default();
+    let mut expected = ExpectedRuns::default();
     for (at, wanted) in wanted.iter().enumerate() {
         let inputs = case.runs.get(at).unwrap_or(&plain);
         for commit in &inputs.commits {
@@ -167,8 +113,25 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
         operator.list::<ImagePolicy>("ImagePolicy")?;
         operator.list::<ImageUpdateAutomation>("ImageUpdateAutomation")?;
         let before = operator.object(&automation);
+        repository.prepare_race()?;
         let references = repository.references()?;
-        let again = operator.run::<ImageUpdateAutomationController>(&before).await?;
+        let wanted = expected.next(&RecordedAutomationRun {
+            repository: &repository,
+            automation: &before,
+            objects: &operator.objects(),
+            recorded: wanted,
+            has_changes: inputs.has_changes(),
+            is_continued: case.features.get("GitAllBranchReferences") != Some(&false),
+        })?;
+        let mut again = operator.run::<ImageUpdateAutomationController>(&before).await?;
+        let has_moved = repository.references()? != references;
+        if again == Some(POSTPONEMENT_DELAY)
+            && !has_moved
+            && wanted["commits"].is_array()
+            && age_former_push(&operator, &before)
+        {
+            again = operator.run::<ImageUpdateAutomationController>(&before).await?;
+        }
         let got = AutomationAnswer {
             commits: repository.new_commits()?,
             references: moved(&references, &repository.references()?),
@@ -187,6 +150,25 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
         }
     }
     Ok(Ok(()))
+}
+
+impl RunInputs {
+    fn has_changes(&self) -> bool {
+        !self.commits.is_empty() || !self.objects.is_empty() || !self.delete.is_empty()
+    }
+}
+
+/// Has the last commit of an automation, which a run left as it was, be so old that it may be made again. Whether there is one.
+fn age_former_push(operator: &FakeOperator, before: &Value) -> bool {
+    let mut object = operator.object(before);
+    let is_untouched = object["status"] == before["status"];
+    if !is_untouched || object["status"]["lastPushTime"].is_null() {
+        return false;
+    }
+    let time = jiff::Timestamp::now() - AGE_OF_FORMER_PUSH;
+    object["status"]["lastPushTime"] = json!(time.to_string());
+    operator.put(object, false);
+    true
 }
 
 /// What a run came to.
@@ -237,7 +219,7 @@ fn same_commits(wanted: &Value, got: &[Value]) -> CaseJudgement {
         // One without a name may begin with the space behind it.
         let has_same_identity =
             |part: &str| wanted[part].as_str().map(str::trim) == got[part].as_str().map(str::trim);
-        ["commit", "parents", "message"].into_iter().all(has_same_part)
+        ["commit", "parents", "message", "signature"].into_iter().all(has_same_part)
             && ["author", "committer"].into_iter().all(has_same_identity)
             && has_same_files(&wanted["files"], &got["files"])
     };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::replay::case::{CaseFailure, CaseJudgement, same, same_value};
 
 /// Words of Flux after which messages of Go's libraries follow, which are not compared.
-const LAST_WORDS_OF_FLUX: [&str; 9] = [
+const LAST_WORDS_OF_FLUX: [&str; 12] = [
     "failed to parse policy selector: ",
     "scan failed: ",
     "failed to apply policies: ",
@@ -17,14 +17,13 @@ const LAST_WORDS_OF_FLUX: [&str; 9] = [
     "failed to configure authentication options: ",
     "failed fetching descriptor for ",
     "could not parse reference: ",
+    "could not read signing key from secret 'key': ",
+    "could not parse SSH signing key from secret 'key': ",
+    "could not parse SSH signing key: ",
 ];
 
 /// Causes for which windlass has words of its own, behind the same words before them.
-const OTHER_CAUSES: [&str; 3] = [
-    "failed to get auth secret",
-    "could not parse SSH signing key",
-    "could not decrypt private key",
-];
+const OTHER_CAUSES: [&str; 2] = ["failed to get auth secret", "could not decrypt private key"];
 
 /// The request by which Flux learns how a registry is asked.
 const PING_REQUEST: &str = "GET /v2/";
@@ -54,6 +53,31 @@ pub(super) struct ControllerAnswer {
     pub(super) again: Option<Duration>,
     /// What the registry was asked.
     pub(super) requests: Vec<String>,
+}
+
+impl ControllerAnswer {
+    /// The answer as it would be recorded.
+    pub(super) fn as_recorded(&self) -> Value {
+        let mut status = self.object["status"].clone();
+        for place in TIMES_OF_RUNS {
+            if let Some(time) = status.pointer_mut(place).filter(|time| is_now(time)) {
+                *time = json!(TIME_OF_RUN);
+            }
+        }
+        let is_ready = conditions(&status)
+            .into_iter()
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+        let mut recorded = json!({
+            "object": {"finalizers": self.object["metadata"]["finalizers"], "status": status},
+            "events": self.events,
+            "requests": with_first_answers(&self.requests),
+            "requeueAfterSeconds": self.again.unwrap_or_default().as_secs_f64(),
+        });
+        if !is_ready && self.again.is_some() {
+            recorded["error"] = json!("it is retried");
+        }
+        recorded
+    }
 }
 
 /// Compares a run with the recorded one of an object that was `before`.

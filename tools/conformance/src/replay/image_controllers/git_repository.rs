@@ -1,6 +1,7 @@
 //! The repository of a recorded case, behind a Git server on loopback.
 //!
-//! Here: making the commits of a case, and describing what came since. Elsewhere: the server (`e2e::git_server`).
+//! Here: making the commits of a case, describing what came since, what is where. Elsewhere: the server (`e2e::git_server`),
+//! whether a signature is one of the case (`signing_keys`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,16 +16,31 @@ use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::signing_keys::signature_kind;
 use crate::replay::case::nil;
 
-/// The time of the first commit of a case.
-const FIRST_COMMIT_SECONDS: usize = 1_767_225_600;
+/// The time of all commits of a case: the same commit has the same hash, whenever it is made.
+const COMMIT_SECONDS: usize = 1_767_225_600;
 
 /// The mode of a file of which cases have the content alone.
 const PLAIN_MODE: &str = "100644";
 
-/// Notes the options of a push.
+/// Moves a branch while a push goes on that found it where it was: once, as the file `race` says. Git lets no hook do that to the
+/// objects of the push, which it knows by three variables. Then it notes the options of the push, unless that is rejected since
+/// the branch moved.
 const RECORDING_HOOK: &str = r#"#!/bin/sh
+raced=
+if [ -f race ]; then
+  read -r raced hash < race
+  rm race
+  (
+    unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
+    git update-ref "$raced" "$hash"
+  )
+fi
+while read -r old new name; do
+  if [ "$name" = "$raced" ]; then exit 0; fi
+done
 at=0
 while [ "$at" -lt "${GIT_PUSH_OPTION_COUNT:-0}" ]; do
   eval "printf '%s\n' \"\$GIT_PUSH_OPTION_$at\"" >> push-options
@@ -49,14 +65,14 @@ pub(super) struct GitInputs {
     /// Whether every push is refused.
     reject: bool,
     /// A commit that is made when the first push begins.
-    pub(super) race: Option<Value>,
+    pub(super) race: Option<CommitInputs>,
 }
 
 /// A commit of the case, or the end of a branch.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CommitInputs {
-    branch: String,
+    pub(super) branch: String,
     /// Where a new branch begins.
     from: Option<String>,
     message: String,
@@ -64,8 +80,19 @@ pub(super) struct CommitInputs {
     files: BTreeMap<String, Value>,
     #[serde(deserialize_with = "nil")]
     remove: Vec<String>,
-    pub(super) reset: Option<Value>,
+    /// Whether the branch begins anew, or the branch at which it does.
+    reset: Option<BranchReset>,
     drop: bool,
+}
+
+/// How a branch begins anew.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum BranchReset {
+    /// At `from`, else without parent.
+    Anew(bool),
+    /// At this branch.
+    At(String),
 }
 
 /// References with the hashes of their commits.
@@ -77,6 +104,10 @@ pub(super) struct CaseRepository {
     repository: StoryRepository,
     /// The commits in the order of their labels.
     labels: Vec<String>,
+    /// A commit that is made when the first push begins, until then.
+    race: Option<CommitInputs>,
+    /// What that commit is now.
+    raced: Option<String>,
 }
 
 impl CaseRepository {
@@ -98,7 +129,8 @@ impl CaseRepository {
         let hook = hooks.join("pre-receive");
         fs::write(&hook, if inputs.reject { REFUSING_HOOK } else { RECORDING_HOOK })?;
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))?;
-        let mut case = Self { server, repository, labels: Vec::new() };
+        let race = inputs.race.clone();
+        let mut case = Self { server, repository, labels: Vec::new(), race, raced: None };
         for commit in &inputs.commits {
             case.commit(commit)?;
         }
@@ -150,12 +182,26 @@ impl CaseRepository {
             self.git(&["update-ref", "-d", &branch], b"")?;
             return Ok(());
         }
+        let made = self.import(inputs)?;
+        if !self.labels.contains(&made) {
+            self.labels.push(made);
+        }
+        Ok(())
+    }
+
+    /// Makes a commit and moves its branch there.
+    fn import(&self, inputs: &CommitInputs) -> anyhow::Result<String> {
+        let branch = format!("refs/heads/{}", inputs.branch);
         let known = self.references()?;
-        let from = inputs.from.as_ref().map(|from| format!("refs/heads/{from}"));
-        let parent = known.get(&branch).or_else(|| known.get(&from?));
-        let time = FIRST_COMMIT_SECONDS + self.labels.len();
+        let head = |name: &str| known.get(&format!("refs/heads/{name}"));
+        let from = inputs.from.as_deref().and_then(head);
+        let parent = match &inputs.reset {
+            None | Some(BranchReset::Anew(false)) => known.get(&branch).or(from),
+            Some(BranchReset::Anew(true)) => from,
+            Some(BranchReset::At(other)) => Some(head(other).context("no branch to reset to")?),
+        };
         let mut stream =
-            format!("commit {branch}\ncommitter Case <case@example.com> {time} +0000\n");
+            format!("commit {branch}\ncommitter Case <case@example.com> {COMMIT_SECONDS} +0000\n");
         stream.push_str(&format!("data {}\n{}\n", inputs.message.len(), inputs.message));
         if let Some(parent) = parent {
             stream.push_str(&format!("from {parent}\n"));
@@ -171,9 +217,62 @@ impl CaseRepository {
             stream.push(b'\n');
         }
         self.git(&["fast-import", "--quiet", "--force", "--date-format=raw"], &stream)?;
-        let made = self.references()?.remove(&branch).context("the branch has no commit")?;
-        self.labels.push(made);
+        self.references()?.remove(&branch).context("the branch has no commit")
+    }
+
+    /// Has the race of the case happen when the next push begins, if it has not happened yet.
+    ///
+    /// # Errors
+    /// Git refuses its commit.
+    pub(super) fn prepare_race(&mut self) -> anyhow::Result<()> {
+        let Some(race) = &self.race else { return Ok(()) };
+        let branch = format!("refs/heads/{}", race.branch);
+        let before = self.references()?.remove(&branch);
+        let made = self.import(race)?;
+        match before {
+            Some(before) => self.git(&["update-ref", &branch, &before], b"")?,
+            None => self.git(&["update-ref", "-d", &branch], b"")?,
+        };
+        fs::write(self.repository.path().join("race"), format!("{branch} {made}\n"))?;
+        self.raced = Some(made);
         Ok(())
+    }
+
+    /// The race that happens when the next push begins: its branch, and the commit to which it moves that.
+    pub(super) fn coming_race(&self) -> Option<(&str, &str)> {
+        Some((self.race.as_ref()?.branch.as_str(), self.raced.as_deref()?))
+    }
+
+    /// The number of the label that the next commit gets.
+    pub(super) fn next_label(&self) -> usize {
+        self.labels.len() + 1
+    }
+
+    /// The regular files of a commit that are texts, by their paths.
+    ///
+    /// # Errors
+    /// Git does not list them.
+    pub(super) fn files(&self, commit: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let listed = self.text(&["ls-tree", "-r", "-z", commit])?;
+        let mut files = BTreeMap::new();
+        for line in listed.split_terminator('\0') {
+            // `<mode> blob <hash>`, and the path behind a tab.
+            let (entry, path) = line.split_once('\t').context("an entry without a path")?;
+            let fields: Vec<&str> = entry.split(' ').collect();
+            let [mode, "blob", blob] = fields[..] else { continue };
+            let content = self.git(&["cat-file", "blob", blob], b"")?;
+            if mode.starts_with("100")
+                && let Ok(text) = String::from_utf8(content)
+            {
+                files.insert(path.to_owned(), text);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Whether a commit is another one or leads to it.
+    pub(super) fn leads_to(&self, commit: &str, ancestor: &str) -> bool {
+        self.git(&["merge-base", "--is-ancestor", ancestor, commit], b"").is_ok()
     }
 
     /// # Errors
@@ -189,6 +288,11 @@ impl CaseRepository {
     /// # Errors
     /// Git does not list them.
     pub(super) fn new_commits(&mut self) -> anyhow::Result<Vec<Value>> {
+        let has_raced = self.raced.is_some() && !self.repository.path().join("race").exists();
+        if has_raced {
+            self.race = None;
+            self.labels.extend(self.raced.take());
+        }
         let all = self.text(&["rev-list", "--reverse", "--topo-order", "--all"])?;
         let known: BTreeSet<&str> = self.labels.iter().map(String::as_str).collect();
         let new = all.lines().filter(|hash| !known.contains(hash));
@@ -199,7 +303,8 @@ impl CaseRepository {
     }
 
     fn described(&self, hash: &str) -> anyhow::Result<Value> {
-        let commit = self.text(&["cat-file", "commit", hash])?;
+        let bytes = self.git(&["cat-file", "commit", hash], b"")?;
+        let commit = String::from_utf8_lossy(&bytes);
         let (head, message) = commit.split_once("\n\n").context("a commit has no message")?;
         let values = |name: &str| -> Vec<String> {
             let of_name =
@@ -217,6 +322,7 @@ impl CaseRepository {
             "author": identity("author"),
             "committer": identity("committer"),
             "message": message,
+            "signature": signature_kind(hash, &bytes)?,
             "files": self.changed_files(hash)?,
         }))
     }

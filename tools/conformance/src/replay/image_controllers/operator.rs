@@ -126,6 +126,11 @@ impl FakeOperator {
         objects.iter().find(|it| is_same(it, like)).cloned().unwrap_or_default()
     }
 
+    /// All objects as the API server has them.
+    pub(super) fn objects(&self) -> Vec<Value> {
+        self.objects.lock().clone()
+    }
+
     /// Runs an object once; returns when it is to run again.
     ///
     /// # Errors

@@ -45,9 +45,10 @@ pub(super) struct RegistryAnswers {
 }
 
 impl RegistryAnswers {
-    /// Whether the digest of a manifest follows only from the manifest itself.
-    pub(super) fn has_no_digests(&self) -> bool {
-        self.no_digest
+    /// The tags, if a client without credentials gets all of them at once.
+    pub(super) fn listed(&self) -> Option<&[String]> {
+        let is_plain = self.basic.is_none() && self.status.is_none() && self.page_size.is_none();
+        is_plain.then_some(self.tags.as_slice())
     }
 
     fn is_refused(&self, authorization: Option<&str>) -> bool {
