@@ -120,7 +120,7 @@ impl OpenPgpSigningKey {
         payload: &[u8],
         now: u64,
     ) -> Result<String, SigningError> {
-        let is_locked = match protection(secret).map_err(SigningError)? {
+        let is_locked = match protection(secret).map_err(SigningError::Refused)? {
             SecretKeyProtection::Plain => false,
             SecretKeyProtection::Passphrase => true,
             SecretKeyProtection::Elsewhere => {
@@ -130,7 +130,7 @@ impl OpenPgpSigningKey {
         if key.version() != KeyVersion::V4 {
             return Err(refused("only OpenPGP keys of version 4 can sign commits"));
         }
-        check_size(key.public_params()).map_err(SigningError)?;
+        check_size(key.public_params()).map_err(SigningError::Refused)?;
         if is_locked && self.passphrase.is_none() {
             return Err(SigningError::Locked);
         }
