@@ -262,7 +262,12 @@ mod tests {
 
         fn acquire(&self, target: &Arc<RoundTarget>, name: &str) -> Option<BranchLock> {
             let automation = automation(name);
-            self.locks.acquire(target, &automation, &[automation.clone()], &self.work_queue)
+            self.locks.acquire(
+                target,
+                &automation,
+                std::slice::from_ref(&automation),
+                &self.work_queue,
+            )
         }
     }
 

@@ -147,12 +147,12 @@ fn judge_without_links(
     let built = built(&trees(sources, LinkHandling::Left)?, artifact);
     let copies =
         artifact.copy.iter().map(|copy| (copy, format!("from '{}' to '{}': ", copy.from, copy.to)));
-    let failed = copies.filter_map(|(copy, words)| {
+    let mut failed = copies.filter_map(|(copy, words)| {
         let end = wanted.find(&words)? + words.len();
         Some((copy, wanted.get(..end)?))
     });
     let unknown = || mismatch("a copy that failed", wanted);
-    let (copy, before) = failed.last().ok_or_else(unknown)?;
+    let (copy, before) = failed.next_back().ok_or_else(unknown)?;
     let (alias, path) = copy.from.trim_start_matches('@').split_once('/').ok_or_else(unknown)?;
     let is_pattern = path.contains(['*', '?', '[', '{']);
     match built {
