@@ -23,6 +23,7 @@ use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 use super::address_resolver::EgressResolver;
+use super::client_certificate::tls;
 use super::connection_pool::ConnectionPool;
 use super::error::chain;
 use super::kubeconfig::{KubeconfigError, KubeconfigProxy, RemoteKubeconfig};
@@ -198,6 +199,9 @@ pub enum ConnectionError {
     /// Certificates, keys or credentials.
     #[error(transparent)]
     Config(#[from] kube::Error),
+    /// A certificate or a key, for a person.
+    #[error("{0}")]
+    Tls(String),
     /// A user name that fits in no header.
     #[error("`{0}` is not a valid user name")]
     User(String),
@@ -426,7 +430,7 @@ where
     C::Error: Into<BoxError>,
 {
     let https = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
+        .with_tls_config(tls(config)?)
         .https_or_http()
         .enable_all_versions()
         .wrap_connector(connector);

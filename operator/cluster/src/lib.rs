@@ -1,7 +1,7 @@
 //! The Kubernetes client, events and metrics: the only crate that holds a `kube::Client`.
 //!
-//! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
-//! ([`objects`]), what containers print ([`logs`]), lists of any size ([`list_pager`], as objects
+//! Here: the connection ([`client`]) and its TLS (`client_certificate`), where kinds live ([`discovery`]), reading and
+//! writing any object ([`objects`]), what containers print ([`logs`]), lists of any size ([`list_pager`], as objects
 //! [`object_pages`]), whether an object exists
 //! (`object_existence`), statuses and finalizers ([`status_writes`]), events on their way to those who follow them
 //! ([`events`]) and as Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a
@@ -14,6 +14,7 @@
 mod address_resolver;
 pub mod capabilities;
 pub mod client;
+mod client_certificate;
 mod connection_pool;
 pub mod discovery;
 pub mod election;

@@ -14,9 +14,12 @@ mod single_flight;
 use std::error::Error as StdError;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use objects::RedactedValue;
 use percent_encoding::percent_decode_str;
 use reqwest::redirect::Policy;
+use rustls::CertificateError;
+use rustls::pki_types::UnixTime;
 use url::Url;
 
 pub use clients::HttpClients;
@@ -203,8 +206,25 @@ pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
     while let Some(next) = cause(deepest) {
         deepest = next;
     }
-    let text = deepest.to_string();
+    let text = validity(deepest).unwrap_or_else(|| deepest.to_string());
     proxy::socks_words(&text).map_or(text, str::to_owned)
+}
+
+/// Until or from when a certificate is valid that is not valid now. The text of the library has the time of the attempt, so
+/// that each attempt would be another failure.
+fn validity(error: &(dyn StdError + 'static)) -> Option<String> {
+    let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() else { return None };
+    let moment = |at: &UnixTime| Timestamp::from_second(i64::try_from(at.as_secs()).ok()?).ok();
+    match why {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            Some(format!("invalid peer certificate: it expired at {}", moment(not_after)?))
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => Some(format!(
+            "invalid peer certificate: it is not valid before {}",
+            moment(not_before)?
+        )),
+        _ => None,
+    }
 }
 
 /// True when a chain of errors ends in a certificate that was not accepted.
@@ -254,5 +274,20 @@ mod tests {
         assert_eq!(root_cause(&error), "invalid peer certificate: UnknownIssuer");
         assert!(is_distrust(&error));
         assert!(!is_distrust(&std::io::Error::other("certificate")));
+    }
+
+    #[test]
+    fn a_certificate_that_has_expired_is_the_same_failure_at_each_attempt() {
+        let at = |seconds: u64| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let text = |time: u64| {
+            let why = CertificateError::ExpiredContext { time: at(time), not_after: at(86_400) };
+            root_cause(&rustls::Error::InvalidCertificate(why))
+        };
+        assert_eq!(text(90_000), "invalid peer certificate: it expired at 1970-01-02T00:00:00Z");
+        assert_eq!(text(90_000), text(95_000));
+        let time = at(1);
+        let why = CertificateError::NotValidYetContext { time, not_before: at(86_400) };
+        let text = root_cause(&rustls::Error::InvalidCertificate(why));
+        assert_eq!(text, "invalid peer certificate: it is not valid before 1970-01-02T00:00:00Z");
     }
 }
