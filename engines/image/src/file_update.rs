@@ -94,7 +94,7 @@ impl FileUpdateRequest<'_> {
 
     /// What people should know of a marker that sets nothing.
     fn finding(&self, marker: &UnreadMarker) -> String {
-        let UnreadMarker { file, line, setter } = marker;
+        let UnreadMarker { file, line, setter, .. } = marker;
         match setter.as_deref().and_then(policy_of) {
             Some(policy) if self.unverified.contains(policy) => {
                 format!("{file}:{line}: the latest version of `{policy}` is not verified")

@@ -50,6 +50,8 @@ pub struct ImageSetterValues {
     values: BTreeMap<String, String>,
     /// Policies, `namespace:name`, whose tag may stand in a file only together with the digest.
     with_digest: BTreeSet<String>,
+    /// Policies without a result, as `namespace:name`.
+    unset: BTreeSet<String>,
 }
 
 impl ImageSetterValues {
@@ -60,19 +62,23 @@ impl ImageSetterValues {
     /// A result is not an image reference, even if no file asks for it.
     pub fn new(policies: &[PolicyResult]) -> Result<Self, InvalidImageRef> {
         let mut values = BTreeMap::new();
+        let mut unset = BTreeSet::new();
         for PolicyResult { namespace, name, latest } in policies {
-            let Some(latest) = latest else { continue };
+            let setter = format!("{namespace}:{name}");
+            let Some(latest) = latest else {
+                unset.insert(setter);
+                continue;
+            };
             let reference = latest.to_string();
             if !is_reference(&reference) {
                 return Err(InvalidImageRef { reference });
             }
-            let setter = format!("{namespace}:{name}");
             values.insert(format!("{setter}:tag"), latest.tag.clone());
             values.insert(format!("{setter}:name"), latest.name.clone());
             values.insert(format!("{setter}:digest"), latest.digest.clone());
             values.insert(setter, reference);
         }
-        Ok(Self { values, with_digest: BTreeSet::new() })
+        Ok(Self { values, with_digest: BTreeSet::new(), unset })
     }
 
     /// The same, where the tags of these policies, `namespace:name`, may stand in a file only together with the digest.
@@ -97,6 +103,13 @@ impl ImageSetterValues {
             sets(":tag") && !sets(":digest") && !sets("")
         };
         self.with_digest.iter().map(String::as_str).filter(is_tag_alone)
+    }
+
+    /// Whether the policy that a setter names is known and has no result. The setter may have a part of the image behind it.
+    pub(crate) fn is_unset(&self, setter: &str) -> bool {
+        let mut parts = setter.split(':');
+        let policy = parts.next().zip(parts.next());
+        policy.is_some_and(|(namespace, name)| self.unset.contains(&format!("{namespace}:{name}")))
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
@@ -282,7 +295,7 @@ mod tests {
         let policy =
             PolicyResult { namespace: "a".to_owned(), name: "b".to_owned(), latest: Some(latest) };
         let unset = PolicyResult { latest: None, ..policy.clone() };
-        assert_eq!(ImageSetterValues::new(&[unset]).unwrap(), ImageSetterValues::default());
+        assert!(ImageSetterValues::new(&[unset]).unwrap().values.is_empty());
         let error = ImageSetterValues::new(&[policy]).unwrap_err().to_string();
         assert_eq!(
             error,

@@ -96,12 +96,17 @@ pub struct UnreadMarker {
     /// The policy and part that it names and that no policy of the update has; `None` if it is not the comment of a value,
     /// or not of the form of a marker.
     pub setter: Option<String>,
+    /// Whether that policy is one of the update, and has no result yet.
+    pub is_unset: bool,
 }
 
 impl fmt::Display for UnreadMarker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, setter } = self;
+        let Self { file, line, setter, is_unset } = self;
         match setter {
+            Some(setter) if *is_unset => {
+                write!(f, "{file}:{line}: the policy of `{setter}` has no result yet")
+            }
             Some(setter) => write!(f, "{file}:{line}: no policy of the automation sets `{setter}`"),
             None => {
                 write!(f, "{file}:{line}: the marker is not the whole comment behind a value")
@@ -248,9 +253,11 @@ impl<'s> MarkerRewriter<'s> {
         }));
         let room = self.limits.findings.saturating_sub(self.rewrite.unread.len());
         let unread = markers.unread(text.as_str()).into_iter().take(room);
+        let setters = self.setters;
         self.rewrite.unread.extend(unread.map(|(line, setter)| {
             let file = name.to_owned();
-            UnreadMarker { file, line, setter }
+            let is_unset = setter.as_deref().is_some_and(|setter| setters.is_unset(setter));
+            UnreadMarker { file, line, setter, is_unset }
         }));
     }
 

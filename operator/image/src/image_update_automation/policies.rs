@@ -19,6 +19,8 @@ const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPo
 pub(super) struct PolicyResults {
     /// By the name of the policy.
     pub(super) latest: BTreeMap<String, ImageRef>,
+    /// The names of those without a result.
+    unset: BTreeSet<String>,
     /// Policies of the namespace that the selector leaves out, as `namespace:name`.
     pub(super) others: BTreeSet<String>,
     /// Policies whose images are verified, as `namespace:name`: their tags may not stand alone.
@@ -67,8 +69,14 @@ impl PolicyResults {
                 }
                 results.verified.insert(setter);
             }
-            let latest = policy.status.as_ref().and_then(|status| status.latest_ref.clone());
-            results.latest.extend(latest.map(|latest| (policy.name_any(), latest)));
+            match policy.status.as_ref().and_then(|status| status.latest_ref.clone()) {
+                Some(latest) => {
+                    results.latest.insert(policy.name_any(), latest);
+                }
+                None => {
+                    results.unset.insert(policy.name_any());
+                }
+            }
         }
         Ok(results)
     }
@@ -89,16 +97,17 @@ impl PolicyResults {
 
     /// What the markers of files are read with.
     pub(super) fn setters(&self, namespace: &str) -> Vec<PolicyResult> {
-        let result = |(name, latest): (&String, &ImageRef)| PolicyResult {
+        let result = |name: &String, latest: Option<&ImageRef>| PolicyResult {
             namespace: namespace.to_owned(),
             name: name.clone(),
-            latest: Some(image::ImageRef {
+            latest: latest.map(|latest| image::ImageRef {
                 name: latest.name.clone(),
                 tag: latest.tag.clone(),
                 digest: latest.digest.clone().unwrap_or_default(),
             }),
         };
-        self.latest.iter().map(result).collect()
+        let set = self.latest.iter().map(|(name, latest)| result(name, Some(latest)));
+        set.chain(self.unset.iter().map(|name| result(name, None))).collect()
     }
 }
 
@@ -217,5 +226,11 @@ mod tests {
         let [setter] = <[PolicyResult; 1]>::try_from(results.setters("apps")).unwrap();
         assert_eq!((setter.namespace.as_str(), setter.name.as_str()), ("apps", "db"));
         assert_eq!(setter.latest.unwrap().to_string(), "r.io/app:3");
+        // One without a result is known, and sets nothing.
+        let results = select(&json!({"matchLabels": {"tier": "front"}})).unwrap();
+        let setters = results.setters("apps");
+        let setters: Vec<_> =
+            setters.iter().map(|it| (it.name.as_str(), it.latest.is_some())).collect();
+        assert_eq!(setters, [("web", true), ("new", false)]);
     }
 }

@@ -101,8 +101,12 @@ mod tests {
     fn setters() -> ImageSetterValues {
         let [name, tag, digest] = ["r.io/web", "2", ""].map(str::to_owned);
         let latest = Some(ImageRef { name, tag, digest });
-        let [namespace, name] = ["apps", "web"].map(str::to_owned);
-        ImageSetterValues::new(&[PolicyResult { namespace, name, latest }]).unwrap()
+        let policy = |name: &str, latest: Option<ImageRef>| PolicyResult {
+            namespace: "apps".to_owned(),
+            name: name.to_owned(),
+            latest,
+        };
+        ImageSetterValues::new(&[policy("web", latest), policy("new", None)]).unwrap()
     }
 
     fn rewrite(files: &[(&str, &str)], path: &str) -> Result<RewrittenFiles, String> {
