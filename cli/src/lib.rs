@@ -28,6 +28,7 @@ mod logs;
 mod object_row;
 mod operator_wait;
 mod output;
+mod owned_pods;
 mod reconcile;
 #[cfg(test)]
 mod reference_page;

@@ -1,7 +1,7 @@
 //! `windlass tree`: what an object applied, down to Pods, each with its health.
 
 use apply::health;
-use cause::object_references;
+use cause::{object_references, pod};
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
@@ -11,10 +11,11 @@ use super::cluster_facts::{self, AT_ONCE};
 use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
 use super::kind_argument::{self, ResourceArgument};
-use super::object_row::ObjectRow;
+use super::object_row::{ObjectRow, is_silent};
 use super::output::{ReportFormat, report};
+use super::owned_pods;
 use windlass_cli_installation::cluster_operators;
-use windlass_cli_runtime::connection::print;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean, cut};
 use windlass_cluster::ClusterError;
@@ -78,12 +79,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
         let sources = object_references::sources(&object);
         let made = object_references::made_chart(&object);
+        let is_silent = is_silent(&object);
         let mut top = Box::pin(grower.grow(object)).await?;
         if let Some(id) = sources.into_iter().next() {
             let source = cluster_facts::read(&site.cluster, &id).await;
             top = with_source(top, describe(&id, source), made == Some(id));
         }
         cluster_operators::say_doubt(&site.cluster).await;
+        if is_silent && let Some(text) = cluster_operators::unseen(&site.cluster).await {
+            say(ProgressGlyph::Warning, &text);
+        }
         anyhow::Ok(top)
     })?;
     if report(&branch, args.output)?.is_none() {
@@ -155,8 +160,8 @@ impl ObjectTreeReader<'_> {
             if more > 0 {
                 below.push(unread(more));
             }
-        } else if let Some(selector) = cause::pod::selector(&object).filter(|_| !self.is_compact) {
-            below = self.pods(&id, &selector).await?;
+        } else if let Some(selector) = pod::selector(&object).filter(|_| !self.is_compact) {
+            below = self.pods(&object, &selector).await?;
         }
         self.way.pop();
         Ok(ObjectTreeBranch { below, ..describe(&id, Ok(Some(object))) })
@@ -213,20 +218,22 @@ impl ObjectTreeReader<'_> {
         Ok((found, unreadable))
     }
 
+    /// The Pods of a workload, and what could not be listed.
     async fn pods(
         &mut self,
-        id: &ObjectId,
+        workload: &Object,
         selector: &str,
     ) -> anyhow::Result<Vec<ObjectTreeBranch>> {
         let resource = self.site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
-        let target =
-            ResourceArgument { resource, namespace: Some(id.namespace.clone()), name: None };
+        let namespace = Some(workload.namespace().to_owned());
+        let target = ResourceArgument { resource, namespace, name: None };
         let mut pods = Vec::new();
         let left_out = self.site.list(&target, selector, |found| {
             pods.extend(found.into_iter().take(self.left - pods.len()));
             Ok(())
         });
         let left_out = left_out.await?;
+        let pods = owned_pods::owned(&self.site.cluster, workload, pods).await;
         self.left -= pods.len();
         let branches = pods.into_iter().map(|pod| describe(&pod.id(), Ok(Some(pod))));
         let left_out = left_out.into_iter().map(|why| left_out_of(&target, why));
@@ -278,7 +285,7 @@ fn describe(id: &ObjectId, read: ObjectReadResult) -> ObjectTreeBranch {
                 ("Current".to_owned(), String::new(), String::new())
             }
             Ok(report) => {
-                let trouble = cause::pod::trouble(object).map(|it| it.within_pod());
+                let trouble = pod::trouble(object).map(|it| it.within_pod());
                 (
                     report.status.to_string(),
                     trouble.unwrap_or_else(|| report.words().to_owned()),
@@ -315,6 +322,8 @@ fn draw(branch: &ObjectTreeBranch, first: &str, rest: &str, on: TerminalScreen, 
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn branch(
@@ -331,6 +340,40 @@ mod tests {
             message: text(message),
             below,
         }
+    }
+
+    #[tokio::test]
+    async fn pods_are_below_the_workload_that_owns_them() {
+        let owned = |version: &str, kind: &str, name: &str, by: [&str; 2]| {
+            let owner =
+                json!({"apiVersion": "apps/v1", "kind": by[0], "name": by[1], "controller": true});
+            json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "apps",
+                "labels": {"app": "web"}, "ownerReferences": [owner]}})
+        };
+        let deployment = |name: &str| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "apps"},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}}})
+        };
+        let objects = vec![
+            deployment("web"),
+            deployment("other"),
+            owned("apps/v1", "ReplicaSet", "web-1", ["Deployment", "web"]),
+            owned("apps/v1", "ReplicaSet", "other-1", ["Deployment", "other"]),
+            owned("v1", "Pod", "web-1-a", ["ReplicaSet", "web-1"]),
+            owned("v1", "Pod", "other-1-a", ["ReplicaSet", "other-1"]),
+            owned("v1", "Pod", "db-0", ["StatefulSet", "db"]),
+        ];
+        let (cluster, _) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let mut reader = ObjectTreeReader {
+            site: &site,
+            is_compact: false,
+            left: MAX_TREE_OBJECTS,
+            way: Vec::new(),
+        };
+        let tree = reader.grow(Object::new(deployment("web")).unwrap()).await.unwrap();
+        let below: Vec<&str> = tree.below.iter().map(|it| it.object.as_str()).collect();
+        assert_eq!(below, ["Pod/apps/web-1-a"]);
     }
 
     #[test]

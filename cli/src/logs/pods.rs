@@ -1,6 +1,7 @@
 //! Whose lines are printed: the containers of windlass, or of the Pods of what an object applied.
 //!
-//! Elsewhere: what an object applied (engine `cause`), the selector of its Pods (`cause::pod`).
+//! Elsewhere: what an object applied (engine `cause`), the selector of its Pods (`cause::pod`), which of them are its own
+//! (`owned_pods.rs`).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 use crate::cluster_facts::{self, AT_ONCE};
 use crate::command_scope::CommandScope;
 use crate::kind_argument::ResourceArgument;
+use crate::owned_pods;
 use windlass_cli_installation::check::OURS;
 
 /// How many containers are read at once.
@@ -114,7 +116,8 @@ pub(super) async fn of_windlass(
     namespace: &str,
 ) -> anyhow::Result<LogTargets> {
     let mut found = LogTargets::default();
-    pods(site, namespace, OURS, &mut found).await?;
+    let pods = pods(site, namespace, OURS, &mut found).await?;
+    pods.iter().for_each(|pod| found.add(pod));
     Ok(found.ended().only(MANAGER))
 }
 
@@ -149,7 +152,9 @@ pub(super) async fn of_object(site: &CommandScope, object: Object) -> anyhow::Re
             }
             _ => {
                 if let Some(selector) = cause::pod::selector(&object) {
-                    pods(site, &id.namespace, &selector, &mut found).await?;
+                    let pods = pods(site, &id.namespace, &selector, &mut found).await?;
+                    let pods = owned_pods::owned(&site.cluster, &object, pods).await;
+                    pods.iter().for_each(|pod| found.add(pod));
                 }
             }
         }
@@ -189,21 +194,22 @@ async fn read(site: &CommandScope, ids: Vec<ObjectId>, found: &mut LogTargets) -
     objects
 }
 
+/// The Pods that a selector selects.
 async fn pods(
     site: &CommandScope,
     namespace: &str,
     selector: &str,
     found: &mut LogTargets,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<Object>> {
     let resource = site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
     let target = ResourceArgument { resource, namespace: Some(namespace.to_owned()), name: None };
-    let left_out = site.list(&target, selector, |pods| {
-        pods.iter().for_each(|pod| found.add(pod));
+    let mut pods = Vec::new();
+    let left_out = site.list(&target, selector, |page| {
+        pods.extend(page);
         Ok(())
     });
-    let left_out = left_out.await?;
-    found.left_out.extend(left_out);
-    Ok(())
+    found.left_out.extend(left_out.await?);
+    Ok(pods)
 }
 
 /// The Jobs of a CronJob.

@@ -212,13 +212,33 @@ pub fn replica_set(pod: &Object) -> Option<ObjectId> {
     object_references::controller(pod).filter(|it| it.group == "apps" && it.kind == "ReplicaSet")
 }
 
-/// Whether a ReplicaSet belongs to an older revision of a Deployment, so that its Pods do not explain the state of the
-/// Deployment. `false` where the revisions are not known.
+/// Whether a Pod that the selector of a workload selects belongs to it: several workloads may have one selector, and
+/// `ownerReferences` decide. `replica_set` is the ReplicaSet that controls the Pod, if it was read. `true` where the owner is
+/// not known, and of kinds that do not own Pods.
+pub fn is_owned(pod: &Object, workload: &Object, replica_set: Option<&Object>) -> bool {
+    let Some(controller) = object_references::controller(pod) else { return true };
+    let id = workload.id();
+    match (id.group.as_str(), id.kind.as_str()) {
+        ("apps", "Deployment") => {
+            let owner = replica_set.and_then(object_references::controller);
+            controller.kind == "ReplicaSet" && owner.is_none_or(|owner| owner == id)
+        }
+        ("apps", "StatefulSet" | "DaemonSet" | "ReplicaSet") | ("batch", "Job") => controller == id,
+        _ => true,
+    }
+}
+
+/// Whether a ReplicaSet belongs to an older revision of a Deployment, or to another Deployment, so that its Pods do not
+/// explain the state of the Deployment. `false` where the revisions are not known.
 pub fn is_replaced(replica_set: &Object, deployment: &Object) -> bool {
     let revision = |of: &Object| of.annotation(REVISION_ANNOTATION)?.parse::<u64>().ok();
     let revisions = revision(replica_set).zip(revision(deployment));
-    object_references::controller(replica_set) == Some(deployment.id())
-        && revisions.is_some_and(|(its, newest)| its != newest)
+    match object_references::controller(replica_set) {
+        Some(owner) if owner == deployment.id() => {
+            revisions.is_some_and(|(its, newest)| its != newest)
+        }
+        owner => owner.is_some(),
+    }
 }
 
 /// Whether a Pod of a StatefulSet or DaemonSet is of an older revision than the newest one, by its labels. Such a Pod

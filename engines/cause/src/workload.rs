@@ -175,6 +175,7 @@ impl CauseWalk<'_> {
         let Some(selector) = pod::selector(object) else { return Ok(Vec::new()) };
         let namespace = object.namespace().to_owned();
         let mut pods = self.listed(&FactQuery::Pods { namespace, selector })?;
+        pods.retain(|pod| pod::is_owned(pod, object, None));
         if is_deployment(&object.id()) {
             let replaced = self.replaced(object, &pods)?;
             pods.retain(|pod| pod::replica_set(pod).is_none_or(|set| !replaced.contains(&set)));
@@ -183,7 +184,7 @@ impl CauseWalk<'_> {
         Ok(pods)
     }
 
-    /// The ReplicaSets of some Pods that belong to older revisions of a Deployment.
+    /// The ReplicaSets of some Pods that belong to older revisions of a Deployment, or to another one.
     fn replaced(
         &mut self,
         deployment: &Object,

@@ -1,4 +1,5 @@
-//! The Pods of a workload that may be why it is not healthy: not those that a Deployment replaces.
+//! The Pods of a workload that may be why it is not healthy: not those that a Deployment replaces, or that another workload
+//! with the same selector owns.
 //!
 //! Elsewhere: what a Pod says, and which ReplicaSets are replaced (engine `cause`).
 
@@ -63,6 +64,9 @@ impl<'c> WorkloadPods<'c> {
         while let Some(page) = pages.next().await.ok()? {
             read += page.objects.len();
             for pod in page.objects {
+                if !cause::pod::is_owned(&pod, workload, None) {
+                    continue;
+                }
                 if let Some(set) = cause::pod::replica_set(&pod)
                     && self.replaces(&set.name).await
                 {
@@ -79,8 +83,8 @@ impl<'c> WorkloadPods<'c> {
         None
     }
 
-    /// Whether the workload is a Deployment that replaces a ReplicaSet. `false` if that cannot be read, and `true` for
-    /// ReplicaSets beyond the limit of those that are read.
+    /// Whether the workload is a Deployment that replaces a ReplicaSet, or does not own it. `false` if that cannot be read, and
+    /// `true` for ReplicaSets beyond the limit of those that are read.
     pub async fn replaces(&mut self, replica_set: &str) -> bool {
         let Some(deployment) = &self.deployment else { return false };
         if let Some(is_replaced) = self.replica_sets.get(replica_set) {
@@ -155,6 +159,32 @@ mod tests {
         let found = pods.find(|pod| Some(pod.name().to_owned())).await;
         let requests = *requests.lock();
         (found, requests)
+    }
+
+    #[tokio::test]
+    async fn pods_of_another_workload_with_the_same_selector_are_passed_over() {
+        let cluster = answering(|(request, _)| {
+            let mut of_set = controlled("Pod", "db-0", "db", "");
+            of_set["metadata"]["ownerReferences"][0]["kind"] = json!("StatefulSet");
+            let answer = match () {
+                () if request.contains("/replicasets/other") => {
+                    controlled("ReplicaSet", "other-1", "other", "1")
+                }
+                () if request.contains("/replicasets/web") => {
+                    controlled("ReplicaSet", "web-1", "web", "1")
+                }
+                () if request.contains("/deployments/web") => deployment("1"),
+                () => json!({"metadata": {}, "items": [of_set,
+                    controlled("Pod", "other-1-a", "other-1", ""),
+                    controlled("Pod", "web-1-a", "web-1", "")]}),
+            };
+            (200, Body::from(answer.to_string()))
+        })
+        .await;
+        let workload = Object::new(deployment("")).unwrap();
+        let mut pods = WorkloadPods::of(&cluster, &workload).await;
+        let found = pods.find(|pod| Some(pod.name().to_owned())).await;
+        assert_eq!(found.as_deref(), Some("web-1-a"));
     }
 
     #[tokio::test]

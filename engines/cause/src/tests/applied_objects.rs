@@ -192,6 +192,24 @@ fn pods_and_warnings_of_a_replica_set_that_a_deployment_replaces_are_no_cause() 
 }
 
 #[test]
+fn pods_of_another_workload_with_the_same_selector_are_no_cause() {
+    let crashing = waiting("CrashLoopBackOff", "back-off 5m0s", Some(1));
+    let pod = |kind: &str, name: &str| {
+        let owners =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": true}]);
+        let metadata = json!({"metadata": {"labels": {"app": "web"}, "ownerReferences": owners}});
+        with(&format!("Pod/{name}-a"), &[&metadata, &json!({"status": crashing})])
+    };
+    let all = [
+        deployment(&rolling_out()),
+        replica_set("other-1", "other"),
+        pod("ReplicaSet", "other-1"),
+        pod("StatefulSet", "db"),
+    ];
+    assert_eq!(why(&all).cause.unwrap().object, id("Deployment/web"));
+}
+
+#[test]
 fn pods_of_the_newest_revision_of_a_stateful_set_come_first() {
     let spec = json!({"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "db"}}}});
     let status = json!({"status": {"observedGeneration": 1, "replicas": 2, "readyReplicas": 0,
