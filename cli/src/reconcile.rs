@@ -1,6 +1,9 @@
 //! `windlass reconcile`: asks for reconciliations now, and follows them.
 //!
-//! Elsewhere: choosing objects (`suspend.rs`), what is said when nothing reacts (`operator_wait.rs`).
+//! Below: objects that wait for dependencies (`reconcile/dependency_wait.rs`). Elsewhere: choosing objects (`suspend.rs`), what is
+//! said when nothing reacts (`operator_wait.rs`).
+
+mod dependency_wait;
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -12,6 +15,7 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use serde_json::{Map, Value, json};
 
+use self::dependency_wait::DependencyWait;
 use super::cluster_facts::{AT_ONCE, resource, unserved};
 use super::command_scope::CommandScope;
 use super::kind_argument::{self, ResourceArgument};
@@ -58,8 +62,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass reconcile sources --all -n apps --no-wait
   windlass reconcile helmfile/all -n apps --release db
 
-All requests are made first; then each object is followed until it is reconciled, unless --no-wait is given. An object whose
-source is not ready is not up to date: that fails, with and without --with-source.
+All requests are made first; then each object is followed until it is reconciled, unless --no-wait is given. An object that
+waits for dependencies is followed while they are being reconciled. One whose source is not ready is not up to date: that
+fails, with and without --with-source. A suspended source fails with --with-source, and is a warning without it.
 
 The status is that of the reconciliation, as `flux reconcile` has it. An object may be ready while something that it applied is
 not, such as Pods that crash where nothing waits for them: a warning names it, and `windlass why KIND/NAME` ends with 1. To have
@@ -125,6 +130,8 @@ pub(super) struct FollowedRun {
     pub(super) awaited: ReconcileTarget,
     /// The row of the release of a Helmfile that was named.
     pub(super) release: Option<Value>,
+    /// Whether a reconciliation of the sources was asked for, too.
+    pub(super) with_source: bool,
 }
 
 /// Asks for one object; nothing is followed if it has no run.
@@ -148,7 +155,8 @@ async fn request(
                 Some(why) => say(ProgressGlyph::Warning, &why),
                 None => {
                     let (source, token) = ask(site, &target, &source, args).await?;
-                    await_run(site, &target, &source, ReconcileTarget::Request(token)).await?;
+                    let awaited = ReconcileTarget::Request(token);
+                    await_run(site, &target, &source, awaited, args.with_source).await?;
                 }
             }
         }
@@ -159,7 +167,8 @@ async fn request(
     }
     let (object, token) = ask(site, target, object, args).await?;
     let awaited = ReconcileTarget::Request(token);
-    Ok(Some(FollowedRun { target: target.clone(), object, awaited, release }))
+    let with_source = args.with_source;
+    Ok(Some(FollowedRun { target: target.clone(), object, awaited, release, with_source }))
 }
 
 /// Follows runs to their end, several at once, since one may wait for another; whether all of them are ready.
@@ -169,13 +178,13 @@ async fn request(
 pub(super) async fn follow(site: &CommandScope, runs: &[FollowedRun]) -> anyhow::Result<bool> {
     let is_examined = runs.len() <= MOST_EXAMINED;
     let all = runs.iter().map(async |of| {
-        let FollowedRun { target, object, awaited, release } = of;
+        let FollowedRun { target, object, awaited, release, with_source } = of;
         match (release, awaited) {
             (Some(row), ReconcileTarget::Request(token)) => {
                 await_release(site, target, object, row, token).await
             }
             (_, awaited) => {
-                let ready = await_run(site, target, object, awaited.clone()).await?;
+                let ready = await_run(site, target, object, awaited.clone(), *with_source).await?;
                 if is_examined {
                     say_degraded(site, &ready).await;
                 }
@@ -242,8 +251,12 @@ async fn chain(
 /// Checks that an object that is ready has what its sources have now.
 ///
 /// # Errors
-/// A source is not ready; names it. Parity(flux): `reconcile --with-source` fails, too.
-async fn check_sources(site: &CommandScope, object: &Object) -> anyhow::Result<()> {
+/// A source is not ready, or was to be reconciled and is suspended; names it. Parity(flux): `reconcile --with-source` fails, too.
+async fn check_sources(
+    site: &CommandScope,
+    object: &Object,
+    with_source: bool,
+) -> anyhow::Result<()> {
     let subject = object.id().subject();
     let sources = match chain(site, object).await {
         Ok(sources) => sources,
@@ -261,13 +274,14 @@ async fn check_sources(site: &CommandScope, object: &Object) -> anyhow::Result<(
         bail!("{subject} is ready, but newer revisions do not reach it: {source}: {message}");
     }
     let now = jiff::Timestamp::now();
-    for (_, source) in
-        sources.iter().filter(|(_, source)| ObjectRow::of(source, now).is_suspended())
-    {
+    let is_suspended = |source: &Object| ObjectRow::of(source, now).is_suspended();
+    for (_, source) in sources.iter().filter(|(_, source)| is_suspended(source)) {
         let source = source.id().subject();
-        let text = format!(
-            "newer revisions do not reach {subject}: {source} is suspended; `windlass resume` ends that"
-        );
+        let why = format!("{source} is suspended; `windlass resume` ends that");
+        if with_source {
+            bail!("{subject} is ready, but newer revisions do not reach it: {why}");
+        }
+        let text = format!("newer revisions do not reach {subject}: {why}");
         say(ProgressGlyph::Warning, &clean(&text));
     }
     Ok(())
@@ -391,7 +405,8 @@ async fn await_release(
     }
 }
 
-/// Follows an object until its run has ended, and says what happens meanwhile; returns it as it is then.
+/// Follows an object until its run has ended, and says what happens meanwhile; returns it as it is then. A run that only finds a
+/// dependency that is being reconciled is not the end.
 ///
 /// # Errors
 /// It is not ready; names the cause.
@@ -400,12 +415,14 @@ async fn await_run(
     target: &ResourceArgument,
     object: &Object,
     awaited: ReconcileTarget,
+    with_source: bool,
 ) -> anyhow::Result<Object> {
     let id = object.id();
     let subject = clean(&id.subject());
     let mut last_text = String::new();
     say(ProgressGlyph::Action, &format!("reconciling {subject}"));
     let mut patience = OperatorReactionWait::with(object);
+    let mut dependencies = DependencyWait::default();
     loop {
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
             bail!("it was deleted");
@@ -415,11 +432,13 @@ async fn await_run(
             && let Some(ready) = condition(&now, "Ready").filter(|said| said.status != "Unknown")
         {
             if ready.status == "True" {
-                check_sources(site, &now).await?;
+                check_sources(site, &now, with_source).await?;
                 say(ProgressGlyph::Success, &format!("{subject}: {}", clean(ready.message)));
                 return Ok(now);
             }
-            bail!("{}{}", why::line(site, &id).await?, reset(&now).unwrap_or_default());
+            if !dependencies.goes_on(site, &now).await {
+                bail!("{}{}", why::line(site, &id).await?, reset(&now).unwrap_or_default());
+            }
         }
         if ObjectRow::of(&now, jiff::Timestamp::now()).is_suspended() {
             bail!("it was suspended meanwhile; `windlass resume` ends that");
@@ -513,7 +532,7 @@ mod tests {
             json!({"apiVersion": group, "kind": "GitRepository", "metadata": {"name": "app", "namespace": "apps"},
                 "status": {"conditions": [ready]}})
         };
-        let checked = async |source: Value| {
+        let checked_with = async |source: Value, with_source: bool| {
             let (cluster, _) = fake_cluster::with_objects(vec![source]).await;
             let site = CommandScope { cluster, namespace: "apps".to_owned() };
             let object = Object::new(
@@ -521,12 +540,20 @@ mod tests {
                 "metadata": {"name": "web", "namespace": "apps"},
                 "spec": {"sourceRef": {"kind": "GitRepository", "name": "app"}}}),
             );
-            check_sources(&site, &object.unwrap()).await.err().map(|error| error.to_string())
+            let checked = check_sources(&site, &object.unwrap(), with_source).await;
+            checked.err().map(|error| error.to_string())
         };
+        let checked = async |source: Value| checked_with(source, false).await;
         let text = "Kustomization/apps/web is ready, but newer revisions do not reach it: GitRepository/apps/app: connection \
                     refused";
         assert_eq!(checked(source("False")).await.as_deref(), Some(text));
         assert_eq!(checked(source("True")).await, None);
+        // A suspension is not a failure, unless a reconciliation of the source was asked for.
+        let mut suspended = source("True");
+        suspended["spec"] = json!({"suspend": true});
+        assert_eq!(checked(suspended.clone()).await, None);
+        let text = checked_with(suspended, true).await;
+        assert!(text.is_some_and(|text| text.contains("GitRepository/apps/app is suspended")));
         // What may not be read, or is not there, is not a reason to fail.
         let other = json!({"apiVersion": group, "kind": "GitRepository",
             "metadata": {"name": "other", "namespace": "apps"}});

@@ -135,7 +135,9 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
             if args.wait && !object_references::has_no_runs(&object) {
                 let awaited = ReconcileTarget::Generation;
                 let target = target.clone();
-                runs.borrow_mut().push(FollowedRun { target, object, awaited, release: None });
+                let run =
+                    FollowedRun { target, object, awaited, release: None, with_source: false };
+                runs.borrow_mut().push(run);
             }
         };
         let ended = each(&site, &args.chosen, async |target, object| {

@@ -1,0 +1,201 @@
+//! Whether an object that is not ready because of its dependencies is at its end: it is not while one of them is being reconciled.
+//!
+//! Elsewhere: following a run ([`super`]), what an object depends on (`cause::object_references`), when a dependency counts as
+//! ready (`::reconcile::run_gate`).
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use ::reconcile::reason::{DEPENDENCY_NOT_READY, PROGRESSING_WITH_RETRY};
+use ::reconcile::{READY, RECONCILING, Time, WINDOW};
+use cause::object_references::{self, RequiredDependency};
+use cause::{condition, suspension};
+use objects::{Object, ObjectId};
+
+use crate::cluster_facts::read;
+use crate::command_scope::CommandScope;
+
+/// How many objects are read that an object waits for, directly or through others.
+const MOST_DEPENDENCIES: usize = 32;
+
+/// How long an object may wait whose dependencies are ready: windlass runs it again when one of them has changed, and after
+/// `--requeue-dependency`, by default 30 s, at the latest.
+const READY_DEPENDENCY_LIMIT: Duration = Duration::from_secs(40);
+
+/// How far a dependency is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DependencyStage {
+    /// It is ready, and has what its source has.
+    Ready,
+    /// It is being reconciled, or is about to be.
+    InProgress,
+    /// It waits for dependencies of its own.
+    Blocked,
+    /// It is not ready, and no run is about to begin that could change that.
+    NotReady,
+}
+
+/// What is known of the dependencies of an object that is followed.
+#[derive(Debug, Default)]
+pub(super) struct DependencyWait {
+    /// Since when all of them are ready.
+    ready_since: Option<Instant>,
+}
+
+impl DependencyWait {
+    /// Whether an object that is not ready will be reconciled again without a change by a user, since its dependencies are in
+    /// progress or have just become ready.
+    pub(super) async fn goes_on(&mut self, site: &CommandScope, object: &Object) -> bool {
+        let is_blocked = condition(object, READY).is_some_and(|said| {
+            said.status == "False" && said.reason == DEPENDENCY_NOT_READY.as_str()
+        });
+        let stage = match is_blocked {
+            true => of_dependencies(site, object).await,
+            false => DependencyStage::NotReady,
+        };
+        if stage != DependencyStage::Ready {
+            self.ready_since = None;
+            return stage == DependencyStage::InProgress;
+        }
+        self.ready_since.get_or_insert_with(Instant::now).elapsed() <= READY_DEPENDENCY_LIMIT
+    }
+}
+
+/// How far the dependencies of an object are: as far as the last of them.
+async fn of_dependencies(site: &CommandScope, object: &Object) -> DependencyStage {
+    let mut pending = object_references::dependencies(object);
+    let mut known: BTreeSet<ObjectId> = BTreeSet::new();
+    let mut sum = DependencyStage::Ready;
+    while let Some(required) = pending.pop() {
+        if !known.insert(required.object.clone()) {
+            continue;
+        }
+        let found = match known.len() <= MOST_DEPENDENCIES {
+            true => dependency(site, &required).await,
+            false => None,
+        };
+        // Nothing is known to be in progress where it cannot be read.
+        let Some(found) = found else { return DependencyStage::NotReady };
+        match stage(&found, artifact(site, &found).await.as_deref()) {
+            DependencyStage::Ready => {}
+            DependencyStage::InProgress => sum = DependencyStage::InProgress,
+            DependencyStage::Blocked => pending.extend(object_references::dependencies(&found)),
+            DependencyStage::NotReady => return DependencyStage::NotReady,
+        }
+    }
+    sum
+}
+
+/// Reads a dependency; none if it does not exist or cannot be read.
+async fn dependency(site: &CommandScope, required: &RequiredDependency) -> Option<Object> {
+    if let Some(found) = read(&site.cluster, &required.object).await.ok()? {
+        return Some(found);
+    }
+    read(&site.cluster, required.otherwise.as_ref()?).await.ok()?
+}
+
+/// The revision that a Kustomization gets from its source; none of other kinds, whose statuses name versions of charts.
+async fn artifact(site: &CommandScope, object: &Object) -> Option<String> {
+    let source = object_references::sources(object).into_iter().next();
+    let source = source.filter(|_| object.kind() == "Kustomization")?;
+    let source = read(&site.cluster, &source).await.ok()??;
+    Some(source.get("status")?["artifact"]["revision"].as_str()?.to_owned())
+}
+
+/// How far an object is, whose source has an artifact of this revision.
+fn stage(object: &Object, artifact: Option<&str>) -> DependencyStage {
+    let status = object.get("status");
+    let attempted = status.and_then(|it| it["lastAttemptedRevision"].as_str());
+    let observed = status.and_then(|it| it["observedGeneration"].as_i64());
+    let ready = condition(object, READY);
+    let is_ready = ready.is_some_and(|said| said.status == "True");
+    let is_behind = artifact.is_some_and(|revision| attempted != Some(revision))
+        || observed.is_none_or(|seen| seen < object.generation());
+    let is_closed = condition(object, WINDOW).is_some_and(|said| said.status == "False");
+    let is_held = is_closed || suspension(object, Time::now()).is_some();
+    let is_running = condition(object, RECONCILING).is_some_and(|said| {
+        said.status == "True" && said.reason != PROGRESSING_WITH_RETRY.as_str()
+    });
+    match ready {
+        _ if is_held && is_ready && !is_behind => DependencyStage::Ready,
+        _ if is_held => DependencyStage::NotReady,
+        _ if is_running || is_behind => DependencyStage::InProgress,
+        None => DependencyStage::InProgress,
+        Some(said) => match said.status {
+            "True" => DependencyStage::Ready,
+            "Unknown" => DependencyStage::InProgress,
+            _ if said.reason == DEPENDENCY_NOT_READY.as_str() => DependencyStage::Blocked,
+            _ => DependencyStage::NotReady,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn kustomization(name: &str, spec: Value, status: Value) -> Value {
+        json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": name, "namespace": "apps", "generation": 1}, "spec": spec, "status": status})
+    }
+
+    /// A status of the first generation, with what was attempted last.
+    fn status(ready: &str, reason: &str, attempted: &str) -> Value {
+        json!({"observedGeneration": 1, "lastAttemptedRevision": attempted,
+            "conditions": [{"type": "Ready", "status": ready, "reason": reason, "message": ""}]})
+    }
+
+    fn source() -> Value {
+        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "app", "namespace": "apps"}, "status": {"artifact": {"revision": "new"}}})
+    }
+
+    /// Whether an object goes on whose dependency `base` is like this.
+    async fn goes_on(base: Value) -> bool {
+        let spec = json!({"dependsOn": [{"name": "base"}]});
+        let web = kustomization("web", spec, status("False", "DependencyNotReady", "old"));
+        let (cluster, _) = fake_cluster::with_objects(vec![web.clone(), base, source()]).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let web = Object::new(web).unwrap();
+        DependencyWait::default().goes_on(&site, &web).await
+    }
+
+    fn base(spec: Value, status: Value) -> Value {
+        let mut spec = spec;
+        spec["sourceRef"] = json!({"kind": "GitRepository", "name": "app"});
+        kustomization("base", spec, status)
+    }
+
+    #[tokio::test]
+    async fn a_dependency_that_is_being_reconciled_is_waited_for() {
+        let of = async |spec: Value, status: Value| goes_on(base(spec, status)).await;
+        // It is ready, and has yet to apply what its source has now.
+        assert!(of(json!({}), status("True", "ReconciliationSucceeded", "old")).await);
+        assert!(of(json!({}), status("Unknown", "Progressing", "new")).await);
+        // It failed with an older revision.
+        assert!(of(json!({}), status("False", "BuildFailed", "old")).await);
+        // It has become ready, and the object is about to be reconciled.
+        assert!(of(json!({}), status("True", "ReconciliationSucceeded", "new")).await);
+    }
+
+    #[tokio::test]
+    async fn a_dependency_that_no_run_changes_is_the_end() {
+        let of = async |spec: Value, status: Value| goes_on(base(spec, status)).await;
+        assert!(!of(json!({}), status("False", "BuildFailed", "new")).await);
+        let suspended = json!({"suspend": true});
+        assert!(!of(suspended, status("True", "ReconciliationSucceeded", "old")).await);
+        let on_absent = json!({"dependsOn": [{"name": "absent"}]});
+        assert!(!of(on_absent, status("False", "DependencyNotReady", "new")).await);
+    }
+
+    #[tokio::test]
+    async fn what_fails_by_itself_is_at_its_end() {
+        let web = kustomization("web", json!({}), status("False", "BuildFailed", "new"));
+        let (cluster, _) = fake_cluster::with_objects(vec![web.clone()]).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let web = Object::new(web).unwrap();
+        assert!(!DependencyWait::default().goes_on(&site, &web).await);
+    }
+}
