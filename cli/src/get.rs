@@ -219,10 +219,15 @@ async fn list(
 ) -> anyhow::Result<ExitCode> {
     let mut printer = RowPrinter::new(args, targets, TerminalScreen::of_stdout());
     let silent = std::cell::Cell::new(0_usize);
+    let has_reports = std::cell::Cell::new(false);
     let is_wanted = |object: &Object| {
-        let Some(selector) = selector else { return true };
-        silent.set(silent.get() + usize::from(selector.has_no_status(object)));
-        selector.selects(object)
+        has_reports.set(has_reports.get() || condition(object, "Ready").is_some());
+        let is_unsaid = match selector {
+            Some(selector) => selector.has_no_status(object),
+            None => is_silent(object) && !is_suspended(object),
+        };
+        silent.set(silent.get() + usize::from(is_unsaid));
+        selector.is_none_or(|selector| selector.selects(object))
     };
     let is_table = matches!(args.output, ListOutputFormat::Table | ListOutputFormat::Wide);
     let mut left_out = Vec::new();
@@ -266,15 +271,26 @@ async fn list(
             say(ProgressGlyph::Warning, &text);
         }
         cluster_operators::say_doubt(&site.cluster).await;
+        if silent.get() > 0
+            && !has_reports.get()
+            && let Some(text) = cluster_operators::unseen(&site.cluster).await
+        {
+            say(ProgressGlyph::Warning, &text);
+        }
     }
     Ok(ExitCode::Success)
+}
+
+/// Whether an object is suspended, so that it is not expected to report anything.
+fn is_suspended(object: &Object) -> bool {
+    cause::suspension(object, jiff::Timestamp::now()).is_some()
 }
 
 /// How many objects of a kind are explained.
 const MOST_EXPLAINED: usize = 200;
 
 /// Whether a kind has no status, so that what is missing has to be found out.
-fn is_mute(target: &ResourceArgument) -> bool {
+pub(super) fn is_mute(target: &ResourceArgument) -> bool {
     let gvk = &target.resource.gvk;
     gvk.group == "notification.toolkit.fluxcd.io"
         && matches!(gvk.kind.as_str(), "Alert" | "Provider")
@@ -284,7 +300,7 @@ fn is_mute(target: &ResourceArgument) -> bool {
 ///
 /// # Errors
 /// The API server did not respond.
-async fn judged(
+pub(super) async fn judged(
     site: &CommandScope,
     target: &ResourceArgument,
     objects: Vec<Object>,

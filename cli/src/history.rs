@@ -44,8 +44,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass history ks/app -n apps               what a Kustomization applied
   windlass history helmfile/all -n apps --release web
 
-A revision is pending from the beginning of its operation, or since an operation that did not end. Of older revisions than
-the status has, only what the labels of their records say is printed; `windlass rollback --to` reaches them, too.
+A revision is pending from the beginning of its operation, or since an operation that did not end. Revisions that the status
+does not have are read from the records of Helm: the newest ten of them without action and tests, of older ones only what the
+labels of their records say. `windlass rollback --to` reaches them, too.
 
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 

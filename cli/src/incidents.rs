@@ -64,7 +64,10 @@ enum IncidentFormat {
     Yaml,
 }
 
-/// How long a message in the table may be, in characters.
+/// How many objects without an incident are named.
+const MOST_NAMED: usize = 5;
+
+/// How long a message in the table may be on a terminal, in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 80;
 
 /// Prints incidents.
@@ -112,16 +115,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 struct IncidentContext {
     /// Objects that are not ready and not suspended, as `Kind/namespace/name`.
     failing: BTreeSet<String>,
+    /// How many objects are not ready and suspended, so that no incident is opened for them.
+    suspended: usize,
     /// How many objects were read.
     objects: usize,
     /// How many of them do not say whether they are ready.
     silent: usize,
+    /// Whether one says it, so that an operator has reconciled it.
+    has_reports: bool,
     /// How many are ready, and applied what does not exist or is not healthy.
     degraded: usize,
     /// What of the applied objects was not examined.
     unexamined: Vec<String>,
     /// Whether an Alert asks for incidents by its annotation.
     is_asked: bool,
+    /// Whether an Alert gets incidents where `windlass serve` runs with `--incidents`.
+    is_asked_by_flag: bool,
     /// Whether there may be Incidents, or Alerts, that this user may not list.
     hides_incidents: bool,
     hides_alerts: bool,
@@ -130,6 +139,13 @@ struct IncidentContext {
     place: String,
     /// Why it is doubtful that an operator acts.
     doubt: Option<String>,
+}
+
+/// Objects that fail and belong to no incident.
+struct UncoveredObjects {
+    count: usize,
+    /// Empty if it is not known which they are.
+    names: Vec<String>,
 }
 
 /// A line for people.
@@ -164,22 +180,32 @@ impl IncidentContext {
         self.unexamined = live.remarks;
         self.left_out.extend(live.left_out);
         self.doubt = cluster_operators::remark(&site.cluster, now).await;
+        if self.silent > 0 && !self.has_reports && self.doubt.is_none() {
+            self.doubt = cluster_operators::unseen(&site.cluster).await;
+        }
         Ok(())
     }
 
     fn add(&mut self, object: &Object, now: Time) {
         let row = ObjectRow::of(object, now);
-        if row.ready == "False" && !row.is_suspended() {
-            self.failing.insert(object.id().subject());
+        match row.ready.as_str() {
+            "False" if row.is_suspended() => self.suspended += 1,
+            "False" => {
+                self.failing.insert(object.id().subject());
+            }
+            _ => {}
         }
         self.objects += 1;
+        self.has_reports |= !row.ready.is_empty();
         self.silent += usize::from(is_silent(object) && !row.is_suspended());
-        let asks = object.annotation(INCIDENTS).is_some_and(|it| it.trim() == "true");
-        self.is_asked |= object.kind() == "Alert" && asks;
+        let asks = object.annotation(INCIDENTS).map(str::trim);
+        let is_alert = object.kind() == "Alert";
+        self.is_asked |= is_alert && asks == Some("true");
+        self.is_asked_by_flag |= is_alert && asks != Some("false");
     }
 
-    /// How many objects fail that belong to none of the incidents. Those have the names of some objects, and the count of all.
-    fn without_incident(&self, incidents: &[Incident]) -> usize {
+    /// The objects that fail and belong to none of the incidents. Those have the names of some objects, and the count of all.
+    fn without_incident(&self, incidents: &[Incident]) -> UncoveredObjects {
         let open = || incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
         let mut named = BTreeSet::new();
         let mut unnamed = 0;
@@ -192,8 +218,36 @@ impl IncidentContext {
             unnamed += count.saturating_sub(affected.objects.len());
             named.extend(affected.objects);
         }
-        let others = self.failing.iter().filter(|it| !named.contains(*it)).count();
-        others.saturating_sub(unnamed)
+        let names: Vec<String> =
+            self.failing.iter().filter(|it| !named.contains(*it)).cloned().collect();
+        let count = names.len().saturating_sub(unnamed);
+        // Which of them belong to an incident is not known where one does not name all of its objects.
+        UncoveredObjects { count, names: if unnamed == 0 { names } else { Vec::new() } }
+    }
+
+    /// What is said of objects that fail and belong to no incident.
+    fn uncovered(&self, found: &UncoveredObjects, none: Option<&str>) -> String {
+        let count = found.count;
+        let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
+        let which = match found.names.len() {
+            0 => String::new(),
+            all if all > MOST_NAMED => {
+                let named = found.names[..MOST_NAMED].join(", ");
+                format!(" ({named} and {} more)", all - MOST_NAMED)
+            }
+            _ => format!(" ({})", found.names.join(", ")),
+        };
+        let objects = format!("{count} {objects}");
+        let begin = match none {
+            _ if self.hides_incidents => {
+                format!(
+                    "whether incidents are open is not known: they may not be listed; {objects}"
+                )
+            }
+            Some(none) => format!("{none}, but {objects} without an incident"),
+            None => format!("{objects} without an incident"),
+        };
+        format!("{begin} {are} not ready{which}: windlass get all -A --status-selector ready=false")
     }
 
     fn lines(&self, incidents: &[Incident], all: bool) -> Vec<IncidentTableLine> {
@@ -201,16 +255,11 @@ impl IncidentContext {
         let none = if all { "no incidents" } else { "no open incidents" };
         let line = |mark, text: String| IncidentTableLine { mark, text };
         let mut lines = Vec::new();
-        match (others, incidents.is_empty()) {
+        match (others.count, incidents.is_empty()) {
             (0, false) => {}
             (0, true) => lines.push(self.calm(none)),
-            (count, is_empty) => {
-                let begin = if is_empty { format!("{none}, but ") } else { String::new() };
-                let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
-                let text = format!(
-                    "{begin}{count} {objects} without an incident {are} not ready: windlass get all -A --status-selector \
-                     ready=false"
-                );
+            (_, is_empty) => {
+                let text = self.uncovered(&others, is_empty.then_some(none));
                 lines.push(line(ProgressGlyph::Warning, text));
             }
         }
@@ -228,15 +277,28 @@ impl IncidentContext {
         }
         lines.extend(self.unexamined.iter().map(|text| line(ProgressGlyph::Warning, text.clone())));
         lines.extend(unsaid(self.silent).map(|text| line(ProgressGlyph::Warning, text)));
-        if !self.is_asked && !self.hides_alerts && incidents.is_empty() {
-            let text = format!(
-                "no Alert here has the annotation {INCIDENTS}: \"true\", so no incident is opened unless `windlass serve` \
-                 runs with --incidents"
-            );
-            lines.push(line(ProgressGlyph::Warning, text));
+        if incidents.is_empty() {
+            lines.extend(self.unasked().map(|text| line(ProgressGlyph::Warning, text)));
         }
         lines.extend(self.doubt.iter().map(|text| line(ProgressGlyph::Warning, text.clone())));
         lines
+    }
+
+    /// Why no incident is opened for an object that fails, if that is known: no Alert gets it.
+    fn unasked(&self) -> Option<String> {
+        if self.is_asked || self.hides_alerts {
+            return None;
+        }
+        let annotation = format!("the annotation {INCIDENTS}: \"true\"");
+        Some(match self.is_asked_by_flag {
+            true => format!(
+                "no Alert here has {annotation}, so no incident is opened unless `windlass serve` runs with --incidents"
+            ),
+            // The flag is about Alerts, too.
+            false => format!(
+                "no Alert here gets incidents, so none is opened: create an Alert with {annotation}"
+            ),
+        })
     }
 
     /// What is said where neither an incident nor a failure was found: no more than was read, and than is reported.
@@ -261,6 +323,14 @@ impl IncidentContext {
                 ProgressGlyph::Warning,
                 format!("{none}, and no object reports that it is failing"),
             ),
+            () if self.suspended > 0 => {
+                let count = self.suspended;
+                let objects = if count == 1 { "object is" } else { "objects are" };
+                let text = format!(
+                    "{none}, and no object is failing, but {count} suspended {objects} not ready: `windlass why -A` says why"
+                );
+                (ProgressGlyph::Warning, text)
+            }
             () => (ProgressGlyph::Success, format!("{none}, and no object is failing")),
         };
         IncidentTableLine { mark, text }
@@ -322,7 +392,7 @@ fn table(incidents: &[Incident], with_namespace: bool, now: Time, on: TerminalSc
     let skipped = usize::from(!with_namespace);
     let groups = groups(incidents);
     let rows: Vec<Vec<TableCell>> =
-        groups.iter().map(|it| row(it, now).into_iter().skip(skipped).collect()).collect();
+        groups.iter().map(|it| row(it, now, on).into_iter().skip(skipped).collect()).collect();
     PagedTable::new(&titles[skipped..], on).page(&rows)
 }
 
@@ -379,10 +449,15 @@ fn groups(incidents: &[Incident]) -> Vec<IncidentGroup<'_>> {
     all
 }
 
-/// The first line of a message, as far as it is shown.
+/// The first line of a message, as far as a terminal shows it.
 fn message(incident: &Incident) -> String {
+    cut(&first_line(incident), MAX_MESSAGE_CHARACTERS)
+}
+
+/// The first line of a message.
+fn first_line(incident: &Incident) -> String {
     let message = incident.status.as_ref().and_then(|it| it.message.as_deref()).unwrap_or_default();
-    cut(message.lines().next().unwrap_or_default(), MAX_MESSAGE_CHARACTERS)
+    message.lines().next().unwrap_or_default().to_owned()
 }
 
 fn sent(incident: &Incident) -> String {
@@ -394,8 +469,11 @@ fn sent(incident: &Incident) -> String {
 fn row(
     IncidentGroup { first: incident, more, affected }: &IncidentGroup<'_>,
     now: Time,
+    on: TerminalScreen,
 ) -> [TableCell; 8] {
     let spec = &incident.spec;
+    // Only a terminal is too narrow for it.
+    let message = if on.width.is_some() { message(incident) } else { first_line(incident) };
     let status = incident.status.clone().unwrap_or_default();
     let state = status.state.map(IncidentState::as_str).unwrap_or_default();
     let colour = match status.state {
@@ -412,7 +490,7 @@ fn row(
         TableCell::new(&spec.cause.reason),
         TableCell::new(&affected.to_string()),
         TableCell::new(&sent(incident)),
-        TableCell::new(&message(incident)).vital(),
+        TableCell::new(&message).vital(),
     ]
 }
 
@@ -493,16 +571,37 @@ mod tests {
         let failing: Vec<Object> =
             (0..10).map(|at| object("Kustomization", &format!("k{at}"), "False")).collect();
         let lines = said(&failing, &[]);
-        let expected = "false no open incidents, but 10 objects without an incident are not ready: windlass get all -A \
-                        --status-selector ready=false";
+        let expected = "false no open incidents, but 10 objects without an incident are not ready (Kustomization/apps/k0, \
+                        Kustomization/apps/k1, Kustomization/apps/k2, Kustomization/apps/k3, Kustomization/apps/k4 and 5 \
+                        more): windlass get all -A --status-selector ready=false";
         assert_eq!((lines.len(), lines[0].as_str()), (2, expected));
-        assert!(lines[1].contains("no Alert here has the annotation windlass.dev/incidents"));
+        let expected = "false no Alert here gets incidents, so none is opened: create an Alert with the annotation \
+                        windlass.dev/incidents: \"true\"";
+        assert_eq!(lines[1], expected);
         let mut suspended = failing[0].clone();
         suspended.fields_mut().insert("spec".to_owned(), json!({"suspend": true}));
         let mut alert = object("Alert", "a", "True");
         alert.metadata_mut().insert("annotations".to_owned(), json!({INCIDENTS: "true"}));
-        let well = said(&[suspended, alert, object("Kustomization", "k", "True")], &[]);
-        assert_eq!(well, ["true no open incidents, and no object is failing"]);
+        let well = [alert, object("Kustomization", "k", "True")];
+        assert_eq!(said(&well, &[]), ["true no open incidents, and no object is failing"]);
+        let mut with_suspended = well.to_vec();
+        with_suspended.push(suspended);
+        let expected = "false no open incidents, and no object is failing, but 1 suspended object is not ready: `windlass why -A` \
+                        says why";
+        assert_eq!(said(&with_suspended, &[]), [expected]);
+    }
+
+    #[test]
+    fn the_flag_of_serve_is_named_only_where_it_would_open_incidents() {
+        let alert = |annotations: Value| {
+            let mut alert = object("Alert", "a", "True");
+            alert.metadata_mut().insert("annotations".to_owned(), annotations);
+            said(&[alert], &[]).join("\n")
+        };
+        assert!(alert(json!({})).contains("unless `windlass serve` runs with --incidents"));
+        let excluded = alert(json!({INCIDENTS: "false"}));
+        assert!(excluded.contains("no Alert here gets incidents"), "{excluded}");
+        assert!(!alert(json!({INCIDENTS: " true"})).contains("no Alert here"));
     }
 
     #[test]
@@ -555,6 +654,19 @@ mod tests {
             of(IncidentContext { objects: 3, unexamined, ..IncidentContext::default() }),
             [calm, "Warning what 1 object applied in other clusters was not examined"]
         );
+        let failing = BTreeSet::from(["Kustomization/apps/k".to_owned()]);
+        assert_eq!(
+            of(IncidentContext {
+                hides_incidents: true,
+                left_out: left_out(),
+                failing,
+                ..IncidentContext::default()
+            }),
+            [
+                "Warning whether incidents are open is not known: they may not be listed; 1 object is not ready \
+              (Kustomization/apps/k): windlass get all -A --status-selector ready=false"
+            ]
+        );
         let around =
             IncidentContext { hides_alerts: true, objects: 1, ..IncidentContext::default() };
         assert_eq!(around.lines(&[], false).len(), 1, "nothing is said of Alerts");
@@ -577,7 +689,8 @@ mod tests {
         of["status"]["since"] = json!("2026-11-24T09:00:00Z");
         let of = selected(vec![of], false).unwrap();
         let of = groups(&of);
-        let row = row(&of[0], "2026-11-24T12:00:00Z".parse().unwrap());
+        let screen = TerminalScreen { width: None, is_coloured: false };
+        let row = row(&of[0], "2026-11-24T12:00:00Z".parse().unwrap(), screen);
         let shown = |cell: &TableCell| format!("{cell:?}");
         assert!(
             row.iter().map(shown).any(|it| it.contains("3h")),

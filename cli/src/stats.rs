@@ -1,9 +1,11 @@
 //! `windlass stats`: how many objects of each kind are ready, failing and suspended, and what sources store.
 
 use clap::Args as ClapArgs;
+use objects::Object;
 use serde::Serialize;
 
 use super::command_scope::{NamespaceScope, say_left_out};
+use super::get;
 use super::kind_argument;
 use super::object_row::{ObjectRow, is_silent, unsaid};
 use super::output::{ReportFormat, report};
@@ -25,6 +27,9 @@ pub(super) struct Args {
 pub(super) const EXAMPLES: &str = "Examples:
   windlass stats -A
   windlass stats -A -o json
+
+An Alert or a Provider, which has no status, counts as failing if windlass why finds that something is missing, or that a
+service does not accept what is sent.
 
 Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -68,6 +73,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 ..KindCount::default()
             };
             let now = jiff::Timestamp::now();
+            let is_mute = get::is_mute(&target);
+            let mut mute = Vec::new();
             let refused = site.list(&target, &args.scope.labels, |objects| {
                 for object in objects {
                     let row = ObjectRow::of(&object, now);
@@ -82,10 +89,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     }
                     let size = object.get("status").and_then(|it| it["artifact"]["size"].as_u64());
                     count.stored = count.stored.saturating_add(size.unwrap_or_default());
+                    mute.extend(Some(object).filter(|_| is_mute && row.ready.is_empty()));
                 }
                 Ok(())
             });
             let refused = refused.await?;
+            let judged = get::judged(&site, &target, mute).await?;
+            let is_failing = |object: &&Object| ObjectRow::of(object, now).ready == "False";
+            count.failing += judged.iter().filter(is_failing).count();
             // How many there are of a kind that may not be listed is not known.
             if refused.is_empty() || count.total > 0 {
                 numbers.counts.push(count);
@@ -93,6 +104,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             numbers.left_out.extend(refused);
         }
         numbers.doubt = cluster_operators::remark(&site.cluster, jiff::Timestamp::now()).await;
+        let is_reported = |it: &KindCount| it.ready + it.failing + it.progressing > 0;
+        let is_untouched = numbers.silent > 0 && !numbers.counts.iter().any(is_reported);
+        if is_untouched && numbers.doubt.is_none() {
+            numbers.doubt = cluster_operators::unseen(&site.cluster).await;
+        }
         anyhow::Ok(numbers)
     })?;
     let ObjectStatistics { counts, silent, left_out, doubt } = numbers;

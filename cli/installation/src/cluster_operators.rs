@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use objects::{Gvk, Object};
 
 pub use self::absence::{
-    OperatorDoubtReason, OperatorPresence, absence, doubt, presence, remark, say_doubt,
+    OperatorDoubtReason, OperatorPresence, absence, doubt, presence, remark, say_doubt, unseen,
 };
 pub use self::external_operator::outside;
 pub(super) use self::external_operator::{none_of_pods, pods};

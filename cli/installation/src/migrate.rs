@@ -37,7 +37,7 @@ pub struct Args {
 
 #[derive(Debug, Clone, Subcommand)]
 enum MigrationDirection {
-    /// Scale Flux's source-, kustomize- and helm-controller to zero and install windlass in their place
+    /// Scale Flux's controllers to zero and install windlass in their place
     FromFlux(from_flux::Args),
     /// Scale windlass to zero and Flux's controllers back to what they were
     ToFlux(to_flux::Args),

@@ -108,7 +108,38 @@ async fn uninstall(cluster: &ClusterConnection, args: &Args) -> anyhow::Result<(
         delete(cluster, definition, args.dry_run).await?;
     }
     if !args.dry_run {
+        await_definitions(cluster, &definitions, args).await?;
         tell_end(args, deleted, definitions.len());
+    }
+    Ok(())
+}
+
+/// Waits until CRDs that are being deleted are gone: the API server deletes their objects first.
+async fn await_definitions(
+    cluster: &ClusterConnection,
+    definitions: &[(Object, Vec<Object>)],
+    args: &Args,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + args.connection.timeout;
+    for (definition, _) in definitions {
+        let id = name(definition);
+        let resource = cluster.resource(&definition.gvk()).await?;
+        let mut is_said = false;
+        // One that another client creates meanwhile is another one.
+        while let Some(found) = cluster.get(&resource, "", definition.name()).await?
+            && found.uid() == definition.uid()
+        {
+            if Instant::now() >= deadline {
+                bail!(
+                    "{id} is still being deleted: its condition Terminating says what is in the way; run this again when it is \
+                     gone"
+                );
+            }
+            if !std::mem::replace(&mut is_said, true) {
+                say(ProgressGlyph::Waiting, &format!("{id} is being deleted"));
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
     }
     Ok(())
 }

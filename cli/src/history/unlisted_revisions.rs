@@ -1,7 +1,10 @@
 //! Revisions of a release that the status does not have: an operation that has begun has one in Helm's storage before it ends,
 //! and of older ones, to which a rollback is possible, the status keeps a few.
 //!
-//! Only the labels of the records are read. Elsewhere: what the status has, and the table ([`super`]).
+//! The labels of all records are read, and the newest of those records whose charts they do not tell. Elsewhere: what the status
+//! has, and the table ([`super`]).
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use objects::{Gvk, Object};
@@ -9,6 +12,9 @@ use release::release_target::ReleaseTarget;
 use serde_json::{Value, json};
 
 use crate::command_scope::CommandScope;
+
+/// How many records are read: each has a whole chart.
+const MOST_READ: usize = 10;
 
 /// What the status of a record begins with while its operation is under way, or after one that did not end.
 const PENDING: &str = "pending-";
@@ -61,11 +67,42 @@ impl ReleaseRecordLocation {
         anyhow::ensure!(!is_more, "release {}/{} has too many records", self.namespace, self.name);
         let mut found: Vec<Value> = records.iter().filter_map(entry).collect();
         found.retain(|it| !history.iter().any(|known| known["version"] == it["version"]));
+        found.sort_by_key(|it| std::cmp::Reverse(it["version"].as_i64()));
+        for entry in found.iter_mut().take(MOST_READ) {
+            self.complete(site, entry).await;
+        }
         Ok(found)
+    }
+
+    /// Adds to an entry what its record says of the chart and the time; nothing if the record cannot be read.
+    async fn complete(&self, site: &CommandScope, entry: &mut Value) {
+        let version = entry["version"].as_i64().unwrap_or_default();
+        let Some(record) = self.record(site, version).await else { return };
+        if let Some(begun) = record.info.last_deployed.and_then(|it| it.whole_second()) {
+            entry["lastDeployed"] = begun.to_string().into();
+        }
+        if let Some(chart) = record.chart.and_then(|chart| chart.metadata) {
+            entry["chartName"] = chart.name.into();
+            entry["chartVersion"] = chart.version.into();
+            entry["appVersion"] = chart.app_version.into();
+        }
+    }
+
+    /// Reads a record that is in one Secret.
+    async fn record(
+        &self,
+        site: &CommandScope,
+        version: i64,
+    ) -> Option<release::record::ReleaseRecord> {
+        let secret = release::storage::secret_name(&self.name, version);
+        let (data, _) = site.cluster.secret(&self.namespace, &secret).await.ok()??;
+        let none = BTreeMap::new();
+        release::storage::unpack(&[data.get("release")?], &none, &none).ok()
     }
 }
 
-/// The entry of a record, by the labels of its Secret. They tell the action only while it is pending.
+/// The entry of a record, by the labels of its Secret. They tell the action only while it is pending, and no time once the
+/// status was changed.
 fn entry(record: &Value) -> Option<Value> {
     let labels = record.pointer("/metadata/labels")?;
     let status = labels["status"].as_str()?;
@@ -109,11 +146,35 @@ mod tests {
             "lastDeployed": "2026-11-24T12:00:00Z"});
         let pending = json!({"version": 3, "status": "pending-upgrade", "action": "upgrade",
             "lastDeployed": "2026-11-24T12:00:00Z"});
-        assert_eq!(place.unlisted(&site, &history).await.unwrap(), [old, pending]);
+        assert_eq!(place.unlisted(&site, &history).await.unwrap(), [pending, old]);
         // The status has them meanwhile.
         let versions = |version: i64| json!({"version": version, "status": "deployed"});
         let all = [1, 2, 3].map(versions);
         assert_eq!(place.unlisted(&site, &all).await.unwrap(), [Value::Null; 0]);
+    }
+
+    /// The data of a record of shop@1.4.0, which is JSON in Base64 as Helm has it, and in that of Kubernetes.
+    const RECORD_OF_SHOP: &str = concat!(
+        "ZXlKdVlXMWxJam9pZDJWaUlpd2lhVzVtYnlJNmV5Sm1hWEp6ZEY5a1pYQnNiM2xsWkNJNklqSXdNall0TVRFdE1qUlVN",
+        "VEU2TURBNk1EQmFJaXdpYkdGemRGOWtaWEJzYjNsbFpDSTZJakl3TWpZdE1URXRNalJVTVRFNk1EQTZNREJhSWl3aWMz",
+        "UmhkSFZ6SWpvaWMzVndaWEp6WldSbFpDSjlMQ0pqYUdGeWRDSTZleUp0WlhSaFpHRjBZU0k2ZXlKdVlXMWxJam9pYzJo",
+        "dmNDSXNJblpsY25OcGIyNGlPaUl4TGpRdU1DSXNJbUZ3Y0ZabGNuTnBiMjRpT2lJeU1ESTJMakV3SW4xOUxDSjJaWEp6",
+        "YVc5dUlqb3hMQ0p1WVcxbGMzQmhZMlVpT2lKaGNIQnpJbjA9",
+    );
+
+    #[tokio::test]
+    async fn a_revision_that_only_helm_knows_has_the_chart_of_its_record() {
+        let mut old = record("1", "superseded");
+        // Helm takes the label away when it changes the status.
+        old["metadata"]["labels"].as_object_mut().unwrap().remove("createdAt");
+        old["data"] = json!({"release": RECORD_OF_SHOP});
+        let (cluster, _) = with_objects(vec![old]).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let place = ReleaseRecordLocation::of(&release(&json!({})), None).unwrap();
+        let expected = json!({"version": 1, "status": "superseded", "action": null,
+            "lastDeployed": "2026-11-24T11:00:00Z",
+            "chartName": "shop", "chartVersion": "1.4.0", "appVersion": "2026.10"});
+        assert_eq!(place.unlisted(&site, &[]).await.unwrap(), [expected]);
     }
 
     #[test]

@@ -111,7 +111,8 @@ pub(super) async fn run(
         let refused = refused.await?;
         overview.left_out.extend(refused);
     }
-    let ListedObjects { mut suspects, suspended, unfinished_rollbacks, applied, warnings } = listed;
+    let ListedObjects { mut suspects, suspended, unfinished_rollbacks, applied, warnings, .. } =
+        listed;
     let reported = ReportedObjects::of(&site, targets, labels);
     let live = applied.examine(&mut facts, &site, &reported).await?;
     // What is suspected already is explained in any case.
@@ -130,13 +131,21 @@ pub(super) async fn run(
     }
     let doubt = cluster_operators::doubt(&site.cluster, now).await;
     let is_unattended = doubt.as_ref().is_some_and(|doubt| doubt.is_absent);
-    overview.remarks.extend(doubt.map(|doubt| doubt.text));
+    // Where no operator has ever run, nothing is about to begin.
+    let mut causes = whys.iter().filter_map(|why| why.cause.as_ref());
+    let is_awaited = causes.any(|cause| cause.problem == CauseKind::NotReconciled);
+    let unseen = match doubt.is_none() && !listed.has_reports && is_awaited {
+        true => cluster_operators::unseen(&site.cluster).await,
+        false => None,
+    };
     let new_since = now.checked_sub(SignedDuration::from_mins(MINUTES_TO_BEGIN)).ok();
+    let new_since = new_since.filter(|_| !is_unattended && unseen.is_none());
+    overview.remarks.extend(doubt.map(|doubt| doubt.text).or(unseen));
     let facts = CauseGroupFacts {
         rolling_out: live.rolling_out,
         unfinished_rollbacks,
         first_of_cycle: cycles(&whys, facts.known()),
-        new_since: new_since.filter(|_| !is_unattended),
+        new_since,
     };
     overview.take(whys, &facts);
     if report(&overview, args.output)?.is_none() {
@@ -164,6 +173,8 @@ struct ListedObjects {
     applied: AppliedObjects,
     /// What was left out of what was applied.
     warnings: Vec<String>,
+    /// Whether one has the condition `Ready`, so that an operator has reconciled it.
+    has_reports: bool,
 }
 
 impl ListedObjects {
@@ -172,6 +183,7 @@ impl ListedObjects {
         let id = object.id();
         let subject = id.subject();
         self.applied.add(object);
+        self.has_reports |= condition(object, "Ready").is_some();
         self.warnings.extend(cause::warnings(object).map(|line| format!("{subject}: {line}")));
         let is_suspended = cause::suspension(object, now).is_some();
         let is_suspect = match is_suspended {

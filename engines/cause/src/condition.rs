@@ -37,7 +37,7 @@ pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<ConditionView<'o>
 /// Since when an object has the state that its condition reports.
 ///
 /// A Kustomization that fails writes its condition anew at each attempt, so that the transition time is that of the last one: its
-/// history has the first attempt that failed so, and the last one that succeeded.
+/// history has the first attempt that failed so. If one has succeeded since, the history does not say when it failed again.
 pub fn since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
     failing_since(object, said).or(said.since)
 }
@@ -51,8 +51,9 @@ fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
     let success = reconcile::reason::RECONCILIATION_SUCCEEDED.as_str();
     let succeeded = history.iter().filter(|it| text(it, "lastReconciledStatus") == success);
     let succeeded = succeeded.filter_map(|it| time(it, "lastReconciled")).max();
-    let began = time(newest, "firstReconciled").max(succeeded)?;
-    said.since.is_none_or(|since| began < since).then_some(began)
+    let began = time(newest, "firstReconciled")?;
+    let is_of_this_failure = succeeded.is_none_or(|well| well < began);
+    (is_of_this_failure && said.since.is_none_or(|since| began < since)).then_some(began)
 }
 
 /// When the spec of an object was changed last, according to its field managers: conditions do not have that time for a

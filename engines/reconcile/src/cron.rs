@@ -28,7 +28,7 @@ pub enum CronError {
     )]
     UnknownName(String),
     /// The text of a field is not valid.
-    #[error("`{text}` is not a {field}: {why}")]
+    #[error("`{text}` is not {} {field}: {why}", article(.field))]
     Field {
         /// Which one, such as `day of week`.
         field: &'static str,
@@ -45,6 +45,11 @@ pub enum CronError {
         "unknown time zone `{0}`; use an IANA name such as `Europe/Berlin`, or omit it for UTC"
     )]
     UnknownZone(String),
+}
+
+/// The article of a field.
+fn article(field: &str) -> &'static str {
+    if field == "hour" { "an" } else { "a" }
 }
 
 /// Times that recur, such as 22:00 on weekdays in Berlin.

@@ -77,10 +77,31 @@ pub async fn absence(cluster: &ClusterConnection, now: Timestamp) -> Option<Stri
     doubt(cluster, now).await.filter(|doubt| doubt.is_absent).map(|doubt| doubt.text)
 }
 
+/// That no operator has a Lease, for a command that has read objects which no operator has reconciled: one that runs without
+/// leader election, or in another namespace, has none either. None if there is a Lease, or one may not be read.
+pub async fn unseen(cluster: &ClusterConnection) -> Option<String> {
+    leases(cluster).await.and_then(|leases| unseen_in(&leases, &namespace()))
+}
+
+/// The same of Leases that were read.
+fn unseen_in(leases: &[Object], namespace: &str) -> Option<String> {
+    leases.is_empty().then(|| {
+        format!(
+            "neither windlass nor Flux has a Lease in namespace {namespace}, so it may be that no operator was ever started: \
+             `windlass check` shows whether windlass runs"
+        )
+    })
+}
+
+/// Where Leases are looked for.
+fn namespace() -> String {
+    let namespace = std::env::var(NAMESPACE.0).ok().filter(|it| !it.is_empty());
+    namespace.unwrap_or_else(|| NAMESPACE.1.to_owned())
+}
+
 /// The Leases of operators that apply objects; none if one of them may not be read.
 async fn leases(cluster: &ClusterConnection) -> Option<Vec<Object>> {
-    let namespace = std::env::var(NAMESPACE.0).ok().filter(|it| !it.is_empty());
-    let namespace = namespace.unwrap_or_else(|| NAMESPACE.1.to_owned());
+    let namespace = namespace();
     let resource = lease_resource(cluster).await.ok()??;
     let reads = LEASES.map(|name| cluster.get(&resource, &namespace, name));
     let leases = futures::future::join_all(reads).await;
@@ -192,6 +213,15 @@ mod tests {
             "{text}"
         );
         assert!(is_absent);
+    }
+
+    #[test]
+    fn a_cluster_without_leases_does_not_tell_that_an_operator_runs() {
+        let text = "neither windlass nor Flux has a Lease in namespace gitops, so it may be that no operator was ever started: \
+                    `windlass check` shows whether windlass runs";
+        assert_eq!(unseen_in(&[], "gitops").as_deref(), Some(text));
+        let old = lease("windlass-leader-election", "windlass-1", "2026-11-24T11:00:00Z");
+        assert_eq!(unseen_in(&[old], "gitops"), None, "it is said since when it is not held");
     }
 
     #[test]

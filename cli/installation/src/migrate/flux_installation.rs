@@ -31,6 +31,16 @@ pub(super) struct FluxInstallationSurvey {
     pub(super) obstacles: Vec<String>,
 }
 
+/// How many objects of a kind there are.
+#[derive(Debug, Default)]
+struct SurveyedKindCount {
+    all: usize,
+    /// Those with the condition Ready.
+    reporting: usize,
+    ready: usize,
+    suspended: usize,
+}
+
 impl FluxInstallationSurvey {
     /// Reads the cluster.
     ///
@@ -98,17 +108,20 @@ impl FluxInstallationSurvey {
 
     /// What a person reads before anything is changed.
     pub(super) fn table(&self) -> String {
-        let mut counts: BTreeMap<&str, (usize, usize, usize)> = BTreeMap::new();
+        let mut counts: BTreeMap<&str, SurveyedKindCount> = BTreeMap::new();
         for object in &self.objects {
-            let (all, ready, suspended) = counts.entry(object.kind()).or_default();
-            *all += 1;
-            *ready += usize::from(is_ready(object));
+            let count = counts.entry(object.kind()).or_default();
+            count.all += 1;
+            count.reporting += usize::from(ready(object).is_some());
+            count.ready += usize::from(is_ready(object));
             let spec = object.get("spec");
-            *suspended += usize::from(spec.is_some_and(|spec| spec["suspend"] == true));
+            count.suspended += usize::from(spec.is_some_and(|spec| spec["suspend"] == true));
         }
         let mut text =
             format!("{:<20} {:>7} {:>7} {:>9}\n", "KIND", "OBJECTS", "READY", "SUSPENDED");
-        for (kind, (all, ready, suspended)) in counts {
+        for (kind, SurveyedKindCount { all, reporting, ready, suspended }) in counts {
+            // A kind whose objects do not say whether they are ready, such as an Alert, has none that is not.
+            let ready = if reporting > 0 { ready.to_string() } else { "-".to_owned() };
             text.push_str(&format!("{kind:<20} {all:>7} {ready:>7} {suspended:>9}\n"));
         }
         text
@@ -266,6 +279,21 @@ mod tests {
         let kept = &survey.objects[0];
         assert!(is_ready(kept) && kept.get("status").unwrap()["lastAppliedRevision"] == "main");
         assert!(kept.clone().into_value().to_string().len() < 1_000);
+    }
+
+    #[test]
+    fn objects_that_do_not_report_are_not_counted_as_not_ready() {
+        let mut survey = FluxInstallationSurvey::default();
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let mut app = kustomization(json!({}));
+        app.fields_mut().insert("status".to_owned(), json!({"conditions": ready}));
+        let audit = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "ReleaseAudit",
+            "metadata": {"name": "a", "namespace": "apps"}});
+        survey.objects.extend([app, object(audit)]);
+        let expected = "KIND                 OBJECTS   READY SUSPENDED\n\
+                        Kustomization              1       1         0\n\
+                        ReleaseAudit               1       -         0\n";
+        assert_eq!(survey.table(), expected);
     }
 
     #[test]

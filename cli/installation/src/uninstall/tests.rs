@@ -155,6 +155,19 @@ async fn crds_go_after_the_finalizers_of_their_objects() {
 }
 
 #[tokio::test]
+async fn a_crd_that_is_still_being_deleted_is_not_said_to_be_gone() {
+    let args = ["uninstall", "--silent", "--timeout=1s", "--delete-crds"];
+    let args = UninstallTestCommand::try_parse_from(args).unwrap().args;
+    let definitions = [(Object::new(crd()).unwrap(), Vec::new())];
+    let (cluster, _) = with_objects(vec![crd()]).await;
+    let error = await_definitions(&cluster, &definitions, &args).await.unwrap_err().to_string();
+    let begin = "CustomResourceDefinition/kustomizations.kustomize.toolkit.fluxcd.io is still being deleted";
+    assert!(error.starts_with(begin), "{error}");
+    let (cluster, _) = with_objects(Vec::new()).await;
+    await_definitions(&cluster, &definitions, &args).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_is_created_until_the_last_process_has_ended_loses_its_finalizers_too() {
     let label = [OURS.split_once('=').unwrap()];
     let pod = of_namespace("gitops", object(("v1", "Pod"), "windlass-controller-0", &label));

@@ -80,6 +80,7 @@ fn anything_else_is_refused_with_words() {
         ("0 22 * *", "`0 22 * *` does not have the five fields"),
         ("@every 5m", "unknown macro `@every`; use `@hourly`"),
         ("60 * * * *", "`60` is not a minute: `60` is not a number from 0 to 59"),
+        ("0 25 * * *", "`25` is not an hour: `25` is not a number from 0 to 23"),
         (
             "0 0 L * *",
             "`L` is not a day of month: `L` is not a number from 1 to 31; `L`, `W` and `#` are not",

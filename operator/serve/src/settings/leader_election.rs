@@ -39,8 +39,8 @@ pub struct LeaderElection {
     #[arg(long, value_name = "NAMESPACE")]
     leader_election_namespace: Option<String>,
 
-    /// Do not act while the source-, kustomize- or helm-controller of Flux does, or without --events-addr its
-    /// notification-controller: with leader election their Leases are acquired, too; without, windlass waits until no
+    /// Do not act while a controller of Flux does that windlass replaces, which the notification-controller is
+    /// without --events-addr only: with leader election their Leases are acquired, too; without, windlass waits until no
     /// process holds them. Without effect with --watch-label-selector
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
