@@ -1,6 +1,7 @@
 //! How an API server's refusal of a dry-run is reported, and when it means that an object must be recreated.
 //!
-//! Here: judging a refusal by its reason and text, and many refusals in one text. Elsewhere: sending the dry-run (the program).
+//! Here: judging a refusal by its reason and text, and many refusals in one text, also taken apart again for people. Elsewhere:
+//! sending the dry-run (the program).
 
 use std::collections::BTreeMap;
 
@@ -55,6 +56,46 @@ pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
         few => few.iter().map(|(_, text)| (*text).to_owned()).collect(),
     });
     descriptions.collect::<Vec<_>>().join("\n")
+}
+
+/// What follows the object in a refusal, in the words of [`describe`].
+const WORDS_AFTER_OBJECT: [&str; 3] =
+    ["dry-run failed", "not found: ", "namespace not specified: "];
+
+/// The object with which a refusal begins, if it is about one alone.
+pub fn subject(refusal: &str) -> Option<&str> {
+    first_object(refusal).filter(|_| !is_of_several(refusal))
+}
+
+fn first_object(refusal: &str) -> Option<&str> {
+    let (subject, rest) = refusal.split_once(' ')?;
+    let is_refusal = WORDS_AFTER_OBJECT.iter().any(|words| rest.starts_with(words));
+    (is_refusal && subject.contains('/')).then_some(subject)
+}
+
+/// Whether a refusal is about several objects that were refused for the same reason.
+pub fn is_of_several(refusal: &str) -> bool {
+    refusal.ends_with(')') && refusal.contains(" objects: ")
+}
+
+/// The refusals of a run, which were reported in one text; another text is one part. A refusal may have several lines, as the
+/// API server writes them.
+pub fn split(text: &str) -> Vec<&str> {
+    let mut begins = vec![0];
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if at > 0 && first_object(line).is_some() {
+            begins.push(at);
+        }
+        at += line.len();
+    }
+    let ends = begins.iter().skip(1).copied().chain([text.len()]);
+    begins
+        .iter()
+        .zip(ends)
+        .filter_map(|(from, to)| text.get(*from..to))
+        .map(str::trim_end)
+        .collect()
 }
 
 /// Whether a refusal may go away when the object is deleted and created again, which `force` allows.
@@ -116,6 +157,20 @@ mod tests {
         // A few refusals are listed one by one, and so are those that differ.
         assert_eq!(together(&refused[..4]).lines().count(), 2);
         assert_eq!(together(&refused[..3]).lines().count(), 3);
+        // They are taken apart as they were put together.
+        assert_eq!(split(&text), lines);
+        assert_eq!((subject(lines[0]), subject(lines[1])), (None, Some("Deployment/apps/web")));
+    }
+
+    #[test]
+    fn the_lines_of_one_refusal_stay_together() {
+        let first =
+            "Service/apps/a dry-run failed (Invalid): spec: Invalid value:\n1/2 of it\nis wrong";
+        let second = "Widget/w namespace not specified: the server could not find it";
+        assert_eq!(split(&format!("{first}\n{second}")), [first, second]);
+        let other = "build failed:\na.yaml: line 3";
+        assert_eq!((split(other), subject(other)), (vec![other], None));
+        assert_eq!(split(""), [""]);
     }
 
     #[test]
