@@ -333,7 +333,10 @@ impl LiveObjectExamination<'_, '_> {
         };
         if is_well {
             self.objects.remove(&id);
-            self.facts.knows_well(id);
+            // Whether what the command reports is well, is known from the object itself.
+            if !self.reported.has(&id) {
+                self.facts.knows_well(id);
+            }
             return;
         }
         if is_rolling_out(&object) {

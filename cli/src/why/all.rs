@@ -102,8 +102,9 @@ pub(super) async fn run(
         let refused = site.list(target, labels, |objects| {
             for object in objects {
                 overview.objects += 1;
-                if listed.add(&object, now) {
-                    facts.knows(&target.resource, object);
+                match listed.add(&object, now) {
+                    true => facts.knows(&target.resource, object),
+                    false => facts.knows_well(object.id()),
                 }
             }
             Ok(())
@@ -288,7 +289,13 @@ impl UnreadyObjectsOverview {
                 _ => {
                     self.not_ready += 1;
                     self.degraded += usize::from(why.state == ExaminedObjectState::Degraded);
-                    groups.entry(key(&why, &shared, facts)).or_default().push(why);
+                    let first = key(&why, &shared, facts);
+                    if let Some(why) = by_second_cause(&why) {
+                        let second = key(&why, &shared, facts);
+                        let other = Some(why).filter(|_| second != first);
+                        groups.entry(second).or_default().extend(other);
+                    }
+                    groups.entry(first).or_default().push(why);
                 }
             }
         }
@@ -406,9 +413,23 @@ fn counted(objects: usize) -> String {
     format!("{objects} {}", if objects == 1 { "object" } else { "objects" })
 }
 
+/// The same object by its second cause: it is not ready before that is mended, too. What is suspended has one row for both.
+fn by_second_cause(why: &StateExplanation) -> Option<StateExplanation> {
+    let second = why.second.as_ref().filter(|_| why.state != ExaminedObjectState::Suspended)?;
+    Some(StateExplanation {
+        cause: Some(second.cause.clone()),
+        advice: second.advice.clone(),
+        second: None,
+        ..why.clone()
+    })
+}
+
 /// The objects that are the cause for others, too.
 fn shared(whys: &[StateExplanation]) -> BTreeSet<ObjectId> {
-    let causes = whys.iter().filter_map(|it| Some((&it.object, &it.cause.as_ref()?.object)));
+    let causes = whys.iter().flat_map(|it| {
+        let second = it.second.iter().map(|second| &second.cause);
+        it.cause.iter().chain(second).map(move |cause| (&it.object, &cause.object))
+    });
     causes.filter(|(subject, cause)| subject != cause).map(|(_, cause)| cause.clone()).collect()
 }
 
@@ -687,6 +708,24 @@ mod tests {
         );
         let sum = "► 2 of 3 objects in all namespaces are not ready (causes: 2, suspended: 2)\n";
         assert!(text.ends_with(sum), "{text}");
+    }
+
+    #[test]
+    fn an_object_is_listed_with_both_causes_that_keep_it_from_being_ready() {
+        let kind = (id("Kustomization", "a"), CauseKind::Apply, "no matches for kind Widget");
+        let own = id("Kustomization", "a");
+        let first = why(own, ExaminedObjectState::NotReady, Some(kind));
+        let pod = (id("Pod", "web-1"), CauseKind::Scheduling, "no node");
+        let mut both = why(id("Kustomization", "b"), ExaminedObjectState::NotReady, Some(pod));
+        let mut cause = both.cause.clone().unwrap();
+        cause.object = both.object.clone();
+        cause.problem = CauseKind::Apply;
+        cause.text = "no matches for kind Widget".to_owned();
+        both.second = Some(SecondCause { cause, advice: both.advice.clone() });
+        let text = shown(2, vec![first, both]);
+        assert!(text.contains("2 objects: Kustomization/apps/a, Kustomization/apps/b"), "{text}");
+        assert!(text.contains("Pod/apps/web-1: no node"), "{text}");
+        assert!(text.ends_with("► 2 of 2 objects in all namespaces are not ready (causes: 2)\n"));
     }
 
     #[test]

@@ -58,6 +58,13 @@ async fn what_why_prints_mends_the_case() -> Result<()> {
     mend(&story, "ks/account", &[])?;
     story.await_ready(&StoryTarget::kustomization("account")).await?;
 
+    let _rights = story.follow("rights", &[("b.yaml", config_map("b", "1"))]).await?;
+    story.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: tenant}}").await?;
+    story.kustomization("rights", "rights", json!({"serviceAccountName": "tenant"})).await?;
+    await_cause(&story, "ks/rights", "Apply", &["configmaps", "is forbidden"]).await?;
+    mend(&story, "ks/rights", &[])?;
+    story.await_ready(&StoryTarget::kustomization("rights")).await?;
+
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", by_value().as_str())]).await?;
     charts.seen().await?;

@@ -1,22 +1,29 @@
 //! What would help: one sentence, and the one command if a command helps.
 //!
-//! Here: each kind of problem. Below: what could not be applied (`advice/apply.rs`). Texts of others are read for advice only;
-//! no decision depends on them. Elsewhere: what Secrets have to hold (`required_keys.rs`).
+//! Here: each kind of problem. Below: what could not be applied (`advice/apply.rs`), remotes (`advice/fetch.rs`), what does not
+//! exist (`advice/missing.rs`), rights (`advice/rights.rs`). Texts of others are read for advice only; no decision depends on
+//! them. Elsewhere: what Secrets have to hold (`required_keys.rs`).
 
 mod apply;
+mod fetch;
+mod missing;
+mod rights;
 
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};
 use reconcile::{ReleaseRollbackProgress, Time};
-use serde_json::Value;
 
+pub(crate) use self::apply::lacks_kind;
+pub(crate) use self::rights::is_forbidden;
 use crate::cause_result::{CauseAdvice, CauseKind, RootCause};
 use crate::cause_walk::seconds;
-use crate::condition::{condition, text};
+use crate::condition::condition;
 use crate::object_references;
 use crate::object_suspension::{RequestedRollback, rollback};
 use crate::pod::PodTrouble;
-use crate::required_keys::RequiredKeys;
+
+/// What helps, and the command if there is one.
+type AdviceTextAndCommand = (String, Option<String>);
 
 /// The objects that a cause has to do with, as far as they are known.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +36,12 @@ pub(crate) struct CauseSubjects<'o> {
     pub(crate) namer: Option<&'o Object>,
     /// The object whose condition reports the cause, such as the Kustomization that applies the object in trouble.
     pub(crate) reporter: Option<&'o Object>,
+    /// The object whose address and credentials that of the cause uses, such as the GitRepository that is pushed to.
+    pub(crate) remote: Option<&'o Object>,
+    /// Whether everything is healthy that the reporter applied, and its retries are exhausted all the same.
+    pub(crate) is_healthy: bool,
+    /// The first object on the way whose retries are exhausted.
+    pub(crate) exhausted: Option<&'o Object>,
 }
 
 /// Advice for a cause.
@@ -37,17 +50,12 @@ pub(crate) fn advice(
     about: CauseSubjects<'_>,
     now: Time,
 ) -> Option<CauseAdvice> {
-    let CauseSubjects { held, subject, .. } = about;
+    let held = about.held;
     let id = &cause.object;
     let ours = windlass_name(id);
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
-        CauseKind::Missing => {
-            match subject.filter(|it| object_references::inventory(it).contains(id)) {
-                Some(owner) => deleted(owner),
-                None => missing(id, about),
-            }
-        }
+        CauseKind::Missing => missing::missing(id, about),
         CauseKind::Suspension => suspended(id, held, now),
         CauseKind::ExpiredHold => {
             ("remove spec.suspend where its manifest is kept, such as in Git".to_owned(), None)
@@ -69,8 +77,8 @@ pub(crate) fn advice(
             Some("windlass check".to_owned()),
         ),
         CauseKind::Deletion => deletion(id, held),
-        CauseKind::Fetch => (fetch(cause, held), None),
-        CauseKind::Credentials => (credentials(held), None),
+        CauseKind::Fetch => (fetch::fetch(cause, about), None),
+        CauseKind::Credentials => (fetch::credentials(cause, about), None),
         CauseKind::Verification => {
             ("compare the key or digest in the spec with the published one".to_owned(), None)
         }
@@ -79,9 +87,7 @@ pub(crate) fn advice(
                 .to_owned(),
             None,
         ),
-        CauseKind::Dependency => {
-            ("check the dependency".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
-        }
+        CauseKind::Dependency => dependency(id, about),
         CauseKind::Build | CauseKind::Artifact => apply::build(cause, held),
         CauseKind::Values => apply::values(cause, held),
         CauseKind::Spec => (spec(id, held), None),
@@ -117,11 +123,45 @@ pub(crate) fn advice(
         ),
         CauseKind::Health | CauseKind::Other => other(id, held),
     };
+    let reset = about.exhausted.and_then(apply::reset).filter(|_| is_of_objects(cause.problem));
+    let text = match reset {
+        Some(reset) => format!("{text}; then reset the failures of the release: `{reset}`"),
+        None => text,
+    };
     Some(CauseAdvice { text, command: command.filter(|_| is_plain(id)) })
 }
 
+/// Whether a problem is one of an object that was applied: what applied it does not retry by itself once that is mended.
+fn is_of_objects(problem: CauseKind) -> bool {
+    matches!(
+        problem,
+        CauseKind::Image
+            | CauseKind::Container
+            | CauseKind::Scheduling
+            | CauseKind::Admission
+            | CauseKind::Volume
+            | CauseKind::Health
+    )
+}
+
+/// A dependency of which no more is known than that it is not ready, or objects that wait for one of several.
+fn dependency(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
+    let why = |id: &ObjectId| format!("windlass why {} -n {}", windlass_name(id), id.namespace);
+    let is_waiting = |it: &&Object| it.id() == *id;
+    let waiting = about.reporter.filter(is_waiting).map(object_references::dependencies);
+    let named: Vec<ObjectId> = waiting.into_iter().flatten().map(|it| it.object).collect();
+    match named.as_slice() {
+        [] => ("check the dependency".to_owned(), Some(why(id))),
+        [first, ..] => {
+            let subjects = named.iter().map(ObjectId::subject).collect::<Vec<_>>().join(", ");
+            let text = format!("check what it depends on: {subjects}");
+            (text, Some(why(first)).filter(|_| is_plain(first)))
+        }
+    }
+}
+
 /// What to do about an object of which not more is known than what it reports.
-fn other(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
+fn other(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
     let target = kubectl_name(id);
     let ready = held.and_then(|it| condition(it, reconcile::READY));
     match ready.map(|it| it.reason) {
@@ -132,6 +172,11 @@ fn other(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
                 "kubectl{} annotate {target} windlass.dev/allow-downgrade=true",
                 in_namespace(id)
             )),
+        ),
+        Some("Failure") if id.kind == "ImagePolicy" => (
+            "correct spec.policy or spec.filterTags by what the message says, or push a tag that they admit"
+                .to_owned(),
+            None,
         ),
         Some("MinAgeNotReached") => {
             ("wait, or set a shorter windlass.dev/min-age".to_owned(), None)
@@ -169,7 +214,7 @@ fn is_plain(id: &ObjectId) -> bool {
 }
 
 /// What to do about a suspended object, and about the rollback for which it is suspended.
-fn suspended(id: &ObjectId, held: Option<&Object>, now: Time) -> (String, Option<String>) {
+fn suspended(id: &ObjectId, held: Option<&Object>, now: Time) -> AdviceTextAndCommand {
     let ours = windlass_name(id);
     let namespace = &id.namespace;
     let resumption = format!("windlass resume {ours} -n {namespace}");
@@ -229,63 +274,8 @@ fn spec(id: &ObjectId, held: Option<&Object>) -> String {
     }
 }
 
-/// What brings back an object that was applied.
-fn deleted(owner: &Object) -> (String, Option<String>) {
-    let force = if owner.kind() == "HelmRelease" { " --force" } else { "" };
-    let name = windlass_name(&owner.id());
-    (
-        "it was deleted; reconcile what applied it".to_owned(),
-        Some(format!("windlass reconcile {name} -n {}{force}", owner.namespace())),
-    )
-}
-
-fn missing(id: &ObjectId, about: CauseSubjects<'_>) -> (String, Option<String>) {
-    let subject = id.subject();
-    let needs = || field(id, about).map(|(namer, field)| RequiredKeys::of(namer, &field));
-    let named = match field(id, about) {
-        Some((namer, field)) => format!("correct {field} of {}", namer.id().subject()),
-        None => "correct the reference to it".to_owned(),
-    };
-    match id.kind.as_str() {
-        "Secret" | "ConfigMap" if about.held.is_some() => {
-            let command = needs().and_then(|needs| needs.addition(id));
-            (format!("add the key to {subject}, or {named}"), command)
-        }
-        "Secret" | "ConfigMap" => {
-            let command = needs().and_then(|needs| needs.creation(id));
-            (format!("create {subject}, or {named}"), command)
-        }
-        "ServiceAccount" => {
-            let name = &id.name;
-            let namespace = &id.namespace;
-            let text = format!(
-                "create {subject} with the rights to apply these objects (here those of ClusterRole/edit), or {named}"
-            );
-            let command = format!(
-                "kubectl -n {namespace} create serviceaccount {name} && kubectl -n {namespace} create rolebinding \
-                 {name} --clusterrole=edit --serviceaccount={namespace}:{name}"
-            );
-            (text, Some(command))
-        }
-        _ if object_references::is_reconciled(id) => {
-            (format!("create {subject}, or {named}"), None)
-        }
-        _ => match about.namer.filter(|it| object_references::is_reconciled(&it.id())) {
-            Some(owner) => deleted(owner),
-            None => (format!("{subject} was deleted: reconcile what applied it"), None),
-        },
-    }
-}
-
-/// The object that names another one, and by which field, if it is on the way.
-fn field<'o>(id: &ObjectId, about: CauseSubjects<'o>) -> Option<(&'o Object, String)> {
-    let namer = about.namer.or(about.subject)?;
-    let named = object_references::references(namer).into_iter().find(|(named, _)| named == id);
-    named.map(|(_, field)| (namer, field))
-}
-
 /// What to read of a Pod whose container does not run.
-fn container(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
+fn container(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
     let namespace = &id.namespace;
     let name = &id.name;
     let describe = Some(format!("kubectl -n {namespace} describe pod {name}"));
@@ -314,12 +304,12 @@ fn lacks_reference(pod: &Object) -> bool {
     )
 }
 
-fn lifecycle(namespace: &str) -> (String, Option<String>) {
+fn lifecycle(namespace: &str) -> AdviceTextAndCommand {
     let text = "see what the lifecycle waits for; where users approve, use `windlass approve`";
     (text.to_owned(), Some(format!("windlass get lifecycleevents -n {namespace}")))
 }
 
-fn deletion(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
+fn deletion(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
     let shown = format!("kubectl{} get {} -o yaml", in_namespace(id), kubectl_name(id));
     if (id.group.as_str(), id.kind.as_str()) != ("", "Namespace") {
         let text = "wait for its finalizers, or find the controller that removes them";
@@ -351,81 +341,13 @@ fn kinds_of_remaining(message: &str) -> Vec<&str> {
     kinds.filter(|kind| !kind.is_empty() && is_word(kind)).collect()
 }
 
-fn secret(held: Option<&Object>) -> Option<String> {
-    let object = held?;
-    let name = object.get("spec")?.get("secretRef").map(|it| text(it, "name"))?;
-    Some(ObjectId::new(object.namespace(), name, "", "Secret").subject())
-}
-
-/// What to check if a source cannot be fetched, by the fields that determine what is fetched.
-fn fetch(cause: &RootCause, held: Option<&Object>) -> String {
-    if cause.text.contains(OWN_ADDRESS) {
-        return "name another server; where windlass shall fetch from its own node, such as in tests, start it with \
-                --allow-loopback-sources"
-            .to_owned();
-    }
-    let spec = held.and_then(|it| it.get("spec")).unwrap_or(&Value::Null);
-    // A URL may hold credentials.
-    let place = ["url", "endpoint"].into_iter().find(|key| !text(spec, key).is_empty());
-    if let Some(place) = place.filter(|_| is_unreachable(&cause.text)) {
-        return format!(
-            "check the host in spec.{place}: whether its name is resolved where windlass runs, and whether it is reached \
-             from there"
-        );
-    }
-    let of = |path: &str| {
-        let mut value = spec;
-        for part in path.split('.') {
-            value = value.get(part)?;
-        }
-        let value = value.as_str().filter(|it| !it.is_empty() && it.len() < 256)?;
-        Some(format!("spec.{path} `{value}`"))
-    };
-    let which = [
-        "ref.commit",
-        "ref.name",
-        "ref.semver",
-        "ref.tag",
-        "ref.digest",
-        "ref.branch",
-        "bucketName",
-    ];
-    let which = which.into_iter().find_map(of);
-    let chart = of("chart").map(|chart| match of("version") {
-        Some(version) => format!("{chart} in {version}"),
-        None => chart,
-    });
-    match (which.or(chart), place) {
-        (Some(which), Some(place)) => format!(
-            "check whether {which} exists, whether spec.{place} is right, and whether the cluster reaches that server"
-        ),
-        (Some(which), None) => format!("check whether {which} exists there"),
-        (None, Some(place)) => {
-            format!("check spec.{place}, and whether the cluster reaches that server")
-        }
-        (None, None) => "check what the spec names, and whether the cluster reaches it".to_owned(),
-    }
-}
-
-/// Whether the connection to a server failed, so that the content of the server does not matter.
-fn is_unreachable(text: &str) -> bool {
-    ["failed to lookup address", "Connection refused", "cannot connect to"]
-        .iter()
-        .any(|it| text.contains(it))
-}
-
-/// How a refusal reads of a server that is windlass' own address (`http_client`).
-const OWN_ADDRESS: &str = "resolves to windlass itself or to its node";
-
-fn credentials(held: Option<&Object>) -> String {
-    match secret(held) {
-        Some(secret) => format!("correct the credentials in {secret}"),
-        None => "the server requires credentials: name a Secret in spec.secretRef".to_owned(),
-    }
-}
-
 fn windlass_name(id: &ObjectId) -> String {
     format!("{}/{}", id.kind.to_lowercase(), id.name)
+}
+
+/// The command that reconciles an object.
+fn reconciliation(id: &ObjectId) -> String {
+    format!("windlass reconcile {} -n {}", windlass_name(id), id.namespace)
 }
 
 fn kubectl_name(id: &ObjectId) -> String {

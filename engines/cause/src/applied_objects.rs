@@ -58,13 +58,15 @@ impl CauseWalk<'_> {
                         false => sick.push((AppliedObjectProblem::Failure, id)),
                     }
                 }
-                ObjectLookup::There(found) => match ailment(found, self.now()) {
-                    Some(ailment) => sick.push((ailment, id)),
-                    None if self.is_explaining && !object_references::applied(found).is_empty() => {
-                        appliers.push(id);
+                ObjectLookup::There(found) => {
+                    self.remark_other_applier(object, found);
+                    let is_applier = !object_references::applied(found).is_empty();
+                    match ailment(found, self.now()) {
+                        Some(ailment) => sick.push((ailment, id)),
+                        None if self.is_explaining && is_applier => appliers.push(id),
+                        None => {}
                     }
-                    None => {}
-                },
+                }
             }
         }
         sick.sort_by_key(|(ailment, _)| *ailment);
@@ -150,6 +152,21 @@ impl CauseWalk<'_> {
         };
         let name = before.rsplit(' ').next().unwrap_or_default();
         self.leaving_namespace(name)
+    }
+
+    /// Says that an applied object has the labels of another applier of the same kind: it is as that one applied it last.
+    fn remark_other_applier(&mut self, object: &Object, applied: &Object) {
+        let own = object.id();
+        if let Some(other) = object_references::applier_of_kind(applied, &own)
+            && other != own
+        {
+            self.remarks.insert(format!(
+                "{} has the labels of {}: {} applies it, too; remove it from one of them",
+                applied.id().subject(),
+                other.subject(),
+                own.subject()
+            ));
+        }
     }
 
     fn remark_job(&mut self, id: &ObjectId) {

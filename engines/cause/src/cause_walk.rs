@@ -1,13 +1,13 @@
 //! The walk over objects that windlass reconciles: hold and window, source, dependencies, the run.
 //!
 //! Elsewhere: what was applied (`applied_objects.rs`), second causes (`second_cause.rs`), what is in
-//! progress (`rollout_progress.rs`).
+//! progress (`rollout_progress.rs`), what happens next (`next_run.rs`).
 
 use std::collections::BTreeSet;
 
-use apply::HealthStatus;
+use apply::{HealthStatus, dry_run_refusal};
 use objects::{Object, ObjectId};
-use reconcile::{ChangeWindowState, ReleaseRollbackProgress, Time, depends_on};
+use reconcile::{ChangeWindowState, Time, depends_on};
 use serde_json::Value;
 
 use crate::advice::CauseSubjects;
@@ -179,13 +179,33 @@ impl<'k> CauseWalk<'k> {
         let CausePath { steps, cause } = found;
         let known = |id: &ObjectId| self.known.object(id);
         let last = steps.iter().rev().map(|step| &step.object).find(|id| **id != cause.object);
+        let held = known(&cause.object);
+        let reporter = steps.last().and_then(|step| known(&step.object));
         let about = CauseSubjects {
-            held: known(&cause.object),
+            held,
             subject,
             namer: last.and_then(known).or(subject),
-            reporter: steps.last().and_then(|step| known(&step.object)),
+            reporter,
+            remote: held.and_then(object_references::remote).and_then(|id| known(&id)),
+            is_healthy: reporter.is_some_and(|it| exhausted(it).is_some() && self.is_healthy(it)),
+            exhausted: steps
+                .iter()
+                .filter_map(|step| known(&step.object))
+                .find(|it| exhausted(it).is_some()),
         };
         crate::advice::advice(cause, about, self.now)
+    }
+
+    /// Whether everything that an object applied is known, and healthy.
+    fn is_healthy(&self, applier: &Object) -> bool {
+        let applied = object_references::inventory(applier);
+        let is_current = |id: &ObjectId| {
+            let is_healthy =
+                |it: &Object| health_of(it, self.now).is_ok_and(|report| report.is_current());
+            self.known.is_well(id) || self.known.object(id).is_some_and(is_healthy)
+        };
+        let is_readable = !applied.is_empty() && !object_references::is_elsewhere(applier);
+        is_readable && applied.iter().all(is_current)
     }
 
     /// Why newer revisions do not reach an object that was applied: what applied it is suspended or not ready.
@@ -474,14 +494,25 @@ impl<'k> CauseWalk<'k> {
     ) -> QueryResult<Option<CausePath>> {
         for id in object_references::sources(object) {
             let Some(found) = self.of(&id)? else { continue };
+            // The HelmChart is made by a run that comes so far.
+            let is_unmade = !is_ready
+                && matches!(self.object(&id)?, ObjectLookup::Absent)
+                && object_references::made_chart(object).is_some_and(|chart| chart == id)
+                && ready.is_some_and(|said| !condition_reason::is_about_source(said.reason));
+            if is_unmade {
+                continue;
+            }
             let has_artifact = match self.object(&id)? {
                 ObjectLookup::There(source) => {
                     source.get("status").is_some_and(|it| it.get("artifact").is_some())
                 }
                 ObjectLookup::Absent | ObjectLookup::Hidden => false,
             };
-            let is_of_source =
-                ready.is_some_and(|said| condition_reason::is_about_source(said.reason));
+            let is_remote = object_references::remote(object).is_some_and(|remote| remote == id);
+            let is_of_source = ready.is_some_and(|said| {
+                condition_reason::is_about_source(said.reason)
+                    || (is_remote && condition_reason::is_about_remote(object.kind(), said.reason))
+            });
             if is_ready || !has_artifact || is_of_source {
                 return Ok(Some(found));
             }
@@ -624,86 +655,6 @@ impl<'k> CauseWalk<'k> {
             Some(FactAnswer::Objects(_) | FactAnswer::Refused(_)) => Ok(Vec::new()),
         }
     }
-
-    /// The next automatic step.
-    fn next(&self, object: &Object, found: Option<&RootCause>) -> Option<String> {
-        let spec = |key: &str| object.get("spec").map(|spec| text(spec, key)).unwrap_or_default();
-        match found.map(|it| it.problem) {
-            Some(CauseKind::Suspension) if found.is_some_and(|it| it.object == object.id()) => {
-                let until =
-                    suspension(object, self.now).flatten().and_then(|hold| hold.expires_at());
-                let is_pending = rollback(object).is_some_and(|it| {
-                    it.progress == ReleaseRollbackProgress::Requested && it.failure.is_none()
-                });
-                if is_pending {
-                    return Some(
-                        "it is rolled back when windlass runs, and stays suspended".to_owned(),
-                    );
-                }
-                return Some(until.map_or_else(
-                    || "not reconciled until it is resumed".to_owned(),
-                    |at| format!("the suspension expires at {}", seconds(at)),
-                ));
-            }
-            Some(CauseKind::Delivery) => {
-                return Some(
-                    "it is ready again when the service accepts a notification".to_owned(),
-                );
-            }
-            Some(CauseKind::ClosedWindow) => {
-                let window = ChangeWindowState::of(self.now, |key| object.annotation(key));
-                let at = window.and_then(|state| state.changes_at())?;
-                return Some(format!("it is reconciled when the window opens at {}", seconds(at)));
-            }
-            _ => {}
-        }
-        let is_true = |kind| condition(object, kind).filter(|said| said.status == "True");
-        if is_true(reconcile::STALLED).is_some() {
-            let what = match exhausted(object) {
-                Some(_) => "its spec, values or chart change, or its failures are reset",
-                None if found.is_some_and(|it| it.problem == CauseKind::Cycle) => {
-                    "an entry of the cycle is removed"
-                }
-                None => "its spec changes",
-            };
-            return Some(format!("it is not retried until {what}"));
-        }
-        let retry =
-            [spec("retryInterval"), spec("interval")].into_iter().find(|it| !it.is_empty())?;
-        let said = is_true(reconcile::RECONCILING);
-        match said {
-            Some(said) if said.reason == reconcile::reason::PROGRESSING_WITH_RETRY.as_str() => {
-                let waits = condition(object, "Ready").is_some_and(|it| {
-                    it.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
-                });
-                Some(if waits {
-                    format!("it is reconciled as soon as that is ready, and retried every {retry}")
-                } else {
-                    let changes = changes(object, found);
-                    format!("it is retried when {changes}, and within {retry} at the latest")
-                })
-            }
-            Some(said) => {
-                let timeout = Some(spec("timeout")).filter(|it| !it.is_empty());
-                let since = said.since.map(seconds).unwrap_or_default();
-                timeout.map(|limit| format!("the run that began at {since} may take {limit}"))
-            }
-            None => found.map(|_| format!("it is reconciled every {}", spec("interval"))),
-        }
-    }
-}
-
-/// What wakes an object before its interval is over: its spec, and what it names of that which fails, else its source.
-fn changes(object: &Object, found: Option<&RootCause>) -> String {
-    let sources = object_references::sources(object);
-    let is_named = |id: &&ObjectId| {
-        sources.contains(id)
-            || object_references::references(object).iter().any(|(named, _)| named == *id)
-    };
-    match found.map(|it| &it.object).filter(is_named).or(sources.first()) {
-        Some(id) => format!("its spec or {} changes", id.subject()),
-        None => "its spec changes".to_owned(),
-    }
 }
 
 /// A hold that has expired while `spec.suspend` is still true.
@@ -746,7 +697,10 @@ fn reported(object: &Object, said: ConditionView<'_>) -> RootCause {
     let said = failed.unwrap_or(said);
     let is_stalled = condition(object, reconcile::STALLED).is_some_and(|it| it.status == "True");
     let otherwise = if is_stalled { CauseKind::Spec } else { CauseKind::Other };
-    let problem = condition_reason::problem(said.reason).unwrap_or(otherwise);
+    let problem = match condition_reason::is_failed_fetch(object.kind(), said.reason) {
+        true => CauseKind::Fetch,
+        false => condition_reason::problem(said.reason).unwrap_or(otherwise),
+    };
     let text = shortened(said.message);
     let id = match problem {
         CauseKind::Apply | CauseKind::Health => named_first(object, &text),
@@ -756,7 +710,7 @@ fn reported(object: &Object, said: ConditionView<'_>) -> RootCause {
 }
 
 /// The object that a refusal begins with, to point at it. No decision depends on it.
-fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
+pub(crate) fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
     let applied = object_references::applied(object);
     let subject = text.split_whitespace().next()?.trim_end_matches([':', ',']);
     applied.into_iter().find(|id| id.subject() == subject)
@@ -793,10 +747,12 @@ pub(crate) fn below(step: Option<CauseStep>, found: CausePath) -> CausePath {
     CausePath { steps, ..found }
 }
 
-/// A text on one line and of a bounded length. Of a longer one the end stays, too: an API server repeats a value before it
-/// says what is wrong with it.
+/// A text on one line and of a bounded length; several refusals are apart. Of a longer one the end stays, too: an API server
+/// repeats a value before it says what is wrong with it.
 pub(crate) fn shortened(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let refusals = dry_run_refusal::split(text).into_iter();
+    let lines = refusals.map(|refusal| refusal.split_whitespace().collect::<Vec<_>>().join(" "));
+    let line = lines.collect::<Vec<_>>().join("; ");
     let length = line.chars().count();
     if length <= MAX_MESSAGE_CHARACTERS {
         return line;

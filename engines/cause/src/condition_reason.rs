@@ -92,6 +92,17 @@ pub(crate) fn is_exhausted(reason: &str) -> bool {
     matches!(reason, "RetriesExceeded" | "MissingRollbackTarget")
 }
 
+/// Whether a run of an object of this kind failed because of a remote or of the credentials for it.
+pub(crate) fn is_about_remote(kind: &str, reason: &str) -> bool {
+    let is_of_remote = |of: CauseKind| matches!(of, CauseKind::Fetch | CauseKind::Credentials);
+    is_failed_fetch(kind, reason) || problem(reason).is_some_and(is_of_remote)
+}
+
+/// Whether the reason that many failures share means that a remote did not do what an object of this kind asked.
+pub(crate) fn is_failed_fetch(kind: &str, reason: &str) -> bool {
+    reason == reconcile::reason::FAILED.as_str() && matches!(kind, "HelmRepository" | "ImagePolicy")
+}
+
 /// Whether an event with this reason has the same content as the object's `Ready` condition, so that an incident
 /// reports it.
 ///

@@ -6,8 +6,8 @@
 //! ([`StateExplanation`]).
 //!
 //! Here: the walk (`cause_walk.rs`), what was applied (`applied_objects.rs`), workloads (`workload.rs`), Pods
-//! ([`pod`]), notifications that fail (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`), second
-//! causes (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about
+//! ([`pod`]), notifications that fail (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`), what happens
+//! next (`next_run.rs`), second causes (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about
 //! ([`condition_reason`]), which failures are one incident ([`incident`]), suspensions (`object_suspension.rs`), events
 //! ([`object_event`]), what Secrets have to hold ([`required_keys`]), what would help (`advice.rs`). Elsewhere:
 //! fetching facts, and how a result is shown (the program).
@@ -20,6 +20,7 @@ mod condition;
 pub mod condition_reason;
 mod fact_query;
 pub mod incident;
+mod next_run;
 pub mod object_event;
 pub mod object_references;
 mod object_suspension;

@@ -56,6 +56,11 @@ pub fn is_reconciled(id: &ObjectId) -> bool {
     of(".fluxcd.io") || of(WINDLASS_GROUPS) || id.group == HELMFILE_OPERATOR
 }
 
+/// Whether an object is of a kind that applies objects.
+pub(crate) fn is_applier(id: &ObjectId) -> bool {
+    APPLIERS.iter().any(|(group, kind, _)| id.group == *group && id.kind == *kind)
+}
+
 /// Whether an object has no condition `Ready` by its nature: a HelmRepository of type `oci`, a kind without a status, a
 /// record or a gate.
 pub fn has_no_runs(object: &Object) -> bool {
@@ -77,21 +82,32 @@ pub fn sources(object: &Object) -> Vec<ObjectId> {
     for reference in ["sourceRef", "chartRef"].iter().filter_map(|key| spec.get(*key)) {
         found.extend(reference_of(reference, object, SOURCES));
     }
-    let images = spec.get("imageRepositoryRef").filter(|it| !text(it, "name").is_empty());
-    found.extend(images.map(|reference| {
-        let namespace = namespace_of(reference, object);
-        ObjectId::new(&namespace, text(reference, "name"), IMAGES, "ImageRepository")
-    }));
+    found.extend(image_repository(object));
     found.extend(made_chart(object));
     if object.kind() == "ArtifactGenerator" {
-        let listed = spec.get("sources").and_then(Value::as_array).into_iter().flatten();
+        let listed = entries(object, "sources");
         found.extend(listed.filter_map(|it| reference_of(it, object, SOURCES)));
     }
-    let includes = spec.get("include").and_then(Value::as_array).into_iter().flatten();
-    for name in includes.filter_map(|it| it.get("repository")?.get("name")?.as_str()) {
-        found.push(ObjectId::new(object.namespace(), name, SOURCES, "GitRepository"));
-    }
+    found.extend(included(object).into_iter().map(|(_, id)| id));
     found
+}
+
+/// The ImageRepository whose tags an ImagePolicy chooses from.
+fn image_repository(object: &Object) -> Option<ObjectId> {
+    let reference = object.get("spec")?.get("imageRepositoryRef")?;
+    let name = Some(text(reference, "name")).filter(|name| !name.is_empty())?;
+    Some(ObjectId::new(&namespace_of(reference, object), name, IMAGES, "ImageRepository"))
+}
+
+/// What a GitRepository includes, each with its place in the list.
+fn included(object: &Object) -> Vec<(usize, ObjectId)> {
+    let repositories = entries(object, "include").enumerate();
+    repositories
+        .filter_map(|(at, entry)| {
+            let name = entry.get("repository")?.get("name")?.as_str()?;
+            Some((at, ObjectId::new(object.namespace(), name, SOURCES, "GitRepository")))
+        })
+        .collect()
 }
 
 /// The HelmChart that is made for a HelmRelease, from the template in its spec.
@@ -128,7 +144,7 @@ pub struct RequiredDependency {
 /// What has to be ready before an object is reconciled, in the order of its spec; then what its annotation names.
 pub fn dependencies(object: &Object) -> Vec<RequiredDependency> {
     let of = |object| RequiredDependency { object, otherwise: None, release: None };
-    listed(object).into_iter().map(of).chain(annotated(object)).collect()
+    listed(object).into_iter().map(|(id, _)| of(id)).chain(annotated(object)).collect()
 }
 
 /// What the annotation `windlass.dev/depends-on` names; empty if it cannot be read, which the status reports.
@@ -148,12 +164,11 @@ fn annotated(object: &Object) -> Vec<RequiredDependency> {
     found.collect()
 }
 
-/// What `spec.dependsOn` lists.
-fn listed(object: &Object) -> Vec<ObjectId> {
-    let listed = object.get("spec").and_then(|it| it.get("dependsOn")).and_then(Value::as_array);
+/// What `spec.dependsOn` lists, each with the field that names it.
+fn listed(object: &Object) -> Vec<(ObjectId, String)> {
     let group = object.gvk().group;
-    let all = listed.into_iter().flatten();
-    all.filter_map(|entry| {
+    let all = entries(object, "dependsOn").enumerate();
+    all.filter_map(|(at, entry)| {
         let kind = match text(entry, "kind") {
             "" => object.kind(),
             kind => kind,
@@ -161,9 +176,16 @@ fn listed(object: &Object) -> Vec<ObjectId> {
         let group = group_of(entry).unwrap_or_else(|| group.clone());
         let namespace = namespace_of(entry, object);
         let name = text(entry, "name");
-        (!name.is_empty()).then(|| ObjectId::new(&namespace, name, &group, kind))
+        let field = format!("spec.dependsOn[{at}]");
+        (!name.is_empty()).then(|| (ObjectId::new(&namespace, name, &group, kind), field))
     })
     .collect()
+}
+
+/// The entries of a list in the spec.
+fn entries<'o>(object: &'o Object, field: &str) -> impl Iterator<Item = &'o Value> {
+    let listed = object.get("spec").and_then(|it| it.get(field)).and_then(Value::as_array);
+    listed.into_iter().flatten()
 }
 
 /// The Provider to which an Alert sends: it has to work, although an Alert gets no files from it.
@@ -175,7 +197,83 @@ pub fn provider(object: &Object) -> Option<ObjectId> {
 
 /// Secrets, ConfigMaps and ServiceAccounts that a spec names and that have to be there, each with the field that names it.
 pub fn references(object: &Object) -> Vec<(ObjectId, String)> {
-    let mut found: Vec<_> = account(object).into_iter().collect();
+    let required = named_in_spec(object).into_iter().filter(|it| !it.is_optional);
+    let mut found: Vec<(ObjectId, String)> = required.map(|it| (it.object, it.field)).collect();
+    found.extend(account(object));
+    found.sort();
+    found.dedup_by(|one, other| one.0 == other.0);
+    found
+}
+
+/// Secrets and ConfigMaps that a run of an object reads: their creation and each change causes another run, whether the run
+/// needs them or not. Keys of a signature are read by runs that have fetched what is signed, and are not among them.
+pub(crate) fn watched(object: &Object) -> Vec<ObjectId> {
+    let read = named_in_spec(object).into_iter().filter(|it| !it.field.contains(".verify."));
+    let mut by_field: Vec<(String, ObjectId)> = read.map(|it| (it.field, it.object)).collect();
+    by_field.sort();
+    let mut watched: Vec<ObjectId> = Vec::new();
+    for (_, id) in by_field {
+        if !watched.contains(&id) {
+            watched.push(id);
+        }
+    }
+    watched
+}
+
+/// The object whose address and credentials an object uses, if its own spec does not have them.
+pub(crate) fn remote(object: &Object) -> Option<ObjectId> {
+    let group = object.gvk().group;
+    let kind = match (group.as_str(), object.kind()) {
+        (SOURCES, "HelmChart") => "HelmRepository",
+        (IMAGES, "ImageUpdateAutomation") => "GitRepository",
+        (IMAGES, "ImagePolicy") => "ImageRepository",
+        _ => return None,
+    };
+    sources(object).into_iter().find(|id| id.kind == kind)
+}
+
+/// Everything that a spec names, each with the field that names it: what [`references`] has, sources, dependencies, a Provider,
+/// and the objects whose health is awaited.
+pub(crate) fn naming_fields(object: &Object) -> Vec<(ObjectId, String)> {
+    let mut found = references(object);
+    found.extend(listed(object));
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    for key in ["sourceRef", "chartRef"] {
+        let id = spec.get(key).and_then(|it| reference_of(it, object, SOURCES));
+        found.extend(id.map(|id| (id, format!("spec.{key}"))));
+    }
+    found.extend(image_repository(object).map(|id| (id, "spec.imageRepositoryRef".to_owned())));
+    for (at, id) in included(object) {
+        found.push((id, format!("spec.include[{at}].repository")));
+    }
+    if object.kind() == "ArtifactGenerator" {
+        for (at, entry) in entries(object, "sources").enumerate() {
+            let id = reference_of(entry, object, SOURCES);
+            found.extend(id.map(|id| (id, format!("spec.sources[{at}]"))));
+        }
+    }
+    found.extend(provider(object).map(|id| (id, "spec.providerRef".to_owned())));
+    for (at, id) in health_checks(object).enumerate() {
+        found.push((id, format!("spec.healthChecks[{at}]")));
+    }
+    for it in annotated(object) {
+        let field = format!("the annotation {}", depends_on::ANNOTATION);
+        found.extend(it.otherwise.map(|id| (id, field.clone())));
+        found.push((it.object, field));
+    }
+    found
+}
+
+/// A Secret or ConfigMap that a field of a spec names.
+struct ReferenceField {
+    object: ObjectId,
+    field: String,
+    /// Whether a run does without it.
+    is_optional: bool,
+}
+
+fn named_in_spec(object: &Object) -> Vec<ReferenceField> {
+    let mut found = Vec::new();
     let mut pending: Vec<(String, &Value)> =
         object.get("spec").map(|spec| ("spec".to_owned(), spec)).into_iter().collect();
     // Values, patches and the like hold references of other objects.
@@ -199,8 +297,6 @@ pub fn references(object: &Object) -> Vec<(ObjectId, String)> {
             break;
         }
     }
-    found.sort();
-    found.dedup_by(|one, other| one.0 == other.0);
     found
 }
 
@@ -215,13 +311,13 @@ fn account(object: &Object) -> Option<(ObjectId, String)> {
 const MOST_REFERENCES: usize = 64;
 
 /// What a field names: `secretRef`, `valuesFrom` and their like.
-fn named(object: &Object, path: &str, value: &Value) -> Option<(ObjectId, String)> {
+fn named(object: &Object, path: &str, value: &Value) -> Option<ReferenceField> {
     let field = path.rsplit('.').next().unwrap_or(path);
     let field = field.split('[').next().unwrap_or(field);
     let name = text(value, "name");
     let is_optional = value.get("optional") == Some(&Value::Bool(true));
     let kind = match field {
-        _ if name.is_empty() || is_optional => return None,
+        _ if name.is_empty() => return None,
         "secretRef" => "Secret",
         "configMapRef" => "ConfigMap",
         field if field.ends_with("SecretRef") => "Secret",
@@ -231,22 +327,28 @@ fn named(object: &Object, path: &str, value: &Value) -> Option<(ObjectId, String
         },
         _ => return None,
     };
-    Some((ObjectId::new(object.namespace(), name, "", kind), path.to_owned()))
+    let object = ObjectId::new(object.namespace(), name, "", kind);
+    Some(ReferenceField { object, field: path.to_owned(), is_optional })
 }
 
 /// What an object applied, as its status has it, with the objects whose health its spec asks for.
 pub fn applied(object: &Object) -> Vec<ObjectId> {
     let mut ids = inventory(object);
-    let checks = object.get("spec").and_then(|it| it.get("healthChecks")).and_then(Value::as_array);
-    for check in checks.into_iter().flatten() {
-        let group = group_of(check).unwrap_or_default();
-        let namespace = namespace_of(check, object);
-        let id = ObjectId::new(&namespace, text(check, "name"), &group, text(check, "kind"));
+    for id in health_checks(object) {
         if !ids.contains(&id) {
             ids.push(id);
         }
     }
     ids
+}
+
+/// The objects whose health a spec asks for, in its order.
+fn health_checks(object: &Object) -> impl Iterator<Item = ObjectId> {
+    entries(object, "healthChecks").map(|check| {
+        let group = group_of(check).unwrap_or_default();
+        let namespace = namespace_of(check, object);
+        ObjectId::new(&namespace, text(check, "name"), &group, text(check, "kind"))
+    })
 }
 
 /// What an object applied, as its status has it.
@@ -293,13 +395,21 @@ pub fn is_elsewhere(object: &Object) -> bool {
 
 /// The object that applied an object, by its owner labels.
 pub fn applier(object: &Object) -> Option<ObjectId> {
-    owner_labels().find_map(|labels| {
-        let name = object.label(&labels.name)?;
-        let namespace = object.label(&labels.namespace)?;
-        let id = ObjectId::new(namespace, name, labels.group, labels.kind);
-        // A Kustomization that applies itself does not have a parent.
-        (id != object.id()).then_some(id)
-    })
+    // A Kustomization that applies itself does not have a parent.
+    owner_labels().find_map(|labels| labeled(object, &labels).filter(|id| *id != object.id()))
+}
+
+/// The object of the kind of another one whose owner labels an object has.
+pub(crate) fn applier_of_kind(object: &Object, like: &ObjectId) -> Option<ObjectId> {
+    let is_like = |it: &OwnerLabels| it.group == like.group && it.kind == like.kind;
+    owner_labels().find(is_like).and_then(|labels| labeled(object, &labels))
+}
+
+/// The owner that labels name.
+fn labeled(object: &Object, labels: &OwnerLabels) -> Option<ObjectId> {
+    let name = object.label(&labels.name)?;
+    let namespace = object.label(&labels.namespace)?;
+    Some(ObjectId::new(namespace, name, labels.group, labels.kind))
 }
 
 /// The controller of an object, by its `ownerReferences`.

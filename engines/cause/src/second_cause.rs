@@ -8,7 +8,7 @@ use reconcile::ReleaseRollbackProgress;
 
 use crate::cause_result::{CauseAdvice, CauseKind};
 use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult, below, step_of};
-use crate::condition::condition;
+use crate::condition::{condition, text};
 use crate::condition_reason;
 use crate::object_references;
 use crate::object_suspension;
@@ -134,10 +134,24 @@ impl<'k> CauseWalk<'k> {
     }
 }
 
-/// What was left out of what an object applied, such as fields that are misspelt: a line each.
-pub fn warnings(object: &Object) -> impl Iterator<Item = &str> {
+/// What was left out of what an object applied, such as fields that are misspelt: a line each. Where a newer revision was not
+/// applied, each names the revision that it is about.
+pub fn warnings(object: &Object) -> impl Iterator<Item = String> {
     let said = condition(object, reconcile::WARNINGS).filter(|said| said.status == "True");
-    said.into_iter().flat_map(|said| said.message.lines())
+    let of = match outdated_revision(object) {
+        Some(revision) => format!(" (of revision {revision}, the last one that was applied)"),
+        None => String::new(),
+    };
+    let lines = said.into_iter().flat_map(|said| said.message.lines());
+    lines.map(move |line| format!("{line}{of}"))
+}
+
+/// The revision that is applied, if a newer one was tried since.
+fn outdated_revision(object: &Object) -> Option<&str> {
+    let status = object.get("status")?;
+    let applied = text(status, "lastAppliedRevision");
+    let tried = text(status, "lastAttemptedRevision");
+    (!applied.is_empty() && !tried.is_empty() && applied != tried).then_some(applied)
 }
 
 /// Whether a problem keeps Pods from serving.

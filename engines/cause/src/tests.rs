@@ -106,7 +106,7 @@ fn gvk(kind: &str) -> Gvk {
         "Job" => "batch/v1",
         "Alert" | "Provider" => "notification.toolkit.fluxcd.io/v1beta3",
         "Incident" => "notification.windlass.dev/v1alpha1",
-        "ImagePolicy" | "ImageRepository" => "image.toolkit.fluxcd.io/v1",
+        "ImagePolicy" | "ImageRepository" | "ImageUpdateAutomation" => "image.toolkit.fluxcd.io/v1",
         _ => "v1",
     };
     Gvk::new(version, kind)

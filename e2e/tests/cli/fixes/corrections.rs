@@ -78,7 +78,7 @@ async fn a_kind_that_does_not_exist_is_applied_once_its_definition_is_beside_it(
     let advice = advice(&story, "ks/app")?;
     let text = advice["text"].as_str().unwrap_or_default();
     let expected = format!(
-        "install the CustomResourceDefinition of that kind: by Kustomization/{}/app itself",
+        "install the CustomResourceDefinition of kind Widget: by Kustomization/{}/app itself",
         story.namespace
     );
     ensure!(text.starts_with(&expected), "{text}");

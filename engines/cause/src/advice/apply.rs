@@ -1,14 +1,22 @@
 //! Advice about what could not be built or applied: what to correct, and where.
+//!
+//! Elsewhere: rights that are missing (`rights.rs`).
 
+use apply::dry_run_refusal;
 use objects::{Object, ObjectId};
+use serde_json::Value;
 
-use super::{CauseSubjects, is_plain, windlass_name};
+use super::rights::{is_forbidden, right};
+use super::{
+    AdviceTextAndCommand, CauseSubjects, is_plain, is_word, reconciliation, windlass_name,
+};
 use crate::cause_result::RootCause;
+use crate::cause_walk::named_first;
 use crate::condition::{condition, exhausted, text};
 use crate::object_references;
 
-/// What helps, and the command if there is one.
-type AdviceTextAndCommand = (String, Option<String>);
+/// How many refusals of one run get advice.
+const MOST_ADVISED: usize = 3;
 
 /// A build that fails.
 pub(super) fn build(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCommand {
@@ -72,9 +80,48 @@ const SCHEMA: &str = "values don't meet the specifications of the schema";
 
 /// What the API server refused, values that a schema refuses, or a hook that failed.
 pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
-    let id = &cause.object;
     // What is refused may be an object that is reconciled, too: it is corrected where it comes from.
     let owner = about.reporter.or(about.held);
+    if let Some(reset) =
+        owner.filter(|_| about.is_healthy).and_then(|it| reset_after_wait(cause, it))
+    {
+        let help = "everything that the release waited for is healthy by now: reset its failures";
+        return (help.to_owned(), Some(reset));
+    }
+    let said = owner.and_then(|it| condition(it, reconcile::READY));
+    let refusals = said.map(|said| dry_run_refusal::split(said.message)).unwrap_or_default();
+    match owner {
+        Some(owner) if refusals.len() > 1 => several(cause, owner, &refusals),
+        _ => refusal(cause, owner),
+    }
+}
+
+/// Several refusals of one run, each of which needs its own correction.
+fn several(cause: &RootCause, owner: &Object, refusals: &[&str]) -> AdviceTextAndCommand {
+    let mut helps: Vec<String> = Vec::new();
+    let mut commands: Vec<String> = Vec::new();
+    for said in refusals {
+        let object = named_first(owner, said).unwrap_or_else(|| owner.id());
+        let one = RootCause { object, text: (*said).to_owned(), ..cause.clone() };
+        let (help, command) = refusal(&one, Some(owner));
+        if helps.contains(&help) {
+            continue;
+        }
+        if helps.len() >= MOST_ADVISED {
+            helps.push("correct what else the message names".to_owned());
+            break;
+        }
+        helps.push(help);
+        let new = command.filter(|it| !commands.contains(it));
+        commands.extend(new);
+    }
+    let command = commands.into_iter().reduce(|first, second| format!("{first} && {second}"));
+    (helps.join("; "), command)
+}
+
+/// One refusal of a run.
+fn refusal(cause: &RootCause, owner: Option<&Object>) -> AdviceTextAndCommand {
+    let id = &cause.object;
     let is_own = owner.is_some_and(|it| it.id() == *id);
     if cause.text.contains(SCHEMA) {
         return values(cause, owner);
@@ -87,42 +134,140 @@ pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceText
         return (help.to_owned(), None);
     }
     let what = match is_own {
-        true => "the object that the message names".to_owned(),
+        true => refused_object(&cause.text),
         false => id.subject(),
     };
     let files = owner.and_then(place).map(|place| format!(" in {place}")).unwrap_or_default();
     if let Some(owner) = owner.filter(|it| is_contested(it)) {
         return (contested(id, owner, is_own, &files), None);
     }
-    if apply::dry_run_refusal::says_immutable(&cause.text) {
-        let is_release = owner.is_some_and(|it| it.kind() != "Kustomization");
-        let help = match is_release {
-            true => format!(
-                "revert the change of that field{files}, or delete {what}, which the next attempt creates again{then}"
-            ),
-            false => format!(
-                "revert the change of that field{files}, or have {what} deleted and created again: annotate it there with \
-                 kustomize.toolkit.fluxcd.io/force: enabled"
-            ),
-        };
-        let commands = [delete_job(&cause.text), reset].into_iter().flatten();
-        return (help, commands.reduce(|first, second| format!("{first} && {second}")));
+    if let Some((owner, name)) = owner.zip(absent_namespace(&cause.text)) {
+        return namespace(name, owner, &what, &files);
     }
-    if let Some(logs) = logs(&cause.text) {
+    if dry_run_refusal::says_immutable(&cause.text) {
+        let commands = [delete_job(&cause.text), reset].into_iter().flatten();
+        let command = commands.reduce(|first, second| format!("{first} && {second}"));
+        return (immutable(owner, &what, &files, then), command);
+    }
+    if let Some(logs) = logs(&cause.text).filter(|_| !is_refused(&cause.text)) {
         let help = format!("read the log of what failed (`{logs}`), correct it{then}");
         return (help, reset.or(Some(logs)));
     }
-    let help = if cause.text.contains("no matches for kind") {
-        let owner = owner.map_or_else(|| "it".to_owned(), |it| it.id().subject());
-        format!(
-            "install the CustomResourceDefinition of that kind: by {owner} itself, or by what its spec.dependsOn names{then}"
-        )
-    } else if let Some(account) = owner.and_then(account).filter(|_| is_forbidden(&cause.text)) {
-        format!("grant {account} the right that the message names{then}")
-    } else {
-        format!("correct {what}{files}{then}")
+    if is_forbidden(&cause.text)
+        && let Some((help, command)) = right(&cause.text, owner)
+    {
+        let again = if reset.is_some() { then } else { ", after which it is retried" };
+        let commands = [command, reset].into_iter().flatten();
+        let command = commands.reduce(|first, second| format!("{first} && {second}"));
+        return (format!("{help}{again}"), command);
+    }
+    if let Some((_, rest)) = cause.text.split_once("failed calling webhook \"") {
+        let webhook = rest.split('"').next().unwrap_or_default();
+        let help = format!(
+            "make the service of the admission webhook {webhook} respond, or correct the configuration that names it{then}"
+        );
+        let all = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations";
+        return (help, reset.or_else(|| Some(all.to_owned())));
+    }
+    let help = match missing_kind(&cause.text) {
+        Some(kind) => {
+            let owner = owner.map_or_else(|| "it".to_owned(), |it| it.id().subject());
+            format!(
+                "install the CustomResourceDefinition of kind {kind}: by {owner} itself, or by what its spec.dependsOn \
+                 names{then}"
+            )
+        }
+        None => format!("correct {what}{files}{then}"),
     };
     (help, reset)
+}
+
+/// Whether a text is about an object that was refused before it was created, so that it has not printed anything.
+fn is_refused(said: &str) -> bool {
+    dry_run_refusal::subject(said).is_some() || dry_run_refusal::is_of_several(said)
+}
+
+/// What is to be corrected, as a refusal names it.
+fn refused_object(refusal: &str) -> String {
+    match dry_run_refusal::subject(refusal) {
+        Some(subject) => subject.to_owned(),
+        None if dry_run_refusal::is_of_several(refusal) => {
+            "the objects that the message names".to_owned()
+        }
+        None => "the object that the message names".to_owned(),
+    }
+}
+
+fn immutable(owner: Option<&Object>, what: &str, files: &str, then: &str) -> String {
+    match owner.is_some_and(|it| it.kind() != "Kustomization") {
+        true => format!(
+            "revert the change of that field{files}; or delete {what}, unless another release or Kustomization applies it, too, \
+             and the next attempt creates it again{then}"
+        ),
+        false => format!(
+            "revert the change of that field{files}, or have {what} deleted and created again: annotate it there with \
+             kustomize.toolkit.fluxcd.io/force: enabled"
+        ),
+    }
+}
+
+/// The beginning of what an API server says of a kind that it does not serve.
+const NO_SUCH_KIND: &str = "no matches for kind";
+
+/// Whether a run failed for a kind that the API server does not serve.
+pub(crate) fn lacks_kind(said: &str) -> bool {
+    said.contains(NO_SUCH_KIND)
+}
+
+/// The kind that the API server does not serve.
+fn missing_kind(said: &str) -> Option<&str> {
+    let (_, rest) = said.split_once(NO_SUCH_KIND)?;
+    rest.split('"').nth(1)
+}
+
+/// The Namespace of which an API server says that it does not exist.
+fn absent_namespace(said: &str) -> Option<&str> {
+    let (_, rest) = said.split_once("namespaces \"")?;
+    let (name, rest) = rest.split_once('"')?;
+    rest.starts_with(" not found").then_some(name)
+}
+
+/// What helps where objects are applied to a Namespace that does not exist. Its creation causes no run.
+fn namespace(name: &str, owner: &Object, what: &str, files: &str) -> AdviceTextAndCommand {
+    let spec = owner.get("spec").unwrap_or(&Value::Null);
+    let id = owner.id();
+    let subject = id.subject();
+    let is_release = owner.kind() == "HelmRelease";
+    let help = match text(spec, "targetNamespace") == name {
+        true if is_release => format!(
+            "create Namespace/{name}, set spec.install.createNamespace of {subject}, or correct its spec.targetNamespace"
+        ),
+        true => format!("create Namespace/{name}, or correct spec.targetNamespace of {subject}"),
+        false => {
+            format!("create Namespace/{name}, or correct metadata.namespace of {what}{files}")
+        }
+    };
+    let reset = if exhausted(owner).is_some() && is_release { " --reset" } else { "" };
+    let command = format!("kubectl create namespace {name} && {}{reset}", reconciliation(&id));
+    let is_command = is_word(name) && !name.is_empty() && is_plain(&id);
+    // What is in another cluster is not created in this one.
+    (help, Some(command).filter(|_| is_command && !object_references::is_elsewhere(owner)))
+}
+
+/// How the failure of a wait reads.
+const WAITED: [&str; 2] = ["timeout waiting for: [", "failed early due to stalled resources"];
+
+/// The command that helps a release whose retries are exhausted because of a wait for objects that it applied, if the revision
+/// is still the one that failed.
+fn reset_after_wait(cause: &RootCause, release: &Object) -> Option<String> {
+    exhausted(release)?;
+    let newest = release.get("status")?.get("history")?.as_array()?.first()?;
+    let applied = object_references::inventory(release);
+    let is_wait = WAITED.iter().any(|it| cause.text.contains(it));
+    // Hooks are not among what was applied.
+    let is_of_applied = named_in(&cause.text).all(|id| applied.contains(&id));
+    let is_in_place = text(newest, "status") == "failed";
+    reset(release).filter(|_| is_wait && is_of_applied && is_in_place)
 }
 
 /// Whether another client keeps changing what an object applies.
@@ -149,27 +294,15 @@ fn contested(id: &ObjectId, owner: &Object, is_own: bool, files: &str) -> String
     )
 }
 
-/// Whether a refusal is about rights, and not about a quota or a policy.
-fn is_forbidden(text: &str) -> bool {
-    text.contains("cannot ") && (text.contains("forbidden") || text.contains("Forbidden"))
-}
-
-/// The ServiceAccount as which an object is applied.
-fn account(owner: &Object) -> Option<String> {
-    let name = owner.get("spec").map(|spec| text(spec, "serviceAccountName"))?;
-    let id = ObjectId::new(owner.namespace(), name, "", "ServiceAccount");
-    (!name.is_empty()).then(|| id.subject())
-}
-
 /// The command that forgets the failures of a release, so that it is tried again.
-fn reset(object: &Object) -> Option<String> {
+pub(super) fn reset(object: &Object) -> Option<String> {
     let id = object.id();
     (id.kind == "HelmRelease" && is_plain(&id))
         .then(|| format!("windlass reconcile {} -n {} --reset", windlass_name(&id), id.namespace))
 }
 
 /// Where what an object applies comes from.
-fn place(owner: &Object) -> Option<String> {
+pub(super) fn place(owner: &Object) -> Option<String> {
     if owner.kind() == "HelmRelease" {
         return Some(format!("the chart or the values of {}", owner.id().subject()));
     }

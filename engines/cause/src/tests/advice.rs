@@ -138,7 +138,8 @@ fn a_service_account_that_does_not_exist_is_the_cause() {
     let account = with("ServiceAccount/deployer", &[]);
     let why = FakeClusterObjects::of(&[app, source(), account]).why("Kustomization/app");
     let (text, _) = advised(&why);
-    assert_eq!(text, "grant ServiceAccount/apps/deployer the right that the message names");
+    let grant = "grant ServiceAccount/apps/deployer the right that the message names";
+    assert_eq!(text, format!("{grant}, after which it is retried"));
     let elsewhere = json!({"spec": {"serviceAccountName": "deployer", "kubeConfig": {"secretRef": {"name": "far"}}}});
     let app = kustomization("app", &[&elsewhere, &status("False", "BuildFailed", "x")]);
     let why =
@@ -216,8 +217,233 @@ fn a_refusal_names_what_to_correct_and_where() {
     let (text, _) = refused("Widget/apps/a dry-run failed: no matches for kind \"Widget\"", &none);
     assert_eq!(
         text,
-        "install the CustomResourceDefinition of that kind: by Kustomization/apps/app itself, or by what its \
+        "install the CustomResourceDefinition of kind Widget: by Kustomization/apps/app itself, or by what its \
          spec.dependsOn names"
+    );
+    let called = "ConfigMap/apps/a dry-run failed (InternalError): Internal error occurred: failed calling webhook \"a.test\": \
+                  no endpoints available";
+    let (text, command) = refused(called, &none);
+    assert!(text.starts_with("make the service of the admission webhook a.test respond"), "{text}");
+    assert!(command.starts_with("kubectl get validatingwebhookconfigurations"), "{command}");
+}
+
+#[test]
+fn each_refusal_of_a_run_has_its_advice() {
+    let message = "ConfigMap/apps/a dry-run failed (Invalid): data must be strings\n\
+                   Widget/apps/w dry-run failed: no matches for kind \"Widget\" in version \"a.test/v1\"";
+    let app = kustomization("app", &[&status("False", "ReconciliationFailed", message)]);
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
+    assert!(why.line().contains("must be strings; Widget/apps/w dry-run failed"), "{}", why.line());
+    let (text, command) = advised(&why);
+    assert_eq!(
+        text,
+        "correct ConfigMap/apps/a in GitRepository/apps/app; install the CustomResourceDefinition of kind Widget: by \
+         Kustomization/apps/app itself, or by what its spec.dependsOn names"
+    );
+    assert_eq!(command, "");
+}
+
+#[test]
+fn a_namespace_that_does_not_exist_is_created_or_the_field_that_names_it_is_corrected() {
+    let absent =
+        |kind: &str| format!("{kind}/nowhere/web not found: namespaces \"nowhere\" not found");
+    let message = format!("{}\n{}", absent("Deployment"), absent("Service"));
+    let failed = status("False", "ReconciliationFailed", &message);
+    let into = json!({"spec": {"targetNamespace": "nowhere"}});
+    let app = |more: &Value| {
+        let app = kustomization("app", &[&failed, more]);
+        advised(&FakeClusterObjects::of(&[app, source()]).why("Kustomization/app"))
+    };
+    let (text, command) = app(&into);
+    assert_eq!(
+        text,
+        "create Namespace/nowhere, or correct spec.targetNamespace of Kustomization/apps/app"
+    );
+    assert_eq!(
+        command,
+        "kubectl create namespace nowhere && windlass reconcile kustomization/app -n apps"
+    );
+    let (text, _) = app(&json!({}));
+    assert!(
+        text.starts_with(
+            "create Namespace/nowhere, or correct metadata.namespace of Deployment/nowhere/web in "
+        ),
+        "{text}"
+    );
+    let failed = status(
+        "False",
+        "InstallFailed",
+        "failed to create resource: namespaces \"nowhere\" not found",
+    );
+    let release = with("HelmRelease/web", &[&json!({"spec": {"interval": "1m"}}), &into, &failed]);
+    let (text, _) = advised(&FakeClusterObjects::of(&[release]).why("HelmRelease/web"));
+    assert!(text.contains("set spec.install.createNamespace of HelmRelease/apps/web"), "{text}");
+}
+
+#[test]
+fn a_right_that_is_missing_is_granted_by_a_command() {
+    let refused = |place: &str, group: &str| {
+        let account = json!({"spec": {"serviceAccountName": "deployer"}});
+        let message = format!(
+            "Widget/apps/w dry-run failed (Forbidden): widgets.{group} \"w\" is forbidden: User \
+             \"system:serviceaccount:apps:deployer\" cannot patch resource \"widgets\" in API group \"{group}\" {place}"
+        );
+        let failed = status("False", "ReconciliationFailed", &message);
+        let app = kustomization("app", &[&account, &failed]);
+        let account = with("ServiceAccount/deployer", &[]);
+        advised(&FakeClusterObjects::of(&[app, source(), account]).why("Kustomization/app"))
+    };
+    let (text, command) = refused("in the namespace \"apps\"", "a.test");
+    assert_eq!(
+        text,
+        "grant ServiceAccount/apps/deployer the rights get,list,create,update,patch,delete on widgets.a.test in namespace \
+         apps, after which it is retried"
+    );
+    assert_eq!(
+        command,
+        "kubectl -n apps create role deployer-widgets --verb=get,list,create,update,patch,delete --resource=widgets.a.test && \
+         kubectl -n apps create rolebinding deployer-widgets --role=deployer-widgets --serviceaccount=apps:deployer"
+    );
+    let (text, command) = refused("at the cluster scope", "a.test");
+    assert!(text.contains("on widgets.a.test in the whole cluster"), "{text}");
+    assert!(command.starts_with("kubectl create clusterrole deployer-widgets "), "{command}");
+    for (place, group) in [
+        ("in the namespace \"a;b\"", "a.test"),
+        // Who grants rights about roles needs these rights.
+        ("in the namespace \"apps\"", "rbac.authorization.k8s.io"),
+    ] {
+        assert_eq!(refused(place, group).1, "", "{place} {group}");
+    }
+}
+
+#[test]
+fn a_release_that_is_healthy_by_now_is_reset() {
+    let message = "Helm install failed for release apps/web: timeout waiting for: [Deployment/apps/web status: 'InProgress']";
+    let mut release = with(
+        "HelmRelease/web",
+        &[
+            &json!({"spec": {"interval": "1m"}, "status": {"history": [{"status": "failed"}]}}),
+            &status("False", "InstallFailed", message),
+            &inventory(&["apps_web_apps_Deployment"]),
+        ],
+    );
+    release["status"]["conditions"][1] =
+        json!({"type": "Stalled", "status": "True", "reason": "RetriesExceeded"});
+    let web = |available: &str| {
+        let said = json!([{"type": "Available", "status": available}]);
+        with(
+            "Deployment/web",
+            &[&json!({"spec": {"replicas": 0, "selector": {}}, "status": {"conditions": said}})],
+        )
+    };
+    let reset = "windlass reconcile helmrelease/web -n apps --reset";
+    let healthy = "everything that the release waited for is healthy by now: reset its failures";
+    let of = |release: &Value, deployment: Value| {
+        advised(&FakeClusterObjects::of(&[release.clone(), deployment]).why("HelmRelease/web"))
+    };
+    assert_eq!(of(&release, web("True")), (healthy.to_owned(), reset.to_owned()));
+    // After a rollback, what is healthy is the former revision.
+    let mut undone = release.clone();
+    undone["status"]["history"][0]["status"] = "superseded".into();
+    assert!(of(&undone, web("True")).0.starts_with("correct "));
+    // A hook that failed is not among what was applied.
+    release["status"]["conditions"][0]["message"] =
+        "failed early due to stalled resources: [Job/apps/migrate status: 'Failed']".into();
+    assert!(of(&release, web("True")).0.starts_with("read the log of what failed"));
+}
+
+#[test]
+fn a_release_whose_retries_are_exhausted_is_reset_once_its_pods_are_mended() {
+    let failed = status("False", "InstallFailed", "timeout waiting for: [Deployment/apps/web]");
+    let mut release = with(
+        "HelmRelease/web",
+        &[&json!({"spec": {"interval": "1m"}}), &failed, &inventory(&["apps_web_apps_Deployment"])],
+    );
+    release["status"]["conditions"][1] =
+        json!({"type": "Stalled", "status": "True", "reason": "RetriesExceeded"});
+    let labels = json!({"matchLabels": {"app": "web"}});
+    let deployment = with(
+        "Deployment/web",
+        &[
+            &json!({"spec": {"replicas": 1, "selector": labels}, "status": {"observedGeneration": 1}}),
+        ],
+    );
+    let pod = with(
+        "Pod/web-1",
+        &[&json!({"metadata": {"labels": {"app": "web"}}, "status": {"phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}]}})],
+    );
+    let why = FakeClusterObjects::of(&[release, deployment, pod]).why("HelmRelease/web");
+    let (text, command) = advised(&why);
+    assert!(text.starts_with("make room on a node"), "{text}");
+    assert!(text.ends_with("`windlass reconcile helmrelease/web -n apps --reset`"), "{text}");
+    assert_eq!(command, "kubectl -n apps describe pod web-1");
+}
+
+#[test]
+fn an_object_that_was_never_applied_was_not_deleted() {
+    let check = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "nowhere"}]);
+    let unhealthy =
+        status("False", "HealthCheckFailed", "timeout waiting for: [Deployment/apps/nowhere]");
+    let app = kustomization("app", &[&json!({"spec": {"healthChecks": check}}), &unhealthy]);
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is not ready: Deployment/apps/nowhere: does not exist";
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "Deployment/nowhere", line);
+    let (text, command) = advised(&why);
+    assert_eq!(
+        text,
+        "correct spec.healthChecks[0] of Kustomization/apps/app: nothing that Kustomization/apps/app applied is \
+         Deployment/apps/nowhere; or add its manifest to GitRepository/apps/app, or create it"
+    );
+    assert_eq!(command, "");
+    let app = kustomization("app", &[&ready(), &inventory(&["apps_a__ConfigMap"])]);
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
+    let deleted = "it was deleted; reconcile what applied it".to_owned();
+    let command = "windlass reconcile kustomization/app -n apps".to_owned();
+    assert_eq!(advised(&why), (deleted, command));
+}
+
+#[test]
+fn what_waits_for_dependencies_that_are_ready_is_not_sent_to_itself() {
+    let waits = status("False", "DependencyNotReady", "revision is not up to date");
+    let on = json!({"spec": {"dependsOn": [{"name": "base"}]}});
+    let all = [kustomization("app", &[&on, &waits]), kustomization("base", &[&ready()]), source()];
+    let (text, command) = advised(&FakeClusterObjects::of(&all).why("Kustomization/app"));
+    assert_eq!(text, "check what it depends on: Kustomization/apps/base");
+    assert_eq!(command, "windlass why kustomization/base -n apps");
+}
+
+#[test]
+fn an_object_of_another_release_is_not_to_be_deleted() {
+    let message = "cannot patch \"web\" with kind Deployment: spec.selector: field is immutable";
+    let failed = status("False", "UpgradeFailed", message);
+    let release = with("HelmRelease/web", &[&json!({"spec": {"interval": "1m"}}), &failed]);
+    let (text, command) = advised(&FakeClusterObjects::of(&[release]).why("HelmRelease/web"));
+    assert!(text.contains("unless another release or Kustomization applies it, too"), "{text}");
+    assert_eq!(command, "");
+}
+
+#[test]
+fn the_field_that_names_what_does_not_exist_is_named() {
+    let text = |object: Value, more: &[Value]| {
+        let id = Object::new(object.clone()).unwrap().id();
+        let all = [&[object], more].concat();
+        advised(&FakeClusterObjects::of(&all).explained(&id)).0
+    };
+    let waits = status("False", "DependencyNotReady", "dependency is not ready");
+    let on = json!({"spec": {"dependsOn": [{"name": "base"}]}});
+    assert_eq!(
+        text(kustomization("app", &[&on, &waits]), &[source()]),
+        "create Kustomization/apps/base, or correct spec.dependsOn[0] of Kustomization/apps/app"
+    );
+    let blocked = status("False", "ArtifactFailed", "not found");
+    assert_eq!(
+        text(kustomization("app", &[&blocked]), &[]),
+        "create GitRepository/apps/app, or correct spec.sourceRef of Kustomization/apps/app"
+    );
+    assert_eq!(
+        text(alert(), &[]),
+        "create Provider/apps/slack, or correct spec.providerRef of Alert/apps/all"
     );
 }
 
@@ -292,7 +518,10 @@ fn a_source_that_cannot_be_fetched_is_checked_by_what_its_spec_says() {
     );
     let unreachable = json!({"spec": {"url": "https://h/r", "ref": {"branch": "main"}}});
     let text = of(unreachable, "cannot connect to h: failed to lookup address information");
-    assert!(text.starts_with("check the host in spec.url: whether its name is resolved"), "{text}");
+    assert_eq!(
+        text,
+        "check the host `h` in spec.url: its name is not resolved where windlass runs"
+    );
     let own = "`localhost` resolves to windlass itself or to its node, which is not allowed";
     let text = of(json!({"spec": {"url": "http://localhost/r"}}), own);
     assert!(text.ends_with("start it with --allow-loopback-sources"), "{text}");

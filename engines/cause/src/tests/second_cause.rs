@@ -124,3 +124,21 @@ fn a_skipped_object_is_reported_and_is_no_failure() {
     assert!(!why.is_finding());
     assert_eq!(why.remarks, [format!("warning: {line}")]);
 }
+
+#[test]
+fn a_warning_about_the_revision_that_is_applied_is_none_about_the_one_that_fails() {
+    let mut app = kustomization(
+        "app",
+        &[
+            &status("False", "BuildFailed", "no such file"),
+            &json!({"status": {"lastAppliedRevision": "main@sha1:abc", "lastAttemptedRevision": "main@sha1:def"}}),
+        ],
+    );
+    let all = app["status"]["conditions"].as_array_mut().unwrap();
+    all.push(json!({"type": "windlass.dev/Warnings", "status": "True", "reason": "LeftOut",
+        "message": "Deployment/apps/web: its kind has no field replica"}));
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
+    let line = "warning: Deployment/apps/web: its kind has no field replica (of revision main@sha1:abc, the last one that was \
+                applied)";
+    assert_eq!(why.remarks, [line]);
+}

@@ -111,13 +111,166 @@ fn an_object_is_tried_again_when_what_it_lacks_changes_and_not_only_after_its_in
     let names = json!({"spec": {"decryption": {"secretRef": {"name": "keys"}}}});
     let failed = status("False", "BuildFailed", "cannot read Secret apps/keys");
     let why = FakeClusterObjects::of(&[kustomization("app", &[&failed, &names]), source()]);
-    let next =
-        "it is retried when its spec or Secret/apps/keys changes, and within 1m at the latest";
+    let next = "it is retried when its spec, GitRepository/apps/app or Secret/apps/keys changes, and within 1m at the latest";
     assert_eq!(why.why("Kustomization/app").next.as_deref(), Some(next));
     // A source has no source.
     let why = FakeClusterObjects::of(&[failing("GitOperationFailed", "connection refused")]);
-    let next = "it is retried when its spec changes, and within 1m at the latest";
+    let next = "it is retried when its spec changes, and at growing delays of at most 15m (or --max-retry-delay)";
     assert_eq!(why.why("GitRepository/app").next.as_deref(), Some(next));
+}
+
+#[test]
+fn everything_is_named_that_causes_a_run_before_the_time_of_the_next_one() {
+    let next = |object: Value, more: &[Value]| {
+        let id = Object::new(object.clone()).unwrap().id();
+        let all = [&[object, source()], more].concat();
+        let next = FakeClusterObjects::of(&all).explained(&id).next.unwrap();
+        let begin = next.strip_prefix("it is retried when ").unwrap().to_owned();
+        begin.split(" changes, and ").next().unwrap_or_default().to_owned()
+    };
+    let failed = |message: &str| status("False", "ReconciliationFailed", message);
+    let app = |message: &str| kustomization("app", &[&failed(message)]);
+    let kind =
+        "Widget/apps/a dry-run failed: no matches for kind \"Widget\" in version \"a.test/v1\"";
+    assert_eq!(
+        next(app(kind), &[]),
+        "its spec, GitRepository/apps/app or the CustomResourceDefinition of the missing kind"
+    );
+    let forbidden = "ConfigMap/apps/a dry-run failed (Forbidden): configmaps \"a\" is forbidden: User \"x\" cannot patch";
+    let rbac = "its spec, GitRepository/apps/app or RBAC (a role or its binding)";
+    assert_eq!(next(app(forbidden), &[]), rbac);
+    let quota = "Pod/apps/a dry-run failed (Forbidden): pods \"a\" is forbidden: exceeded quota";
+    assert_eq!(next(app(quota), &[]), "its spec or GitRepository/apps/app");
+    let unhealthy =
+        status("False", "HealthCheckFailed", "timeout waiting for: [Deployment/apps/web]");
+    assert_eq!(
+        next(kustomization("app", &[&unhealthy]), &[]),
+        "its spec, GitRepository/apps/app or the health of what it waits for"
+    );
+    // Values that are optional count as well, and the Secret of a signature is read later.
+    let spec = json!({"spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "web"},
+        "valuesFrom": [{"kind": "Secret", "name": "b"}, {"kind": "ConfigMap", "name": "a", "optional": true}],
+        "verify": {"secretRef": {"name": "keys"}}}});
+    let values = status("False", "ValuesError", "values reference 'apps/b': no map");
+    let release = with("HelmRelease/web", &[&spec, &values]);
+    let chart = with("HelmChart/web", &[&ready()]);
+    let values = with("Secret/b", &[&json!({"data": {"values.yaml": ""}})]);
+    let all = [chart, values, with("Secret/keys", &[])];
+    assert_eq!(
+        next(release, &all),
+        "its spec, HelmChart/apps/web, Secret/apps/b or ConfigMap/apps/a"
+    );
+    // What waits for files has not read them.
+    let mut waits = kustomization("app", &[&blocked()]);
+    put(&mut waits, &json!({"spec": {"decryption": {"secretRef": {"name": "keys"}}}}));
+    assert_eq!(next(waits, &[with("Secret/keys", &[])]), "its spec or GitRepository/apps/app");
+}
+
+#[test]
+fn what_an_api_server_refuses_is_retried_within_the_interval() {
+    let failed =
+        status("False", "ReconciliationFailed", "ConfigMap/apps/a dry-run failed (Invalid): x");
+    let why = FakeClusterObjects::of(&[kustomization("app", &[&failed]), source()]);
+    let next = why.why("Kustomization/app").next.unwrap();
+    assert!(next.ends_with("and within 10m at the latest"), "{next}");
+}
+
+#[test]
+fn a_policy_that_is_not_retried_by_itself_runs_with_other_tags() {
+    let spec = json!({"spec": {"imageRepositoryRef": {"name": "app"}}});
+    let mut policy =
+        with("ImagePolicy/app", &[&spec, &status("False", "DowngradeRefused", "lower")]);
+    policy["status"]["conditions"][1]["type"] = "Stalled".into();
+    let why = FakeClusterObjects::of(&[policy, with("ImageRepository/app", &[&ready()])]);
+    let next = "it is not retried until its spec or ImageRepository/apps/app changes";
+    assert_eq!(why.why("ImagePolicy/app").next.as_deref(), Some(next));
+}
+
+#[test]
+fn a_release_in_a_cycle_has_no_chart_yet() {
+    let text = "HelmRelease/apps/web depends on itself through HelmRelease/apps/db";
+    let chart = json!({"spec": {"interval": "1m", "chart": {"spec": {"chart": "web",
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}}}}});
+    let release = with("HelmRelease/web", &[&chart, &status("False", "DependencyCycle", text)]);
+    let why = FakeClusterObjects::of(&[release]).why("HelmRelease/web");
+    let line = format!("HelmRelease/apps/web is not ready: {text}");
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Cycle, "HelmRelease/web", &line);
+}
+
+#[test]
+fn a_commit_that_cannot_be_pushed_leads_to_the_secret_of_the_repository() {
+    let repository = |status: &Value| {
+        let spec = json!({"spec": {"url": "https://git.test/app", "secretRef": {"name": "push"}},
+            "status": {"artifact": {"revision": "main@sha1:abc"}}});
+        with("GitRepository/app", &[&spec, status])
+    };
+    let spec =
+        json!({"spec": {"interval": "1m", "sourceRef": {"kind": "GitRepository", "name": "app"}}});
+    let message = "failed to push: authentication failed for https://git.test/app: HTTP status 401; check the credentials in \
+                   the Secret";
+    let failed = status("False", "GitOperationFailed", message);
+    let automation = with("ImageUpdateAutomation/app", &[&spec, &failed]);
+    let secret = with("Secret/push", &[]);
+    let all = [automation, secret, repository(&ready())];
+    let why = FakeClusterObjects::of(&all).why("ImageUpdateAutomation/app");
+    let advice = why.advice.unwrap();
+    let expected = "correct the credentials in Secret/apps/push (spec.secretRef of GitRepository/apps/app), which need the \
+                    right to push";
+    assert_eq!((advice.text.as_str(), advice.command), (expected, None));
+    let next = "it is retried when its spec, GitRepository/apps/app or Secret/apps/push changes, and at growing delays of at \
+                most 15m (or --max-retry-delay)";
+    assert_eq!(why.next.as_deref(), Some(next));
+    // One remote that fails is one cause.
+    let down =
+        status("False", "GitOperationFailed", "cannot connect to git.test: Connection refused");
+    let [automation, secret, _] = all;
+    let all = [automation, secret, repository(&down)];
+    let why = FakeClusterObjects::of(&all).why("ImageUpdateAutomation/app");
+    assert_eq!(why.cause.unwrap().object, id("GitRepository/app"));
+}
+
+#[test]
+fn a_remote_that_does_not_answer_is_one_that_cannot_be_fetched() {
+    let of = |message: &str| {
+        let spec =
+            json!({"spec": {"interval": "1m", "url": "http://user:pass@charts.test:8080/x"}});
+        let repository =
+            with("HelmRepository/charts", &[&spec, &status("False", "Failed", message)]);
+        FakeClusterObjects::of(&[repository]).why("HelmRepository/charts")
+    };
+    let why = of("cannot fetch `http://charts.test:8080/x/index.yaml`: Connection refused");
+    assert_eq!(why.cause.unwrap().problem, CauseKind::Fetch);
+    assert_eq!(
+        why.advice.unwrap().text,
+        "check host and port `charts.test:8080` in spec.url: no server listens there, or a firewall rejects the connection"
+    );
+    for (message, text) in [
+        (
+            "cannot fetch `x`: HTTP status 404",
+            "correct spec.url: the server has nothing there, or it is private",
+        ),
+        (
+            "cannot fetch `x`: invalid peer certificate: UnknownIssuer",
+            "name a Secret with the certificate of the authority of that server as `ca.crt` in spec.certSecretRef",
+        ),
+        (
+            "cannot fetch `x`: invalid peer certificate: certificate expired: verification time 1",
+            "have the certificate of that server renewed",
+        ),
+        (
+            "authentication failed for `x`: HTTP status 401; check the credentials",
+            "the server requires credentials: name a Secret in spec.secretRef",
+        ),
+    ] {
+        let advice = of(message).advice.unwrap();
+        assert!(advice.text.starts_with(text), "{}", advice.text);
+    }
+    let source = failing(
+        "GitOperationFailed",
+        "repository not found at https://git.test/app; check the URL",
+    );
+    let advice = FakeClusterObjects::of(&[source]).why("GitRepository/app").advice.unwrap();
+    assert!(advice.text.starts_with("correct spec.url: "), "{}", advice.text);
 }
 
 #[test]

@@ -1,0 +1,278 @@
+//! Advice about remotes: what to check where a source, a chart or tags cannot be fetched, or a commit cannot be pushed.
+//!
+//! What the errors of remotes say (`sources`) is read for advice only. Elsewhere: Secrets that do not exist (`missing.rs`).
+
+use objects::{Object, ObjectId};
+use serde_json::Value;
+
+use super::CauseSubjects;
+use crate::cause_result::RootCause;
+use crate::condition::text;
+use crate::object_references;
+
+/// How a refusal reads of a server that is windlass' own address (`http_client`).
+const OWN_ADDRESS: &str = "resolves to windlass itself or to its node";
+
+/// How errors read of a server that does not accept the credentials, or requires some.
+const UNAUTHENTICATED: [&str; 4] = [
+    "authentication failed",
+    "check the registry credentials",
+    "cannot log in to ",
+    "HTTP status 401",
+];
+
+/// How errors read of a place that is not at a server that was reached.
+const NO_SUCH_PLACE: [&str; 4] =
+    ["repository not found at", "HTTP status 404", "NAME_UNKNOWN", "repository name not known"];
+
+/// How errors read of a server whose certificate does not count.
+const UNTRUSTED: [&str; 2] = ["is not trusted", "invalid peer certificate"];
+
+/// The fields with addresses, of which a spec has one.
+const ADDRESS_FIELDS: [&str; 3] = ["url", "endpoint", "image"];
+
+/// The object whose spec has the address and the credentials.
+struct RemoteOwner<'o> {
+    /// The object, if it is known.
+    object: Option<&'o Object>,
+    /// Names it behind a field where that is another one than the object in trouble.
+    of: String,
+    /// Whether commits are pushed to it.
+    is_pushed: bool,
+}
+
+impl<'o> RemoteOwner<'o> {
+    fn of(about: CauseSubjects<'o>) -> Self {
+        let other = about.held.and_then(object_references::remote);
+        let is_pushed = about.held.is_some_and(|it| it.kind() == "ImageUpdateAutomation");
+        match other {
+            Some(id) => {
+                Self { object: about.remote, of: format!(" of {}", id.subject()), is_pushed }
+            }
+            None => Self { object: about.held, of: String::new(), is_pushed },
+        }
+    }
+
+    fn spec(&self) -> &'o Value {
+        self.object.and_then(|it| it.get("spec")).unwrap_or(&Value::Null)
+    }
+
+    /// The Secret that a field of the spec names.
+    fn secret(&self, field: &str) -> Option<String> {
+        let name = Some(text(self.spec().get(field)?, "name")).filter(|name| !name.is_empty())?;
+        Some(ObjectId::new(self.object?.namespace(), name, "", "Secret").subject())
+    }
+
+    /// A value of the spec that tells what is fetched, with its field.
+    fn value(&self, path: &str) -> Option<String> {
+        let mut value = self.spec();
+        for part in path.split('.') {
+            value = value.get(part)?;
+        }
+        let value = value.as_str().filter(|it| !it.is_empty() && it.len() < 256)?;
+        Some(format!("spec.{path} `{value}`"))
+    }
+}
+
+/// What to check if a remote does not do what is asked, by the fields that determine what is asked.
+pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
+    if cause.text.contains(OWN_ADDRESS) {
+        return "name another server; where windlass shall fetch from its own node, such as in tests, start it with \
+                --allow-loopback-sources"
+            .to_owned();
+    }
+    if says(&cause.text, &UNAUTHENTICATED) {
+        return credentials(cause, about);
+    }
+    let owner = RemoteOwner::of(about);
+    let of = &owner.of;
+    if says(&cause.text, &UNTRUSTED) {
+        return certificate(&cause.text, &owner);
+    }
+    if owner.is_pushed && cause.text.contains("command error on") {
+        let account = owner.secret("secretRef").unwrap_or_else(|| format!("spec.secretRef{of}"));
+        return format!(
+            "give the account in {account} the right to push there, follow the rule that the server names, or push to \
+             another branch (spec.git.push.branch)"
+        );
+    }
+    if cause.text.contains("the host key of ") {
+        let secret = owner.secret("secretRef").unwrap_or_else(|| format!("spec.secretRef{of}"));
+        return format!(
+            "compare the fingerprint with the one that the server's administrator publishes; if it is right, correct \
+             `known_hosts` in {secret}"
+        );
+    }
+    let field = ADDRESS_FIELDS.into_iter().find(|key| !text(owner.spec(), key).is_empty());
+    let place = field.map(|field| format!("spec.{field}{of}"));
+    if let (Some(field), Some(place)) = (field, &place)
+        && let Some(help) = unreachable(&cause.text, &owner, field, place)
+    {
+        return help;
+    }
+    // Where an archive of a chart is, the index says.
+    let is_place = about.held.is_none_or(|it| it.kind() != "HelmChart");
+    let is_absent = is_place && says(&cause.text, &NO_SUCH_PLACE);
+    if let Some(place) = place.as_ref().filter(|_| is_absent) {
+        let access = match owner.secret("secretRef") {
+            Some(secret) => format!("the credentials in {secret} do not admit to it"),
+            None => format!("it is private: name a Secret in spec.secretRef{of}"),
+        };
+        return format!("correct {place}: the server has nothing there, or {access}");
+    }
+    let which = [
+        "ref.commit",
+        "ref.name",
+        "ref.semver",
+        "ref.tag",
+        "ref.digest",
+        "ref.branch",
+        "bucketName",
+    ];
+    let which = which.into_iter().find_map(|path| owner.value(path));
+    let chart = || {
+        let chart = about.held.filter(|it| it.kind() == "HelmChart")?.get("spec")?;
+        let name = Some(text(chart, "chart")).filter(|name| !name.is_empty())?;
+        Some(match text(chart, "version") {
+            "" => format!("spec.chart `{name}`"),
+            version => format!("spec.chart `{name}` in spec.version `{version}`"),
+        })
+    };
+    match (which.or_else(chart), place) {
+        (Some(which), Some(place)) => format!(
+            "check whether {which} exists, whether {place} is right, and whether the cluster reaches that server"
+        ),
+        (Some(which), None) => format!("check whether {which} exists there"),
+        (None, Some(place)) => {
+            format!("check {place}, and whether the cluster reaches that server")
+        }
+        (None, None) => "check what the spec names, and whether the cluster reaches it".to_owned(),
+    }
+}
+
+/// What to check if no connection comes about, so that the content of the server does not matter.
+fn unreachable(said: &str, owner: &RemoteOwner<'_>, field: &str, place: &str) -> Option<String> {
+    // A URL may hold credentials.
+    let host = match host(text(owner.spec(), field)) {
+        Some(host) => format!(" `{host}`"),
+        None => String::new(),
+    };
+    let proxy = match owner.secret("proxySecretRef") {
+        Some(secret) => format!(", or the address of the proxy in {secret}"),
+        None => String::new(),
+    };
+    if said.contains("failed to lookup address") {
+        return Some(format!(
+            "check the host{host} in {place}{proxy}: its name is not resolved where windlass runs"
+        ));
+    }
+    if said.contains("onnection refused") {
+        return Some(format!(
+            "check host and port{host} in {place}{proxy}: no server listens there, or a firewall rejects the connection"
+        ));
+    }
+    said.contains("cannot connect").then(|| {
+        format!(
+            "check the host{host} in {place}{proxy}: whether its name is resolved where windlass runs, and whether it is \
+             reached from there"
+        )
+    })
+}
+
+/// The host of a URL or of an image, with its port; none if the text has another form.
+fn host(address: &str) -> Option<&str> {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit('@').next()?;
+    let is_host = |byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
+    };
+    let is_of_url = address.contains("://") || host.contains(['.', ':']) || host == "localhost";
+    (is_of_url && !host.is_empty() && host.bytes().all(is_host)).then_some(host)
+}
+
+fn certificate(said: &str, owner: &RemoteOwner<'_>) -> String {
+    let of = &owner.of;
+    if says(said, &["certificate expired", "not valid yet"]) {
+        return "have the certificate of that server renewed, or correct the clock where windlass runs"
+            .to_owned();
+    }
+    if said.contains("not valid for name") {
+        return format!("name a host in spec.url{of} that the certificate of the server has");
+    }
+    let field = match owner.object.map(Object::kind) {
+        Some("GitRepository") => "secretRef",
+        _ => "certSecretRef",
+    };
+    match owner.secret(field) {
+        Some(secret) => format!(
+            "add the certificate of the authority of that server as `ca.crt` to {secret} (spec.{field}{of})"
+        ),
+        None => format!(
+            "name a Secret with the certificate of the authority of that server as `ca.crt` in spec.{field}{of}"
+        ),
+    }
+}
+
+/// What helps where a server does not accept the credentials.
+pub(super) fn credentials(cause: &RootCause, about: CauseSubjects<'_>) -> String {
+    let owner = RemoteOwner::of(about);
+    let of = &owner.of;
+    if let Some(secret) = owner.secret("proxySecretRef").filter(|_| is_of_proxy(&cause.text)) {
+        return format!(
+            "correct `address`, `username` and `password` in {secret} (spec.proxySecretRef{of})"
+        );
+    }
+    let right = if owner.is_pushed { ", which need the right to push" } else { "" };
+    if owner.object.is_none() {
+        return format!("correct the credentials that spec.secretRef{of} names{right}");
+    }
+    if let Some(secret) = owner.secret("secretRef") {
+        return format!("correct the credentials in {secret} (spec.secretRef{of}){right}");
+    }
+    let account = text(owner.spec(), "serviceAccountName");
+    let is_of_registry =
+        owner.object.is_some_and(|it| matches!(it.kind(), "OCIRepository" | "ImageRepository"));
+    match text(owner.spec(), "provider") {
+        "" | "generic" if is_of_registry && !account.is_empty() => format!(
+            "correct the image pull secrets of ServiceAccount {account} (spec.serviceAccountName{of})"
+        ),
+        "" | "generic" => {
+            format!("the server requires credentials{right}: name a Secret in spec.secretRef{of}")
+        }
+        provider => format!(
+            "grant access to the identity with which windlass logs in at {provider} (spec.provider{of})"
+        ),
+    }
+}
+
+fn is_of_proxy(said: &str) -> bool {
+    said.contains("the proxy ") && said.contains("rejected the connection")
+}
+
+fn says(said: &str, words: &[&str]) -> bool {
+    words.iter().any(|it| said.contains(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_named_without_credentials_and_paths() {
+        for (address, expected) in [
+            ("https://user:pass@git.test:8443/a?b", Some("git.test:8443")),
+            ("ssh://git@git.test/a", Some("git.test")),
+            ("http://[::1]:80/a", Some("[::1]:80")),
+            ("ghcr.io/acme/web", Some("ghcr.io")),
+            ("localhost:5000/web", Some("localhost:5000")),
+            ("minio.test:9000", Some("minio.test:9000")),
+            // An image of the default registry.
+            ("acme/web", None),
+            ("https://", None),
+            ("https://a`b/c", None),
+        ] {
+            assert_eq!(host(address), expected, "{address}");
+        }
+    }
+}
