@@ -132,7 +132,7 @@ fn sequence(der: &[u8]) -> Option<&[u8]> {
     if tag != SEQUENCE_TAG {
         return None;
     }
-    let more = if length < LONG_LENGTH { 0 } else { length - LONG_LENGTH };
+    let more = length.saturating_sub(LONG_LENGTH);
     content.get(usize::from(more)..)
 }
 
