@@ -42,6 +42,8 @@ pub(crate) fn verify_any(
             "unable to verify payload: the signature is larger than {MAX_SIGNATURE_BYTES} bytes"
         ));
     }
+    let block = armor::first(signature).filter(|it| it.kind == "PGP SIGNATURE");
+    let content = block.map(|it| it.content).unwrap_or_default();
     let mut effort = VerificationEffort::default();
     let mut problem = None;
     let mut is_tried = false;
@@ -49,8 +51,6 @@ pub(crate) fn verify_any(
         match armored_ring(ring, &mut effort) {
             Ok(entities) => {
                 is_tried = true;
-                let block = armor::first(signature).filter(|it| it.kind == "PGP SIGNATURE");
-                let content = block.map(|it| it.content).unwrap_or_default();
                 // Parity(flux): what is wrong with a signature of a known key is not reported.
                 if let Ok(entity) = check(&content, payload, &entities, now, &mut effort) {
                     return Ok(entity.id());
@@ -174,7 +174,8 @@ fn is_made_with<K: VerifyingKey>(
         let why = "openpgp: unsupported feature: unsupported signature type";
         return Some(Err(format!("{why}: {kind}")));
     }
-    let is_made = effort.take() && signature.verify(&PgpVerifyingKey(&with.key), payload).is_ok();
+    let is_made = effort.take_message(payload.len())
+        && signature.verify(&PgpVerifyingKey(&with.key), payload).is_ok();
     let failure = || {
         format!("openpgp: invalid signature: {} verification failure", key::algorithm(&with.key))
     };

@@ -21,6 +21,9 @@ const GIT_SIGNATURE_NAMESPACE: &str = "git";
 /// How many keys are tried.
 const MAX_KEYS: usize = 1_000;
 
+/// The largest armored signature: it is read for each key.
+const MAX_SIGNATURE_BYTES: usize = 1 << 20;
+
 /// The smallest RSA key that signs.
 const MIN_RSA_BITS: u32 = 2_048;
 /// The largest RSA key.
@@ -73,8 +76,14 @@ pub(crate) fn verify_any(
     if payload.is_empty() {
         return Err("unable to verify payload: payload is empty".to_owned());
     }
+    if signature.len() > MAX_SIGNATURE_BYTES {
+        return Err(format!(
+            "unable to verify payload: the signature is larger than {MAX_SIGNATURE_BYTES} bytes"
+        ));
+    }
     let signed = SshSignature::read(signature)
         .map_err(|why| format!("unable to unarmor SSH signature: {why}"))?;
+    let digest = signed.digest(payload);
     let mut problem = None;
     let mut is_tried = false;
     let mut reasons: Vec<&str> = Vec::new();
@@ -90,7 +99,8 @@ pub(crate) fn verify_any(
         is_tried = true;
         for key in keys {
             left = left.checked_sub(1).ok_or_else(|| format!("more than {MAX_KEYS} SSH keys"))?;
-            match signed.verify(payload, &key) {
+            let verified = digest.as_deref().map_err(|why| *why);
+            match verified.and_then(|digest| signed.verify(digest, &key)) {
                 Ok(()) => return Ok(key.fingerprint(HashAlg::Sha256).to_string()),
                 Err(why) if reasons.contains(&why) => {}
                 Err(why) => reasons.push(why),
@@ -144,12 +154,16 @@ impl SshSignature {
         Ok(Self { key, namespace, hash, signature })
     }
 
-    fn verify(&self, payload: &[u8], key: &KeyData) -> Result<(), &'static str> {
-        let digest = match self.hash.as_slice() {
-            b"sha256" => Sha256::digest(payload).to_vec(),
-            b"sha512" => Sha512::digest(payload).to_vec(),
-            _ => return Err("unsupported hash algorithm"),
-        };
+    /// What is signed of a payload. It is the same for all keys, and the payload may be long.
+    fn digest(&self, payload: &[u8]) -> Result<Vec<u8>, &'static str> {
+        match self.hash.as_slice() {
+            b"sha256" => Ok(Sha256::digest(payload).to_vec()),
+            b"sha512" => Ok(Sha512::digest(payload).to_vec()),
+            _ => Err("unsupported hash algorithm"),
+        }
+    }
+
+    fn verify(&self, digest: &[u8], key: &KeyData) -> Result<(), &'static str> {
         let own = PublicKey::from_bytes(&self.key).map_err(|_| "public key does not match")?;
         if own.key_data() != key {
             return Err("public key does not match");
@@ -158,7 +172,7 @@ impl SshSignature {
             return Err("namespace does not match");
         }
         let mut message = SSHSIG_MAGIC.to_vec();
-        for part in [GIT_SIGNATURE_NAMESPACE.as_bytes(), b"", &self.hash, &digest] {
+        for part in [GIT_SIGNATURE_NAMESPACE.as_bytes(), b"", &self.hash, digest] {
             message.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
             message.extend(part);
         }

@@ -27,6 +27,10 @@ fn a_signature_is_not_read_when_it_is_too_large() {
     let signature = format!("-----BEGIN PGP SIGNATURE-----\n\n{}", "A".repeat(2 << 20));
     let error_text = error_text(GitVerificationMode::Head, &commit(&signature), &[("a.asc", b"")]);
     assert!(error_text.ends_with("the signature is larger than 1048576 bytes"), "{error_text}");
+    let signature = format!("-----BEGIN SSH SIGNATURE-----\n{}", "A".repeat(2 << 20));
+    let keys: [(&str, &[u8]); 1] = [("id.sshpub", SIGNING_KEY)];
+    let error_text = self::error_text(GitVerificationMode::Head, &commit(&signature), &keys);
+    assert!(error_text.ends_with("the signature is larger than 1048576 bytes"), "{error_text}");
 }
 
 #[test]
@@ -49,6 +53,9 @@ fn only_so_many_signatures_are_verified_for_one_object() {
     let taken = std::iter::repeat_with(|| effort.take()).take_while(|it| *it).count();
     assert_eq!(taken, 1_000);
     assert!(!effort.take());
+    let mut effort = VerificationEffort::default();
+    let is_hashed = [(); 4].map(|()| effort.take_message(300 << 20));
+    assert_eq!(is_hashed, [true, true, true, false]);
 }
 
 #[test]

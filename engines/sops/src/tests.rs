@@ -234,6 +234,14 @@ fn decrypting_ends_when_the_caller_says_so() {
     assert!(matches!(decryptor.check(file.as_bytes()), Err(Error::Stopped)));
 }
 
+/// An OpenPGP message: session keys by RSA for anonymous recipients, and what they encrypt.
+fn anonymous_message(recipients: usize) -> String {
+    let recipient = [&[0xc1, 13, 3][..], &[0; 8], &[1, 0, 8, 0xff]].concat();
+    let packets = [recipient.repeat(recipients), [&[0xd2, 21, 1][..], &[7; 20]].concat()];
+    let armor = STANDARD.encode(packets.concat());
+    format!("-----BEGIN PGP MESSAGE-----\n\n{armor}\n-----END PGP MESSAGE-----\n")
+}
+
 #[test]
 fn an_encrypted_data_key_is_short_and_has_few_recipients() {
     let keys = DecryptionKeys::default();
@@ -244,17 +252,34 @@ fn an_encrypted_data_key_is_short_and_has_few_recipients() {
     ] {
         assert_eq!(problem.unwrap_err(), "the encrypted data key is longer than 65536 bytes");
     }
-    // Packets of OpenPGP: session keys by RSA for anonymous recipients, and what they encrypt.
     let open = |recipients: usize| {
-        let recipient = [&[0xc1, 13, 3][..], &[0; 8], &[1, 0, 8, 0xff]].concat();
-        let packets = [recipient.repeat(recipients), [&[0xd2, 21, 1][..], &[7; 20]].concat()];
-        let armor = STANDARD.encode(packets.concat());
-        let message =
-            format!("-----BEGIN PGP MESSAGE-----\n\n{armor}\n-----END PGP MESSAGE-----\n");
-        keys.pgp(&message, DecryptionDeadline::default()).unwrap_err()
+        keys.pgp(&anonymous_message(recipients), DecryptionDeadline::default()).unwrap_err()
     };
     assert!(open(64).ends_with("no secret key"), "{}", open(64));
     assert!(open(65).ends_with("more than 64 session keys"), "{}", open(65));
+}
+
+#[test]
+fn only_some_recipients_of_an_age_message_are_compared_with_identities() {
+    const AGE_IDENTITY: &str =
+        "AGE-SECRET-KEY-PQ-12WQVX9DNKS60EFY6HSP46F8J7GWYFXESMEUZ4LPXTVV00278FKJSPH4J68\n";
+    let header = format!("age-encryption.org/v1\n{}--- ", "-> other\n\n".repeat(500));
+    let mac = STANDARD.encode([7; 32]).trim_end_matches('=').to_owned();
+    let message = [header.as_bytes(), mac.as_bytes(), b"\n", &[7; 16]].concat();
+    let encoded = STANDARD.encode(message).into_bytes();
+    let lines: Vec<&str> =
+        encoded.chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    let message = format!(
+        "-----BEGIN AGE ENCRYPTED FILE-----\n{}\n-----END AGE ENCRYPTED FILE-----\n",
+        lines.join("\n")
+    );
+    let open = |identities: usize| {
+        let file = AGE_IDENTITY.repeat(identities);
+        let keys = DecryptionKeys::import("apps/keys", [("id.agekey", file.as_bytes())]).unwrap();
+        keys.age(&message, DecryptionDeadline::default()).unwrap_err()
+    };
+    assert!(open(19).contains("identity did not match any of the recipients"), "{}", open(19));
+    assert!(open(21).contains("none of the first 10000 pairs"), "{}", open(21));
 }
 
 #[test]
@@ -377,28 +402,46 @@ fn a_private_key_whose_numbers_do_not_belong_together_is_no_key() {
     assert!(keys.contains("pgp: 1"), "{keys}");
 }
 
-#[test]
-fn a_key_whose_passphrase_takes_too_much_is_not_tried() {
+/// The key, with a passphrase that is derived with Argon2 in so many passes over two to so many KiB.
+fn locked_private_key(passes: u8, memory: u8) -> Vec<u8> {
     let armor: String = PRIVATE_KEY.lines().filter(|line| line.len() > 20).skip(1).collect();
     let armor = armor.split("-----").next().unwrap();
     let key = STANDARD.decode(armor).unwrap();
     // The packet of the key, whose public part is followed by the secret one, and what belongs to it.
     let (packet, rest) = key.split_at(90);
-    let locked = |passes: u8, memory: u8| {
-        let argon2 = [&[4][..], &[7; 16], &[passes, 4, memory]].concat();
-        let secret = [&[253, 9, 2][..], &argon2, &[7; 15], &[7; 50]].concat();
-        let content = [&packet[2..53], &secret].concat();
-        let header = [0xc5, u8::try_from(content.len()).unwrap()];
-        [&header[..], &content, rest].concat()
-    };
+    let argon2 = [&[4][..], &[7; 16], &[passes, 4, memory]].concat();
+    let secret = [&[253, 9, 2][..], &argon2, &[7; 15], &[7; 50]].concat();
+    let content = [&packet[2..53], &secret].concat();
+    let header = [0xc5, u8::try_from(content.len()).unwrap()];
+    [&header[..], &content, rest].concat()
+}
+
+#[test]
+fn a_key_whose_passphrase_takes_too_much_is_not_tried() {
     let open = |key: &[u8]| {
         let keys = DecryptionKeys::import("apps/keys", [("a.asc", key)]).unwrap();
         keys.pgp("no message", DecryptionDeadline::default()).unwrap_err()
     };
     for (passes, memory) in [(3, 18), (9, 16)] {
-        let error = open(&locked(passes, memory));
+        let error = open(&locked_private_key(passes, memory));
         assert!(error.contains("more than 128 MiB or 8 passes"), "{error}");
     }
-    let error = open(&locked(3, 16));
+    let error = open(&locked_private_key(3, 16));
     assert!(!error.contains("passphrase"), "{error}");
+}
+
+#[test]
+fn only_some_session_keys_are_decrypted_and_only_some_keys_unlocked() {
+    let open = |key: &[u8], copies: usize, recipients: usize| {
+        let names: Vec<String> = (0..copies).map(|at| format!("{at}.asc")).collect();
+        let entries = names.iter().map(|name| (name.as_str(), key));
+        let keys = DecryptionKeys::import("apps/keys", entries).unwrap();
+        keys.pgp(&anonymous_message(recipients), DecryptionDeadline::default()).unwrap_err()
+    };
+    let plain = |copies| open(PRIVATE_KEY.as_bytes(), copies, 64);
+    assert!(plain(5).contains("session keys failed 256 times"), "{}", plain(5));
+    assert!(!plain(4).contains("256 times"), "{}", plain(4));
+    let locked = |copies| open(&locked_private_key(1, 5), copies, 1);
+    assert!(locked(5).contains("more than 4 private keys"), "{}", locked(5));
+    assert!(!locked(4).contains("more than 4"), "{}", locked(4));
 }

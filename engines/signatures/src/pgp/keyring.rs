@@ -20,21 +20,34 @@ const MAX_VERIFIED: usize = 1_000;
 const BAD_TAG: &str = "openpgp: invalid data: tag byte does not have MSB set";
 const BAD_PACKET: &str = "openpgp: invalid data: a packet cannot be parsed";
 
+/// How many bytes of messages are hashed at most: each signature that is verified hashes its message anew.
+const MAX_HASHED_BYTES: usize = 1 << 30;
+
 /// Counts what is verified.
-pub(crate) struct VerificationEffort(usize);
+pub(crate) struct VerificationEffort {
+    signatures: usize,
+    bytes: usize,
+}
 
 impl Default for VerificationEffort {
     fn default() -> Self {
-        Self(MAX_VERIFIED)
+        Self { signatures: MAX_VERIFIED, bytes: MAX_HASHED_BYTES }
     }
 }
 
 impl VerificationEffort {
     /// Whether another signature may be verified.
     pub(crate) fn take(&mut self) -> bool {
-        let left = self.0.checked_sub(1);
-        self.0 = left.unwrap_or_default();
+        let left = self.signatures.checked_sub(1);
+        self.signatures = left.unwrap_or_default();
         left.is_some()
+    }
+
+    /// Whether another signature of a message with so many bytes may be verified.
+    pub(crate) fn take_message(&mut self, bytes: usize) -> bool {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.unwrap_or_default();
+        left.is_some() && self.take()
     }
 }
 

@@ -56,6 +56,7 @@ pub fn protection(secret: &SecretParams) -> Result<SecretKeyProtection, String> 
         StringToKey::Private { .. } | StringToKey::Other { .. } | StringToKey::Reserved { .. } => {
             Ok(SecretKeyProtection::Elsewhere)
         }
+        // The code of an iterated one has its own bound: 62 MiB are hashed, once or twice.
         _ => Ok(SecretKeyProtection::Passphrase),
     }
 }

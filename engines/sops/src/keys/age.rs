@@ -1,9 +1,11 @@
 //! age: identities, and data keys that are encrypted to their recipients. Below: the kinds of identities.
 
+use std::cell::Cell;
 use std::io::Read as _;
 
 use age::armor::ArmoredReader;
 use age::{DecryptError, Decryptor};
+use age_core::format::{FileKey, Stanza};
 use bech32::{FromBase32 as _, Variant};
 use zeroize::Zeroizing;
 
@@ -15,6 +17,10 @@ mod x25519;
 
 /// The longest data key that a message may hold; sops has 32 bytes, and one more in a part.
 const MAX_DATA_KEY: u64 = 4096;
+
+/// How many recipients of a message are compared with identities, all identities together. Each takes up to a tenth of a
+/// millisecond, and a message of sops has one recipient.
+const MAX_ATTEMPTS: usize = 10_000;
 
 /// Identities in the order of their Secret.
 #[derive(Default)]
@@ -69,9 +75,21 @@ impl AgeIdentities {
         let decryptor =
             Decryptor::new_buffered(ArmoredReader::new(trimmed.trim_start().as_bytes()));
         let decryptor = decryptor.map_err(|error| format!("{FAILED}: {}", error_text(&error)))?;
-        let in_time = self.0.iter().take_while(|_| !until.is_over());
-        let identities = in_time.map(|identity| &**identity as &dyn age::Identity);
+        let left = Cell::new(MAX_ATTEMPTS);
+        let bounded = self.0.iter().map(|identity| BoundedIdentity {
+            identity: &**identity,
+            left: &left,
+            until,
+        });
+        let bounded: Vec<BoundedIdentity<'_>> = bounded.collect();
+        let identities = bounded.iter().map(|identity| identity as &dyn age::Identity);
         let reader = decryptor.decrypt(identities);
+        if reader.is_err() && left.get() == 0 {
+            return Err(format!(
+                "{FAILED}: none of the first {MAX_ATTEMPTS} pairs of an identity and a recipient match, and the \
+                 others are not tried: encrypt it to fewer recipients, or keep fewer identities in the Secret"
+            ));
+        }
         let reader = reader.map_err(|error| format!("{FAILED}: {}", error_text(&error)))?;
         let mut key = Zeroizing::new(Vec::with_capacity(64));
         let read = reader.take(MAX_DATA_KEY).read_to_end(&mut key);
@@ -79,6 +97,23 @@ impl AgeIdentities {
             "failed to copy age decrypted data into bytes: the message is damaged".to_owned()
         })?;
         Ok(key)
+    }
+}
+
+/// An identity that is compared with no more recipients than are left, and with none after the deadline.
+struct BoundedIdentity<'k> {
+    identity: &'k (dyn age::Identity + Send + Sync),
+    left: &'k Cell<usize>,
+    until: DecryptionDeadline<'k>,
+}
+
+impl age::Identity for BoundedIdentity<'_> {
+    fn unwrap_stanza(&self, stanza: &Stanza) -> Option<Result<FileKey, DecryptError>> {
+        if self.until.is_over() {
+            return None;
+        }
+        self.left.set(self.left.get().checked_sub(1)?);
+        self.identity.unwrap_stanza(stanza)
     }
 }
 

@@ -3,11 +3,14 @@
 //! What rPGP reads here is of tenants: where it panics, the key or message is invalid.
 //! Which key a file names does not matter, as for GnuPG: each message has the ids of the keys to which it is encrypted.
 
-use std::io::Read as _;
+use std::io::{self, Cursor, Read as _};
 
-use pgp::composed::{Deserializable as _, Message, SignedPublicKey, SignedSecretKey};
-use pgp::types::Password;
-use signatures::secret_key_bounds::{contained, protection};
+use pgp::composed::{
+    DecryptionOptions, Deserializable as _, Esk, Message, SignedPublicKey, SignedSecretKey, TheRing,
+};
+use pgp::packet::{PublicKeyEncryptedSessionKey, SecretKey, SecretSubkey};
+use pgp::types::{DecryptionKey, EskType, Password, PkeskVersion, SecretParams};
+use signatures::secret_key_bounds::{SecretKeyProtection, contained, protection};
 use zeroize::Zeroizing;
 
 use crate::limits::DecryptionDeadline;
@@ -15,11 +18,20 @@ use crate::value::SecretBytes;
 
 /// The longest data key that a message may hold, also after it is decompressed.
 const MAX_DATA_KEY: u64 = 4096;
-/// How many recipients a message may have: rPGP tries each anonymous recipient with each key.
+/// How many recipients a message may have: each anonymous recipient may be any key.
 const MAX_SESSION_KEYS: usize = 64;
-/// How many layers a message may have: encrypted, compressed, signed.
+/// How often a session key of a message may be decrypted, with all keys and subkeys together. RSA with 8192 bits takes about a
+/// tenth of a second, and a message of sops has one session key.
+const MAX_ATTEMPTS: usize = 256;
+/// How many keys and subkeys with a passphrase are unlocked for a message: each is derived once, which takes up to a second.
+const MAX_UNLOCKED: usize = 4;
+/// How many layers a message may have within each other: each is compressed.
 const MAX_LAYERS: usize = 8;
+/// The longest layer after it is decompressed. A kilobyte of bzip2 can be a gigabyte of padding, which rPGP would skip.
+const MAX_LAYER_BYTES: u64 = 64 << 10;
 
+/// What is wrong where no key is one to which a message is encrypted, in the words of GnuPG.
+const NO_SECRET_KEY: &str = "no secret key";
 /// What became of a key for which rPGP panics.
 const NOT_TOGETHER: &str = "the numbers of the OpenPGP key or message are invalid";
 
@@ -62,23 +74,149 @@ impl PgpKeyring {
         message: &str,
         until: DecryptionDeadline<'_>,
     ) -> Result<SecretBytes, String> {
-        const FAILED: &str =
-            "could not decrypt data key with PGP key: failed to decrypt sops data key with pgp";
-        if contained(|| session_keys(message)).is_some_and(|count| count > MAX_SESSION_KEYS) {
+        self.data_key(message, until).map_err(|problem| {
+            format!(
+                "could not decrypt data key with PGP key: failed to decrypt sops data key with pgp: {problem}"
+            )
+        })
+    }
+
+    /// All keys are tried, even after one has failed: those without a passphrase first.
+    fn data_key(
+        &self,
+        message: &str,
+        until: DecryptionDeadline<'_>,
+    ) -> Result<SecretBytes, String> {
+        let session_keys = caught(|| session_keys(message));
+        if session_keys.as_ref().is_ok_and(|keys| keys.len() > MAX_SESSION_KEYS) {
+            return Err(format!("the message has more than {MAX_SESSION_KEYS} session keys"));
+        }
+        let parts = self.parts(until)?;
+        let session_keys = session_keys?;
+        let is_recipient = |part: &SecretPart<'_>| {
+            !until.is_over() && session_keys.iter().any(|session_key| part.is_of(session_key))
+        };
+        let locked: Vec<_> = parts.locked.into_iter().filter(is_recipient).collect();
+        let are_left_out = locked.len() > MAX_UNLOCKED;
+        let plain = parts.plain.into_iter().filter(is_recipient);
+        let mut problem = NO_SECRET_KEY.to_owned();
+        let mut attempts = 0;
+        for part in plain.chain(locked.into_iter().take(MAX_UNLOCKED)) {
+            let key = match caught(|| part.unlocked()) {
+                Ok(key) => key,
+                Err(error) => {
+                    problem = error;
+                    continue;
+                }
+            };
+            for session_key in session_keys.iter().filter(|it| part.is_of(it)) {
+                if until.is_over() {
+                    return Err(problem);
+                }
+                if attempts == MAX_ATTEMPTS {
+                    return Err(format!(
+                        "decrypting its session keys failed {MAX_ATTEMPTS} times, and the others are not tried: \
+                         encrypt it to named recipients, or keep fewer private keys in the Secret"
+                    ));
+                }
+                attempts += 1;
+                match caught(|| open(&*key, session_key, message)) {
+                    Ok(data_key) => return Ok(data_key),
+                    Err(error) => problem = error,
+                }
+            }
+        }
+        if are_left_out {
             return Err(format!(
-                "{FAILED}: the message has more than {MAX_SESSION_KEYS} session keys"
+                "more than {MAX_UNLOCKED} private keys to which it may be encrypted have a passphrase: export them \
+                 without one"
             ));
         }
-        // All keys are tried, even after one has failed.
-        let mut problem = "no secret key".to_owned();
-        for key in self.0.iter().take_while(|_| !until.is_over()) {
-            let decrypted = contained(|| Some(decrypt(key, message)));
-            match decrypted.unwrap_or_else(|| Err(NOT_TOGETHER.to_owned())) {
-                Ok(data_key) => return Ok(data_key),
+        Err(problem)
+    }
+
+    /// The secret parts of all keys that can be used.
+    ///
+    /// # Errors
+    /// There is none.
+    fn parts(&self, until: DecryptionDeadline<'_>) -> Result<SecretParts<'_>, String> {
+        let mut parts = SecretParts::default();
+        let mut problem = NO_SECRET_KEY.to_owned();
+        let all = self.0.iter().flat_map(SecretPart::all);
+        for part in all.take_while(|_| !until.is_over()) {
+            match protection(part.params()) {
+                Ok(SecretKeyProtection::Plain) => parts.plain.push(part),
+                Ok(SecretKeyProtection::Passphrase) => parts.locked.push(part),
+                Ok(SecretKeyProtection::Elsewhere) => {}
                 Err(error) => problem = error,
             }
         }
-        Err(format!("{FAILED}: {problem}"))
+        if parts.plain.is_empty() && parts.locked.is_empty() {
+            return Err(problem);
+        }
+        Ok(parts)
+    }
+}
+
+/// What rPGP gives; where it panics, the key or message is invalid.
+fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    contained(|| Some(work())).unwrap_or_else(|| Err(NOT_TOGETHER.to_owned()))
+}
+
+/// Secret parts by whether they need a passphrase.
+#[derive(Default)]
+struct SecretParts<'k> {
+    plain: Vec<SecretPart<'k>>,
+    /// The empty passphrase is tried.
+    locked: Vec<SecretPart<'k>>,
+}
+
+/// A key or a subkey with its secret part.
+#[derive(Clone, Copy)]
+enum SecretPart<'k> {
+    Primary(&'k SecretKey),
+    Subkey(&'k SecretSubkey),
+}
+
+impl<'k> SecretPart<'k> {
+    fn all(key: &'k SignedSecretKey) -> impl Iterator<Item = Self> {
+        let subkeys = key.secret_subkeys.iter().map(|subkey| Self::Subkey(&subkey.key));
+        std::iter::once(Self::Primary(&key.primary_key)).chain(subkeys)
+    }
+
+    fn params(self) -> &'k SecretParams {
+        match self {
+            Self::Primary(key) => key.secret_params(),
+            Self::Subkey(key) => key.secret_params(),
+        }
+    }
+
+    /// Whether a session key may be encrypted to it.
+    fn is_of(self, session_key: &PublicKeyEncryptedSessionKey) -> bool {
+        let is_of = contained(|| {
+            Some(match self {
+                Self::Primary(key) => session_key.match_identity(key),
+                Self::Subkey(key) => session_key.match_identity(key),
+            })
+        });
+        is_of.unwrap_or_default()
+    }
+
+    /// It without its passphrase, which is derived here and not for each session key.
+    fn unlocked(self) -> Result<Box<dyn DecryptionKey>, String> {
+        let empty = Password::empty();
+        match self {
+            Self::Primary(key) => {
+                let mut key = key.clone();
+                key.remove_password(&empty).map_err(error_text)?;
+                Ok(Box::new(key))
+            }
+            Self::Subkey(key) => {
+                let mut key = key.clone();
+                key.remove_password(&empty).map_err(error_text)?;
+                Ok(Box::new(key))
+            }
+        }
     }
 }
 
@@ -95,12 +233,22 @@ fn has_public_key(file: &[u8], text: &str) -> bool {
     blocks(text).any(|block| in_block(block).is_some()) || is_binary()
 }
 
-/// To how many keys a message is encrypted.
-fn session_keys(message: &str) -> Option<usize> {
-    match Message::from_armor(message.trim().as_bytes()) {
-        Ok((Message::Encrypted { esk, .. }, _)) => Some(esk.len()),
-        _ => None,
-    }
+/// What a message holds for each recipient.
+///
+/// # Errors
+/// The message is not encrypted. One is not read that has a signature outside: sops makes none, and its session keys are
+/// not counted.
+fn session_keys(message: &str) -> Result<Vec<PublicKeyEncryptedSessionKey>, String> {
+    let (message, _) = Message::from_armor(message.trim().as_bytes()).map_err(error_text)?;
+    let Message::Encrypted { esk, .. } = message else {
+        return Err("the message is not encrypted".to_owned());
+    };
+    let of_recipient = |esk| match esk {
+        Esk::PublicKeyEncryptedSessionKey(session_key) => Some(session_key),
+        // It is encrypted with a passphrase.
+        Esk::SymKeyEncryptedSessionKey(_) => None,
+    };
+    Ok(esk.into_iter().filter_map(of_recipient).collect())
 }
 
 /// The armored blocks of a text.
@@ -115,24 +263,82 @@ fn error_text(error: pgp::errors::Error) -> String {
     error.to_string()
 }
 
-/// Checks that no part of a key has a passphrase that takes too much memory or time: the empty one is tried.
-fn check(key: &SignedSecretKey) -> Result<(), String> {
-    let primary = std::iter::once(key.primary_key.secret_params());
-    let subkeys = key.secret_subkeys.iter().map(|subkey| subkey.key.secret_params());
-    primary.chain(subkeys).try_for_each(|secret| protection(secret).and(Ok(())))
-}
-
-fn decrypt(key: &SignedSecretKey, message: &str) -> Result<SecretBytes, String> {
-    check(key)?;
+/// Decrypts a message with one of its session keys.
+fn open(
+    key: &dyn DecryptionKey,
+    session_key: &PublicKeyEncryptedSessionKey,
+    message: &str,
+) -> Result<SecretBytes, String> {
+    let kind = match session_key.version() {
+        PkeskVersion::V3 => EskType::V3_4,
+        PkeskVersion::V6 => EskType::V6,
+        PkeskVersion::Other(version) => {
+            return Err(format!("session keys of version {version} are not supported"));
+        }
+    };
+    let encrypted = session_key.values().map_err(error_text)?;
+    let decrypted =
+        key.decrypt(&Password::empty(), encrypted, kind).and_then(|decrypted| decrypted);
+    let ring = TheRing {
+        session_keys: vec![decrypted.map_err(error_text)?],
+        decrypt_options: DecryptionOptions::new().enable_legacy(),
+        ..TheRing::default()
+    };
     let (message, _) = Message::from_armor(message.trim().as_bytes()).map_err(error_text)?;
-    let mut message = message.decrypt_legacy(&Password::empty(), key).map_err(error_text)?;
+    let (mut message, _) = message.decrypt_the_ring(ring, true).map_err(error_text)?;
     for _ in 0..MAX_LAYERS {
         if !message.is_compressed() {
             break;
         }
-        message = message.decompress().map_err(error_text)?;
+        message = decompressed(message)?;
     }
     let mut data_key = Zeroizing::new(Vec::with_capacity(64));
     message.take(MAX_DATA_KEY).read_to_end(&mut data_key).map_err(|error| error.to_string())?;
     Ok(data_key)
+}
+
+/// What is compressed in a message; others stay as they are.
+fn decompressed(message: Message<'_>) -> Result<Message<'_>, String> {
+    match message {
+        Message::Compressed { reader, .. } => {
+            let unreadable = |error: io::Error| error.to_string();
+            let mut reader = reader.decompress().map_err(unreadable)?;
+            let mut layer = Zeroizing::new(Vec::with_capacity(4096));
+            let read = reader.by_ref().take(MAX_LAYER_BYTES + 1).read_to_end(&mut layer);
+            if read.map_err(unreadable)? as u64 > MAX_LAYER_BYTES {
+                return Err(format!("it is longer than {MAX_LAYER_BYTES} bytes when decompressed"));
+            }
+            // What encloses it is authentic only if it can be read to its end.
+            io::copy(reader.get_mut(), &mut io::sink()).map_err(unreadable)?;
+            io::copy(reader.get_mut().get_mut(), &mut io::sink()).map_err(unreadable)?;
+            Message::from_bytes(Cursor::new(layer)).map_err(error_text)
+        }
+        other => Ok(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(tag: u8, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+        [&[0xc0 | tag, 0xff][..], &length, body].concat()
+    }
+
+    #[test]
+    fn what_is_compressed_has_a_bounded_length() {
+        let open = |padding: usize| {
+            let literal = packet(11, b"b\0\0\0\0\0key");
+            let layer = [packet(21, &vec![0; padding]), literal].concat();
+            let compressed = packet(8, &[&[0][..], &layer].concat());
+            let message = Message::from_bytes(Cursor::new(compressed)).map_err(error_text)?;
+            let mut plain = String::new();
+            let read = decompressed(message)?.read_to_string(&mut plain);
+            read.map(|_| plain).map_err(|error| error.to_string())
+        };
+        assert_eq!(open(1_000), Ok("key".to_owned()));
+        let error = open(70_000).unwrap_err();
+        assert!(error.contains("longer than 65536 bytes"), "{error}");
+    }
 }

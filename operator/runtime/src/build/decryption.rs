@@ -101,13 +101,19 @@ impl BuildDecryptionKeys {
                 hash.update(part);
             }
         }
-        let entries = data.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
-        let keys = match is_global {
-            false => DecryptionKeys::import(&secret, entries),
-            true => DecryptionKeys::import_age(&secret, entries),
+        let digest = hex::encode(hash.finalize());
+        // The numbers of private keys are computed with while they are read, and a Secret may have many keys.
+        let import = move || {
+            let entries = data.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+            match is_global {
+                false => DecryptionKeys::import(&secret, entries),
+                true => DecryptionKeys::import_age(&secret, entries),
+            }
         };
+        let imported = tokio::task::spawn_blocking(import).await;
+        let keys = imported.map_err(|error| format!("reading keys was interrupted: {error}"))?;
         let keys = keys.map_err(|error| error.to_string())?;
-        Ok(Self { keys, mac, digest: hex::encode(hash.finalize()) })
+        Ok(Self { keys, mac, digest })
     }
 
     /// A decryption without keys of its own. Only key services decrypt data keys.
