@@ -58,6 +58,22 @@ impl ArtifactTree {
     pub fn file_name(&self) -> String {
         format!("{}.tar.gz", self.content_hash)
     }
+
+    /// The name of the file where [`ArtifactTree::file_name`] is that of an archive that has another digest, and is offered.
+    ///
+    /// Differs(flux): the file that is offered is overwritten there, and does not have the digest of its ExternalArtifact until
+    /// that is updated.
+    #[must_use]
+    pub fn other_file_name(&self, digest: &str) -> String {
+        let digits: String = digest.rsplit(':').take(1).flat_map(str::chars).take(16).collect();
+        format!("{}-{digits}.tar.gz", self.content_hash)
+    }
+
+    /// Whether a file may be its archive, by its name.
+    #[must_use]
+    pub fn may_be_in(&self, file_name: &str) -> bool {
+        file_name.split(['-', '.']).next() == Some(self.content_hash.to_string().as_str())
+    }
 }
 
 /// Why an artifact was not made, in Flux's words.

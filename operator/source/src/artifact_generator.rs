@@ -309,10 +309,9 @@ impl GeneratorRun<'_> {
             let stored = {
                 let maker = maker.clone();
                 let request = request.clone();
-                let offered = external.as_ref().and_then(|it| it.artifact());
-                let offered = offered.map(|artifact| artifact.path.clone());
+                let offered = external.as_ref().and_then(|it| it.artifact()).cloned();
                 let what = "building an artifact";
-                let make = move || maker.lock().make(&request, offered.as_deref());
+                let make = move || maker.lock().make(&request, offered.as_ref());
                 blocking(reason::BUILD_FAILED, what, make).await?
             };
             artifacts.push(UnofferedArtifact { request, external, stored });

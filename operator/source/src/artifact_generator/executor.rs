@@ -8,10 +8,10 @@ use std::io;
 use std::sync::Arc;
 
 use artifactgen::{
-    ArtifactRequest, ArtifactRevisions, BUILD_ALLOWANCE, BuildInputs, ExternalArtifactState,
-    GeneratorDrift, GeneratorRunRequest, GeneratorSpec, InventoryEntry, LastGeneratorRun,
-    ORIGIN_REVISION, ObservedSource, SourceTrees, StoredArchiveFile, TarballReader,
-    artifact_requests, build, revisions,
+    ArtifactRequest, ArtifactRevisions, ArtifactTree, BUILD_ALLOWANCE, BuildInputs,
+    ExternalArtifactState, GeneratorDrift, GeneratorRunRequest, GeneratorSpec, InventoryEntry,
+    LastGeneratorRun, ORIGIN_REVISION, ObservedSource, SourceTrees, StoredArchiveFile,
+    TarballReader, artifact_requests, build, revisions,
 };
 use artifacts::archive::{
     self, ArchiveContents, ArchiveDigest, DigestingWriter, ExtractOptions, SymlinkPolicy,
@@ -118,6 +118,14 @@ pub(super) struct StoredGeneratedArtifact {
     pub(super) is_stored: bool,
 }
 
+/// The archive of an artifact in the store.
+struct StoredArchive {
+    file: String,
+    sealed: ArchiveDigest,
+    /// Whether its file was written.
+    is_stored: bool,
+}
+
 /// Makes the artifacts of one run, one after the other.
 pub(super) struct ArtifactMaker {
     store: Arc<ArtifactStore>,
@@ -162,11 +170,12 @@ impl ArtifactMaker {
     /// Makes an artifact and keeps it. Blocks.
     ///
     /// The file of the former artifact stays until the next run: others fetch it until the ExternalArtifact names the new one.
-    /// `offered` is the path of the one that it names now, which is another one after a run that failed.
+    /// `offered` is the one that it names now, which is another one after a run that failed. Its file is not overwritten with
+    /// other bytes: the ExternalArtifact is updated only after all artifacts of the run are made.
     pub(super) fn make(
         &mut self,
         request: &ArtifactRequest,
-        offered: Option<&str>,
+        offered: Option<&Artifact>,
     ) -> Result<StoredGeneratedArtifact, RunOutcome> {
         let name = &request.artifact.name;
         let failed = |why: &dyn std::fmt::Display| {
@@ -180,29 +189,14 @@ impl ArtifactMaker {
         let built = built.map_err(|error| failed(&error))?;
         let steps = STEPS_PER_PACKED_BYTE.saturating_mul(built.files.bytes());
         self.meter.steps(steps).map_err(|error| failed(&error))?;
-        let contents = contents(&built.files).map_err(|error| failed(&error))?;
         let slot =
             ObjectFolder::new(FOLDER, &self.namespace, name).map_err(|error| failed(&error))?;
-        let file = built.file_name();
-        let path = format!("{}/{file}", slot.path());
         let now = jiff::Timestamp::now();
-        let load = |_: &RelPath, path: &RelPath| built.files.read(path);
         let before = self.before.iter().find(|entry| entry.name == *name);
-        let same = match before.filter(|entry| entry.filename == file) {
-            Some(entry) => self.same(entry, &path, &contents, load).map_err(|why| failed(&why))?,
-            None => None,
-        };
-        let is_stored = same.is_none();
-        let ArchiveDigest { digest, size } = match same {
-            Some(same) => same,
-            None => {
-                let stored = self.store.put(&slot, &file, "", now, |out| {
-                    archive::write(out, &contents, load).map(drop)
-                });
-                let stored = stored.map_err(|error| failed(&chain(&error)))?;
-                ArchiveDigest { digest: stored.digest, size: stored.size }
-            }
-        };
+        let archived = self.archived(&slot, &built, before, offered, now);
+        let StoredArchive { file, sealed, is_stored } = archived.map_err(|why| failed(&why))?;
+        let ArchiveDigest { digest, size } = sealed;
+        let path = format!("{}/{file}", slot.path());
         self.room = self.room.checked_sub(size).ok_or_else(|| {
             let text = format!(
                 "with it the artifacts of this ArtifactGenerator are larger than {MAX_STORED_BYTES} bytes; divide \
@@ -211,6 +205,7 @@ impl ArtifactMaker {
             failed(&text)
         })?;
         let former = before.map(|entry| path_of(&slot, entry)).filter(|former| *former != path);
+        let offered = offered.map(|artifact| artifact.path.as_str());
         let kept = former.as_deref().into_iter().chain(offered);
         let keep: Vec<&str> = kept.chain([path.as_str()]).collect();
         collect(&self.store, &slot, &keep);
@@ -233,6 +228,43 @@ impl ArtifactMaker {
         Ok(StoredGeneratedArtifact { entry, artifact, is_stored })
     }
 
+    /// The archive of a tree: that of the last run if its file has the same bytes, else one that is written.
+    fn archived(
+        &self,
+        slot: &ObjectFolder,
+        built: &ArtifactTree,
+        before: Option<&InventoryEntry>,
+        offered: Option<&Artifact>,
+        now: Time,
+    ) -> Result<StoredArchive, String> {
+        let contents = contents(&built.files)?;
+        let load = |_: &RelPath, path: &RelPath| built.files.read(path);
+        if let Some(entry) = before.filter(|entry| built.may_be_in(&entry.filename)) {
+            let same = self.same(entry, &path_of(slot, entry), &contents, load)?;
+            if let Some(sealed) = same {
+                return Ok(StoredArchive {
+                    file: entry.filename.clone(),
+                    sealed,
+                    is_stored: false,
+                });
+            }
+        }
+        let mut file = built.file_name();
+        let path = format!("{}/{file}", slot.path());
+        if let Some(offered) = offered.filter(|artifact| artifact.path == path) {
+            let digest = packed(&contents, load)?.digest;
+            if digest != offered.digest {
+                file = built.other_file_name(&digest);
+            }
+        }
+        let stored = self
+            .store
+            .put(slot, &file, "", now, |out| archive::write(out, &contents, load).map(drop));
+        let stored = stored.map_err(|error| chain(&error))?;
+        let sealed = ArchiveDigest { digest: stored.digest, size: stored.size };
+        Ok(StoredArchive { file, sealed, is_stored: true })
+    }
+
     /// The archive of the last run, if its file has the bytes that would be written now.
     ///
     /// The name of a file does not tell: it has 32 bits, and does not depend on execute bits.
@@ -249,10 +281,21 @@ impl ArtifactMaker {
         if !self.store.verify(path, &entry.digest).unwrap_or_default() {
             return Ok(None);
         }
-        let out = archive::write(DigestingWriter::new(io::sink()), contents, load);
-        let found = out.map_err(|error| chain(&error))?.finish().1;
+        let found = packed(contents, load)?;
         Ok(Some(found).filter(|found| found.digest == entry.digest))
     }
+}
+
+/// The digest of an archive that is not written.
+fn packed<E>(
+    contents: &ArchiveContents<RelPath>,
+    load: impl Fn(&RelPath, &RelPath) -> Result<Arc<[u8]>, E>,
+) -> Result<ArchiveDigest, String>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let out = archive::write(DigestingWriter::new(io::sink()), contents, load);
+    Ok(out.map_err(|error| chain(&error))?.finish().1)
 }
 
 /// The trees as the engine takes them.

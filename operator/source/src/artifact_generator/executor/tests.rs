@@ -82,13 +82,40 @@ fn a_file_that_would_have_the_same_bytes_is_not_written_again() {
     assert!(is_there(&first) && is_there(&other), "the former one is still named");
     // A run that failed offered the other one, which is in no inventory.
     let third = maker(&kept, &object, &[("a.yaml", "a: 3\n")])
-        .make(&request, Some(&other.artifact.path))
+        .make(&request, Some(&other.artifact))
         .unwrap();
     assert!(is_there(&other) && is_there(&third), "the one that is offered is still named");
 
     store.remove_file(&first.artifact.path).unwrap();
     let restored = maker(&kept, &object, &files).make(&request, None).unwrap();
     assert!(restored.is_stored && restored.entry == first.entry);
+}
+
+#[test]
+fn the_file_that_is_offered_is_not_overwritten_with_other_bytes() {
+    let kept = TemporaryStore::new();
+    let request = request("one", "@src/**");
+    let files = [("a.sh", "true\n")];
+    let first = maker(&kept, &generator(&json!({})), &files).make(&request, None).unwrap();
+    // The name of the file does not depend on execute bits.
+    let executable = |object: &ArtifactGenerator| {
+        let mut maker = maker(&kept, object, &[]);
+        let mut tree = MemoryTree::builder(TreeLimits::default());
+        tree.file(&RelPath::parse("a.sh").unwrap(), &b"true\n"[..], true).unwrap();
+        maker.trees.insert("src".to_owned(), Arc::new(tree.build()));
+        maker
+    };
+    let object = generator(&status_of(&first.entry));
+    let second = executable(&object).make(&request, Some(&first.artifact)).unwrap();
+    assert!(second.is_stored && second.artifact.digest != first.artifact.digest);
+    for made in [&first, &second] {
+        let Artifact { path, digest, .. } = &made.artifact;
+        assert!(kept.store.verify(path, digest).unwrap(), "{path} has another digest");
+    }
+    let object = generator(&status_of(&second.entry));
+    let third = executable(&object).make(&request, Some(&second.artifact)).unwrap();
+    assert!(!third.is_stored, "the file has the same bytes");
+    assert_eq!(third.entry, second.entry);
 }
 
 #[test]
