@@ -92,7 +92,24 @@ pub fn diff_paths(live: &Object, dry_run: &Object, limit: usize) -> Vec<String> 
 
 /// Names an object by its content: SHA-256 in hexadecimal of its JSON with sorted keys.
 pub fn digest(object: &Object) -> String {
-    let text = serde_json::to_vec(object.fields()).expect("maps of text keys always serialise");
+    digest_of(object.fields())
+}
+
+/// Names a stored object by its content without what moves although no manifest says otherwise: the status, and `generation`,
+/// `managedFields` and `resourceVersion` of its metadata.
+pub fn stored_digest(object: &Object) -> String {
+    let mut fields = object.fields().clone();
+    fields.remove("status");
+    if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
+        for field in ["generation", "managedFields", "resourceVersion"] {
+            metadata.remove(field);
+        }
+    }
+    digest_of(&fields)
+}
+
+fn digest_of(fields: &Map<String, Value>) -> String {
+    let text = serde_json::to_vec(fields).expect("maps of text keys always serialise");
     hex::encode(Sha256::digest(text))
 }
 
@@ -118,6 +135,13 @@ mod tests {
             &object(json!({}), json!(null), "7"),
             &object(json!({}), json!({}), "7")
         ));
+    }
+
+    #[test]
+    fn a_stored_object_has_the_same_digest_until_a_field_of_manifests_changes() {
+        let stored = |spec, version| stored_digest(&object(spec, json!({}), version));
+        assert_eq!(stored(json!({"a": 1}), "7"), stored(json!({"a": 1}), "8"));
+        assert_ne!(stored(json!({"a": 1}), "7"), stored(json!({"a": 2}), "7"));
     }
 
     #[test]

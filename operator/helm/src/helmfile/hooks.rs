@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use apply::drift_comparison::{digest, stored_digest};
 use apply::object_changes::{ObjectChange as Changed, ObjectChangeKind, fields};
 use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, ReleaseAuditSpec,
@@ -81,7 +82,7 @@ impl ReleaseHooks {
 struct UnansweredHookWrite {
     /// The digest of the manifest.
     digest: String,
-    /// The version that the object had before; none where there was none.
+    /// The digest of the object before, without its status and version; none where there was none.
     before: Option<String>,
     /// When it was sent.
     sent: Time,
@@ -89,7 +90,8 @@ struct UnansweredHookWrite {
 
 /// Writes of a release's hooks that the API server did not answer: at most one for each object and moment.
 ///
-/// Hooks apply also what is as their manifests say. So a write was carried out only if its object has another version since.
+/// Hooks apply also what is as their manifests say. So a write changed something only if its object has other fields since. Its
+/// version does not tell: controllers write statuses.
 #[derive(Debug, Default)]
 pub(super) struct UnansweredHookWrites {
     before: BTreeMap<ObjectId, UnansweredHookWrite>,
@@ -124,7 +126,7 @@ impl UnansweredHookWrites {
         digest: &str,
     ) -> Option<UnansweredHookWrite> {
         let write = self.at(moment).remove(&written.id())?;
-        let is_done = write.digest == digest && write.before != version(written);
+        let is_done = write.digest == digest && write.before != Some(stored_digest(written));
         is_done.then_some(write)
     }
 
@@ -458,9 +460,8 @@ impl<K: HelmfileKind> HookRound<'_, K> {
             Err(error) if error.is_of_server() => return Err(error.into()),
             before => before,
         };
-        let digest = apply::drift_comparison::digest(&object);
+        let digest = digest(&object);
         let sent = jiff::Timestamp::now();
-        let known = before.as_ref().ok().map(|before| before.as_ref().and_then(version));
         match cluster.apply(&resource, &object, MANAGER, DryRunMode::Write).await {
             Ok(written) => {
                 let unanswered = self.owner.unanswered.lock().take(moment, &written, &digest);
@@ -468,7 +469,8 @@ impl<K: HelmfileKind> HookRound<'_, K> {
                 Ok(Some(written))
             }
             Err(error) => {
-                if let Some(before) = known.filter(|_| error.may_be_done()) {
+                if let Some(before) = before.ok().filter(|_| error.may_be_done()) {
+                    let before = before.as_ref().map(stored_digest);
                     let write = UnansweredHookWrite { digest, before, sent };
                     self.owner.unanswered.lock().put(moment, &object.id(), write);
                 }
@@ -483,6 +485,8 @@ fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Op
     let (what, fields) = match before {
         Ok(None) => (ObjectChangeKind::Added, Vec::new()),
         Ok(Some(before)) if version(&before) == version(written) => return None,
+        // A controller wrote its status meanwhile.
+        Ok(Some(before)) if stored_digest(&before) == stored_digest(written) => return None,
         Ok(Some(before)) => (ObjectChangeKind::Changed, fields(&before, written)),
         // A user who may write it need not be allowed to read it.
         Err(_) => (ObjectChangeKind::Changed, Vec::new()),
@@ -507,15 +511,18 @@ mod tests {
         let what = |before| changed(before, &map("2", "x")).map(|it| (it.what, it.fields));
         assert_eq!(what(Ok(Some(map("2", "x")))), None);
         assert_eq!(what(Ok(None)), Some((ObjectChangeKind::Added, Vec::new())));
+        assert_eq!(what(Ok(Some(map("1", "x")))), None, "another client wrote a status");
         let fields = vec!["/data/a".to_owned()];
         assert_eq!(what(Ok(Some(map("1", "y")))), Some((ObjectChangeKind::Changed, fields)));
         let refused = Err(ClusterError::NoAnswer(String::new()));
         assert_eq!(what(refused), Some((ObjectChangeKind::Changed, Vec::new())));
     }
 
+    /// A write of an object that had this value before, in version 1.
     fn unanswered(before: Option<&str>, second: i64) -> UnansweredHookWrite {
         let sent = Time::from_second(second).unwrap();
-        UnansweredHookWrite { digest: "one".to_owned(), before: before.map(str::to_owned), sent }
+        let before = before.map(|value| stored_digest(&map("1", value)));
+        UnansweredHookWrite { digest: "one".to_owned(), before, sent }
     }
 
     /// What a round of hooks has changed that finds an object in a version, as the manifest with this digest says.
@@ -542,20 +549,20 @@ mod tests {
         let mut writes = UnansweredHookWrites::default();
         writes.put(before, &id, unanswered(None, 1));
         // It found what the first one created, and had no answer either.
-        writes.put(before, &id, unanswered(Some("2"), 2));
+        writes.put(before, &id, unanswered(Some("x"), 2));
         assert!(found(&mut writes, after, "2", "one").is_empty(), "a hook of another moment");
         let counted = found(&mut writes, before, "2", "one");
         assert_eq!(counted, [(ObjectChangeKind::Added, Some(1))]);
         assert!(found(&mut writes, before, "2", "one").is_empty(), "it was counted");
-        writes.put(after, &id, unanswered(Some("1"), 3));
+        writes.put(after, &id, unanswered(Some("y"), 3));
         let counted = found(&mut writes, after, "2", "one");
         assert_eq!(counted, [(ObjectChangeKind::Changed, Some(3))]);
         // The object was as the manifest says, or the write was not carried out.
-        writes.put(after, &id, unanswered(Some("2"), 4));
-        assert!(found(&mut writes, after, "2", "one").is_empty(), "it has the version of before");
-        writes.put(after, &id, unanswered(Some("1"), 5));
+        writes.put(after, &id, unanswered(Some("x"), 4));
+        assert!(found(&mut writes, after, "2", "one").is_empty(), "only its version is another");
+        writes.put(after, &id, unanswered(Some("y"), 5));
         assert!(found(&mut writes, after, "2", "two").is_empty(), "another manifest is applied");
-        writes.put(after, &id, unanswered(Some("1"), 6));
+        writes.put(after, &id, unanswered(Some("y"), 6));
         writes.forget(after);
         assert!(found(&mut writes, after, "2", "one").is_empty(), "all hooks were applied");
     }
