@@ -27,7 +27,10 @@ const TEMPLATE_NAME: &str = "commit message";
 /// The longest template, in bytes. Differs(flux): it has no limit.
 const MAX_TEMPLATE_BYTES: usize = 256 << 10;
 
-/// Bytes of a message, with all that is made on the way to it.
+/// The longest message, in bytes. Differs(flux): it has no limit.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// Bytes of all that is made on the way to a message.
 const MAX_MADE_BYTES: usize = 16 << 20;
 
 /// Bytes of the update as a template sees it.
@@ -139,6 +142,12 @@ pub fn commit_message(
     }
     let message = set.run_with(TEMPLATE_NAME, data::template_data(data), environment);
     match message {
+        Ok(message) if message.len() > MAX_MESSAGE_BYTES => {
+            let reason = format!(
+                "the message is longer than {MAX_MESSAGE_BYTES} bytes: shorten spec.git.commit.messageTemplate"
+            );
+            Err(CommitMessageError::Run(reason))
+        }
         Ok(message) => Ok(String::from_utf8_lossy(&message).into_owned()),
         Err(error) => Err(failure(error.to_string())),
     }

@@ -60,7 +60,8 @@ impl FileUpdateRequest<'_> {
             places.insert(name.as_str(), path.as_str());
         }
         let rewrite = rewriter.finish("").map_err(|error| error.to_string())?;
-        let findings = self.findings(&rewrite, &selection.outside);
+        let outside = selection.outside.get(..limits.findings).unwrap_or(&selection.outside);
+        let findings = self.findings(&rewrite, outside);
         let without_digest =
             rewrite.without_digest.iter().map(TagWithoutDigest::to_string).collect();
         let mut update = FileUpdate {

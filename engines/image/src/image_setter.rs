@@ -120,7 +120,7 @@ impl ImageSetterValues {
     fn of_reference(&self, reference: &str) -> Option<MarkerAssignment> {
         let name = definition(reference)?;
         let value = self.values.get(&name)?.clone();
-        Some(MarkerAssignment { setter: name, value, is_text: true })
+        Some(MarkerAssignment { setter: name, value, is_of_policy: true })
     }
 }
 
@@ -130,8 +130,8 @@ pub(crate) struct MarkerAssignment {
     /// What the change is ascribed to.
     pub(crate) setter: String,
     pub(crate) value: String,
-    /// Whether it is known to be a text, as those of policies are.
-    pub(crate) is_text: bool,
+    /// Whether it is that of a policy, and so a text. A whole setter has any value under any name.
+    pub(crate) is_of_policy: bool,
 }
 
 /// The content of a comment.
@@ -192,7 +192,7 @@ fn whole_setter(members: &GoMap) -> Option<MarkerAssignment> {
         Some(GoRuntimeValue::Nil) | None => Some(String::new()),
         Some(_) => None,
     };
-    Some(MarkerAssignment { setter: member("name")?, value: member("value")?, is_text: false })
+    Some(MarkerAssignment { setter: member("name")?, value: member("value")?, is_of_policy: false })
 }
 
 /// The name of the setter that a reference points at, which is a URL whose fragment is a JSON pointer.

@@ -62,6 +62,16 @@ fn templates_that_do_not_end_or_make_too_much_are_errors() {
     assert!(matches!(message(&long), Err(CommitMessageError::Template(_))));
 }
 
+#[test]
+fn a_message_has_a_longest_length() {
+    let of_length = |length: usize| message(&format!("{{{{ repeat {length} \"x\" }}}}"));
+    assert_eq!(of_length(MAX_MESSAGE_BYTES).unwrap().len(), MAX_MESSAGE_BYTES);
+    let error = of_length(MAX_MESSAGE_BYTES + 1).unwrap_err().to_string();
+    let expected = "failed to run template from spec: the message is longer than 1048576 bytes: shorten \
+                    spec.git.commit.messageTemplate";
+    assert_eq!(error, expected);
+}
+
 /// One change in so many files.
 fn repeated(old_value: &str, files: usize) -> UpdateResult {
     let object = ObjectIdentifier { kind: "Pod".to_owned(), ..ObjectIdentifier::default() };

@@ -138,7 +138,7 @@ fn with_values(
     let mut changes = Vec::new();
     let mut is_changed = false;
     assign(&mut node, false, setters, markers, |node, assignment, _| {
-        let MarkerAssignment { setter, value, is_text } = assignment;
+        let MarkerAssignment { setter, value, is_of_policy } = assignment;
         if node.value != value {
             is_changed = true;
             if setters.contains(&setter) {
@@ -147,7 +147,7 @@ fn with_values(
             }
         }
         node.value = value;
-        if is_text {
+        if is_of_policy {
             quote_if_special(node);
         }
     });

@@ -104,7 +104,7 @@ impl SeenMarkers {
         }
         match marker {
             SetterMarker::Assign(assignment) => {
-                if setters.requires_digests() {
+                if setters.requires_digests() && assignment.is_of_policy {
                     self.setters.insert(assignment.setter.clone());
                 }
                 Some(assignment)

@@ -248,7 +248,15 @@ fn a_tag_that_needs_its_digest_is_named_where_it_stands_alone() {
     let setters = ImageSetterValues::new(&[PolicyResult { namespace, name, latest }]).unwrap();
     let marked = |part: &str| format!("a: old # {{\"$imagepolicy\": \"apps:web{part}\"}}\n");
     let both = format!("{}---\n{}", marked(":tag"), marked(":digest"));
-    let files = [("tag.yaml", marked(":tag")), ("both.yaml", both), ("image.yaml", marked(""))];
+    // A value of one's own under the name of the digest is not that of the policy.
+    let setter = r#"{"x-k8s-cli":{"setter":{"name":"apps:web:digest","value":"any"}}}"#;
+    let forged = format!("{}---\na: old # {setter}\n", marked(":tag"));
+    let files = [
+        ("tag.yaml", marked(":tag")),
+        ("both.yaml", both),
+        ("forged.yaml", forged),
+        ("image.yaml", marked("")),
+    ];
     let alone = |setters: &ImageSetterValues| {
         let mut rewriter =
             MarkerRewriter::new(setters, RewriteMode::KeepBytes, RewriteLimits::default());
@@ -256,12 +264,13 @@ fn a_tag_that_needs_its_digest_is_named_where_it_stands_alone() {
             rewriter.file(name, content.as_bytes());
         }
         let rewrite = rewriter.finish("").unwrap();
-        assert_eq!(rewrite.files.len(), 3);
+        assert_eq!(rewrite.files.len(), 4);
         rewrite.without_digest.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert!(alone(&setters).is_empty(), "no policy needs it");
     let required = setters.clone().requiring_digests(["apps:web".to_owned()]);
-    let expected =
-        "tag.yaml has a marker `apps:web:tag` and none for `apps:web` or `apps:web:digest`";
-    assert_eq!(alone(&required), [expected]);
+    let expected = ["tag.yaml", "forged.yaml"].map(|file| {
+        format!("{file} has a marker `apps:web:tag` and none for `apps:web` or `apps:web:digest`")
+    });
+    assert_eq!(alone(&required), expected);
 }

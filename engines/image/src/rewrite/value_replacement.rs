@@ -144,10 +144,10 @@ fn set_values(
     for ObjectNode { node, is_in_flow, owner } in objects(document, is_only) {
         let mut changes = Vec::new();
         assign(node, is_in_flow, setters, markers, |node, assignment, is_in_flow| {
-            let MarkerAssignment { setter, value, is_text } = assignment;
+            let MarkerAssignment { setter, value, is_of_policy } = assignment;
             let is_equal = node.value == value;
             // Without quotes `1.10` is another number than a policy means.
-            let needs_quotes = is_equal && is_text && !is_string(node) && is_special(&value);
+            let needs_quotes = is_equal && is_of_policy && !is_string(node) && is_special(&value);
             if is_equal && !needs_quotes {
                 return;
             }
