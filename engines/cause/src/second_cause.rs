@@ -1,7 +1,7 @@
 //! A second cause: why a suspended object fails, and which applied objects are down while the source, a dependency or a
 //! build fails, too. The cause that is worse for the service comes first.
 //!
-//! Here, too: what was left out of what was applied, which is not a failure.
+//! Here, too: what was left out of what was applied, or has no effect, which is not a failure.
 
 use objects::Object;
 use reconcile::ReleaseRollbackProgress;
@@ -134,16 +134,19 @@ impl<'k> CauseWalk<'k> {
     }
 }
 
-/// What was left out of what an object applied, such as fields that are misspelt: a line each. Where a newer revision was not
-/// applied, each names the revision that it is about.
+/// What was left out of what an object applied, such as fields that are misspelt, and markers that set nothing: a line each.
+/// Where a newer revision was not applied, each of the former names the revision that it is about.
 pub fn warnings(object: &Object) -> impl Iterator<Item = String> {
-    let said = condition(object, reconcile::WARNINGS).filter(|said| said.status == "True");
     let of = match outdated_revision(object) {
         Some(revision) => format!(" (of revision {revision}, the last one that was applied)"),
         None => String::new(),
     };
-    let lines = said.into_iter().flat_map(|said| said.message.lines());
-    lines.map(move |line| format!("{line}{of}"))
+    let kinds = [(reconcile::WARNINGS, of), (reconcile::MARKERS_IGNORED, String::new())];
+    kinds.into_iter().flat_map(|(kind, of)| {
+        let said = condition(object, kind).filter(|said| said.status == "True");
+        let lines = said.map_or("", |said| said.message).lines();
+        lines.map(move |line| format!("{line}{of}"))
+    })
 }
 
 /// The revision that is applied, if a newer one was tried since.

@@ -28,6 +28,10 @@ pub const SCHEDULE: &str = "windlass.dev/Schedule";
 /// misspelt: its message has a line for each.
 pub const WARNINGS: &str = "windlass.dev/Warnings";
 
+/// Type of the condition of an ImageUpdateAutomation that is there, and True, while files and markers have no effect: its message
+/// names them.
+pub const MARKERS_IGNORED: &str = "MarkersIgnored";
+
 /// The types that [`StatusConditions::marked`] manages.
 const MARKS: [&str; 3] = [WINDOW, HOLD, SCHEDULE];
 

@@ -39,8 +39,8 @@ pub use change_window::{
     BREAK_GLASS, ChangeWindowError, ChangeWindowState, ChangeWindows, WINDOW_ANNOTATION, WindowEnd,
 };
 pub use conditions::{
-    ConditionStatus, HOLD, READY, RECONCILING, RequestedCondition, SCHEDULE, STALLED,
-    StatusCondition, StatusConditions, WARNINGS, WINDOW,
+    ConditionStatus, HOLD, MARKERS_IGNORED, READY, RECONCILING, RequestedCondition, SCHEDULE,
+    STALLED, StatusCondition, StatusConditions, WARNINGS, WINDOW,
 };
 pub use correction_budget::{CorrectionBudget, contested_pause};
 pub use cron::{CronError, CronExpression};

@@ -142,3 +142,17 @@ fn a_warning_about_the_revision_that_is_applied_is_none_about_the_one_that_fails
                 applied)";
     assert_eq!(why.remarks, [line]);
 }
+
+#[test]
+fn markers_without_effect_are_a_remark_on_an_automation_that_is_ready() {
+    let spec =
+        json!({"spec": {"interval": "1m", "sourceRef": {"kind": "GitRepository", "name": "app"}}});
+    let mut web = with("ImageUpdateAutomation/web", &[&spec, &ready()]);
+    let text = "markers without effect: a.yaml:1: no policy of the automation sets `apps:none`";
+    let all = web["status"]["conditions"].as_array_mut().unwrap();
+    all.push(json!({"type": "MarkersIgnored", "status": "True", "reason": "MarkersIgnored",
+        "message": text}));
+    let why = FakeClusterObjects::of(&[web, source()]).why("ImageUpdateAutomation/web");
+    assert!(!why.is_finding(), "{why:#?}");
+    assert_eq!(why.remarks, [format!("warning: {text}")]);
+}
