@@ -250,11 +250,20 @@ fn hook(repository: &StoryRepository, script: &str) -> Result<()> {
 
 /// An automation of a folder of its own.
 async fn folder_automation(story: &Story, name: &str, message: &str) -> Result<StoryTarget> {
+    automation_of(story, name, &format!("./{name}"), message).await
+}
+
+async fn automation_of(
+    story: &Story,
+    name: &str,
+    folder: &str,
+    message: &str,
+) -> Result<StoryTarget> {
     let author = json!({"name": "Bot", "email": "bot@example.com"});
     let object = json!({"apiVersion": GROUP_VERSION, "kind": "ImageUpdateAutomation",
         "metadata": {"name": name},
         "spec": {"interval": "1h", "sourceRef": {"kind": "GitRepository", "name": "app"},
-            "update": {"path": format!("./{name}"), "strategy": "Setters"},
+            "update": {"path": folder, "strategy": "Setters"},
             "git": {"commit": {"author": author, "messageTemplate": message}}}});
     story.apply_value(object).await?;
     Ok(StoryTarget::new(GROUP_VERSION, "ImageUpdateAutomation", name))
@@ -358,6 +367,36 @@ async fn a_commit_that_the_server_declines_fails_its_automation_and_no_other_one
         let events = story.events("ImageUpdateAutomation", name).await?;
         ensure!(!events.iter().any(|event| event.contains("Warning")), "{events:#?}");
     }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_automation_had_set_for_another_is_pushed_where_the_server_declines_its_commit()
+-> Result<()> {
+    let story = Story::with_windlass("images-declined-file").await?;
+    let registry = RegistryServer::start().await?;
+    let image = published(&story, &registry).await?;
+    let files = [(FILE, Images::file(&story, &image, "1.0.0"))];
+    let upstream = story.follow("app", &files).await?;
+    let images = Images { story: &story, registry, image, upstream };
+    let repository = &images.upstream.repository;
+    let base = repository.hash("main")?;
+    // The first one changes the file, and leaves nothing to change to the second one.
+    let first = automation_of(&story, "first", "./deploy", "frozen").await?;
+    let second = automation_of(&story, "second", "./deploy", "welcome").await?;
+    for automation in [&first, &second] {
+        story.await_ready(automation).await?;
+    }
+    hook(
+        repository,
+        "while read -r old new name; do\n\
+         git log --format=%B \"$old..$new\" | grep -q frozen && echo declined >&2 && exit 1\n\
+         done\nexit 0\n",
+    )?;
+    images.release("1.1.0").await?;
+    let pushed = await_pushed_by(&story, &second, None).await?;
+    ensure!(repository.hash("main")? == pushed && repository.hash("main~1")? == base);
+    images.has_tag("main", "1.1.0")?;
     story.end().await
 }
 

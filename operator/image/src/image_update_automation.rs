@@ -3,8 +3,8 @@
 //! Here: its run. In the folder: the policies whose results are written (`policies`), the GitRepository (`git_source`), where
 //! commits go (`push_target`), one writer for each branch (`branch_lock`), automations that push together (`round_gathering`,
 //! `round_leader`), the update itself (`update`), the push of all of them (`push_round`, `round_base`, `round_commits`,
-//! `round_draft`), values in files (`rewrite`), the pull request of a push branch (`pull_request`), what is said of all that
-//! (`result`).
+//! `round_draft`), values in files (`rewrite`), values that another writer took back (`recommit`), the pull request of a push
+//! branch (`pull_request`), what is said of all that (`result`).
 //! Elsewhere: markers and messages (engine `image`), commits and pushes (`git::push`), forges
 //! (`windlass_runtime::pull_request`).
 
@@ -14,6 +14,7 @@ mod policies;
 mod pull_request;
 mod push_round;
 mod push_target;
+mod recommit;
 mod result;
 mod rewrite;
 mod round_base;
@@ -39,8 +40,8 @@ use kube_core::Resource as _;
 use notify::PullRequest;
 use parking_lot::Mutex;
 use reconcile::{
-    ConditionReason, DependencyEdge, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, WakeTrigger,
-    parse_duration, reason,
+    ConditionReason, DependencyEdge, MARKERS_IGNORED, ObjectKey, READY, RunOutcome,
+    SHORTEST_INTERVAL, WakeTrigger, parse_duration, reason,
 };
 use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
@@ -62,11 +63,13 @@ use self::policies::PolicyResults;
 use self::pull_request::{
     BranchHead, ForgePause, PULL_REQUEST, PullRequestTarget, annotated_provider, named_provider,
 };
-use self::result::{AutomationResult, ignored, log_changes};
-use self::round_leader::{MemberOutcome, MemberReport, RoundMember};
+use self::recommit::CommittedValues;
+use self::result::{AutomationResult, ignored, log_changes, show_ignored};
+use self::round_leader::{MemberEnd, MemberOutcome, MemberReport, RoundMember};
 use self::update::{MergeState, PushedCommit, not_fetched};
 use crate::run::{
-    SuspendedRequest, announce, begin, next_run, publish, report, retry_after_refusal,
+    OwnConditions, SuspendedRequest, announce, begin, next_run, publish, report_with,
+    retry_after_refusal,
 };
 
 /// The strategy of the update is none. Parity(flux).
@@ -79,10 +82,9 @@ const UP_TO_DATE: &str = "repository up-to-date";
 const POLICIES_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long an automation waits at most that found its branch taken: it is woken before, unless one before it does not come.
-/// Also how often one looks that may not commit yet.
 const BRANCH_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// The shortest time between two commits of the same results, unless the interval is shorter. Two writers that undo each
+/// The shortest time between two commits of the same values, unless the interval is shorter. Two writers that undo each
 /// other's commits, such as windlass in two clusters of which one sees older tags, would otherwise take turns as fast as
 /// their GitRepositories are fetched, for ever.
 ///
@@ -103,6 +105,11 @@ pub struct ImageUpdateAutomationState {
     forge_pause: Option<ForgePause>,
     /// Whether the push branch was merged when that was last found out.
     known_merge: Option<MergeState>,
+    /// The values that it committed last.
+    committed: Option<CommittedValues>,
+    /// Whether the server declined its last commit, perhaps together with those of others: then it pushes together with no
+    /// other one.
+    is_alone: bool,
 }
 
 /// Runs ImageUpdateAutomations.
@@ -175,20 +182,29 @@ async fn attempt(
             let outcome = result.outcome();
             (Some(result), outcome)
         }
-        // Another automation writes the branch, another writer undid what was written a moment ago, or another run is due.
+        // Another automation writes the branch, or another run is due.
         Ok(None) => return Ok(Some(BRANCH_RETRY_DELAY)),
         Err(error) => (None, error.outcome()?),
     };
     let settled = parse_duration(object.spec.interval.as_str()).ok();
     let settled = settled.map(|interval| interval.max(SHORTEST_INTERVAL));
+    let undone_until = result.as_ref().and_then(|result| result.undone_until);
+    let settled = undone_until.map(delay_until).or(settled);
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
     let now = Timestamp::now();
-    let mut report = report(&*object, &outcome, now, |status| {
-        status.last_automation_run_time = Some(Time(started));
-        if let Some(result) = &result {
-            result.show(status, now);
-        }
-    });
+    let of_result = result.as_ref();
+    let mut report = report_with(
+        &*object,
+        &outcome,
+        now,
+        OwnConditions { types: &[MARKERS_IGNORED], set: &|it| show_ignored(of_result, it) },
+        |status| {
+            status.last_automation_run_time = Some(Time(started));
+            if let Some(result) = of_result {
+                result.show(status, now);
+            }
+        },
+    );
     let mut of_pull_request = None;
     if let Some(result) = &result
         && let Some(pushed) = result.pushed()
@@ -228,8 +244,7 @@ struct AutomationRun<'r> {
 
 impl AutomationRun<'_> {
     /// Brings the repository up to date, and has the push branch have its pull request; `None` if another automation writes to
-    /// the branch, if this one would commit the same results that it committed a moment ago, or if it was changed while it
-    /// waited.
+    /// the branch, or if this one was changed while it waited.
     ///
     /// # Errors
     /// The spec cannot be used, something that it names is missing, or the repository cannot be read or written.
@@ -246,6 +261,7 @@ impl AutomationRun<'_> {
         let mut result = AutomationResult {
             policies: policies.latest.clone(),
             update: None,
+            undone_until: None,
             branch: source.push.branch.clone(),
             refspec: source.push.refspec.clone(),
             pull_request: None,
@@ -263,9 +279,19 @@ impl AutomationRun<'_> {
         if is_unchanged? {
             return Ok(Some(result));
         }
-        let pushed = self.push(round, source, target.is_some()).await?;
-        let Some(MemberReport { update: report, policies }) = pushed else { return Ok(None) };
+        let MemberReport { update: report, policies } =
+            match self.push(round, source, target.is_some()).await? {
+                MemberEnd::Updated(report) => *report,
+                MemberEnd::Undone { until } => {
+                    result.undone_until = Some(until);
+                    return Ok(Some(result));
+                }
+                MemberEnd::NotNow => return Ok(None),
+            };
         result.policies = policies;
+        if let Some(pushed) = &report.pushed {
+            self.memory.lock().committed = Some(pushed.values.clone());
+        }
         if report.merge.is_some() {
             self.memory.lock().known_merge.clone_from(&report.merge);
         }
@@ -280,7 +306,7 @@ impl AutomationRun<'_> {
     }
 
     /// Which automations can push together with this one: none if a pull request is proposed, whose title and body are the
-    /// message of the last commit.
+    /// message of the last commit, or if the server declined its commit.
     fn round_target(&self, source: &GitSource, is_proposed: bool) -> RoundTarget {
         let branch = BranchKey {
             namespace: self.source.namespace.clone(),
@@ -292,12 +318,11 @@ impl AutomationRun<'_> {
             source: self.source.clone(),
             reference: source.reference.clone(),
             push: source.push.clone(),
-            alone: is_proposed.then(|| self.node.clone()),
+            alone: (is_proposed || self.memory.lock().is_alone).then(|| self.node.clone()),
         }
     }
 
-    /// Writes the results while no other automations write to the branch; `None` if others do, or if nothing is to be written
-    /// now.
+    /// Writes the results while no other automations write to the branch.
     async fn push(
         &self,
         target: Arc<RoundTarget>,
@@ -311,6 +336,7 @@ impl AutomationRun<'_> {
             signing_key: source.signing_key.take(),
             is_proposed,
             known_merge: self.memory.lock().known_merge.clone(),
+            committed: self.memory.lock().committed.clone(),
         };
         member.push(target, source).await
     }
@@ -433,20 +459,26 @@ fn known_revision(
     status.observed_source_revision.filter(|_| is_known)
 }
 
-/// Whether these results were committed so short a time ago that they are not committed once more, whatever became of them.
-fn is_recommit(
+/// Until when values are not committed once more that were committed with these results; `None` if that is over.
+fn recommit_after(
     object: &ImageUpdateAutomation,
     policies: &BTreeMap<String, ImageRef>,
     now: Timestamp,
-) -> bool {
+) -> Option<Timestamp> {
     if is_asked(object) || known_revision(object, policies).is_none() {
-        return false;
+        return None;
     }
-    let pushed = status_of(object).last_push_time;
-    // A push in the future, by another clock, is not waited for.
-    let past = pushed.and_then(|pushed| Duration::try_from(now.duration_since(pushed.0)).ok());
+    let pushed = status_of(object).last_push_time?.0;
     let interval = parse_duration(object.spec.interval.as_str()).unwrap_or_default();
-    past.is_some_and(|past| past < MIN_RECOMMIT_DELAY.min(interval))
+    let until = pushed.checked_add(MIN_RECOMMIT_DELAY.min(interval)).ok()?;
+    // A push in the future, by another clock, is not waited for.
+    (pushed <= now && now < until).then_some(until)
+}
+
+/// How long it is until a time.
+fn delay_until(time: Timestamp) -> Duration {
+    let delay = time.duration_since(Timestamp::now());
+    Duration::try_from(delay).unwrap_or_default().max(SHORTEST_INTERVAL)
 }
 
 #[cfg(test)]
@@ -526,11 +558,17 @@ mod tests {
             "conditions": [{"type": "Ready", "status": "True", "reason": "Succeeded", "message": "",
                 "observedGeneration": 2, "lastTransitionTime": "2026-11-01T00:00:00Z"}]});
         let of = |interval: &str| automation(&json!({"interval": interval}), &status);
-        let is_recommit = |object: &ImageUpdateAutomation, tag: &str, now: &str| {
+        let after = |object: &ImageUpdateAutomation, tag: &str, now: &str| {
             let policies = BTreeMap::from([("web".to_owned(), version(tag))]);
-            is_recommit(object, &policies, now.parse().unwrap())
+            recommit_after(object, &policies, now.parse().unwrap()).map(|until| until.to_string())
         };
-        assert!(is_recommit(&of("30m"), "2", "2026-11-01T00:00:59Z"));
+        let is_recommit = |object: &ImageUpdateAutomation, tag: &str, now: &str| {
+            after(object, tag, now).is_some()
+        };
+        let until = after(&of("30m"), "2", "2026-11-01T00:00:59Z");
+        assert_eq!(until.as_deref(), Some("2026-11-01T00:01:00Z"));
+        let until = after(&of("10s"), "2", "2026-11-01T00:00:09Z");
+        assert_eq!(until.as_deref(), Some("2026-11-01T00:00:10Z"));
         assert!(!is_recommit(&of("30m"), "2", "2026-11-01T00:01:00Z"), "a while ago");
         assert!(!is_recommit(&of("30m"), "3", "2026-11-01T00:00:01Z"), "another result");
         assert!(!is_recommit(&of("10s"), "2", "2026-11-01T00:00:10Z"), "a shorter interval");

@@ -6,7 +6,7 @@
 //! Elsewhere: which automations push together (`round_gathering`); writers that are not automations of this process: a push that
 //! loses against them is repeated (`push_round`).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use git::GitReference;
@@ -56,11 +56,55 @@ struct WaitingAutomation {
     target: Arc<RoundTarget>,
 }
 
+/// The automations that wait for a branch, in the order of their turns. Thousands may.
+#[derive(Default)]
+struct WaitingAutomations {
+    turns: BTreeMap<i64, WaitingAutomation>,
+    /// The turn of each automation.
+    known: BTreeMap<ObjectKey, i64>,
+}
+
+impl WaitingAutomations {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Has an automation wait: with the turn that it has already, or else before or behind all others.
+    fn add(&mut self, waiting: WaitingAutomation, is_first: bool) {
+        let turn = self.known.get(&waiting.automation).copied().unwrap_or_else(|| {
+            let end = match is_first {
+                true => self.turns.first_key_value().map(|(first, _)| first - 1),
+                false => self.turns.last_key_value().map(|(last, _)| last + 1),
+            };
+            end.unwrap_or_default()
+        });
+        self.known.insert(waiting.automation.clone(), turn);
+        self.turns.insert(turn, waiting);
+    }
+
+    fn contains(&self, automation: &ObjectKey) -> bool {
+        self.known.contains_key(automation)
+    }
+
+    fn remove(&mut self, automation: &ObjectKey) {
+        if let Some(turn) = self.known.remove(automation) {
+            self.turns.remove(&turn);
+        }
+    }
+
+    /// Takes the one out that has a turn.
+    fn take(&mut self, turn: i64) -> Option<WaitingAutomation> {
+        let taken = self.turns.remove(&turn)?;
+        self.known.remove(&taken.automation);
+        Some(taken)
+    }
+}
+
 /// Whether a branch is taken, and the automations that found it so.
 #[derive(Default)]
 struct BranchState {
     is_taken: bool,
-    waiting: VecDeque<WaitingAutomation>,
+    waiting: WaitingAutomations,
     /// The automations that were woken last, because it was their turn, and that did not take the branch yet.
     called: BTreeSet<ObjectKey>,
     /// The namespace of the automation that has the branch, or had it last.
@@ -71,14 +115,8 @@ impl BranchState {
     /// Has an automation wait. One whose turn it was already, and that was not fast enough, does not begin at the end again.
     fn enqueue(&mut self, automation: &ObjectKey, target: &Arc<RoundTarget>) {
         let waiting = WaitingAutomation { automation: automation.clone(), target: target.clone() };
-        let known = self.waiting.iter_mut().find(|it| it.automation == *automation);
-        if let Some(known) = known {
-            *known = waiting;
-        } else if self.called.remove(automation) {
-            self.waiting.push_front(waiting);
-        } else {
-            self.waiting.push_back(waiting);
-        }
+        let is_first = !self.waiting.contains(automation) && self.called.remove(automation);
+        self.waiting.add(waiting, is_first);
     }
 
     /// Takes those out of the queue whose turn it is: the first one of another namespace than the last holder, so that a tenant
@@ -86,32 +124,35 @@ impl BranchState {
     /// of which namespaces take turns, too.
     fn next_round(&mut self) -> Vec<ObjectKey> {
         let is_of_other = |it: &WaitingAutomation| it.automation.namespace != self.holder;
-        let first = self.waiting.iter().position(is_of_other).unwrap_or_default();
-        let Some(first) = self.waiting.remove(first) else { return Vec::new() };
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut all = self.waiting.turns.iter();
+        let first = all.find(|(_, it)| is_of_other(it)).or(self.waiting.turns.first_key_value());
+        let Some(first) = first.map(|(turn, _)| *turn) else { return Vec::new() };
+        let Some(first) = self.waiting.take(first) else { return Vec::new() };
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         let mut turns = Vec::new();
-        for (place, it) in self.waiting.iter().enumerate() {
+        for (turn, it) in &self.waiting.turns {
             if it.target == first.target {
-                let count = counts.entry(it.automation.namespace.clone()).or_default();
+                let count = counts.entry(&it.automation.namespace).or_default();
                 *count += 1;
-                turns.push([*count, place]);
+                turns.push(TurnInRound { number_in_namespace: *count, turn: *turn });
             }
         }
         turns.sort_unstable();
-        let others = turns.into_iter().take(MAX_ROUND_MEMBERS - 1);
-        let others: BTreeSet<usize> = others.map(|[_, place]| place).collect();
+        turns.truncate(MAX_ROUND_MEMBERS - 1);
+        turns.sort_unstable_by_key(|it| it.turn);
         let mut next = vec![first.automation];
-        let mut later = VecDeque::new();
-        for (place, it) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
-            if others.contains(&place) {
-                next.push(it.automation);
-            } else {
-                later.push_back(it);
-            }
+        for TurnInRound { turn, .. } in turns {
+            next.extend(self.waiting.take(turn).map(|it| it.automation));
         }
-        self.waiting = later;
         next
     }
+}
+
+/// The place of an automation among those that can push together: namespaces take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct TurnInRound {
+    number_in_namespace: usize,
+    turn: i64,
 }
 
 /// A branch that nothing else of this process writes to, until this is dropped.
@@ -139,8 +180,10 @@ impl BranchLocks {
         }
         state.is_taken = true;
         state.holder.clone_from(&leader.namespace);
-        state.waiting.retain(|waiting| !members.contains(&waiting.automation));
-        state.called.retain(|called| !members.contains(called));
+        for member in members {
+            state.waiting.remove(member);
+            state.called.remove(member);
+        }
         drop(all);
         let target = target.clone();
         Some(BranchLock { locks: self.clone(), target, work_queue: work_queue.clone() })
@@ -159,12 +202,6 @@ impl BranchLocks {
             state.enqueue(automation, target);
         }
         is_taken
-    }
-
-    /// Has an automation be woken when its turn comes, because the round that is about to take the branch is full.
-    pub(super) fn enqueue(&self, target: &Arc<RoundTarget>, automation: &ObjectKey) {
-        let mut all = self.0.lock();
-        all.entry(target.branch.clone()).or_default().enqueue(automation, target);
     }
 
     /// Wakes the next automations if it is the turn of this one, which does not take the branch after all, and of no other one.
@@ -204,7 +241,20 @@ fn call_next(all: &mut BTreeMap<BranchKey, BranchState>, key: &BranchKey) -> Vec
 impl BranchLock {
     /// Has an automation be woken when the branch is free, because the round had no room for it.
     pub(super) fn put_off(&self, automation: &ObjectKey) {
-        self.locks.enqueue(&self.target, automation);
+        self.enqueue(automation, &self.target);
+    }
+
+    /// The same for one that is to push together with no other one.
+    pub(super) fn put_off_alone(&self, automation: &ObjectKey) {
+        let alone = Some(automation.clone());
+        self.enqueue(automation, &Arc::new(RoundTarget { alone, ..(*self.target).clone() }));
+    }
+
+    fn enqueue(&self, automation: &ObjectKey, target: &Arc<RoundTarget>) {
+        // It is there as long as the branch is taken.
+        if let Some(state) = self.locks.0.lock().get_mut(&target.branch) {
+            state.enqueue(automation, target);
+        }
     }
 }
 
@@ -298,6 +348,34 @@ mod tests {
         drop(second);
         assert!(all.locks.0.lock().is_empty());
         drop(held);
+    }
+
+    #[test]
+    fn one_that_waits_keeps_its_turn_and_one_that_was_called_gets_the_first() {
+        let main = target("a", "main");
+        let mut state = BranchState::default();
+        for name in ["one", "two", "three", "one"] {
+            state.enqueue(&automation(name), &main);
+        }
+        state.waiting.remove(&automation("two"));
+        state.called.insert(automation("four"));
+        state.enqueue(&automation("four"), &main);
+        assert_eq!(state.next_round(), ["four", "one", "three"].map(automation));
+        assert!(state.waiting.is_empty() && state.waiting.known.is_empty());
+    }
+
+    #[test]
+    fn one_that_pushes_alone_is_not_called_together_with_others() {
+        let all = Automations::new();
+        let main = target("a", "main");
+        let held = all.acquire(&main, "one").unwrap();
+        held.put_off_alone(&automation("one"));
+        held.put_off(&automation("two"));
+        held.put_off(&automation("three"));
+        assert_eq!(all.locks.release(&main.branch), ["one"].map(automation));
+        assert_eq!(all.locks.release(&main.branch), ["two", "three"].map(automation));
+        held.put_off(&automation("four"));
+        assert!(all.locks.0.lock().is_empty(), "nothing is left of a branch that nothing has");
     }
 
     #[test]

@@ -204,7 +204,7 @@ pub(super) fn unmerged_head<E>(
     is_merged: impl FnOnce() -> Result<bool, E>,
 ) -> Result<Option<BranchHead>, E> {
     if let Some(pushed) = pushed {
-        let message = pushed.message.clone();
+        let message = pushed.message.to_string();
         return Ok(Some(BranchHead { committed: pushed.committed, message }));
     }
     match found {
@@ -219,6 +219,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
+    use super::super::recommit::CommittedValues;
     use super::*;
 
     fn target(
@@ -307,9 +308,10 @@ mod tests {
     fn a_pull_request_is_proposed_for_what_was_pushed_and_for_what_is_not_merged() {
         let pushed = PushedCommit {
             commit: "0".repeat(40),
-            message: "update".to_owned(),
+            message: "update".into(),
             committed: 7,
             changes: Vec::new(),
+            values: CommittedValues::default(),
         };
         // The history of the branch is fetched only where nothing else tells.
         let unasked = || Err("asked");

@@ -3,10 +3,12 @@
 //!
 //! To each automation it is as if it had run alone: one that fails, or is changed, suspended or deleted meanwhile, is left out
 //! and the others go on. If the server declines the commits of several, it may be for those of one: then they are pushed in
-//! parts.
+//! parts, in which namespaces take turns, and one that is declined by itself pushes alone the next time. If another writer was
+//! faster, half of them are pushed first.
 //! All of it blocks. Elsewhere: who is part of a round (`round_gathering`), what one automation asks for (`update`), what is
 //! fetched (`round_base`), the commits (`round_commits`), objects and connections of Git (`git`).
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use git::push::{PushError, PushRejection, PushWorkspace, RejectionCause};
@@ -18,6 +20,7 @@ use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
 use super::git_source::GitSource;
 use super::pull_request::{BranchHead, unmerged_head};
+use super::rewrite::IgnoredMarkers;
 use super::round_base::RoundBase;
 use super::round_commits::{
     FinishedUpdate, KeySigner, PreparedUpdate, RoundCommits, RoundPlan, RoundUpdate, UpdateOutcome,
@@ -32,6 +35,9 @@ use super::update::{
 ///
 /// Differs(flux): there the next run tries.
 const MAX_PUSH_ATTEMPTS: usize = 4;
+
+/// How often a round pushes: what is left then is for the next one. One of 64 that is declined is found with 13 pushes.
+const MAX_ROUND_PUSHES: usize = 16;
 
 /// The updates of automations that have the same source and push target.
 pub(super) struct PushRound {
@@ -51,18 +57,27 @@ struct Tools<'r> {
     signers: Vec<KeySigner<'r>>,
 }
 
+/// Updates that are pushed together.
+struct RoundPart<'r> {
+    members: Vec<&'r PreparedUpdate<'r>>,
+    /// Whether the server declined them together with others.
+    is_declined: bool,
+}
+
 /// What an attempt came to.
 struct AttemptEnd<'r> {
     outcomes: UpdateOutcomes,
     /// Updates whose commits the server declined together.
     declined: Vec<&'r PreparedUpdate<'r>>,
+    /// Updates that were left out, to be faster.
+    later: Vec<&'r PreparedUpdate<'r>>,
     /// Whether another attempt may end otherwise.
     is_repeatable: bool,
 }
 
 impl AttemptEnd<'_> {
     fn of(outcomes: UpdateOutcomes) -> Self {
-        Self { outcomes, declined: Vec::new(), is_repeatable: false }
+        Self { outcomes, declined: Vec::new(), later: Vec::new(), is_repeatable: false }
     }
 
     /// All of them came to the same.
@@ -87,34 +102,53 @@ impl PushRound {
             }
         }
         let tools = Tools { git, signers };
-        let mut parts: Vec<Vec<&PreparedUpdate<'_>>> = vec![prepared.iter().collect()];
-        while let Some(part) = parts.pop() {
-            if part.is_empty() {
+        let whole = RoundPart { members: prepared.iter().collect(), is_declined: false };
+        let mut parts = VecDeque::from([whole]);
+        let mut pushes = 0;
+        while let Some(RoundPart { members, is_declined }) = parts.pop_front() {
+            if members.is_empty() {
                 continue;
             }
-            let end = match began.elapsed() > LONGEST_TIMEOUT {
-                true => AttemptEnd::same(&part, &UpdateOutcome::PutOff),
-                false => self.push_part(&part, &tools),
+            let is_over = began.elapsed() > LONGEST_TIMEOUT || pushes >= MAX_ROUND_PUSHES;
+            let end = match (is_over, is_declined) {
+                (true, true) => AttemptEnd::same(&members, &UpdateOutcome::PutOffAlone),
+                (true, false) => AttemptEnd::same(&members, &UpdateOutcome::PutOff),
+                (false, _) => self.push_part(members, &tools, &mut pushes),
             };
             outcomes.extend(end.outcomes);
-            let (first, second) = end.declined.split_at(end.declined.len() / 2);
-            parts.extend([second.to_vec(), first.to_vec()]);
+            parts.push_back(RoundPart { members: end.later, is_declined });
+            for members in halves(end.declined, |it| &it.round_update.automation.namespace) {
+                parts.push_back(RoundPart { members, is_declined: true });
+            }
         }
         outcomes
     }
 
-    fn push_part<'r>(&self, part: &[&'r PreparedUpdate<'r>], tools: &Tools<'_>) -> AttemptEnd<'r> {
+    fn push_part<'r>(
+        &self,
+        mut part: Vec<&'r PreparedUpdate<'r>>,
+        tools: &Tools<'_>,
+        pushes: &mut usize,
+    ) -> AttemptEnd<'r> {
         let began = Instant::now();
         // A hook of the server may take longer than several attempts, so that any of them may be accepted.
         let mut unanswered = Vec::new();
+        let mut later = Vec::new();
         let mut attempts = 1;
         loop {
-            let attempt = self.attempt(part, tools, &mut unanswered);
+            *pushes += 1;
+            let attempt = self.attempt(&part, tools, &mut unanswered);
             let end = attempt
-                .unwrap_or_else(|failure| AttemptEnd::same(part, &UpdateOutcome::Failed(failure)));
+                .unwrap_or_else(|failure| AttemptEnd::same(&part, &UpdateOutcome::Failed(failure)));
             let is_last = attempts == MAX_PUSH_ATTEMPTS || began.elapsed() > LONGEST_TIMEOUT;
             if is_last || !end.is_repeatable {
-                return end;
+                return AttemptEnd { later, ..end };
+            }
+            // Another writer was faster. What may have been accepted is found by all of its members.
+            if unanswered.is_empty() {
+                let mut half = part.split_off(part.len().div_ceil(2));
+                half.append(&mut later);
+                later = half;
             }
             attempts += 1;
         }
@@ -214,13 +248,22 @@ impl PushRound {
         if rejection.cause != RejectionCause::Declined || !rejection.updated.is_empty() {
             return;
         }
-        let committed: Vec<_> = commits.committed().collect();
-        if committed.len() > 1 {
-            end.outcomes.retain(|automation, _| {
-                !committed.iter().any(|it| it.round_update.automation == *automation)
+        let needing = commits.finished.iter().filter(|it| it.needs_commits());
+        let mut declined: Vec<_> = needing.map(|it| it.prepared).collect();
+        declined.sort_by_key(|it| it.automation());
+        if let [one] = declined.as_slice() {
+            let outcome = end.outcomes.remove(&one.automation());
+            let outcome = outcome.map(|it| match it {
+                UpdateOutcome::Failed(failure) => UpdateOutcome::Declined(failure),
+                other => other,
             });
-            end.declined = committed;
+            end.outcomes.extend(outcome.map(|it| (one.automation(), it)));
+            return;
         }
+        for it in &declined {
+            end.outcomes.remove(&it.automation());
+        }
+        end.declined = declined;
     }
 
     /// The end of an attempt after which the repository is up to date.
@@ -231,7 +274,7 @@ impl PushRound {
         git: &GitContext,
     ) -> AttemptEnd<'r> {
         let RoundCommits { head, finished, mut outcomes } = commits;
-        for FinishedUpdate { prepared, pushed, findings } in finished {
+        for FinishedUpdate { prepared, pushed, findings, .. } in finished {
             let report = self.report(base, &head, &prepared.round_update.update, pushed, git);
             let outcome = match report {
                 Ok(report) => UpdateOutcome::Done(UpdateReport { findings, ..report }),
@@ -242,7 +285,7 @@ impl PushRound {
         AttemptEnd::of(outcomes)
     }
 
-    /// The end of an attempt that failed, but for the updates that had nothing to push.
+    /// The end of an attempt that failed, but for the updates that are done without its commits.
     fn failed<'r>(
         &self,
         base: &RoundBase,
@@ -252,13 +295,18 @@ impl PushRound {
     ) -> AttemptEnd<'r> {
         let mut outcomes = commits.outcomes.clone();
         let mut unchanged = Vec::new();
-        for FinishedUpdate { prepared, pushed, findings } in &commits.finished {
-            if pushed.is_some() {
+        for update in &commits.finished {
+            let FinishedUpdate { prepared, findings, .. } = update;
+            if update.needs_commits() {
                 let outcome = UpdateOutcome::Failed(failure.clone());
                 outcomes.insert(prepared.automation(), outcome);
             } else {
-                let findings = findings.clone();
-                unchanged.push(FinishedUpdate { prepared, pushed: None, findings });
+                unchanged.push(FinishedUpdate {
+                    prepared,
+                    pushed: None,
+                    rests_on_commits: false,
+                    findings: findings.clone(),
+                });
             }
         }
         let head = base.snapshot.commit.sha.clone();
@@ -295,6 +343,36 @@ impl PushRound {
             None
         };
         let revision = revision.to_string();
-        Ok(UpdateReport { revision, pushed, unmerged, merge, findings: Vec::new() })
+        let findings = IgnoredMarkers::default();
+        Ok(UpdateReport { revision, pushed, unmerged, merge, findings })
+    }
+}
+
+/// The halves of a part, whose members are in the order of their namespaces: those of a namespace stay together as long as there
+/// are others, so that a tenant whose commits are declined does not keep those of others waiting.
+fn halves<M>(mut part: Vec<M>, namespace: impl Fn(&M) -> &str) -> [Vec<M>; 2] {
+    let pairs = part.iter().zip(part.iter().skip(1)).enumerate();
+    let borders = pairs.filter(|(_, (one, next))| namespace(one) != namespace(next));
+    let borders: Vec<usize> = borders.map(|(at, _)| at + 1).collect();
+    let middle = borders.get(borders.len() / 2).copied().unwrap_or(part.len() / 2);
+    let second = part.split_off(middle);
+    [part, second]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_halved_between_namespaces_and_else_in_the_middle() {
+        let split = |names: &[&'static str]| {
+            let [first, second] = halves(names.to_vec(), |it| it.split_once('/').unwrap().0);
+            (first.join(" "), second.join(" "))
+        };
+        let expected = |first: &str, second: &str| (first.to_owned(), second.to_owned());
+        assert_eq!(split(&["a/1", "a/2", "a/3", "b/1"]), expected("a/1 a/2 a/3", "b/1"));
+        assert_eq!(split(&["a/1", "a/2", "b/1", "c/1", "d/1"]), expected("a/1 a/2 b/1", "c/1 d/1"));
+        assert_eq!(split(&["a/1", "a/2", "a/3"]), expected("a/1", "a/2 a/3"));
+        assert_eq!(split(&[]), expected("", ""));
     }
 }

@@ -9,15 +9,21 @@ use crds::image::{ImageRef, ImageUpdateAutomationStatus};
 use image::ImageValueChange;
 use jiff::Timestamp;
 use notify::{PullRequest, PullRequestChange};
-use reconcile::{ObjectKey, RunOutcome, reason};
+use reconcile::{
+    ConditionReason, ConditionStatus, MARKERS_IGNORED, ObjectKey, RunOutcome, StatusConditions,
+    reason,
+};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::audit::cut;
 
 use super::UP_TO_DATE;
+use super::rewrite::{IgnoredMarkers, shown};
 use super::update::{PushedCommit, UpdateReport};
 
-/// The reason of an event about files and markers without effect.
-const MARKERS_IGNORED: &str = "MarkersIgnored";
+/// The reason of the condition about files and markers without effect, and of an event about the same.
+///
+/// Differs(flux): there nothing is said of them.
+const MARKERS_WITHOUT_EFFECT: ConditionReason = ConditionReason::new(MARKERS_IGNORED);
 
 /// Bytes of an event about a commit, which has the whole message of the commit.
 const MAX_EVENT_BYTES: usize = 16 << 10;
@@ -25,14 +31,8 @@ const MAX_EVENT_BYTES: usize = 16 << 10;
 /// Bytes of the list of changes with which an event comes.
 const MAX_CHANGES_BYTES: usize = 4 << 10;
 
-/// Bytes of a value or a finding in logs and events.
-const MAX_TEXT_BYTES: usize = 300;
-
 /// Changes of a commit that are logged.
 const MAX_LOGGED_CHANGES: usize = 100;
-
-/// Files and markers without effect that an event lists.
-const MAX_LISTED_FINDINGS: usize = 10;
 
 /// What an event has in its metadata: which policy set which value to what.
 const CHANGES_KEY: &str = "image.toolkit.fluxcd.io/changes";
@@ -41,8 +41,10 @@ const CHANGES_KEY: &str = "image.toolkit.fluxcd.io/changes";
 pub(super) struct AutomationResult {
     /// The results that the files have.
     pub(super) policies: BTreeMap<String, ImageRef>,
-    /// What was done; `None` if nothing changed since the last run.
+    /// What was done; `None` if nothing changed since the last run, or nothing may be done yet.
     pub(super) update: Option<UpdateReport>,
+    /// Until when nothing may be done, because another writer took back what was committed a moment ago.
+    pub(super) undone_until: Option<Timestamp>,
     /// The branch to which commits go.
     pub(super) branch: String,
     /// The refspec by which they go to another reference, too.
@@ -52,8 +54,13 @@ pub(super) struct AutomationResult {
 }
 
 impl AutomationResult {
-    /// The outcome of the run: the files are up to date, but the pull request may have failed.
+    /// The outcome of the run: the files are up to date, or will be; but the pull request may have failed.
+    ///
+    /// Differs(flux): there is no pause, and `Ready` says nothing of another writer.
     pub(super) fn outcome(&self) -> RunOutcome {
+        if let Some(until) = self.undone_until {
+            return RunOutcome::Settled(reason::SUCCEEDED, undone_text(until));
+        }
         let text = match &self.pull_request {
             Some(Err(failure)) => return failure.clone(),
             Some(Ok(pull_request)) => {
@@ -92,7 +99,7 @@ impl AutomationResult {
 
     /// The event about a commit that was pushed.
     pub(super) fn event(&self, pushed: &PushedCommit) -> ObjectEvent {
-        let message = pushed.text(&self.branch, self.refspec.as_deref());
+        let message = pushed.text(&self.branch, self.refspec.as_deref(), MAX_EVENT_BYTES);
         let changes: Vec<String> =
             pushed.changes.iter().take(MAX_LOGGED_CHANGES).map(change_text).collect();
         let changes = cut(&changes.join("; "), MAX_CHANGES_BYTES);
@@ -103,6 +110,20 @@ impl AutomationResult {
             metadata: BTreeMap::from([(CHANGES_KEY.to_owned(), changes)]),
         }
     }
+}
+
+/// Says in the conditions which files and markers have no effect. Where nothing was read, what was said stays.
+pub(super) fn show_ignored<'c>(
+    result: Option<&AutomationResult>,
+    conditions: StatusConditions<'c>,
+) -> StatusConditions<'c> {
+    let update = result.and_then(|result| result.update.as_ref());
+    let Some(update) = update else { return conditions.keep(MARKERS_IGNORED) };
+    let text = update.findings.text();
+    if text.is_empty() {
+        return conditions;
+    }
+    conditions.set(MARKERS_IGNORED, ConditionStatus::True, MARKERS_WITHOUT_EFFECT, &text)
 }
 
 /// What `Ready` says of a pull request.
@@ -120,9 +141,12 @@ fn pull_request_text(pull_request: &PullRequest) -> String {
     format!("pull request {number} {state}{separator}{url}")
 }
 
-/// A text of a repository for logs and events.
-fn shown(text: &str) -> String {
-    cut(&text.replace(char::is_control, " "), MAX_TEXT_BYTES)
+/// What `Ready` says while nothing may be committed. It names the second, so that it stays the same for the whole pause.
+fn undone_text(until: Timestamp) -> String {
+    let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
+    format!(
+        "another writer undid values that were committed a moment ago: they are committed again after {until}, or on request"
+    )
 }
 
 fn change_text(change: &ImageValueChange) -> String {
@@ -147,21 +171,15 @@ pub(super) fn log_changes(node: &ObjectKey, pushed: &PushedCommit) {
 }
 
 /// The event about files and markers without effect; `None` if that was reported already. `known` is what was.
-pub(super) fn ignored(known: &mut String, findings: &[String]) -> Option<ObjectEvent> {
-    let listed: Vec<String> =
-        findings.iter().take(MAX_LISTED_FINDINGS).map(|finding| shown(finding)).collect();
-    let message = match findings.len().saturating_sub(MAX_LISTED_FINDINGS) {
-        _ if findings.is_empty() => String::new(),
-        0 => format!("markers without effect: {}", listed.join("; ")),
-        more => format!("markers without effect: {}; and {more} more", listed.join("; ")),
-    };
+pub(super) fn ignored(known: &mut String, findings: &IgnoredMarkers) -> Option<ObjectEvent> {
+    let message = findings.text();
     if message == *known {
         return None;
     }
     known.clone_from(&message);
     (!message.is_empty()).then(|| ObjectEvent {
         severity: EventSeverity::Info,
-        reason: MARKERS_IGNORED.to_owned(),
+        reason: MARKERS_WITHOUT_EFFECT.to_string(),
         message,
         metadata: BTreeMap::new(),
     })
@@ -169,9 +187,13 @@ pub(super) fn ignored(known: &mut String, findings: &[String]) -> Option<ObjectE
 
 #[cfg(test)]
 mod tests {
+    use crds::image::ImageUpdateAutomation;
     use reconcile::WakeTrigger;
+    use serde_json::json;
 
+    use super::super::recommit::CommittedValues;
     use super::*;
+    use crate::run::{OwnConditions, report_with};
 
     fn version(tag: &str) -> ImageRef {
         ImageRef { name: "r.io/web".to_owned(), tag: tag.to_owned(), digest: None }
@@ -182,16 +204,35 @@ mod tests {
             ["r.io/web:1", "r.io/web:2", "apps:web"].map(str::to_owned);
         PushedCommit {
             commit: "0123456789abcdef0123456789abcdef01234567".to_owned(),
-            message: "update".to_owned(),
+            message: "update".into(),
             committed: 0,
             changes: vec![ImageValueChange { old_value, new_value, setter }],
+            values: CommittedValues::default(),
         }
+    }
+
+    /// What was done in an update without a pull request.
+    fn update(
+        revision: &str,
+        pushed: Option<PushedCommit>,
+        findings: &[String],
+    ) -> AutomationResult {
+        let revision = revision.to_owned();
+        let findings = IgnoredMarkers::of(findings);
+        result(Some(UpdateReport { revision, pushed, unmerged: None, merge: None, findings }))
     }
 
     fn result(update: Option<UpdateReport>) -> AutomationResult {
         let policies = BTreeMap::from([("web".to_owned(), version("2"))]);
         let branch = "main".to_owned();
-        AutomationResult { policies, update, branch, refspec: None, pull_request: None }
+        AutomationResult {
+            policies,
+            update,
+            undone_until: None,
+            branch,
+            refspec: None,
+            pull_request: None,
+        }
     }
 
     #[test]
@@ -224,11 +265,7 @@ mod tests {
     fn a_commit_is_shown_in_the_status_until_the_next_one() {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let mut status = ImageUpdateAutomationStatus::default();
-        let update = |revision: &str, pushed: Option<PushedCommit>| {
-            let revision = revision.to_owned();
-            let findings = Vec::new();
-            result(Some(UpdateReport { revision, pushed, unmerged: None, merge: None, findings }))
-        };
+        let update = |revision: &str, pushed| update(revision, pushed, &[]);
         update("main@sha1:2", Some(pushed())).show(&mut status, now);
         assert_eq!(status.last_push_commit, Some(pushed().commit));
         assert_eq!(status.last_push_time, Some(Time(now)));
@@ -244,11 +281,7 @@ mod tests {
 
     #[test]
     fn a_commit_that_no_status_names_is_reported_by_the_next_run_once() {
-        let update = |pushed: Option<PushedCommit>| {
-            let revision = "main@sha1:2".to_owned();
-            let findings = Vec::new();
-            result(Some(UpdateReport { revision, pushed, unmerged: None, merge: None, findings }))
-        };
+        let update = |pushed| update("main@sha1:2", pushed, &[]);
         let mut unreported = Some(pushed());
         let mut next = update(None);
         next.complete(&mut unreported);
@@ -270,19 +303,57 @@ mod tests {
         let event = result(None).event(&pushed());
         assert_eq!(event.message, "pushed commit '0123456' to branch 'main'\nupdate");
         assert_eq!(event.metadata[CHANGES_KEY], "apps:web: r.io/web:1 -> r.io/web:2");
-        let long = PushedCommit { message: "x".repeat(1 << 20), ..pushed() };
+        let long = PushedCommit { message: "x".repeat(1 << 20).into(), ..pushed() };
         assert!(result(None).event(&long).message.len() < 2 * MAX_EVENT_BYTES);
     }
 
     #[test]
     fn markers_without_effect_are_reported_once() {
         let mut known = String::new();
-        let findings: Vec<String> = (0..12).map(|n| format!("a.yaml:{n}: \nno policy")).collect();
+        let findings = IgnoredMarkers::of(&["a.yaml:1: no policy".to_owned()]);
         let event = ignored(&mut known, &findings).unwrap();
-        assert!(event.message.starts_with("markers without effect: a.yaml:0:  no policy; "));
-        assert!(event.message.ends_with("; and 2 more"), "{}", event.message);
+        assert_eq!(event.message, "markers without effect: a.yaml:1: no policy");
         assert_eq!(ignored(&mut known, &findings), None);
-        assert_eq!(ignored(&mut known, &[]), None);
-        assert!(ignored(&mut known, &findings[..1]).is_some());
+        assert_eq!(ignored(&mut known, &IgnoredMarkers::default()), None);
+        assert!(ignored(&mut known, &findings).is_some());
+    }
+
+    #[test]
+    fn markers_without_effect_are_a_condition_until_there_are_none() {
+        let mut object: ImageUpdateAutomation = serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "apps", "generation": 1},
+            "spec": {"interval": "1m", "sourceRef": {"kind": "GitRepository", "name": "a"}},
+        }))
+        .unwrap();
+        let mut shown = |result: &AutomationResult| {
+            let report = report_with(
+                &object,
+                &result.outcome(),
+                Timestamp::now(),
+                OwnConditions {
+                    types: &[MARKERS_IGNORED],
+                    set: &|it| show_ignored(Some(result), it),
+                },
+                |_| {},
+            );
+            let conditions = report.after.conditions.clone();
+            object.status = Some(report.after);
+            let found = conditions.into_iter().find(|it| it.type_ == MARKERS_IGNORED);
+            found.map(|it| format!("{} {}", it.status, it.message))
+        };
+        let said = Some("True markers without effect: a.yaml:1: no policy".to_owned());
+        let findings = ["a.yaml:1: no policy".to_owned()];
+        assert_eq!(shown(&update("main@sha1:1", None, &findings)), said);
+        assert_eq!(shown(&result(None)), said, "nothing was read");
+        assert_eq!(shown(&update("main@sha1:2", None, &[])), None);
+    }
+
+    #[test]
+    fn while_another_writer_is_given_time_ready_does_not_say_that_all_is_up_to_date() {
+        let until: Timestamp = "2026-11-01T00:01:00.7Z".parse().unwrap();
+        let outcome = AutomationResult { undone_until: Some(until), ..result(None) }.outcome();
+        let text = "another writer undid values that were committed a moment ago: they are committed again after \
+                    2026-11-01T00:01:00Z, or on request";
+        assert_eq!(outcome, RunOutcome::Settled(reason::SUCCEEDED, text.to_owned()));
     }
 }

@@ -11,6 +11,13 @@ use image::{
     CheckoutFiles, FileUpdate, FileUpdateRequest, ImageSetterValues, RepositoryFileEntry,
     UpdateResult,
 };
+use windlass_runtime::audit::cut;
+
+/// Files and markers without effect that are named.
+const MAX_LISTED_FINDINGS: usize = 10;
+
+/// Bytes of what is said of one of them.
+const MAX_FINDING_BYTES: usize = 300;
 
 /// Bytes of the targets of all symbolic links of a repository.
 const MAX_LINK_BYTES: usize = 16 << 20;
@@ -22,10 +29,41 @@ pub(super) struct RewrittenFiles {
     pub(super) changes: BTreeMap<String, GitFileChange>,
     /// The values that change.
     pub(super) result: UpdateResult,
-    /// Files that were left out and markers that set nothing, for people.
-    pub(super) findings: Vec<String>,
+    /// Files that were left out and markers that set nothing.
+    pub(super) findings: IgnoredMarkers,
     /// Tags of verified images that would stand without a digest, for people: if there is one, nothing may be committed.
     pub(super) without_digest: Vec<String>,
+}
+
+/// Files that were left out and markers that set nothing, for people: the first ones, so that a round can hold them of all its
+/// automations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct IgnoredMarkers {
+    pub(super) listed: Vec<String>,
+    /// How many there are besides.
+    more: usize,
+}
+
+impl IgnoredMarkers {
+    pub(super) fn of(findings: &[String]) -> Self {
+        let listed = findings.iter().take(MAX_LISTED_FINDINGS).map(|it| shown(it)).collect();
+        Self { listed, more: findings.len().saturating_sub(MAX_LISTED_FINDINGS) }
+    }
+
+    /// What is said of them; empty if there are none.
+    pub(super) fn text(&self) -> String {
+        let Self { listed, more } = self;
+        match *more {
+            _ if listed.is_empty() => String::new(),
+            0 => format!("markers without effect: {}", listed.join("; ")),
+            more => format!("markers without effect: {}; and {more} more", listed.join("; ")),
+        }
+    }
+}
+
+/// A text of a repository for statuses, logs and events.
+pub(super) fn shown(text: &str) -> String {
+    cut(&text.replace(char::is_control, " "), MAX_FINDING_BYTES)
 }
 
 /// The files of a repository, and what of them is updated.
@@ -59,6 +97,7 @@ impl RepositoryFiles<'_> {
             let bytes = text.into_bytes();
             (path, GitFileChange::Write { bytes, mode: GitFileMode::AsBefore })
         });
+        let findings = IgnoredMarkers::of(&findings);
         Ok(RewrittenFiles { changes: changes.collect(), result, findings, without_digest })
     }
 
@@ -179,7 +218,7 @@ mod tests {
         assert_eq!(written(&files), [("base/text", expected)]);
         let out = "the symbolic link leads out of the repository";
         let findings = ["apps/out.yaml", "apps/root.yaml"].map(|path| format!("{path}: {out}"));
-        assert_eq!(files.findings, findings);
+        assert_eq!(files.findings.listed, findings);
         let target = "x".repeat(MAX_LINK_BYTES + 1);
         let error = rewrite(&[("a.yaml@", target.as_str())], "").unwrap_err();
         assert!(error.contains("symbolic links together exceed"), "{error}");
@@ -188,14 +227,29 @@ mod tests {
     #[test]
     fn markers_that_set_nothing_are_found_unless_another_automation_has_their_policy() {
         let marked = |policy: &str| format!("image: x:1 # {{\"$imagepolicy\": \"{policy}\"}}\n");
-        let of =
-            |policy: &str| rewrite(&[("a.yaml", marked(policy).as_str())], "").unwrap().findings;
+        let of = |policy: &str| {
+            rewrite(&[("a.yaml", marked(policy).as_str())], "").unwrap().findings.listed
+        };
         assert_eq!(of("apps:db:tag"), Vec::<String>::new());
         assert_eq!(of("apps:none"), ["a.yaml:1: no policy of the automation sets `apps:none`"]);
         let unverified = "a.yaml:1: the latest version of `apps:new` is not verified";
         assert_eq!(of("apps:new:tag"), [unverified]);
         let broken = format!("{WEB}---\na: [\n");
         let files = rewrite(&[("a.yaml", broken.as_str())], "").unwrap();
-        assert!(files.findings.iter().any(|it| it.starts_with("a.yaml")), "{:?}", files.findings);
+        let findings = files.findings.listed;
+        assert!(findings.iter().any(|it| it.starts_with("a.yaml")), "{findings:?}");
+    }
+
+    #[test]
+    fn of_what_has_no_effect_a_round_holds_the_first_ones_and_their_number() {
+        let findings: Vec<String> = (0..12).map(|n| format!("{n}\n{}", "x".repeat(1000))).collect();
+        let ignored = IgnoredMarkers::of(&findings);
+        assert_eq!((ignored.listed.len(), ignored.more), (MAX_LISTED_FINDINGS, 2));
+        assert!(ignored.listed.iter().all(|it| it.len() < MAX_FINDING_BYTES + 4));
+        let text = ignored.text();
+        assert!(text.starts_with("markers without effect: 0 xxx"), "{text}");
+        assert!(text.ends_with("; and 2 more"), "{text}");
+        assert_eq!(IgnoredMarkers::of(&findings[..1]).text().find("more"), None);
+        assert_eq!(IgnoredMarkers::default().text(), "");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! All of it blocks. Elsewhere: commits on top of it and the push (`push_round`), which values are set where (`rewrite`).
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use git::push::{UpdateRule, is_ancestor};
 use git::{
@@ -15,7 +16,7 @@ use windlass_cluster::error::chain;
 
 use super::git_source::GitSource;
 use super::rewrite::{RepositoryFiles, RewrittenFiles};
-use super::round_draft::RoundDraft;
+use super::round_draft::{EditNumber, RoundDraft};
 use super::update::{MergeState, PushBranchMode, Update, not_applied, not_fetched, without_digest};
 
 /// The commit that a round builds on.
@@ -125,6 +126,13 @@ pub(super) struct BaseFiles<'b> {
     kinds: BTreeMap<&'b str, TreeEntryKind>,
 }
 
+/// What an automation does to the files of a round.
+pub(super) struct MemberRewrite {
+    pub(super) files: RewrittenFiles,
+    /// The edits of others whose files it has read.
+    pub(super) relied: BTreeSet<EditNumber>,
+}
+
 impl<'b> BaseFiles<'b> {
     pub(super) fn new(snapshot: &'b GitSnapshot, listing: &'b CommitTreeListing) -> Self {
         let entries: BTreeMap<_, _> =
@@ -142,7 +150,7 @@ impl<'b> BaseFiles<'b> {
         update: &Update,
         setters: &ImageSetterValues,
         draft: &RoundDraft<M>,
-    ) -> Result<RewrittenFiles, RunOutcome> {
+    ) -> Result<MemberRewrite, RunOutcome> {
         // Each automation may read as much as if it were the only one.
         self.snapshot.restart_reading();
         let files = RepositoryFiles {
@@ -151,19 +159,21 @@ impl<'b> BaseFiles<'b> {
             others: &update.others,
             unverified: &update.unverified,
         };
+        let relied = RefCell::new(BTreeSet::new());
         let rewritten = files.rewrite(setters, |path| {
-            if let Some(bytes) = draft.file(path) {
-                return Ok(bytes.to_vec());
+            if let Some(file) = draft.file(path) {
+                relied.borrow_mut().insert(file.edit);
+                return Ok(file.bytes.to_vec());
             }
             match self.entries.get(path) {
                 Some(entry) => self.snapshot.read(entry).map_err(|error| chain(&error)),
                 None => Err(format!("`{path}` is not in the repository")),
             }
         });
-        let rewritten = rewritten.map_err(|why| not_applied(&why))?;
-        if rewritten.without_digest.is_empty() {
-            return Ok(rewritten);
+        let files = rewritten.map_err(|why| not_applied(&why))?;
+        if files.without_digest.is_empty() {
+            return Ok(MemberRewrite { files, relied: relied.into_inner() });
         }
-        Err(without_digest(&rewritten.without_digest))
+        Err(without_digest(&files.without_digest))
     }
 }

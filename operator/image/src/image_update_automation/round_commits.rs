@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use git::push::{CommitSigner, PushError, PushWorkspace};
 use git::{Error, GitRemote};
@@ -15,10 +17,17 @@ use reconcile::{ObjectKey, RunOutcome};
 use windlass_cluster::error::chain;
 
 use super::git_source::SigningKey;
-use super::rewrite::RewrittenFiles;
-use super::round_base::{BaseFiles, RoundBase};
-use super::round_draft::{CommitDraft, CommitLabel, MemberEdit, RoundDraft};
+use super::recommit::CommittedValues;
+use super::rewrite::{IgnoredMarkers, RewrittenFiles};
+use super::round_base::{BaseFiles, MemberRewrite, RoundBase};
+use super::round_draft::{
+    CommitDraft, CommitLabel, DraftEdit, EditNumber, MemberEdit, RoundDraft, WithdrawnEdits,
+};
 use super::update::{PushedCommit, Update, UpdateReport, not_applied, not_committed};
+
+/// How long values are set in a round before the rest of it is put off: the longer a push comes after its fetch, the more likely
+/// is another writer faster.
+const MAX_PLANNING_TIME: Duration = Duration::from_secs(20);
 
 /// The update of one automation.
 pub(super) struct RoundUpdate {
@@ -33,10 +42,17 @@ pub(super) struct RoundUpdate {
 pub(super) enum UpdateOutcome {
     /// The repository is up to date.
     Done(UpdateReport),
-    /// It is not, and is not to be brought up to date now.
+    /// It is not, and is not to be brought up to date now: another run is due.
     Postponed,
+    /// It is not, and is not before this time: another writer took back what was committed a moment ago.
+    Undone { until: Timestamp },
     /// It is for the next round: this one had no room for it, or it builds on what was left out.
     PutOff,
+    /// The server declined its commit together with those of others, and the round has pushed often enough: it is for a round of
+    /// its own.
+    PutOffAlone,
+    /// The server declined its commit. In Flux's words.
+    Declined(RunOutcome),
     /// In Flux's words. If the server has a commit nevertheless, the next update finds it.
     Failed(RunOutcome),
 }
@@ -61,10 +77,17 @@ pub(super) struct KeySigner<'r> {
 /// What is to be committed, before commits are made.
 pub(super) struct RoundPlan<'r> {
     draft: RoundDraft<&'r PreparedUpdate<'r>>,
-    /// Those that change nothing.
-    unchanged: Vec<FinishedUpdate<'r>>,
+    unchanged: Vec<UnchangedUpdate<'r>>,
     /// Those that are at their end.
     outcomes: UpdateOutcomes,
+}
+
+/// An update that changes nothing in the files as those before it left them.
+struct UnchangedUpdate<'r> {
+    prepared: &'r PreparedUpdate<'r>,
+    /// The edits that it has read: without one of them it might change something.
+    relied: BTreeSet<EditNumber>,
+    findings: IgnoredMarkers,
 }
 
 /// An update that is done once the server has the commits of the round.
@@ -72,7 +95,16 @@ pub(super) struct FinishedUpdate<'r> {
     pub(super) prepared: &'r PreparedUpdate<'r>,
     /// The commit with its changes; `None` if nothing was to be changed.
     pub(super) pushed: Option<PushedCommit>,
-    pub(super) findings: Vec<String>,
+    /// Whether it is done only if the server has the commits of others.
+    pub(super) rests_on_commits: bool,
+    pub(super) findings: IgnoredMarkers,
+}
+
+impl FinishedUpdate<'_> {
+    /// Whether it is not done without the commits of the round.
+    pub(super) fn needs_commits(&self) -> bool {
+        self.pushed.is_some() || self.rests_on_commits
+    }
 }
 
 /// The commits of a round.
@@ -121,12 +153,14 @@ fn place_of_signer<'r>(
 
 /// What one update changes.
 enum UpdateEdit {
-    /// Nothing; what it found besides.
-    Nothing(Vec<String>),
+    /// Nothing.
+    Nothing(MemberRewrite),
     /// Files, in a commit of this label.
-    Files(CommitLabel, RewrittenFiles),
+    Files(CommitLabel, MemberRewrite),
     /// Nothing is to be changed now.
     Postponed,
+    /// Nothing is to be changed before this time.
+    Undone(Timestamp),
 }
 
 /// Sets the values of an update in the files as those before it left them.
@@ -143,22 +177,24 @@ fn edited(
         return Ok(UpdateEdit::Postponed);
     }
     let update = &prepared.round_update.update;
-    let rewritten = files.rewritten(update, &prepared.setters, draft)?;
-    if rewritten.changes.is_empty() {
-        return Ok(UpdateEdit::Nothing(rewritten.findings));
+    let rewrite = files.rewritten(update, &prepared.setters, draft)?;
+    let RewrittenFiles { changes, result, .. } = &rewrite.files;
+    if changes.is_empty() {
+        return Ok(UpdateEdit::Nothing(rewrite));
     }
-    if update.is_recommit {
-        return Ok(UpdateEdit::Postponed);
+    if let Some(pause) = update.recommit_pause.as_ref().filter(|pause| pause.applies_to(result)) {
+        return Ok(UpdateEdit::Undone(pause.until));
     }
-    let message = update.commit.message(&rewritten.result)?;
+    let message = update.commit.message(result)?.into();
     // What cannot be written fails here, for this update alone.
-    let differs = workspace.differs(&rewritten.changes);
-    if !differs.map_err(|error| not_committed(&chain(&error)))? {
-        return Ok(UpdateEdit::Nothing(rewritten.findings));
+    let differs = workspace.differs(changes).map_err(|error| not_committed(&chain(&error)))?;
+    // What is as in the base may be another one in a commit before.
+    if !differs && !draft.differs(changes) {
+        return Ok(UpdateEdit::Nothing(rewrite));
     }
     let author = update.commit.author.clone();
     let label = CommitLabel { author, signer: prepared.signer, message };
-    Ok(UpdateEdit::Files(label, rewritten))
+    Ok(UpdateEdit::Files(label, rewrite))
 }
 
 impl<'r> RoundPlan<'r> {
@@ -181,7 +217,12 @@ impl<'r> RoundPlan<'r> {
             unchanged: Vec::new(),
             outcomes: UpdateOutcomes::new(),
         };
-        for prepared in part.iter().copied() {
+        let began = Instant::now();
+        for (number, prepared) in part.iter().copied().enumerate() {
+            if number > 0 && began.elapsed() > MAX_PLANNING_TIME {
+                plan.outcomes.insert(prepared.automation(), UpdateOutcome::PutOff);
+                continue;
+            }
             let edit = || edited(prepared, &files, &mut workspace, &plan.draft);
             let edit = catch_unwind(AssertUnwindSafe(edit));
             let interrupted = |_| Err(not_applied("setting values was interrupted, retrying"));
@@ -202,20 +243,27 @@ impl<'r> RoundPlan<'r> {
     }
 
     fn add(&mut self, prepared: &'r PreparedUpdate<'r>, edit: UpdateEdit) {
-        let (label, rewritten) = match edit {
-            UpdateEdit::Nothing(findings) => {
-                self.unchanged.push(FinishedUpdate { prepared, pushed: None, findings });
+        let (label, rewrite) = match edit {
+            UpdateEdit::Nothing(MemberRewrite { files, relied }) => {
+                let RewrittenFiles { findings, .. } = files;
+                self.unchanged.push(UnchangedUpdate { prepared, relied, findings });
                 return;
             }
             UpdateEdit::Postponed => {
                 self.outcomes.insert(prepared.automation(), UpdateOutcome::Postponed);
                 return;
             }
-            UpdateEdit::Files(label, rewritten) => (label, rewritten),
+            UpdateEdit::Undone(until) => {
+                self.outcomes.insert(prepared.automation(), UpdateOutcome::Undone { until });
+                return;
+            }
+            UpdateEdit::Files(label, rewrite) => (label, rewrite),
         };
+        let MemberRewrite { files: rewritten, relied } = rewrite;
         let RewrittenFiles { changes: files, result, findings, .. } = rewritten;
         let changes = result.changes().into_iter().cloned().collect();
-        let edit = MemberEdit { member: prepared, files, changes, findings };
+        let values = CommittedValues::of(&result);
+        let edit = MemberEdit { member: prepared, files, changes, values, relied, findings };
         if let Some(excess) = self.draft.add(label, edit) {
             self.outcomes.insert(excess.automation(), UpdateOutcome::PutOff);
         }
@@ -230,10 +278,10 @@ impl<'r> RoundCommits<'r> {
         signers: &[KeySigner<'_>],
     ) -> Self {
         let RoundPlan { draft, unchanged, outcomes } = plan;
-        let mut commits = Self { head: String::new(), finished: unchanged, outcomes };
-        let mut withdrawn_files = BTreeSet::new();
+        let mut commits = Self { head: String::new(), finished: Vec::new(), outcomes };
+        let mut withdrawn_edits = WithdrawnEdits::default();
         for mut draft in draft.into_commits() {
-            for it in draft.withdraw(&mut withdrawn_files, |member| member.is_outdated()) {
+            for it in draft.withdraw(&mut withdrawn_edits, |member| member.is_outdated()) {
                 let outcome = match it.is_outdated {
                     true => UpdateOutcome::Postponed,
                     false => UpdateOutcome::PutOff,
@@ -249,10 +297,19 @@ impl<'r> RoundCommits<'r> {
             match workspace.commit(&files, &details, signer.map(|it| &it.signer)) {
                 Ok(hash) => commits.add(draft, hash.as_deref(), details.at),
                 Err(error) => {
-                    withdrawn_files.extend(files.into_keys());
+                    withdrawn_edits.add(&draft);
                     commits.leave_out(&draft, &error);
                 }
             }
+        }
+        for UnchangedUpdate { prepared, relied, findings } in unchanged {
+            if withdrawn_edits.affects(&relied) {
+                commits.outcomes.insert(prepared.automation(), UpdateOutcome::PutOff);
+                continue;
+            }
+            let rests_on_commits = !relied.is_empty();
+            let update = FinishedUpdate { prepared, pushed: None, rests_on_commits, findings };
+            commits.finished.push(update);
         }
         commits.head = workspace.head().unwrap_or_default();
         commits
@@ -271,14 +328,19 @@ impl<'r> RoundCommits<'r> {
         at: Timestamp,
     ) {
         let CommitDraft { label, members } = draft;
-        for MemberEdit { member, changes, findings, .. } in members {
+        for DraftEdit { edit, .. } in members {
+            let MemberEdit { member, changes, values, findings, .. } = edit;
             let pushed = hash.map(|hash| PushedCommit {
                 commit: hash.to_owned(),
-                message: label.message.clone(),
+                message: Arc::clone(&label.message),
                 committed: at.as_second(),
                 changes,
+                values,
             });
-            self.finished.push(FinishedUpdate { prepared: member, pushed, findings });
+            // Where nothing differs, others have undone what it edits.
+            let rests_on_commits = true;
+            let update = FinishedUpdate { prepared: member, pushed, rests_on_commits, findings };
+            self.finished.push(update);
         }
     }
 
@@ -290,8 +352,8 @@ impl<'r> RoundCommits<'r> {
             true => UpdateOutcome::PutOff,
             false => UpdateOutcome::Failed(not_committed(&chain(error))),
         };
-        for edit in &draft.members {
-            self.outcomes.insert(edit.member.automation(), outcome.clone());
+        for it in &draft.members {
+            self.outcomes.insert(it.edit.member.automation(), outcome.clone());
         }
     }
 }

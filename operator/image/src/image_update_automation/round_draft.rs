@@ -2,15 +2,19 @@
 //! automation is taken out.
 //!
 //! Each automation edits the files as those before it left them. Those with equal author, key and message share a commit, unless
-//! one of them edits a file that a later commit has edited: the order of the edits would be another one. So each commit has
-//! exactly the edits of its automations, and a file of it has no edits of later commits.
+//! one of them has read a file as a later commit has edited it: the order of the edits would be another one. So each commit has
+//! exactly the edits of its automations, and nothing of it rests on edits of later commits.
 //! Elsewhere: editing (`rewrite`), making and pushing the commits (`push_round`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use git::push::{CommitDetails, CommitIdentity, GitFileChange};
 use image::ImageValueChange;
 use jiff::Timestamp;
+
+use super::recommit::CommittedValues;
+use super::rewrite::IgnoredMarkers;
 
 /// Bytes of all that the automations of a round change: they are held in memory until the round is pushed. One whose changes
 /// would exceed it is of the next round.
@@ -19,19 +23,22 @@ const MAX_ROUND_BYTES: usize = 32 << 20;
 /// What a change or a finding takes beside its strings.
 const CHANGE_OVERHEAD: usize = 96;
 
+/// The number of an edit among those of a round, in their order.
+pub(super) type EditNumber = usize;
+
 /// What automations have in common that share a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommitLabel {
     pub(super) author: CommitIdentity,
     /// The place of the key among the signers of the round; `None` if the commit is not signed.
     pub(super) signer: Option<usize>,
-    pub(super) message: String,
+    pub(super) message: Arc<str>,
 }
 
 impl CommitLabel {
     pub(super) fn details(&self, at: Timestamp) -> CommitDetails {
         let author = self.author.clone();
-        CommitDetails { committer: author.clone(), author, message: self.message.clone(), at }
+        CommitDetails { committer: author.clone(), author, message: self.message.to_string(), at }
     }
 }
 
@@ -43,8 +50,12 @@ pub(super) struct MemberEdit<M> {
     pub(super) files: BTreeMap<String, GitFileChange>,
     /// The values that it sets, each once.
     pub(super) changes: Vec<ImageValueChange>,
+    /// The same values with their places.
+    pub(super) values: CommittedValues,
+    /// The edits before it whose files it has read: without one of them it might be another edit.
+    pub(super) relied: BTreeSet<EditNumber>,
     /// Files that were left out and markers that set nothing.
-    pub(super) findings: Vec<String>,
+    pub(super) findings: IgnoredMarkers,
 }
 
 impl<M> MemberEdit<M> {
@@ -59,42 +70,65 @@ impl<M> MemberEdit<M> {
             let ImageValueChange { old_value, new_value, setter } = change;
             old_value.len() + new_value.len() + setter.len() + CHANGE_OVERHEAD
         });
-        let findings = self.findings.iter().map(|finding| finding.len() + CHANGE_OVERHEAD);
-        files.chain(changes).chain(findings).sum()
+        let findings = self.findings.listed.iter().map(|it| it.len() + CHANGE_OVERHEAD);
+        let all: usize = files.chain(changes).chain(findings).sum();
+        all + self.values.size()
     }
+}
+
+/// An edit of a commit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DraftEdit<M> {
+    pub(super) number: EditNumber,
+    pub(super) edit: MemberEdit<M>,
 }
 
 /// A commit and the automations that share it, in the order of their edits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CommitDraft<M> {
     pub(super) label: CommitLabel,
-    pub(super) members: Vec<MemberEdit<M>>,
+    pub(super) members: Vec<DraftEdit<M>>,
 }
 
 /// An automation that was taken out of a commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WithdrawnMember<M> {
     pub(super) member: M,
-    /// Whether that is because its own run is due no more; else it has edited files of one that was taken out.
+    /// Whether that is because its own run is due no more; else it relied on an edit that was taken out.
     pub(super) is_outdated: bool,
 }
 
+/// The edits of a round that were taken out of its commits.
+#[derive(Debug, Default)]
+pub(super) struct WithdrawnEdits(BTreeSet<EditNumber>);
+
+impl WithdrawnEdits {
+    /// Whether what relied on these edits relied on one that was taken out.
+    pub(super) fn affects(&self, relied: &BTreeSet<EditNumber>) -> bool {
+        !self.0.is_disjoint(relied)
+    }
+
+    /// Takes all edits of a commit out.
+    pub(super) fn add<M>(&mut self, commit: &CommitDraft<M>) {
+        self.0.extend(commit.members.iter().map(|it| it.number));
+    }
+}
+
 impl<M> CommitDraft<M> {
-    /// Takes automations out: those that are outdated, and those that edited one of the withdrawn files, which have edits of
-    /// automations that were taken out. Their own files are withdrawn then, too.
+    /// Takes automations out: those that are outdated, and those that relied on an edit that was taken out.
     pub(super) fn withdraw(
         &mut self,
-        withdrawn_files: &mut BTreeSet<String>,
+        withdrawn_edits: &mut WithdrawnEdits,
         is_outdated: impl Fn(&M) -> bool,
     ) -> Vec<WithdrawnMember<M>> {
         let mut withdrawn = Vec::new();
-        for edit in std::mem::take(&mut self.members) {
+        for DraftEdit { number, edit } in std::mem::take(&mut self.members) {
             let is_outdated = is_outdated(&edit.member);
-            if is_outdated || edit.files.keys().any(|path| withdrawn_files.contains(path)) {
-                withdrawn_files.extend(edit.files.into_keys());
+            if is_outdated || withdrawn_edits.affects(&edit.relied) {
+                withdrawn_edits.0.insert(number);
                 withdrawn.push(WithdrawnMember { member: edit.member, is_outdated });
             } else {
-                self.members.push(edit);
+                self.members.push(DraftEdit { number, edit });
             }
         }
         withdrawn
@@ -103,8 +137,8 @@ impl<M> CommitDraft<M> {
     /// The files of the commit, which its members do not have any more then.
     pub(super) fn take_files(&mut self) -> BTreeMap<String, GitFileChange> {
         let mut files = BTreeMap::new();
-        for edit in &mut self.members {
-            files.append(&mut edit.files);
+        for it in &mut self.members {
+            files.append(&mut it.edit.files);
         }
         files
     }
@@ -117,19 +151,29 @@ struct EditPlace {
     member: usize,
 }
 
+/// A file as the edits of a round left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DraftFile<'d> {
+    pub(super) bytes: &'d [u8],
+    /// The last edit of it.
+    pub(super) edit: EditNumber,
+}
+
 /// The commits of a round, the oldest first.
 #[derive(Debug)]
 pub(super) struct RoundDraft<M> {
     commits: Vec<CommitDraft<M>>,
+    /// The place of each edit, by its number.
+    places: Vec<EditPlace>,
     /// The last edit of each file.
-    last_edits: BTreeMap<String, EditPlace>,
+    last_edits: BTreeMap<String, EditNumber>,
     /// What all edits take.
     size: usize,
 }
 
 impl<M> Default for RoundDraft<M> {
     fn default() -> Self {
-        Self { commits: Vec::new(), last_edits: BTreeMap::new(), size: 0 }
+        Self { commits: Vec::new(), places: Vec::new(), last_edits: BTreeMap::new(), size: 0 }
     }
 }
 
@@ -140,34 +184,51 @@ impl<M> RoundDraft<M> {
     }
 
     /// A file as the edits left it; `None` if none of them changed it.
-    pub(super) fn file(&self, path: &str) -> Option<&[u8]> {
-        let EditPlace { commit, member } = self.last_edits.get(path)?;
-        let edit = self.commits.get(*commit)?.members.get(*member)?;
+    pub(super) fn file(&self, path: &str) -> Option<DraftFile<'_>> {
+        let number = *self.last_edits.get(path)?;
+        let EditPlace { commit, member } = self.places.get(number)?;
+        let edit = &self.commits.get(*commit)?.members.get(*member)?.edit;
         match edit.files.get(path)? {
-            GitFileChange::Write { bytes, .. } => Some(bytes),
+            GitFileChange::Write { bytes, .. } => Some(DraftFile { bytes, edit: number }),
             GitFileChange::Remove => None,
         }
     }
 
+    /// Whether a changed file is another one than the edits left.
+    pub(super) fn differs(&self, changes: &BTreeMap<String, GitFileChange>) -> bool {
+        changes.iter().any(|(path, change)| {
+            let before = self.file(path);
+            before.is_some_and(|before| match change {
+                GitFileChange::Write { bytes, .. } => before.bytes != bytes,
+                GitFileChange::Remove => true,
+            })
+        })
+    }
+
     /// Adds what an automation changes to the commit of its label, or as a commit of its own. Gives the automation back if there
     /// is no room for its changes; there is for those of the first one.
-    pub(super) fn add(&mut self, label: CommitLabel, edit: MemberEdit<M>) -> Option<M> {
-        let size = self.size.saturating_add(edit.size());
+    pub(super) fn add(&mut self, label: CommitLabel, mut edit: MemberEdit<M>) -> Option<M> {
+        // What it writes over it relies on, too.
+        edit.relied.extend(edit.files.keys().filter_map(|path| self.last_edits.get(path)));
+        let relied = edit.relied.iter().filter_map(|number| self.places.get(*number));
+        let last = relied.map(|place| place.commit).max().unwrap_or_default();
+        let shared = self.commits.iter().rposition(|commit| commit.label == label);
+        let shared = shared.filter(|shared| *shared >= last);
+        let of_label = if shared.is_some() { 0 } else { label.message.len() };
+        let size = self.size.saturating_add(edit.size()).saturating_add(of_label);
         if size > MAX_ROUND_BYTES && !self.is_empty() {
             return Some(edit.member);
         }
         self.size = size;
-        let last = edit.files.keys().filter_map(|path| self.last_edits.get(path));
-        let last = last.map(|place| place.commit).max().unwrap_or_default();
-        let shared = self.commits.iter().rposition(|commit| commit.label == label);
-        let commit = shared.filter(|shared| *shared >= last).unwrap_or_else(|| {
+        let commit = shared.unwrap_or_else(|| {
             self.commits.push(CommitDraft { label, members: Vec::new() });
             self.commits.len() - 1
         });
         let members = self.commits.get_mut(commit).map(|commit| &mut commit.members)?;
-        let place = EditPlace { commit, member: members.len() };
-        self.last_edits.extend(edit.files.keys().map(|path| (path.clone(), place)));
-        members.push(edit);
+        let number = self.places.len();
+        self.places.push(EditPlace { commit, member: members.len() });
+        self.last_edits.extend(edit.files.keys().map(|path| (path.clone(), number)));
+        members.push(DraftEdit { number, edit });
         None
     }
 
@@ -185,16 +246,35 @@ mod tests {
 
     fn label(message: &str) -> CommitLabel {
         let [name, email] = ["Bot", "bot@example.com"].map(str::to_owned);
-        let message = message.to_owned();
-        CommitLabel { author: CommitIdentity { name, email }, signer: None, message }
+        CommitLabel {
+            author: CommitIdentity { name, email },
+            signer: None,
+            message: message.into(),
+        }
     }
 
     fn edit(member: &'static str, paths: &[&str]) -> MemberEdit<&'static str> {
         let bytes = member.as_bytes();
         let change = GitFileChange::Write { bytes: bytes.to_vec(), mode: GitFileMode::AsBefore };
         let files = paths.iter().map(|path| ((*path).to_owned(), change.clone()));
-        let files = files.collect();
-        MemberEdit { member, files, changes: Vec::new(), findings: Vec::new() }
+        MemberEdit {
+            member,
+            files: files.collect(),
+            changes: Vec::new(),
+            values: CommittedValues::default(),
+            relied: BTreeSet::new(),
+            findings: IgnoredMarkers::default(),
+        }
+    }
+
+    /// The same of an automation that has read a file as others left it.
+    fn reading(
+        draft: &RoundDraft<&'static str>,
+        path: &str,
+        edit: MemberEdit<&'static str>,
+    ) -> MemberEdit<&'static str> {
+        let relied = draft.file(path).map(|file| file.edit).into_iter().collect();
+        MemberEdit { relied, ..edit }
     }
 
     /// The messages and members of the commits of such edits.
@@ -204,9 +284,9 @@ mod tests {
             assert_eq!(draft.add(label(message), edit(member, paths)), None);
         }
         let members =
-            |it: &CommitDraft<&'static str>| it.members.iter().map(|it| it.member).collect();
+            |it: &CommitDraft<&'static str>| it.members.iter().map(|it| it.edit.member).collect();
         let all = draft.into_commits();
-        all.iter().map(|it| (it.label.message.clone(), members(it))).collect()
+        all.iter().map(|it| (it.label.message.to_string(), members(it))).collect()
     }
 
     fn expected(message: &str, members: &[&'static str]) -> (String, Vec<&'static str>) {
@@ -250,8 +330,11 @@ mod tests {
         assert_eq!(draft.file("1"), None);
         assert_eq!(draft.add(label("x"), edit("one", &["1", "2"])), None);
         assert_eq!(draft.add(label("x"), edit("two", &["1"])), None);
-        assert_eq!(draft.file("1"), Some(b"two".as_slice()));
-        assert_eq!(draft.file("2"), Some(b"one".as_slice()));
+        assert_eq!(draft.file("1"), Some(DraftFile { bytes: b"two", edit: 1 }));
+        assert_eq!(draft.file("2"), Some(DraftFile { bytes: b"one", edit: 0 }));
+        assert!(draft.differs(&edit("one", &["1"]).files), "the base may have just that");
+        assert!(!draft.differs(&edit("two", &["1"]).files));
+        assert!(!draft.differs(&edit("two", &["3"]).files), "nothing edited it");
         let mut commit = draft.into_commits().remove(0);
         let files = commit.take_files();
         let mut expected = edit("one", &["2"]).files;
@@ -267,9 +350,9 @@ mod tests {
         {
             assert_eq!(draft.add(label(message), edit(member, &[path])), None);
         }
-        let mut files = BTreeSet::new();
+        let mut edits = WithdrawnEdits::default();
         let taken = draft.into_commits().into_iter().map(|mut commit| {
-            let out = commit.withdraw(&mut files, |member| *member == "gone");
+            let out = commit.withdraw(&mut edits, |member| *member == "gone");
             let out: Vec<_> = out.iter().map(|it| (it.member, it.is_outdated)).collect();
             (out, commit.members.len())
         });
@@ -278,6 +361,50 @@ mod tests {
             taken,
             [(vec![("gone", true), ("on it", false)], 1), (vec![("later", false)], 0)]
         );
+    }
+
+    #[test]
+    fn what_was_read_as_an_automation_left_it_does_not_count_without_that_one() {
+        let mut draft = RoundDraft::default();
+        assert_eq!(draft.add(label("x"), edit("free", &["3"])), None);
+        assert_eq!(draft.add(label("y"), edit("gone", &["1"])), None);
+        // It has another file to edit, and nothing to change in the one that is right already.
+        let other = reading(&draft, "1", edit("on it", &["2"]));
+        let unchanged = other.relied.clone();
+        assert_eq!(unchanged, BTreeSet::from([1]));
+        assert_eq!(draft.add(label("x"), other), None);
+        let commits = draft.into_commits();
+        let labels: Vec<&str> = commits.iter().map(|it| &*it.label.message).collect();
+        assert_eq!(labels, ["x", "y", "x"], "not before the commit that it relies on");
+        let mut edits = WithdrawnEdits::default();
+        let mut taken = Vec::new();
+        for mut commit in commits {
+            let out = commit.withdraw(&mut edits, |member| *member == "gone");
+            taken.extend(out.into_iter().map(|it| it.member));
+        }
+        assert_eq!(taken, ["gone", "on it"]);
+        assert!(edits.affects(&unchanged), "nor does it count that nothing was to be changed");
+        assert!(!edits.affects(&BTreeSet::from([0])));
+    }
+
+    #[test]
+    fn edits_of_a_commit_that_cannot_be_made_are_taken_out_together() {
+        let mut draft = RoundDraft::default();
+        assert_eq!(draft.add(label("x"), edit("one", &["1"])), None);
+        assert_eq!(draft.add(label("x"), edit("two", &["2"])), None);
+        let mut edits = WithdrawnEdits::default();
+        draft.into_commits().iter().for_each(|commit| edits.add(commit));
+        assert!(edits.affects(&BTreeSet::from([0])) && edits.affects(&BTreeSet::from([1])));
+    }
+
+    #[test]
+    fn a_message_takes_room_once_for_all_that_share_it() {
+        let long = "x".repeat(MAX_ROUND_BYTES / 2 + 1);
+        let mut draft = RoundDraft::default();
+        assert_eq!(draft.add(label(&long), edit("one", &["1"])), None);
+        assert_eq!(draft.add(label(&long), edit("two", &["2"])), None);
+        let other = format!("{long}y");
+        assert_eq!(draft.add(label(&other), edit("three", &["3"])), Some("three"));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! part of.
 //! Elsewhere: turns of rounds and of what cannot push together (`branch_lock`), what the leader does (`round_leader`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,16 @@ struct GatheringRound<M, O> {
     number: u64,
     target: Arc<RoundTarget>,
     members: Vec<GatheredMember<M, O>>,
+    /// Automations for which it has no room.
+    excess: BTreeSet<ObjectKey>,
+}
+
+/// A round that gathers no more.
+pub(super) struct ClosedRound<M, O> {
+    /// By namespace and name.
+    pub(super) members: Vec<GatheredMember<M, O>>,
+    /// Automations for which it had no room.
+    pub(super) excess: BTreeSet<ObjectKey>,
 }
 
 /// A member of a round.
@@ -61,7 +71,7 @@ pub(super) enum RoundRole<M, O> {
     Leader { round: RoundGathering<M, O>, outcome: oneshot::Receiver<O> },
     /// It receives its outcome; an error if the leader did not get the branch.
     Member(oneshot::Receiver<O>),
-    /// The round has as many members as it may have.
+    /// The round has as many members as it may have; the one that ends it knows of this one.
     Excess,
 }
 
@@ -85,11 +95,17 @@ impl<M, O> GatheringRounds<M, O> {
         let rounds = all.rounds.entry(target.branch.clone()).or_default();
         let known = rounds.iter().position(|round| round.target == *target);
         let place = known.unwrap_or_else(|| {
-            rounds.push(GatheringRound { number, target: target.clone(), members: Vec::new() });
+            rounds.push(GatheringRound {
+                number,
+                target: target.clone(),
+                members: Vec::new(),
+                excess: BTreeSet::new(),
+            });
             rounds.len() - 1
         });
         let Some(round) = rounds.get_mut(place) else { return RoundRole::Excess };
         if round.members.len() >= MAX_ROUND_MEMBERS {
+            round.excess.insert(automation.clone());
             return RoundRole::Excess;
         }
         let is_same = |it: &GatheredMember<M, O>| it.automation.namespace == automation.namespace;
@@ -110,11 +126,11 @@ impl<M, O> GatheringRounds<M, O> {
 }
 
 impl<M, O> RoundGathering<M, O> {
-    /// Ends the gathering; gives the members, this one among them, by namespace and name. `None` if another leader did.
-    pub(super) fn close(&self) -> Option<Vec<GatheredMember<M, O>>> {
-        let mut members = self.take()?;
+    /// Ends the gathering; gives the members, this one among them. `None` if another leader did.
+    pub(super) fn close(&self) -> Option<ClosedRound<M, O>> {
+        let GatheringRound { mut members, excess, .. } = self.take()?;
         members.sort_by(|a, b| a.automation.cmp(&b.automation));
-        Some(members)
+        Some(ClosedRound { members, excess })
     }
 
     /// Whether no more automations can join.
@@ -133,15 +149,15 @@ impl<M, O> RoundGathering<M, O> {
         rounds.iter().any(|round| round.number == self.number && is_so(&round.members))
     }
 
-    fn take(&self) -> Option<Vec<GatheredMember<M, O>>> {
+    fn take(&self) -> Option<GatheringRound<M, O>> {
         let mut all = self.gathering.0.lock();
         let rounds = all.rounds.get_mut(&self.branch)?;
         let own = rounds.iter().position(|round| round.number == self.number)?;
-        let members = rounds.swap_remove(own).members;
+        let round = rounds.swap_remove(own);
         if rounds.is_empty() {
             all.rounds.remove(&self.branch);
         }
-        Some(members)
+        Some(round)
     }
 }
 
@@ -237,7 +253,7 @@ mod tests {
         let mut of_a = join(&rounds, &main, &a);
         let other = lead(&rounds, &target("other"), &automation("apps", "d"));
         assert!(round.has(&a) && !round.has(&automation("apps", "d")));
-        let members = round.close().unwrap();
+        let members = round.close().unwrap().members;
         let names: Vec<&str> = members.iter().map(|it| it.automation.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"], "by namespace and name");
         let handed_over: Vec<&str> = members.iter().map(|it| it.member).collect();
@@ -257,7 +273,7 @@ mod tests {
         let (slow, _outcome) = lead(&rounds, &main, &automation("a", "one"));
         let (fast, _outcome_of_fast) = lead(&rounds, &main, &automation("b", "one"));
         let _member = join(&rounds, &main, &automation("b", "two"));
-        assert_eq!(fast.close().map(|members| members.len()), Some(3));
+        assert_eq!(fast.close().map(|round| round.members.len()), Some(3));
         let (next, _outcome_of_next) = lead(&rounds, &main, &automation("a", "two"));
         assert!(slow.close().is_none(), "its round has ended");
         drop((slow, fast));
@@ -284,9 +300,12 @@ mod tests {
         let outcomes: Vec<_> =
             (1..MAX_ROUND_MEMBERS).map(|_| join(&rounds, &main, &member)).collect();
         assert!(round.is_full());
-        let excess = rounds.join(&main, &automation("other", "excess"), "excess");
+        let late = automation("other", "excess");
+        let excess = rounds.join(&main, &late, "excess");
         assert!(matches!(excess, RoundRole::Excess));
-        assert_eq!(round.close().map(|members| members.len()), Some(outcomes.len() + 1));
+        let closed = round.close().unwrap();
+        assert_eq!(closed.members.len(), outcomes.len() + 1);
+        assert_eq!(closed.excess, BTreeSet::from([late]), "the leader has it called later");
     }
 
     #[test]

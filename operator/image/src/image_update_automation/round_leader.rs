@@ -17,19 +17,21 @@ use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{node_named, node_of};
 use windlass_runtime::git_remote::operation_context;
 use windlass_runtime::object_hold::is_suspended;
+use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 
 use super::branch_lock::{BranchLock, BranchLocks, RoundTarget};
 use super::git_source::{GitSource, SigningKey, node_of_reference};
-use super::is_recommit;
 use super::policies::PolicyResults;
 use super::pull_request::annotated_provider;
 use super::push_round::PushRound;
+use super::recommit::{CommittedValues, RecommitPause};
 use super::round_commits::{RoundUpdate, UpdateOutcome};
 use super::round_gathering::{
-    GatheredMember, GatheringClock, GatheringRounds, RoundGathering, RoundRole,
+    ClosedRound, GatheredMember, GatheringClock, GatheringRounds, RoundGathering, RoundRole,
 };
 use super::update::{CommitPlan, MergeState, PushBranchMode, Update, UpdateReport};
+use super::{ImageUpdateAutomationState, recommit_after};
 
 /// How often a leader that waits finds out whether something is due.
 const GATHERING_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -40,8 +42,18 @@ pub(super) struct MemberReport {
     pub(super) policies: BTreeMap<String, ImageRef>,
 }
 
-/// The outcome of an update; `None` if it was not to be done now: another run is due.
-pub(super) type MemberOutcome = Result<Option<MemberReport>, RunOutcome>;
+/// How an update ended that did not fail.
+pub(super) enum MemberEnd {
+    /// The repository is up to date.
+    Updated(Box<MemberReport>),
+    /// Another writer took back what was committed a moment ago, and nothing is committed before this time.
+    Undone { until: Timestamp },
+    /// It was not to be done now: another run is due.
+    NotNow,
+}
+
+/// The outcome of an update.
+pub(super) type MemberOutcome = Result<MemberEnd, RunOutcome>;
 
 type Gathering = RoundGathering<RoundMember, MemberOutcome>;
 
@@ -56,6 +68,8 @@ pub(super) struct RoundMember {
     pub(super) is_proposed: bool,
     /// Whether the push branch was merged when that was last found out.
     pub(super) known_merge: Option<MergeState>,
+    /// What it committed last, as far as this process knows.
+    pub(super) committed: Option<CommittedValues>,
 }
 
 impl RoundMember {
@@ -70,11 +84,8 @@ impl RoundMember {
                 leader.run(round, outcome).await
             }
             // A leader that does not get the branch gives no outcome.
-            RoundRole::Member(outcome) => outcome.await.unwrap_or(Ok(None)),
-            RoundRole::Excess => {
-                context.shared::<BranchLocks>().enqueue(&target, &node);
-                Ok(None)
-            }
+            RoundRole::Member(outcome) => outcome.await.unwrap_or(Ok(MemberEnd::NotNow)),
+            RoundRole::Excess => Ok(MemberEnd::NotNow),
         }
     }
 
@@ -99,13 +110,17 @@ impl RoundMember {
             email: commit.author.email,
         };
         let ObjectKey { namespace, name, .. } = self.node.clone();
+        let until = recommit_after(&self.object, &policies.latest, Timestamp::now());
+        let committed = self.committed.take();
+        let recommit_pause =
+            until.and_then(|until| committed.map(|values| RecommitPause { until, values }));
         Update {
             path: path.unwrap_or_default(),
             policies: policies.setters(&namespace),
             others: policies.others.clone(),
             verified: policies.verified.clone(),
             unverified: policies.unverified.clone(),
-            is_recommit: is_recommit(&self.object, &policies.latest, Timestamp::now()),
+            recommit_pause,
             commit: CommitPlan {
                 namespace,
                 name,
@@ -141,18 +156,24 @@ impl RoundLeader<'_> {
             self.context.fetching.acquire(&self.node.namespace).await
         };
         let permit = tokio::select! {
-            ended = &mut outcome => return ended.unwrap_or(Ok(None)),
+            ended = &mut outcome => return ended.unwrap_or(Ok(MemberEnd::NotNow)),
             permit = permit => permit,
         };
-        let Some(members) = round.close() else {
+        let Some(ClosedRound { members, excess }) = round.close() else {
             drop(permit);
-            return outcome.await.unwrap_or(Ok(None));
+            return outcome.await.unwrap_or(Ok(MemberEnd::NotNow));
         };
         let nodes: Vec<ObjectKey> = members.iter().map(|it| it.automation.clone()).collect();
         let locks = self.context.shared::<BranchLocks>();
         let work_queue = &self.context.work_queue;
         let taken = locks.acquire(&self.target, self.node, &nodes, work_queue);
-        let Some(branch_lock) = taken else { return Ok(None) };
+        let Some(branch_lock) = taken else {
+            for it in &excess {
+                locks.enqueue_if_taken(&self.target, it);
+            }
+            return Ok(MemberEnd::NotNow);
+        };
+        excess.iter().for_each(|it| branch_lock.put_off(it));
         let own = self.write(members, &branch_lock).await;
         drop(branch_lock);
         drop(permit);
@@ -208,7 +229,7 @@ impl RoundLeader<'_> {
             senders.insert(automation.clone(), outcome);
             // The permit may have come late.
             if member.is_outdated() {
-                outcomes.insert(automation, Ok(None));
+                outcomes.insert(automation, Ok(MemberEnd::NotNow));
                 continue;
             }
             // Another round may have written newer results meanwhile.
@@ -238,9 +259,7 @@ impl RoundLeader<'_> {
         match blocking(GIT_OPERATION_FAILED, "updating the repository", work).await {
             Ok(ended) => {
                 for (automation, outcome) in ended {
-                    if outcome == UpdateOutcome::PutOff {
-                        branch_lock.put_off(&automation);
-                    }
+                    remember(self.context, &automation, &outcome, branch_lock);
                     let policies = written.remove(&automation).unwrap_or_default();
                     outcomes.insert(automation, member_outcome(outcome, policies));
                 }
@@ -250,7 +269,7 @@ impl RoundLeader<'_> {
                 outcomes.extend(failed);
             }
         }
-        let own = outcomes.remove(self.node).unwrap_or(Ok(None));
+        let own = outcomes.remove(self.node).unwrap_or(Ok(MemberEnd::NotNow));
         for (automation, outcome) in outcomes {
             if let Some(sender) = senders.remove(&automation) {
                 // Its run may have been interrupted.
@@ -261,12 +280,40 @@ impl RoundLeader<'_> {
     }
 }
 
+/// Has an automation be woken that was put off, and remembers whether the server takes its commits together with those of others.
+fn remember(
+    context: &RunContext,
+    automation: &ObjectKey,
+    outcome: &UpdateOutcome,
+    branch_lock: &BranchLock,
+) {
+    let is_alone = match outcome {
+        UpdateOutcome::PutOff => return branch_lock.put_off(automation),
+        UpdateOutcome::Postponed | UpdateOutcome::Undone { .. } | UpdateOutcome::Failed(_) => {
+            return;
+        }
+        UpdateOutcome::PutOffAlone => {
+            branch_lock.put_off_alone(automation);
+            true
+        }
+        UpdateOutcome::Declined(_) => true,
+        UpdateOutcome::Done(_) => false,
+    };
+    let memory = context.shared::<StateCache<ImageUpdateAutomationState>>().of(automation);
+    memory.lock().is_alone = is_alone;
+}
+
 /// What an update came to, as its automation receives it.
 fn member_outcome(outcome: UpdateOutcome, policies: BTreeMap<String, ImageRef>) -> MemberOutcome {
     match outcome {
-        UpdateOutcome::Done(update) => Ok(Some(MemberReport { update, policies })),
-        UpdateOutcome::Postponed | UpdateOutcome::PutOff => Ok(None),
-        UpdateOutcome::Failed(failure) => Err(failure),
+        UpdateOutcome::Done(update) => {
+            Ok(MemberEnd::Updated(Box::new(MemberReport { update, policies })))
+        }
+        UpdateOutcome::Undone { until } => Ok(MemberEnd::Undone { until }),
+        UpdateOutcome::Postponed | UpdateOutcome::PutOff | UpdateOutcome::PutOffAlone => {
+            Ok(MemberEnd::NotNow)
+        }
+        UpdateOutcome::Failed(failure) | UpdateOutcome::Declined(failure) => Err(failure),
     }
 }
 

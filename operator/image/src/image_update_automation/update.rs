@@ -21,6 +21,8 @@ use windlass_cluster::error::chain;
 
 use super::git_source::SigningKey;
 use super::pull_request::BranchHead;
+use super::recommit::{CommittedValues, RecommitPause};
+use super::rewrite::IgnoredMarkers;
 
 /// Values could not be set. Parity(flux).
 const UPDATE_FAILED: ConditionReason = ConditionReason::new("UpdateFailed");
@@ -46,8 +48,8 @@ pub(super) struct Update {
     pub(super) verified: BTreeSet<String>,
     /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`.
     pub(super) unverified: BTreeSet<String>,
-    /// Whether these values were committed a moment ago: then they are not committed once more yet.
-    pub(super) is_recommit: bool,
+    /// What was committed a moment ago, and is not committed once more yet.
+    pub(super) recommit_pause: Option<RecommitPause>,
     /// How it is committed.
     pub(super) commit: CommitPlan,
     /// The key that signs the commit.
@@ -103,7 +105,7 @@ pub(super) struct UpdateReport {
     /// Whether the push branch is merged, if that had to be found out for the pull request.
     pub(super) merge: Option<MergeState>,
     /// Files that were left out and markers that set nothing.
-    pub(super) findings: Vec<String>,
+    pub(super) findings: IgnoredMarkers,
 }
 
 /// A commit that the server has.
@@ -112,11 +114,13 @@ pub(super) struct PushedCommit {
     /// Its hash.
     pub(super) commit: String,
     /// Its message.
-    pub(super) message: String,
+    pub(super) message: Arc<str>,
     /// When it was made, in seconds since 1970.
     pub(super) committed: i64,
     /// The values that it sets, each once.
     pub(super) changes: Vec<ImageValueChange>,
+    /// The same values with their places.
+    pub(super) values: CommittedValues,
 }
 
 fn wake_of(error: &Error) -> WakeTrigger {
@@ -201,9 +205,10 @@ impl CommitPlan {
 }
 
 impl PushedCommit {
-    /// What is said of it. Parity(flux): these are its words.
-    pub(super) fn text(&self, branch: &str, refspec: Option<&str>) -> String {
+    /// What is said of it, with so many bytes of its message at most. Parity(flux): these are its words.
+    pub(super) fn text(&self, branch: &str, refspec: Option<&str>, most: usize) -> String {
         let Self { commit, message, .. } = self;
+        let message = message.get(..message.floor_char_boundary(most)).unwrap_or_default();
         let short = commit.get(..7).unwrap_or(commit);
         let refspec = refspec.map(|refspec| format!(" and refspecs '{refspec}'"));
         let refspec = refspec.unwrap_or_default();
@@ -254,15 +259,21 @@ mod tests {
     fn a_push_is_reported_in_the_words_of_flux() {
         let pushed = |message: &str| {
             let commit = "0123456789abcdef0123456789abcdef01234567".to_owned();
-            let message = message.to_owned();
-            PushedCommit { commit, message, committed: 0, changes: Vec::new() }
+            PushedCommit {
+                commit,
+                message: message.into(),
+                committed: 0,
+                changes: Vec::new(),
+                values: CommittedValues::default(),
+            }
         };
         assert_eq!(
-            pushed("one\ntwo").text("main", None),
+            pushed("one\ntwo").text("main", None, 100),
             "pushed commit '0123456' to branch 'main'\none\ntwo"
         );
+        assert!(pushed("ä".repeat(9).as_str()).text("main", None, 3).ends_with("'main'\nä"));
         assert_eq!(
-            pushed("").text("auto", Some("HEAD:refs/for/main")),
+            pushed("").text("auto", Some("HEAD:refs/for/main"), 100),
             "pushed commit '0123456' to branch 'auto' and refspecs 'HEAD:refs/for/main'"
         );
     }

@@ -6,8 +6,8 @@
 //! Commits are compared with their parents, authors, messages, files and kinds of signatures, which have to be valid. A file that
 //! Flux formats anew is compared by the values of its documents.
 //!
-//! A commit that another writer undid is made again after a minute, so that two writers cannot race: such a run has to come to
-//! nothing, and to what is recorded when the minute is over.
+//! A commit that another writer undid is made again after a minute, so that two writers cannot race: such a run has to say so and
+//! change nothing else, and has to come to what is recorded when the minute is over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,8 +30,12 @@ use crate::replay::image::says_the_same;
 /// The URL of the Git server in a case.
 const GIT_URL: &str = "${GIT}";
 
-/// When an automation looks again that may not commit yet, because another writer undid its last commit a moment ago.
-const POSTPONEMENT_DELAY: Duration = Duration::from_secs(30);
+/// What `Ready` says of an automation that may not commit yet, because another writer undid its last commit a moment ago.
+const POSTPONEMENT: &str = "another writer undid values that were committed a moment ago";
+
+/// What such an automation leaves in its status as it was.
+const LASTING_MEMBERS: [&str; 4] =
+    ["lastPushCommit", "lastPushTime", "observedPolicies", "observedSourceRevision"];
 
 /// An age at which such a commit is made again.
 const AGE_OF_FORMER_PUSH: Duration = Duration::from_secs(61);
@@ -125,11 +129,9 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
         })?;
         let mut again = operator.run::<ImageUpdateAutomationController>(&before).await?;
         let has_moved = repository.references()? != references;
-        if again == Some(POSTPONEMENT_DELAY)
-            && !has_moved
-            && wanted["commits"].is_array()
-            && age_former_push(&operator, &before)
-        {
+        if !has_moved && wanted["commits"].is_array() && age_former_push(&operator, &before) {
+            // The pause has an event, which no run of Flux has.
+            drop(operator.events().await?);
             again = operator.run::<ImageUpdateAutomationController>(&before).await?;
         }
         let got = AutomationAnswer {
@@ -158,11 +160,19 @@ impl RunInputs {
     }
 }
 
-/// Has the last commit of an automation, which a run left as it was, be so old that it may be made again. Whether there is one.
+/// Has the last commit of an automation, which waits to make it again, be so old that it may. Whether it waits.
 fn age_former_push(operator: &FakeOperator, before: &Value) -> bool {
     let mut object = operator.object(before);
-    let is_untouched = object["status"] == before["status"];
-    if !is_untouched || object["status"]["lastPushTime"].is_null() {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let waits = |condition: &Value| {
+        let message = condition["message"].as_str().unwrap_or_default();
+        condition["type"] == "Ready"
+            && condition["status"] == "True"
+            && message.starts_with(POSTPONEMENT)
+    };
+    let is_waiting = conditions.any(waits);
+    let is_same = |member: &str| object["status"][member] == before["status"][member];
+    if !is_waiting || !LASTING_MEMBERS.into_iter().all(is_same) {
         return false;
     }
     let time = jiff::Timestamp::now() - AGE_OF_FORMER_PUSH;
