@@ -9,6 +9,7 @@ mod update_plan;
 mod work_tree;
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
@@ -16,6 +17,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use crds::image::ImagePolicy;
 use objects::{LocatedObject, Object, manifest};
 
+use self::format::DiffReader;
 use self::update_plan::{AutomationInputs, UpdatePlan};
 use self::work_tree::WorkTree;
 use super::command_scope::{ClusterScope, CommandScope, say_left_out};
@@ -80,8 +82,10 @@ cannot be read.
 
 ImageUpdateAutomations in a FILE are taken instead of those of the cluster, which then is not needed.
 
-Exit status: 0 if nothing would be committed; 1 if something would; 2 if something could not be read, or an automation cannot
-do what its spec says; 3 if the cluster cannot be reached.";
+In a sparse checkout, the files that are not checked out are not planned.
+
+Exit status: 0 if nothing would be committed; 1 if something would; 2 if something could not be read, an automation cannot do what
+its spec says, or -n or --policies name no automation; 3 if the cluster cannot be reached.";
 
 /// How many findings of an automation are named.
 const MAX_NAMED_FINDINGS: usize = 20;
@@ -105,12 +109,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if found.inputs.is_empty() {
         report(&Vec::<UpdatePlan>::new(), args.output)?;
         say_left_out(&found.left_out);
+        // A pipeline that names the wrong place must not be green for ever.
+        let is_named = args.place.has_namespace() || !args.policies.is_empty();
         if found.left_out.is_empty() {
-            say(ProgressGlyph::Action, &format!("no {AUTOMATION} in {}", found.place));
+            let glyph = if is_named { ProgressGlyph::Failure } else { ProgressGlyph::Action };
+            say(glyph, &clean(&format!("no {AUTOMATION} in {}", found.place)));
         }
-        return Ok(exit_code(&[], !found.left_out.is_empty()));
+        return Ok(exit_code(&[], is_named || !found.left_out.is_empty()));
     }
     let tree = WorkTree::around(&args.path)?;
+    if tree.is_sparse {
+        let text = "the work tree is a sparse checkout: files that are not checked out are not \
+                    planned; `git sparse-checkout disable` checks out all of them";
+        say(ProgressGlyph::Warning, text);
+    }
     let plans: Vec<UpdatePlan> = found.inputs.iter().map(|it| it.plan(&tree, args.diff)).collect();
     tell(args, &plans)?;
     say_left_out(&found.left_out);
@@ -143,8 +155,12 @@ fn tell(args: &ImagePlanArgs, plans: &[UpdatePlan]) -> anyhow::Result<()> {
         _ => report(&plans, args.output)?.is_some(),
     };
     if !is_printed {
+        let reader = match std::io::stdout().is_terminal() {
+            true => DiffReader::Terminal,
+            false => DiffReader::Program,
+        };
         for plan in plans {
-            print(&format::text(plan, TerminalScreen::of_stdout()))?;
+            print(&format::text(plan, TerminalScreen::of_stdout(), reader))?;
         }
     }
     Ok(())
@@ -366,7 +382,7 @@ items:
             run_on("1", &["all", "-n", "apps", "-o", "json", "--diff"])?,
             ExitCode::ProblemsFound
         );
-        assert_eq!(run_on("1", &["-n", "other"])?, ExitCode::Success);
+        assert_eq!(run_on("1", &["-n", "other"])?, ExitCode::Failed, "nothing was planned");
         let error = run_on("1", &["none"]).map_err(|error| error.to_string());
         assert_eq!(error, Err("no file has ImageUpdateAutomation none".to_owned()));
         Ok(())

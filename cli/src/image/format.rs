@@ -8,8 +8,17 @@ use windlass_cli_runtime::table::{
 /// Spaces before the lines of a message.
 const MESSAGE_INDENT: &str = "  ";
 
+/// Who reads a diff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DiffReader {
+    /// A program, such as `git apply`, that needs each byte.
+    Program,
+    /// A terminal, whether its size is known or not, which the content of a file must not steer.
+    Terminal,
+}
+
 /// The text of a plan.
-pub(super) fn text(plan: &UpdatePlan, on: TerminalScreen) -> String {
+pub(super) fn text(plan: &UpdatePlan, on: TerminalScreen, reader: DiffReader) -> String {
     let mut out = on.paint(&clean(&headline(plan)), colour(plan));
     out.push('\n');
     let rows: Vec<Vec<TableCell>> = plan
@@ -30,7 +39,10 @@ pub(super) fn text(plan: &UpdatePlan, on: TerminalScreen) -> String {
         }
     }
     if let Some(diff) = &plan.diff {
-        out.push_str(&shown(diff, on));
+        match reader {
+            DiffReader::Program => out.push_str(diff),
+            DiffReader::Terminal => out.push_str(&shown(diff, on)),
+        }
     }
     out
 }
@@ -68,11 +80,8 @@ fn indented(line: &str) -> String {
     }
 }
 
-/// A diff: as it is for programs, and on a terminal without what steers one.
+/// A diff without what steers a terminal.
 fn shown(diff: &str, on: TerminalScreen) -> String {
-    if on.width.is_none() {
-        return diff.to_owned();
-    }
     let line = |line: &str| {
         let colour = match line.as_bytes().first() {
             Some(b'+') => Some(TextColour::Good),
@@ -128,16 +137,26 @@ mod tests {
             -a: 1
             +a: 2
         "#]]
-        .assert_eq(&text(&plan(), on));
+        .assert_eq(&text(&plan(), on, DiffReader::Terminal));
         let narrow = TerminalScreen { width: Some(30), is_coloured: false };
-        assert!(text(&plan(), narrow).contains("ghcr.io/acme/web:1.5.0"), "it has a line below");
+        let text = text(&plan(), narrow, DiffReader::Terminal);
+        assert!(text.contains("ghcr.io/acme/web:1.5.0"), "it has a line below");
     }
 
     #[test]
     fn programs_get_the_diff_byte_for_byte() {
         let elsewhere = TerminalScreen { width: None, is_coloured: false };
-        let text = text(&plan(), elsewhere);
+        let text = text(&plan(), elsewhere, DiffReader::Program);
         assert!(text.ends_with(&plan().diff.unwrap()), "{text:?}");
+    }
+
+    #[test]
+    fn a_terminal_of_unknown_size_is_not_steered_by_a_diff() {
+        let diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a: 1\n+a: \u{1b}]0;title\u{7}\u{202e}2\n";
+        let plan = UpdatePlan { diff: Some(diff.to_owned()), ..plan() };
+        let unsized_terminal = TerminalScreen { width: None, is_coloured: false };
+        let text = text(&plan, unsized_terminal, DiffReader::Terminal);
+        assert!(text.ends_with("+a: \\u{1b}]0;title\\u{7}\\u{202e}2\n"), "{text:?}");
     }
 
     #[test]
@@ -146,9 +165,10 @@ mod tests {
         let automation = "ImageUpdateAutomation/apps/web".to_owned();
         let settled = UpdatePlan { automation, ..UpdatePlan::default() };
         let name = "ImageUpdateAutomation/apps/web";
-        assert_eq!(text(&settled, on), format!("{name}: nothing would be committed\n"));
+        let text = |plan: &UpdatePlan| text(plan, on, DiffReader::Program);
+        assert_eq!(text(&settled), format!("{name}: nothing would be committed\n"));
         let failed = UpdatePlan { error: Some("no".to_owned()), ..settled };
         let expected = format!("{name}: it is not known what would be committed\n");
-        assert_eq!(text(&failed, on), expected);
+        assert_eq!(text(&failed), expected);
     }
 }

@@ -3,7 +3,7 @@
 //! Here: from the automation, the policies of its namespace and the files to changes, a message and what has no effect; nothing
 //! is written. Below: the same for people (`format.rs`). Elsewhere: markers, values and templates (engine `image`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::image::{ImagePolicy, ImageUpdateAutomation};
@@ -34,7 +34,7 @@ pub(super) struct UpdatePlan {
     /// The automation.
     pub(super) automation: String,
     pub(super) suspended: bool,
-    /// Why nothing is known of what it would commit.
+    /// Why it is not known what it would commit, or not of all policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     pub(super) changes: Vec<PlannedChange>,
@@ -82,12 +82,11 @@ impl AutomationInputs {
             suspended: self.automation.spec.suspend,
             ..UpdatePlan::default()
         };
-        let update = match self.update(tree) {
-            Ok(update) => update,
+        let PlannedUpdate { update, mut error } = match self.update(tree) {
+            Ok(planned) => planned,
             Err(error) => return UpdatePlan { error: Some(error), ..begun },
         };
         let changes = changes(&update);
-        let mut error = None;
         let mut noted = |result: Result<String, String>| match result {
             Ok(text) => Some(text),
             Err(why) => {
@@ -103,19 +102,19 @@ impl AutomationInputs {
 
     /// # Errors
     /// Says why the automation would update nothing.
-    fn update(&self, tree: &WorkTree) -> Result<FileUpdate, String> {
+    fn update(&self, tree: &WorkTree) -> Result<PlannedUpdate, String> {
         let spec = &self.automation.spec;
         let strategy = spec.update.as_ref().map(|it| it.strategy.as_deref().unwrap_or_default());
         check_strategy(strategy).map_err(|error| error.to_string())?;
         let path = spec.update.as_ref().and_then(|it| it.path.as_deref()).unwrap_or_default();
-        let SelectedPolicies { results, others, verified, unverified } = self.selected()?;
+        let SelectedPolicies { results, others, verified, unverified, error } = self.selected()?;
         let setters = ImageSetterValues::new(&results).map_err(|error| error.to_string())?;
         let setters = setters.requiring_digests(verified);
         let request =
             FileUpdateRequest { path, setters: &setters, others: &others, unverified: &unverified };
         let update = request.run(&tree.files, |path| tree.read(path))?;
         match update.without_digest.is_empty() {
-            true => Ok(update),
+            true => Ok(PlannedUpdate { update, error }),
             false => Err(format!(
                 "the tag of a verified image has to stand beside its digest: {}",
                 update.without_digest.join(", ")
@@ -150,7 +149,18 @@ impl AutomationInputs {
                     selected.verified.insert(format!("{namespace}:{name}"));
                 }
                 ImageVerification::Unverified => {
-                    selected.unverified.insert(format!("{namespace}:{name}"));
+                    let why = format!("the conditions of ImagePolicy {name} say more");
+                    selected.unverified.insert(format!("{namespace}:{name}"), why);
+                    continue;
+                }
+                ImageVerification::Unknown => {
+                    let why = format!(
+                        "it is not known whether images of ImagePolicy {namespace}/{name} have to be \
+                         signed: its condition {IMAGE_VERIFIED} is not True, and its annotations do \
+                         not ask for signatures; reconcile the policy, and plan again"
+                    );
+                    selected.unverified.insert(format!("{namespace}:{name}"), why.clone());
+                    selected.error.get_or_insert(why);
                     continue;
                 }
             }
@@ -206,6 +216,8 @@ enum ImageVerification {
     NotRequired,
     Verified,
     Unverified,
+    /// The flags of the operator may ask for signatures, or have asked for them once.
+    Unknown,
 }
 
 impl ImageVerification {
@@ -219,8 +231,8 @@ impl ImageVerification {
         let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
         match conditions.find(|condition| condition.type_ == IMAGE_VERIFIED) {
             Some(condition) if condition.status == "True" && has_digest => Self::Verified,
-            Some(_) => Self::Unverified,
-            None if is_asked => Self::Unverified,
+            _ if is_asked => Self::Unverified,
+            Some(_) => Self::Unknown,
             None => Self::NotRequired,
         }
     }
@@ -234,8 +246,18 @@ struct SelectedPolicies {
     others: BTreeSet<String>,
     /// Those whose images are verified, as `namespace:name`: their tags may not stand alone.
     verified: BTreeSet<String>,
-    /// Those whose images have to be verified and whose latest version is not, as `namespace:name`.
-    unverified: BTreeSet<String>,
+    /// Those whose images have to be verified and whose latest version is not, as `namespace:name`, and why.
+    unverified: BTreeMap<String, String>,
+    /// Why it is not known of one whether it gives a result.
+    error: Option<String>,
+}
+
+/// The update of an automation.
+#[derive(Debug)]
+struct PlannedUpdate {
+    update: FileUpdate,
+    /// Why some of it is not known.
+    error: Option<String>,
 }
 
 /// The values that change, by file and object.
@@ -340,12 +362,33 @@ mod tests {
         };
         assert_eq!(of(VERIFY_IMAGES, "True"), ImageVerification::Verified);
         assert_eq!(of("other", "True"), ImageVerification::Verified, "for the whole namespace");
-        assert_eq!(of("other", "False"), ImageVerification::Unverified);
+        assert_eq!(of(VERIFY_IMAGES, "False"), ImageVerification::Unverified);
+        for status in ["False", "Unknown"] {
+            assert_eq!(of("other", status), ImageVerification::Unknown, "the flags may ask for it");
+        }
         let mut unseen = policy(VERIFY_IMAGES, &json!("True"));
         unseen.status.as_mut().unwrap().conditions.clear();
         assert_eq!(ImageVerification::of(&unseen), ImageVerification::Unverified);
         unseen.metadata.annotations = None;
         assert_eq!(ImageVerification::of(&unseen), ImageVerification::NotRequired);
+    }
+
+    #[test]
+    fn a_plan_of_which_it_is_not_known_whether_a_version_counts_has_an_error() {
+        let (_top, tree) = tree(&[("a.yaml", MARKED)]);
+        let mut inputs = inputs(&json!({"update": {"strategy": "Setters"}}));
+        inputs.policies[0] = serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "apps"},
+            "status": {"latestRef": {"name": "r.io/web", "tag": "2", "digest": "sha256:1"},
+                "conditions": [{"type": "ImageVerified", "status": "False", "message": "",
+                    "reason": "VerificationError", "lastTransitionTime": "2026-11-24T10:00:00Z"}]},
+        }))
+        .unwrap();
+        let plan = inputs.plan(&tree, false);
+        assert!(plan.changes.is_empty(), "{:?}", plan.changes);
+        let error = plan.error.unwrap_or_default();
+        let text = "it is not known whether images of ImagePolicy apps/web have to be signed: ";
+        assert!(error.starts_with(text), "{error}");
     }
 
     #[test]

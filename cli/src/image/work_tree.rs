@@ -19,11 +19,16 @@ const MAX_ENTRIES: usize = 200_000;
 /// The largest file that is read: it is in memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
+/// How much of a configuration of Git is read.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
 /// The files of a work tree, whether they are committed or not.
 pub(super) struct WorkTree {
     root: PathBuf,
     /// Its files and links.
     pub(super) files: CheckoutFiles,
+    /// Whether files of the commit may be missing on purpose.
+    pub(super) is_sparse: bool,
 }
 
 impl WorkTree {
@@ -41,7 +46,7 @@ impl WorkTree {
             )
         })?;
         let files = CheckoutFiles::new(entries(root)?);
-        Ok(Self { root: root.to_owned(), files })
+        Ok(Self { root: root.to_owned(), files, is_sparse: is_sparse(root) })
     }
 
     /// The bytes of a file.
@@ -62,6 +67,48 @@ impl WorkTree {
 
 fn has_git_folder(folder: &Path) -> bool {
     fs::symlink_metadata(folder.join(GIT_FOLDER)).is_ok()
+}
+
+/// Whether the configuration of a work tree says that it is a sparse checkout: its own, which overrides that of the repository.
+fn is_sparse(root: &Path) -> bool {
+    let place = root.join(GIT_FOLDER);
+    // A further work tree of a repository has a file that leads to its folder, which leads to that of the repository.
+    let own = match leading(&place, "gitdir: ") {
+        Some(folder) => root.join(folder),
+        None => place,
+    };
+    let common = match leading(&own.join("commondir"), "") {
+        Some(folder) => own.join(folder),
+        None => own.clone(),
+    };
+    let of_file = |file: PathBuf| sparse_checkout(&beginning(&file)?);
+    let of_tree = of_file(own.join("config.worktree"));
+    of_tree.or_else(|| of_file(common.join("config"))).unwrap_or_default()
+}
+
+/// The path in a file of Git that leads elsewhere.
+fn leading(file: &Path, before: &str) -> Option<String> {
+    let text = beginning(file)?;
+    let path = text.strip_prefix(before)?.trim_end_matches(['\n', '\r']);
+    (!path.is_empty()).then(|| path.to_owned())
+}
+
+/// The beginning of a file of Git; `None` if it cannot be read.
+fn beginning(file: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(file).ok()?.take(MAX_CONFIG_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What a configuration says last of `core.sparseCheckout`; `None` if it says nothing.
+fn sparse_checkout(config: &str) -> Option<bool> {
+    let value = |line: &str| {
+        let line = line.trim().to_ascii_lowercase();
+        let (key, value) = line.split_once('=').unwrap_or((line.as_str(), "true"));
+        let is_on = ["true", "yes", "on", "1"].contains(&value.trim());
+        (key.trim() == "sparsecheckout").then_some(is_on)
+    };
+    config.lines().filter_map(value).next_back()
 }
 
 /// All files and links below a folder; what is in a repository of its own, such as a submodule, is left out.
@@ -124,6 +171,26 @@ mod tests {
         assert_eq!(names(&tree, "apps/deep"), ["apps/deep/b.yml"]);
         assert_eq!(tree.read("apps/a.yaml").unwrap(), b"apps/a.yaml");
         assert!(tree.read("none").unwrap_err().starts_with("none cannot be read: "));
+    }
+
+    #[test]
+    fn a_sparse_checkout_is_known_by_the_configuration_of_the_work_tree() {
+        let top = tempfile::tempdir().unwrap();
+        let path = |name: &str| top.path().join(name);
+        for folder in ["main/.git/worktrees/second", "second"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        let second = path("main/.git/worktrees/second");
+        fs::write(path("second/.git"), format!("gitdir: {}\n", second.display())).unwrap();
+        fs::write(second.join("commondir"), "../..\n").unwrap();
+        let is_sparse = |name: &str| WorkTree::around(&path(name)).unwrap().is_sparse;
+        assert!(!is_sparse("main") && !is_sparse("second"));
+        fs::write(path("main/.git/config"), "[core]\n\tbare = false\n\tsparseCheckout = true\n")
+            .unwrap();
+        assert!(is_sparse("main") && is_sparse("second"));
+        let own = "[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n\tsparseCheckout = false\n";
+        fs::write(second.join("config.worktree"), own).unwrap();
+        assert!(is_sparse("main") && !is_sparse("second"));
     }
 
     #[test]

@@ -31,6 +31,15 @@ const MAX_LISTED_TAGS: usize = 20;
 /// The annotation with the time for which a digest has to be known.
 const MIN_AGE: &str = "windlass.dev/min-age";
 
+/// The annotation with the platforms that an image has to have.
+const REQUIRED_PLATFORMS: &str = "windlass.dev/required-platforms";
+
+/// The annotation with the name of the Secret with whose keys images have to be signed.
+const VERIFY_IMAGES: &str = "windlass.dev/verify-images";
+
+/// The condition of a policy whose images have to be signed, by its annotation or by the flags of the operator.
+const IMAGE_VERIFIED: &str = "ImageVerified";
+
 /// The annotation that lets a policy go to a lower version.
 const ALLOW_DOWNGRADE: &str = "windlass.dev/allow-downgrade";
 
@@ -280,14 +289,36 @@ impl TagJudge<'_> {
         if self.policy.spec.suspend {
             return "the policy is suspended".to_owned();
         }
-        let annotations = self.policy.metadata.annotations.as_ref();
-        let min_age = annotations.and_then(|it| it.get(MIN_AGE)).map(String::as_str);
-        match min_age.filter(|text| parse_duration(text).is_ok_and(|it| !it.is_zero())) {
-            Some(min_age) => format!(
-                "its digest has to be known for {min_age} ({MIN_AGE}); the message of the policy says until when the best tags wait"
-            ),
-            None => "the policy has not run with it yet, or has failed".to_owned(),
+        let annotation = |name: &str| {
+            let annotations = self.policy.metadata.annotations.as_ref();
+            annotations.and_then(|it| it.get(name)).map(String::as_str)
+        };
+        let mut required = Vec::new();
+        let min_age = annotation(MIN_AGE);
+        if let Some(min_age) =
+            min_age.filter(|text| parse_duration(text).is_ok_and(|it| !it.is_zero()))
+        {
+            required.push(format!("its digest has to be known for {min_age} ({MIN_AGE})"));
         }
+        if let Some(platforms) = annotation(REQUIRED_PLATFORMS) {
+            required.push(format!("its image has to have {platforms} ({REQUIRED_PLATFORMS})"));
+        }
+        let status = self.policy.status.as_ref();
+        let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+        if let Some(secret) = annotation(VERIFY_IMAGES) {
+            required.push(format!(
+                "its image has to be signed with a key of secret {secret} ({VERIFY_IMAGES})"
+            ));
+        } else if conditions.any(|condition| condition.type_ == IMAGE_VERIFIED) {
+            required.push(format!("its image has to be signed (condition {IMAGE_VERIFIED})"));
+        }
+        if required.is_empty() {
+            return "the policy has not run with it yet, or has failed".to_owned();
+        }
+        let required = required.join(", ");
+        format!(
+            "{required}; the message of the policy says what is missing, and how long tags wait"
+        )
     }
 
     fn may_go_down(&self) -> bool {

@@ -61,7 +61,7 @@ const STATUSES: &[CommandLineCase] = &[
         &["the status of Kustomization/{ns}/new has no history yet", OLD],
         &[],
     ),
-    row("image plan", 0, &["no ImageUpdateAutomation in namespace {ns}", OLD], &["✔"]),
+    row("image plan", 2, &["no ImageUpdateAutomation in namespace {ns}", OLD], &["✔"]),
     row("events", 0, &["no events"], &[]),
     row("logs", 2, &["no Pod of windlass is in namespace {ns}", "`windlass check`"], &[]),
     row("logs ks/app", 2, &["no Pod of windlass is in namespace {ns}"], &["no such lines"]),

@@ -78,6 +78,15 @@ fn a_tag_that_is_higher_waits_and_a_lower_one_would_be_a_downgrade_once_the_late
     let found = rows(&report(&waiting, &["1.2.0", "1.1.0"], None));
     let text = "1.2.0 Pending: is higher than 1.1.0: its digest has to be known for 24h (windlass.dev/min-age)";
     assert!(found[0].starts_with(text), "{found:?}");
+    let checked = policy(
+        &semver("*"),
+        &json!({"windlass.dev/required-platforms": "linux/arm64", "windlass.dev/verify-images": "keys"}),
+    );
+    let found = rows(&report(&checked, &["1.2.0", "1.1.0"], None));
+    let text = "1.2.0 Pending: is higher than 1.1.0: its image has to have linux/arm64 \
+                (windlass.dev/required-platforms), its image has to be signed with a key of secret keys \
+                (windlass.dev/verify-images); the message of the policy says what is missing";
+    assert!(found[0].starts_with(text), "{found:?}");
     let plain = policy(&semver("*"), &json!({}));
     let gone = rows(&report(&plain, &[], Some(&["1.0.0", "app.sig"])));
     assert!(gone[0].starts_with("app.sig Excluded: "), "{gone:?}");
@@ -89,6 +98,20 @@ fn a_tag_that_is_higher_waits_and_a_lower_one_would_be_a_downgrade_once_the_late
     // A status has some of the tags only, so that the latest may be among the others.
     let some = report(&plain, &["1.0.0"], None);
     assert_eq!(some.tags[0].reason, "Lower");
+}
+
+#[test]
+fn signatures_that_the_platform_asks_for_are_known_by_the_condition() -> serde_json::Result<()> {
+    let mut object = policy(&semver("*"), &json!({}));
+    object.status = serde_json::from_value(json!({
+        "latestRef": {"name": "r.io/app", "tag": "1.1.0"},
+        "conditions": [{"type": "ImageVerified", "status": "True", "reason": "Succeeded", "message": "",
+            "lastTransitionTime": "2026-11-24T10:00:00Z"}],
+    }))?;
+    let found = rows(&report(&object, &["1.2.0", "1.1.0"], None));
+    let text = "1.2.0 Pending: is higher than 1.1.0: its image has to be signed (condition ImageVerified); ";
+    assert!(found[0].starts_with(text), "{found:?}");
+    Ok(())
 }
 
 #[test]

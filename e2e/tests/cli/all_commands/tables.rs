@@ -92,7 +92,7 @@ pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("get ks -o json", 0, &["\"items\":[]"], &[]),
     row("helmfile diff -f {dir}/helmfile.yaml", 0, &["web", "UPDATED"], &["No affected releases"]),
     row("history ks/app", 2, NO_KUSTOMIZATION, &[]),
-    row("image plan", 0, &["no ImageUpdateAutomation in namespace {ns}"], &["✔"]),
+    row("image plan", 2, &["no ImageUpdateAutomation in namespace {ns}"], &["✔"]),
     row("image plan web", 2, &["ImageUpdateAutomation/{ns}/web does not exist"], &[]),
     row(
         "incidents",
