@@ -109,6 +109,18 @@ async fn a_tag_counts_once_its_image_is_signed_and_the_digest_that_was_verified_
     let found = upstream.repository.git(&["show", &format!("main:{FILE}")])?;
     let expected = marked(&story, "", &format!("image: {image}:1.1.0@{second}"));
     ensure!(found == expected.trim(), "{found}");
+
+    // The key is revoked: what was verified with it is not written any more, whatever the status says.
+    story.delete(&StoryTarget::new("v1", "Secret", "owner")).await?;
+    story.await_failure(&policy_target("app"), "VerificationError").await?;
+    let object = story.expect(&policy_target("app")).await?;
+    ensure!(condition(&object, "ImageVerified")["status"] == "False", "{:?}", object.data);
+    let older = marked(&story, "", &format!("image: {image}:0.9.0"));
+    upstream.push(&[(FILE, older.clone())]).await?;
+    let finding = format!("the latest version of `{}:app` is not verified: ", story.namespace);
+    story.await_event("ImageUpdateAutomation", "app", &finding).await?;
+    let found = upstream.repository.git(&["show", &format!("main:{FILE}")])?;
+    ensure!(found == older.trim(), "{found}");
     story.end().await
 }
 

@@ -22,8 +22,8 @@ pub struct FileUpdateRequest<'u> {
     pub setters: &'u ImageSetterValues,
     /// Policies that the selector leaves out, as `namespace:name`: their markers are those of other automations.
     pub others: &'u BTreeSet<String>,
-    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`.
-    pub unverified: &'u BTreeSet<String>,
+    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`, and why.
+    pub unverified: &'u BTreeMap<String, String>,
 }
 
 /// What an update does to the files of a repository.
@@ -96,11 +96,12 @@ impl FileUpdateRequest<'_> {
     /// What people should know of a marker that sets nothing.
     fn finding(&self, marker: &UnreadMarker) -> String {
         let UnreadMarker { file, line, setter, .. } = marker;
-        match setter.as_deref().and_then(policy_of) {
-            Some(policy) if self.unverified.contains(policy) => {
-                format!("{file}:{line}: the latest version of `{policy}` is not verified")
+        let policy = setter.as_deref().and_then(policy_of);
+        match policy.and_then(|policy| self.unverified.get_key_value(policy)) {
+            Some((policy, why)) => {
+                format!("{file}:{line}: the latest version of `{policy}` is not verified: {why}")
             }
-            _ => marker.to_string(),
+            None => marker.to_string(),
         }
     }
 }
@@ -132,7 +133,7 @@ mod tests {
             ((*path).to_owned(), RepositoryFileEntry::Link((*target).to_owned()))
         };
         let entries = files.iter().map(file).chain(links.iter().map(link)).collect();
-        let unverified = BTreeSet::new();
+        let unverified = BTreeMap::new();
         let request = FileUpdateRequest {
             path: "./apps",
             setters: &setters,

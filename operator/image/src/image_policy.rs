@@ -4,7 +4,7 @@
 //! their digests (`tag_choice`), that it does not go down (`downgrade`), which tag has what else is asked of it (`candidates`):
 //! that it is known for some time (`min_age`, `tag_history_store`), and of its image (`content_check`) platforms
 //! (`required_platforms`) and signatures (`verification_keys`). Elsewhere: the decision (engine `image`), listing tags
-//! (`image_repository`), whether signatures are asked for (`image_verification`).
+//! (`image_repository`), whether signatures are asked for (`image_verification`), what was verified (`verification_notes`).
 
 mod candidates;
 mod content_check;
@@ -49,14 +49,16 @@ use self::downgrade::{ALLOW_DOWNGRADE, TagRule};
 use self::min_age::MIN_AGE;
 use self::required_platforms::REQUIRED_PLATFORMS;
 use self::tag_choice::{DigestLookup, TagQuery, TagRanking};
+use self::verification_keys::VerificationKeys;
 use crate::image_verification::{
-    IMAGE_VERIFIED, KeySecret, VERIFY_IMAGES, is_latest_verified, key_secrets, platform_secret,
+    IMAGE_VERIFIED, KeySecret, VERIFY_IMAGES, key_secrets, platform_secret,
 };
 use crate::registry_access::ScannedImage;
 use crate::run::{
     IMAGE_URL_INVALID, OwnConditions, SuspendedRequest, begin, next_run, publish, report_with,
     retry_after_refusal,
 };
+use crate::verification_notes::{KeyFingerprints, VerificationNote, VerificationNotes};
 
 /// The interval is missing that the digest policy needs. Parity(flux).
 const INTERVAL_NOT_CONFIGURED: ConditionReason = ConditionReason::new("IntervalNotConfigured");
@@ -84,6 +86,8 @@ pub struct ImagePolicyState {
     rule: Option<TagRule>,
     /// What is known of images.
     known: KnownResults,
+    /// Whether automations do not know yet what was found out of signatures.
+    is_unannounced: bool,
 }
 
 /// Runs ImagePolicies.
@@ -97,13 +101,14 @@ impl ControllerKind for ImagePolicyController {
 
     type ControllerState = ImagePolicyState;
 
-    /// Automations write the latest version into files, if it is verified where it has to be, and choose policies by their
-    /// labels.
+    /// Automations write the latest version into files, unless it has to be verified and is not, and choose policies by their
+    /// labels. That it was verified is announced by the run.
     fn announcement(object: &ImagePolicy) -> String {
         let latest = object.status.as_ref().and_then(|it| it.latest_ref.as_ref());
         let latest = latest.map(ToString::to_string).unwrap_or_default();
-        let is_asked = object.annotations().contains_key(VERIFY_IMAGES);
-        format!("{latest} {is_asked} {} {:?}", is_latest_verified(object), object.labels())
+        let secret = object.annotations().get(VERIFY_IMAGES);
+        let reflection = object.spec.digest_reflection_policy;
+        format!("{latest} {secret:?} {reflection:?} {:?}", object.labels())
     }
 
     fn run(
@@ -124,7 +129,11 @@ async fn run(seen: Arc<ImagePolicy>, context: &Arc<RunContext>) -> Option<Durati
     let outcome = if is_deleted {
         delete(context, &latest, &object).await
     } else {
-        attempt(context, &node, &memory, &latest, &object).await
+        let ended = attempt(context, &node, &memory, &latest, &object).await;
+        if std::mem::take(&mut memory.lock().is_unannounced) {
+            context.work_queue.changed(&node);
+        }
+        ended
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);
@@ -150,6 +159,7 @@ async fn delete(
             "failed to remove what is known of the age of tags"
         );
     }
+    context.shared::<VerificationNotes>().forget(object);
     latest.set_finalizer(context, object, false).await?;
     Ok(None)
 }
@@ -174,8 +184,12 @@ async fn attempt(
     let mut findings = ImageFindings::default();
     findings.known.clone_from(&memory.lock().known);
     let ended = choice.choose(rule.as_ref(), &mut findings).await;
-    let ImageFindings { known, verification } = findings;
-    memory.lock().known = known;
+    memory.lock().known = std::mem::take(&mut findings.known);
+    let notes = context.shared::<VerificationNotes>();
+    // Before the status, which has automations run, too.
+    if findings.verification.keep(&notes, &object) {
+        memory.lock().is_unannounced = true;
+    }
     let (chosen, outcome) = match ended {
         Ok(Some(chosen)) => {
             memory.lock().waits = 0;
@@ -192,6 +206,7 @@ async fn attempt(
     let settled = digest_interval(&object.spec).ok().flatten().into_iter().chain(next).min();
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
     let rule = chosen.as_ref().map(|_| TagRule::of(&object.spec));
+    let verification = findings.shown_verification(&notes, &object);
     let report = report_with(
         &*object,
         &outcome,
@@ -225,7 +240,24 @@ struct LatestVersion {
 #[derive(Default)]
 struct ImageFindings {
     known: KnownResults,
+    /// The Secrets with a key of each of which the images have to be signed, as far as the run found that out.
+    secrets: Vec<KeySecret>,
     verification: LatestVerification,
+}
+
+impl ImageFindings {
+    /// What the conditions say. What the run did not find out is what automations make of the latest version.
+    fn shown_verification(
+        self,
+        notes: &VerificationNotes,
+        object: &ImagePolicy,
+    ) -> LatestVerification {
+        let Self { secrets, verification, .. } = self;
+        let latest = object.status.as_ref().and_then(|status| status.latest_ref.as_ref());
+        let is_doubted = verification == LatestVerification::Unknown && !secrets.is_empty();
+        let doubt = latest.filter(|_| is_doubted).and_then(|_| notes.doubt(object, &secrets));
+        doubt.map_or(verification, LatestVerification::Unverified)
+    }
 }
 
 /// Whether the latest version is signed as it has to be.
@@ -237,18 +269,27 @@ enum LatestVerification {
     /// It need not be signed.
     NotRequired,
     /// It is, by whom the text says.
-    Verified(String),
+    Verified { note: VerificationNote, text: String },
     /// It is not, or there is none; the text says why.
     Unverified(String),
 }
 
 impl LatestVerification {
+    /// Keeps it for the automations; tells whether they have to know.
+    fn keep(&self, notes: &VerificationNotes, object: &ImagePolicy) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::NotRequired | Self::Unverified(_) => notes.forget(object),
+            Self::Verified { note, .. } => notes.keep(object, note),
+        }
+    }
+
     /// Says it in the conditions.
     fn show<'c>(&self, conditions: StatusConditions<'c>) -> StatusConditions<'c> {
         match self {
             Self::Unknown => conditions.keep(IMAGE_VERIFIED),
             Self::NotRequired => conditions,
-            Self::Verified(text) => {
+            Self::Verified { text, .. } => {
                 conditions.set(IMAGE_VERIFIED, ConditionStatus::True, reason::SUCCEEDED, text)
             }
             Self::Unverified(text) => {
@@ -281,13 +322,12 @@ impl PolicyRun<'_> {
         findings: &mut ImageFindings,
     ) -> Result<Option<LatestVersion>, RunError> {
         let Self { context, node, object, source } = self;
+        // Before what else the spec may say wrongly, which must not hide that signatures are missing.
+        let secrets = self.key_secrets(findings).await;
         digest_interval(&object.spec)?;
         let min_age = min_age::of(object)?;
         let platforms = required_platforms::of(object)?;
-        let secrets = self.key_secrets().await?;
-        if secrets.is_empty() {
-            findings.verification = LatestVerification::NotRequired;
-        }
+        let secrets = secrets?;
         let repository = repository::referred(context, node, source).await?;
         let image =
             ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
@@ -321,12 +361,26 @@ impl PolicyRun<'_> {
     ///
     /// # Errors
     /// It is not known whether the flags ask for that, or it is asked for in a way that means nothing.
-    async fn key_secrets(&self) -> Result<Vec<KeySecret>, RunOutcome> {
+    async fn key_secrets(
+        &self,
+        findings: &mut ImageFindings,
+    ) -> Result<Vec<KeySecret>, RunOutcome> {
         if self.context.settings.verify_images_namespaces.is_some() {
             self.context.shared::<NamespacePolicies>().known().await;
         }
         let of_platform = platform_secret(self.context, &self.node.namespace)?;
-        key_secrets(self.object, of_platform)
+        let secrets = key_secrets(self.object, of_platform);
+        match &secrets {
+            Ok(secrets) if secrets.is_empty() => {
+                findings.verification = LatestVerification::NotRequired;
+            }
+            Ok(secrets) => findings.secrets.clone_from(secrets),
+            Err(outcome) => {
+                let text = outcome.text().to_owned();
+                findings.verification = LatestVerification::Unverified(text);
+            }
+        }
+        secrets
     }
 
     /// The first of the candidates that has all that is asked of it, or the former latest version.
@@ -349,20 +403,24 @@ impl PolicyRun<'_> {
                 Ok(read) => keys = read,
                 Err(outcome) => {
                     references.watch(self.node);
+                    let text = outcome.text().to_owned();
+                    findings.verification = LatestVerification::Unverified(text);
                     return Err(outcome);
                 }
             }
             let best = tags.best.first().map(String::as_str).unwrap_or_default();
             remote = Some(lookup.remote_with(&lookup.version(best), references).await?);
         }
+        let fingerprint = |it: &VerificationKeys| (it.place.clone(), it.fingerprint.clone());
+        let fingerprints: KeyFingerprints = keys.iter().map(fingerprint).collect();
         let mut check = ContentCheck::new(platforms, keys, std::mem::take(&mut findings.known));
         let walk = CandidateWalk { lookup, object: self.object, former, check: &mut check, remote };
         let chosen = walk.choose(tags).await;
-        let accepted = chosen.as_ref().ok().and_then(|chosen| chosen.acceptance.clone());
         let unverified = check.unverified().map(str::to_owned);
         findings.known = check.known;
-        if let Some(text) = accepted {
-            findings.verification = LatestVerification::Verified(text);
+        if let Ok(LatestVersion { version, acceptance: Some(text), .. }) = &chosen {
+            let note = VerificationNote { version: version.clone(), keys: fingerprints };
+            findings.verification = LatestVerification::Verified { note, text: text.clone() };
         } else if let Some(text) = unverified {
             findings.verification = LatestVerification::Unverified(text);
         }
@@ -530,10 +588,52 @@ mod tests {
         };
         assert_eq!(shown(LatestVerification::Unknown).as_deref(), Some("True signed by a"));
         assert_eq!(shown(LatestVerification::NotRequired), None);
-        let verified = LatestVerification::Verified("signed by b".to_owned());
+        let note = VerificationNote {
+            version: version("v1", Some("sha256:1")),
+            keys: KeyFingerprints::new(),
+        };
+        let verified = LatestVerification::Verified { note, text: "signed by b".to_owned() };
         assert_eq!(shown(verified).as_deref(), Some("True signed by b"));
         let unverified = LatestVerification::Unverified("not signed".to_owned());
         assert_eq!(shown(unverified).as_deref(), Some("False not signed"));
+    }
+
+    #[test]
+    fn a_policy_that_does_not_come_to_verifying_is_shown_as_automations_take_it() {
+        let object: ImagePolicy = serde_json::from_value(json!({
+            "metadata": {"name": "app", "uid": "1"},
+            "spec": {"imageRepositoryRef": {"name": "app"}, "policy": {}},
+            "status": {"latestRef": {"name": "r.io/app", "tag": "v1", "digest": "sha256:1"}},
+        }))
+        .unwrap();
+        let notes = VerificationNotes::default();
+        let secret = |name: &str| KeySecret {
+            namespace: "apps".to_owned(),
+            name: name.to_owned(),
+            advice: "create it",
+        };
+        let shown = |names: &[&str]| {
+            let secrets = names.iter().map(|name| secret(name)).collect();
+            let findings = ImageFindings { secrets, ..ImageFindings::default() };
+            findings.shown_verification(&notes, &object)
+        };
+        assert_eq!(shown(&[]), LatestVerification::Unknown, "nothing is known of what is asked");
+        assert!(matches!(shown(&["own"]), LatestVerification::Unverified(_)));
+        let keys = KeyFingerprints::from([("apps/own".to_owned(), "a".to_owned())]);
+        let note = VerificationNote { version: version("v1", Some("sha256:1")), keys };
+        let verified = LatestVerification::Verified { note, text: "by a".to_owned() };
+        assert!(verified.keep(&notes, &object));
+        assert!(!LatestVerification::Unknown.keep(&notes, &object));
+        assert_eq!(shown(&["own"]), LatestVerification::Unknown, "what is known of it stays");
+        // The platform asks for its own key meanwhile.
+        match shown(&["platform", "own"]) {
+            LatestVerification::Unverified(text) => {
+                assert!(text.contains("with the keys of secret 'apps/platform'"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(LatestVerification::Unverified("x".to_owned()).keep(&notes, &object));
+        assert!(matches!(shown(&["own"]), LatestVerification::Unverified(_)));
     }
 
     #[test]

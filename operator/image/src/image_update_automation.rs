@@ -26,7 +26,7 @@ mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomation, ImageUpdateAutomationSpec};
 use crds::notification::Provider;
@@ -80,6 +80,12 @@ const UP_TO_DATE: &str = "repository up-to-date";
 
 /// How long the list of ImagePolicies is awaited.
 const POLICIES_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long policies are awaited that are not verified yet and run, or are woken to run. After that, they wake the automation.
+const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often it is found out meanwhile whether they are verified.
+const VERIFICATION_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long an automation waits at most that found its branch taken: it is woken before, unless one before it does not come.
 const BRANCH_RETRY_DELAY: Duration = Duration::from_secs(30);
@@ -392,7 +398,8 @@ impl AutomationRun<'_> {
         proposed
     }
 
-    /// The results of the policies that the spec selects.
+    /// The results of the policies that the spec selects. Those that are not verified and run now, as all do after a restart,
+    /// are awaited for a while.
     async fn policies(&self) -> Result<PolicyResults, RunOutcome> {
         let listed = self.context.kept.listed::<ImagePolicy>();
         if !matches!(tokio::time::timeout(POLICIES_TIMEOUT, listed).await, Ok(true)) {
@@ -404,7 +411,19 @@ impl AutomationRun<'_> {
         if self.context.settings.verify_images_namespaces.is_some() {
             self.context.shared::<NamespacePolicies>().known().await;
         }
-        PolicyResults::current(self.context, &self.object.spec, &self.node.namespace)
+        let begun = Instant::now();
+        let mut was_due = false;
+        loop {
+            let Self { context, node, object, .. } = self;
+            let results = PolicyResults::current(context, &object.spec, &node.namespace).await?;
+            let is_due = results.unverified_nodes().any(|it| context.work_queue.is_due(&it));
+            // A status that was written takes a moment to be seen.
+            if !is_due && !was_due || begun.elapsed() >= VERIFICATION_TIMEOUT {
+                return Ok(results);
+            }
+            was_due = is_due;
+            tokio::time::sleep(VERIFICATION_POLL_INTERVAL).await;
+        }
     }
 
     /// Whether the files were up to date with these results in the revision that the remote has now.

@@ -1,12 +1,11 @@
 //! Whether the images of a policy have to be signed, and by whose keys: the annotation of the policy, and the flags with which
 //! who administers the cluster asks for it in whole namespaces. One adds to the other, and neither replaces it.
 //!
-//! Here: the Secrets with the keys, and what the status of a policy says of the latest version. Elsewhere: reading the keys and
-//! verifying an image (`image_policy`), which markers may write the tag of such a policy (`image_update_automation`).
+//! Here: the Secrets with the keys. Elsewhere: reading the keys and verifying an image (`image_policy`), what was verified
+//! (`verification_notes`), which markers may write the tag of such a policy (`image_update_automation`).
 
 use std::collections::BTreeMap;
 
-use crds::ReconciledObject as _;
 use crds::image::{DigestReflectionPolicy, ImagePolicy};
 use kube_core::ResourceExt as _;
 use reconcile::{RunOutcome, WakeTrigger, reason};
@@ -22,7 +21,8 @@ pub(crate) const VERIFY_IMAGES: &str = "windlass.dev/verify-images";
 /// The flag by which namespaces are selected.
 const VERIFY_IMAGES_NAMESPACES: &str = "--verify-images-namespaces";
 
-/// The condition of an ImagePolicy that says whether the latest version is signed.
+/// The condition of an ImagePolicy that says whether the latest version is signed. It is for people: nothing is concluded from
+/// it, since who may write statuses could set it.
 pub(crate) const IMAGE_VERIFIED: &str = "ImageVerified";
 
 /// A Secret with public keys, with one of which an image has to be signed.
@@ -32,6 +32,13 @@ pub(crate) struct KeySecret {
     pub(crate) name: String,
     /// What to do if there is none.
     pub(crate) advice: &'static str,
+}
+
+impl KeySecret {
+    /// The Secret, as `namespace/name`.
+    pub(crate) fn place(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
 }
 
 /// The Secret that the flags ask for in a namespace; `None` if they do not. `labels` are those of the namespace, if they are
@@ -109,32 +116,20 @@ pub(crate) fn key_secrets(
     Ok(secrets)
 }
 
-/// Whether the images of a policy have to be signed; `is_platform` says whether the flags ask for it in its namespace.
-pub(crate) fn is_required(object: &ImagePolicy, is_platform: bool) -> bool {
-    is_platform || object.annotations().contains_key(VERIFY_IMAGES)
-}
-
-/// Whether the latest version of a policy was verified, and is named by its digest.
-pub(crate) fn is_latest_verified(object: &ImagePolicy) -> bool {
-    let latest = object.status.as_ref().and_then(|status| status.latest_ref.as_ref());
-    let is_verified = object.condition(IMAGE_VERIFIED).is_some_and(|it| it.status == "True");
-    is_verified && latest.is_some_and(|latest| latest.digest.is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn policy(annotations: &Value, spec: &Value, status: &Value) -> ImagePolicy {
+    fn policy(annotations: &Value, spec: &Value) -> ImagePolicy {
         let mut whole = json!({"imageRepositoryRef": {"name": "app"}, "policy": {}});
         for (key, value) in spec.as_object().into_iter().flatten() {
             whole[key] = value.clone();
         }
         serde_json::from_value(json!({
             "metadata": {"name": "app", "namespace": "apps", "annotations": annotations},
-            "spec": whole, "status": status,
+            "spec": whole,
         }))
         .unwrap()
     }
@@ -148,9 +143,9 @@ mod tests {
     fn the_secret_of_a_tenant_comes_beside_that_of_the_platform_and_not_in_its_place() {
         let pinned = json!({"digestReflectionPolicy": "IfNotPresent"});
         let names = |annotations: Value, of_platform: Option<KeySecret>| {
-            let secrets = key_secrets(&policy(&annotations, &pinned, &json!({})), of_platform);
+            let secrets = key_secrets(&policy(&annotations, &pinned), of_platform);
             let secrets = secrets.unwrap().into_iter();
-            secrets.map(|it| format!("{}/{}", it.namespace, it.name)).collect::<Vec<_>>()
+            secrets.map(|it| it.place()).collect::<Vec<_>>()
         };
         let own = json!({VERIFY_IMAGES: "own"});
         assert!(names(json!({}), None).is_empty());
@@ -162,7 +157,7 @@ mod tests {
     #[test]
     fn a_policy_without_digests_is_stalled_and_so_is_one_without_a_secret() {
         let stalled = |annotations: Value, spec: Value, of_platform: Option<KeySecret>| {
-            let outcome = key_secrets(&policy(&annotations, &spec, &json!({})), of_platform);
+            let outcome = key_secrets(&policy(&annotations, &spec), of_platform);
             let outcome = outcome.unwrap_err();
             assert!(matches!(outcome, RunOutcome::Stalled(INVALID_POLICY, _)), "{outcome:?}");
             outcome.text().to_owned()
@@ -186,7 +181,7 @@ mod tests {
         let labels = |team: &str| BTreeMap::from([("team".to_owned(), team.to_owned())]);
         let place = |labels: &BTreeMap<String, String>| {
             let secret = secret_of_flags(&settings, "apps", Some(labels)).unwrap();
-            secret.map(|it| format!("{}/{}", it.namespace, it.name))
+            secret.map(|it| it.place())
         };
         assert_eq!(place(&labels("a")).as_deref(), Some("flux-system/keys"));
         assert_eq!(place(&labels("b")), None);
@@ -194,22 +189,5 @@ mod tests {
         assert!(outcome.text().contains("namespace apps: its labels are not known"), "{outcome:?}");
         let none = OperatorSettings::from_flags::<&str>(&[]).unwrap();
         assert_eq!(secret_of_flags(&none, "apps", None), Ok(None));
-    }
-
-    #[test]
-    fn a_version_counts_as_verified_with_its_digest_and_the_condition_only() {
-        let status = |condition: &str, digest: Value| {
-            json!({"latestRef": {"name": "r.io/app", "tag": "1", "digest": digest},
-                "conditions": [{"type": "ImageVerified", "status": condition, "reason": "Succeeded",
-                    "message": "", "lastTransitionTime": "2026-11-24T10:00:00Z"}]})
-        };
-        let is_verified =
-            |status: Value| is_latest_verified(&policy(&json!({}), &json!({}), &status));
-        assert!(is_verified(status("True", json!("sha256:1"))));
-        assert!(!is_verified(status("False", json!("sha256:1"))));
-        assert!(!is_verified(status("True", Value::Null)));
-        assert!(!is_verified(
-            json!({"latestRef": {"name": "r.io/app", "tag": "1", "digest": "d"}})
-        ));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Here: a folder for each kind ([`image_repository`], [`image_policy`], [`image_update_automation`]), what they share of a
 //! run (`run`), access to registries (`registry_access`), the tags between two scans (`tag_store`), whether images have to be
-//! signed (`image_verification`).
+//! signed (`image_verification`), what was verified of them (`verification_notes`).
 //! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), repositories (`git`), how any kind is run
 //! (crate `windlass-runtime`), the list of kinds (crate `windlass-kinds`).
 
@@ -14,6 +14,7 @@ mod image_verification;
 mod registry_access;
 mod run;
 mod tag_store;
+mod verification_notes;
 
 use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 

@@ -107,7 +107,7 @@ impl WorkQueue {
     }
 
     /// Wakes the dependents of a node, and those of any node of its kind and namespace, because its state changed.
-    pub(crate) fn changed(&self, node: &ObjectKey) {
+    pub fn changed(&self, node: &ObjectKey) {
         let mut dependents = self.graph().changed(node);
         dependents.extend(self.graph().changed(&node.any_of_namespace()));
         for (dependent, edge) in dependents {

@@ -63,6 +63,8 @@ impl CandidateWalk<'_> {
         mut self,
         mut tags: CandidateTags,
     ) -> Result<LatestVersion, RunOutcome> {
+        let examined = self.check.examined_tags(&tags.image, &tags.candidates);
+        let candidates = std::mem::replace(&mut tags.candidates, examined);
         let chosen = self.first(&mut tags).await;
         let now = Timestamp::now();
         if let Some(age) = &mut tags.age {
@@ -75,6 +77,7 @@ impl CandidateWalk<'_> {
             None => self.former().await?,
         };
         let tag = version.as_ref().map(|it| it.tag.as_str());
+        self.check.conclude(&candidates, tag);
         let age = tags.age.as_ref();
         let waiting = age.map(|age| age.passed_over(&tags.best, tag, now)).unwrap_or_default();
         let is_waiting = !waiting.is_empty();
@@ -182,7 +185,7 @@ impl CandidateWalk<'_> {
         let Some(former) = self.former else { return Ok(None) };
         let Some(digest) = former.digest.as_ref().filter(|_| !self.check.is_empty()) else {
             let is_unknown =
-                self.check.requires_signatures() || self.check.has_refused(&former.tag);
+                self.check.requires_signatures() || self.check.is_passed_over(&former.tag);
             return Ok((!is_unknown).then(|| former.clone()));
         };
         self.check.admit_one();

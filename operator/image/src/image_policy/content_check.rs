@@ -42,6 +42,17 @@ pub(super) struct KnownResults {
     platforms: BTreeMap<String, String>,
     /// Who signed an image.
     signers: BTreeMap<String, String>,
+    /// What runs passed over that did not come to the last tag, so that the next one begins with the others.
+    passed_over: PassedOverTags,
+}
+
+/// Tags that the last runs passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct PassedOverTags {
+    /// What was asked of their images.
+    request: String,
+    /// Why each was passed over.
+    reasons: BTreeMap<String, String>,
 }
 
 /// Remembers a result; what is too much is found out anew.
@@ -64,6 +75,7 @@ pub(super) enum ImageExamination {
 }
 
 /// Why a tag is passed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct ImageRefusal {
     tag: String,
     why: String,
@@ -110,6 +122,47 @@ impl ContentCheck {
         }
     }
 
+    /// The tags of an image that are examined, in the order of the candidates: those that the last runs did not come to, if there
+    /// are such. Otherwise a few bad tags would take the place of all others in each run.
+    pub(super) fn examined_tags(&mut self, image: &str, candidates: &[String]) -> Vec<String> {
+        let fingerprints: Vec<&str> = self.keys.iter().map(|it| it.fingerprint.as_str()).collect();
+        let platforms = list_of(&self.platforms);
+        let request = format!("{image} {platforms} {}", fingerprints.join(" "));
+        let known = &mut self.known.passed_over;
+        if known.request != request {
+            *known = PassedOverTags { request, reasons: BTreeMap::new() };
+        }
+        let is_left = |tag: &&String| !known.reasons.contains_key(*tag);
+        let left: Vec<String> = candidates.iter().filter(is_left).cloned().collect();
+        if !left.is_empty() {
+            return left;
+        }
+        known.reasons.clear();
+        candidates.to_vec()
+    }
+
+    /// Adds what earlier runs passed over to what this one did, up to the tag that is chosen, and keeps it for the next one if
+    /// this one did not come to the last tag.
+    pub(super) fn conclude(&mut self, candidates: &[String], chosen: Option<&str>) {
+        let better = candidates.iter().take_while(|tag| Some(tag.as_str()) != chosen);
+        let earlier = &self.known.passed_over.reasons;
+        let mut refusals = Vec::new();
+        for tag in better {
+            let now = self.refusals.iter().find(|refusal| refusal.tag == *tag);
+            let why = now.map(|refusal| &refusal.why).or_else(|| earlier.get(tag));
+            refusals.extend(why.map(|why| ImageRefusal { tag: tag.clone(), why: why.clone() }));
+        }
+        let is_added = |refusal: &ImageRefusal| !refusals.iter().any(|it| it.tag == refusal.tag);
+        let others: Vec<ImageRefusal> =
+            std::mem::take(&mut self.refusals).into_iter().filter(is_added).collect();
+        refusals.extend(others);
+        self.refusals = refusals;
+        let is_kept = self.postponed.is_some();
+        let kept = self.refusals.iter().filter(|_| is_kept);
+        self.known.passed_over.reasons =
+            kept.map(|refusal| (refusal.tag.clone(), refusal.why.clone())).collect();
+    }
+
     /// Whether nothing is asked of any image.
     pub(super) fn is_empty(&self) -> bool {
         self.platforms.is_empty() && self.keys.is_empty()
@@ -120,8 +173,13 @@ impl ContentCheck {
         !self.keys.is_empty()
     }
 
-    /// Whether the image of a tag was refused.
-    pub(super) fn has_refused(&self, tag: &str) -> bool {
+    /// Whether the image of a tag was refused, in this run or in an earlier one that this one continues.
+    pub(super) fn is_passed_over(&self, tag: &str) -> bool {
+        self.has_refused(tag) || self.known.passed_over.reasons.contains_key(tag)
+    }
+
+    /// Whether the image of a tag was refused in this run.
+    fn has_refused(&self, tag: &str) -> bool {
         self.refusals.iter().any(|refusal| refusal.tag == tag)
     }
 
@@ -413,6 +471,46 @@ mod tests {
         let end = "; and more; 0.9.0 and what comes after it was not examined, since a run examines \
                    at most 10 images";
         assert!(text.ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn a_run_begins_with_the_tags_that_the_one_before_did_not_come_to() {
+        let names = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let all = names(&["5", "4", "3", "2", "1"]);
+        let next = |known: KnownResults| {
+            let platforms = OciPlatform::parse("linux/arm64").into_iter().collect();
+            ContentCheck::new(platforms, Vec::new(), known)
+        };
+        let mut first = next(KnownResults::default());
+        assert_eq!(first.examined_tags("r.io/app", &all), all);
+        first.refuse("5", "x");
+        first.refuse("4", "x");
+        first.postpone("3");
+        first.conclude(&all, None);
+        // One that was pushed meanwhile was not examined either.
+        let pushed = names(&["6", "5", "4", "3", "2", "1"]);
+        let mut second = next(first.known.clone());
+        assert_eq!(second.examined_tags("r.io/app", &pushed), names(&["6", "3", "2", "1"]));
+        assert!(second.is_passed_over("4") && !second.is_passed_over("3"));
+        second.refuse("6", "y");
+        second.refuse("3", "y");
+        second.postpone("2");
+        second.conclude(&pushed, None);
+        assert_eq!(
+            second.passed_over(),
+            "; passed over: 6, because y; 5, because x; 4, because x; 3, because y; 2 and what comes \
+             after it was not examined, since a run examines at most 10 images"
+        );
+        let mut third = next(second.known);
+        assert_eq!(third.examined_tags("r.io/app", &pushed), names(&["2", "1"]));
+        third.conclude(&pushed, Some("2"));
+        // Those above it may get a signature, so that they are examined anew.
+        assert!(third.is_incomplete() && third.has_refused("4"));
+        assert_eq!(next(third.known).examined_tags("r.io/app", &pushed), pushed);
+        // Nor does it count for another image, nor once all were passed over.
+        assert_eq!(next(first.known.clone()).examined_tags("r.io/other", &all), all);
+        let examined = names(&["5", "4"]);
+        assert_eq!(next(first.known).examined_tags("r.io/app", &examined), examined);
     }
 
     #[test]

@@ -74,8 +74,8 @@ pub(super) struct RepositoryFiles<'f> {
     pub(super) path: &'f str,
     /// Policies that the selector leaves out, as `namespace:name`: their markers are those of other automations.
     pub(super) others: &'f BTreeSet<String>,
-    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`.
-    pub(super) unverified: &'f BTreeSet<String>,
+    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`, and why.
+    pub(super) unverified: &'f BTreeMap<String, String>,
 }
 
 impl RepositoryFiles<'_> {
@@ -158,7 +158,7 @@ mod tests {
         let kinds = files.iter().map(|(path, _)| (path.trim_end_matches('@'), kind(path)));
         let kinds = kinds.collect();
         let others = BTreeSet::from(["apps:db".to_owned()]);
-        let unverified = BTreeSet::from(["apps:new".to_owned()]);
+        let unverified = BTreeMap::from([("apps:new".to_owned(), "no key".to_owned())]);
         let files =
             RepositoryFiles { kinds: &kinds, path, others: &others, unverified: &unverified };
         files.rewrite(&setters().requiring_digests(["apps:web".to_owned()]), |path| {
@@ -232,7 +232,7 @@ mod tests {
         };
         assert_eq!(of("apps:db:tag"), Vec::<String>::new());
         assert_eq!(of("apps:none"), ["a.yaml:1: no policy of the automation sets `apps:none`"]);
-        let unverified = "a.yaml:1: the latest version of `apps:new` is not verified";
+        let unverified = "a.yaml:1: the latest version of `apps:new` is not verified: no key";
         assert_eq!(of("apps:new:tag"), [unverified]);
         let broken = format!("{WEB}---\na: [\n");
         let files = rewrite(&[("a.yaml", broken.as_str())], "").unwrap();

@@ -234,7 +234,8 @@ impl RoundLeader<'_> {
             }
             // Another round may have written newer results meanwhile.
             let spec = &member.object.spec;
-            match PolicyResults::current(self.context, spec, &automation.namespace) {
+            let current = PolicyResults::current(self.context, spec, &automation.namespace).await;
+            match current {
                 Ok(policies) => {
                     let update = member.update(&policies);
                     written.insert(automation.clone(), policies.latest);

@@ -46,8 +46,8 @@ pub(super) struct Update {
     pub(super) others: BTreeSet<String>,
     /// Policies whose images are verified, as `namespace:name`: their tags may not stand alone.
     pub(super) verified: BTreeSet<String>,
-    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`.
-    pub(super) unverified: BTreeSet<String>,
+    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`, and why.
+    pub(super) unverified: BTreeMap<String, String>,
     /// What was committed a moment ago, and is not committed once more yet.
     pub(super) recommit_pause: Option<RecommitPause>,
     /// How it is committed.
