@@ -6,7 +6,7 @@ use anyhow::bail;
 use cause::{FactAnswer, FactQuery, QueryAnswers, StateExplanation, last_seen};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use windlass_cli_runtime::incidents::open_incidents;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -269,17 +269,19 @@ pub(super) async fn read(
     cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
 }
 
-/// A Secret or ConfigMap without its values: that it is there and which keys it has is all that is asked.
+/// A Secret or ConfigMap without its values: that it is there, which keys it has and whose it is, is all that is asked.
 fn without_data(mut object: Object) -> Object {
     if matches!(object.kind(), "Secret" | "ConfigMap") && object.api_version() == "v1" {
-        let metadata = json!({"name": object.name(), "namespace": object.namespace()});
+        let mut metadata = cause::object_owners::marks(&object);
+        metadata.insert("name".to_owned(), object.name().into());
+        metadata.insert("namespace".to_owned(), object.namespace().into());
         let keys = |field: &str| {
             let data = object.get(field).and_then(Value::as_object).into_iter().flatten();
             data.map(|(key, _)| (key.clone(), Value::from(""))).collect::<Vec<_>>()
         };
         let data: Map<String, Value> = keys("data").into_iter().chain(keys("binaryData")).collect();
         object.fields_mut().retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind"));
-        object.fields_mut().insert("metadata".to_owned(), metadata);
+        object.fields_mut().insert("metadata".to_owned(), metadata.into());
         object.fields_mut().insert("data".to_owned(), data.into());
     }
     object
@@ -288,6 +290,7 @@ fn without_data(mut object: Object) -> Object {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use serde_json::json;
 
     use super::*;
     use fake_cluster::{answering, with_objects};
@@ -343,10 +346,12 @@ mod tests {
     #[test]
     fn keys_of_secrets_are_known_and_values_are_not() {
         let secret = Object::new(json!({"apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": "a", "namespace": "b", "annotations": {"x": "hunter2"}},
+            "metadata": {"name": "a", "namespace": "b", "annotations": {"x": "hunter2"},
+                "labels": {"kustomize.toolkit.fluxcd.io/name": "app"}},
             "data": {"token": "aHVudGVyMg=="}}));
         let kept = without_data(secret.unwrap()).into_value();
         assert_eq!(kept["data"], json!({"token": ""}));
+        assert_eq!(kept["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"], "app");
         assert!(!kept.to_string().contains("hunter2") && !kept.to_string().contains("aHVudGVyMg"));
         let empty = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
         let kept = without_data(Object::new(empty).unwrap());

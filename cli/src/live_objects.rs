@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cause::object_owners::{ApplierMarks, OtherOwner};
 use cause::object_references::{self, owner_labels};
 use cause::{FactAnswer, FactQuery, condition, health_of};
 use objects::{Gvk, Object, ObjectId};
@@ -94,12 +95,30 @@ impl ReportedObjects {
     }
 }
 
+/// An object that applied others.
+#[derive(Debug)]
+struct InventoryOwner {
+    id: ObjectId,
+    /// By which it is known as the owner of what it applied; none if it does not claim that, since it is suspended.
+    marks: Option<ApplierMarks>,
+}
+
+impl InventoryOwner {
+    fn of(object: &Object) -> Self {
+        let is_suspended = cause::suspension(object, jiff::Timestamp::now()).is_some();
+        let marks = ApplierMarks::of(object).filter(|_| !is_suspended);
+        Self { id: object.id(), marks }
+    }
+}
+
 /// What was applied, and by which objects.
 #[derive(Debug, Default)]
 pub(super) struct AppliedObjects {
-    appliers: Vec<ObjectId>,
+    appliers: Vec<InventoryOwner>,
     /// Each with the place of its applier.
     objects: BTreeMap<ObjectId, usize>,
+    /// The places of further appliers, of those objects that have several.
+    further: BTreeMap<ObjectId, Vec<usize>>,
     kinds: BTreeMap<GroupKind, AppliedKind>,
     /// How many appliers apply to other clusters.
     elsewhere: usize,
@@ -110,7 +129,7 @@ pub(super) struct AppliedObjects {
 /// What has become of it.
 #[derive(Debug, Default)]
 pub(super) struct LiveObjectState {
-    /// The objects that applied something that does not exist or is not healthy.
+    /// The objects that applied something that does not exist, is not healthy, or names another owner.
     pub(super) suspects: BTreeSet<ObjectId>,
     /// Deployments that are being rolled out, which Kubernetes ends after their own deadline.
     pub(super) rolling_out: BTreeSet<ObjectId>,
@@ -141,12 +160,15 @@ impl AppliedObjects {
                 self.beyond += 1;
                 continue;
             }
-            self.objects.entry(id.clone()).or_insert(self.appliers.len());
+            let place = self.appliers.len();
+            if *self.objects.entry(id.clone()).or_insert(place) != place {
+                self.further.entry(id.clone()).or_default().push(place);
+            }
             let kind = self.kinds.entry(GroupKind::of(id)).or_default();
             kind.namespaces.insert(id.namespace.clone());
             inventory.version(id).unwrap_or_default().clone_into(&mut kind.version);
         }
-        self.appliers.push(own);
+        self.appliers.push(InventoryOwner::of(object));
     }
 
     /// Finds out what has become of it.
@@ -159,15 +181,17 @@ impl AppliedObjects {
         site: &CommandScope,
         reported: &ReportedObjects,
     ) -> anyhow::Result<LiveObjectState> {
-        let Self { appliers, objects, kinds, elsewhere, beyond } = self;
-        let labels = owner_labels()
-            .filter(|of| appliers.iter().any(|id| id.group == of.group && id.kind == of.kind));
+        let Self { appliers, objects, further, kinds, elsewhere, beyond } = self;
+        let is_of = |id: &ObjectId, group: &str, kind: &str| id.group == group && id.kind == kind;
+        let labels =
+            owner_labels().filter(|of| appliers.iter().any(|it| is_of(&it.id, of.group, of.kind)));
         let selectors: Vec<String> = labels.map(|of| of.name).collect();
         let mut examination = LiveObjectExamination {
             selectors,
             facts,
             appliers,
             objects,
+            further,
             reported,
             now: jiff::Timestamp::now(),
             state: LiveObjectState::default(),
@@ -197,9 +221,11 @@ struct LiveObjectExamination<'e, 'c> {
     facts: &'e mut ClusterFactSource<'c>,
     /// The labels of what was applied, one for each kind of appliers.
     selectors: Vec<String>,
-    appliers: Vec<ObjectId>,
+    appliers: Vec<InventoryOwner>,
     /// What was not found so far.
     objects: BTreeMap<ObjectId, usize>,
+    /// The places of further appliers.
+    further: BTreeMap<ObjectId, Vec<usize>>,
     reported: &'e ReportedObjects,
     now: Time,
     state: LiveObjectState,
@@ -331,6 +357,13 @@ impl LiveObjectExamination<'_, '_> {
             true => health_of(&object, self.now).is_ok_and(|report| report.is_current()),
             false => !is_leaving,
         };
+        if is_well && self.is_of_others(&id, &object) {
+            self.objects.remove(&id);
+            if let Some(resource) = listed {
+                self.facts.knows(resource, object);
+            }
+            return;
+        }
         if is_well {
             self.objects.remove(&id);
             // Whether what the command reports is well, is known from the object itself.
@@ -348,11 +381,42 @@ impl LiveObjectExamination<'_, '_> {
         }
     }
 
+    /// Whether an object names another owner than one that applied it, which is remembered.
+    fn is_of_others(&mut self, id: &ObjectId, object: &Object) -> bool {
+        let appliers: Vec<&InventoryOwner> = self.appliers_of(id).collect();
+        // Labels stay on an object that its owner has given away: it is in no inventory of that one.
+        let is_left = |other: &OtherOwner| {
+            let owner = other.applier().filter(|_| other.needs_inventory);
+            owner.is_some_and(|owner| {
+                self.reported.has_all(&GroupKind::of(owner))
+                    && !appliers.iter().any(|it| it.id == *owner)
+            })
+        };
+        let mut losers: Vec<ObjectId> = Vec::new();
+        for applier in &appliers {
+            let marks = applier.marks.as_ref();
+            let others = marks.map(|marks| marks.others(object)).unwrap_or_default();
+            if others.iter().any(|other| !is_left(other)) {
+                losers.push(applier.id.clone());
+            }
+        }
+        let is_any = !losers.is_empty();
+        self.state.suspects.extend(losers);
+        is_any
+    }
+
     /// Remembers what applied an object that does not exist or is not healthy.
     fn suspect(&mut self, id: &ObjectId) {
-        let place = self.objects.remove(id);
-        let applier = place.and_then(|place| self.appliers.get(place));
-        self.state.suspects.extend(applier.cloned());
+        let appliers: Vec<ObjectId> = self.appliers_of(id).map(|it| it.id.clone()).collect();
+        self.objects.remove(id);
+        self.state.suspects.extend(appliers);
+    }
+
+    /// What applied an object.
+    fn appliers_of(&self, id: &ObjectId) -> impl Iterator<Item = &InventoryOwner> {
+        let further = self.further.get(id).into_iter().flatten();
+        let places = self.objects.get(id).into_iter().chain(further);
+        places.filter_map(|place| self.appliers.get(*place))
     }
 
     /// Gives up objects of a kind in a namespace, or in all of them; how many there are.
@@ -421,6 +485,36 @@ mod tests {
         assert_eq!(suspects, ["gone", "web"]);
         assert_eq!((state.examined, state.left_out.len()), (2, 0));
         assert!(state.remarks[0].starts_with("applied Jobs that do not exist: 1"));
+    }
+
+    #[tokio::test]
+    async fn what_names_another_owner_is_found_by_what_lost_it() {
+        let labelled = |name: &str, owner: &str| {
+            let mut map = live("v1", "ConfigMap", name);
+            map["metadata"]["labels"] = json!({"kustomize.toolkit.fluxcd.io/name": owner,
+                "kustomize.toolkit.fluxcd.io/namespace": "apps"});
+            map
+        };
+        let objects = vec![labelled("a", "two"), labelled("b", "three")];
+        let (cluster, _) = with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: String::new() };
+        let mut appliers =
+            ["one", "two"].map(|name| applier(name, &["apps_a__ConfigMap"])).to_vec();
+        appliers.push(applier("three", &["apps_b__ConfigMap"]));
+        let state = examined(&site, &appliers).await;
+        let suspects: Vec<&str> = state.suspects.iter().map(|id| id.name.as_str()).collect();
+        assert_eq!((suspects, state.examined), (vec!["one"], 2));
+        // What is suspended may give away what it applied.
+        appliers[0].fields_mut().insert("spec".to_owned(), json!({"suspend": true}));
+        assert!(examined(&site, &appliers).await.suspects.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_gone_is_missed_by_all_that_applied_it() {
+        let (cluster, _) = with_objects(Vec::new()).await;
+        let site = CommandScope { cluster, namespace: String::new() };
+        let appliers = ["one", "two"].map(|name| applier(name, &["apps_gone__ConfigMap"]));
+        assert_eq!(examined(&site, &appliers).await.suspects.len(), 2);
     }
 
     #[tokio::test]

@@ -1,6 +1,9 @@
 //! `windlass tree`: what an object applied, down to Pods, each with its health.
 
+use std::collections::BTreeMap;
+
 use apply::health;
+use cause::object_owners::{ApplierMarks, OtherOwner};
 use cause::{object_references, pod};
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
@@ -61,6 +64,16 @@ struct ObjectTreeBranch {
     message: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     below: Vec<Self>,
+}
+
+impl ObjectTreeBranch {
+    /// Adds to the message.
+    fn add(&mut self, text: &str) {
+        self.message = match self.message.as_str() {
+            "" => text.to_owned(),
+            message => format!("{text}; {message}"),
+        };
+    }
 }
 
 /// Prints a tree.
@@ -150,12 +163,25 @@ impl ObjectTreeReader<'_> {
             });
             let found: Vec<(ObjectId, ObjectReadResult)> =
                 stream::iter(reads).buffered(AT_ONCE).collect().await;
+            let inventory = object_references::versioned_inventory(&object);
+            let marks = ApplierMarks::of(&object);
+            let mut owners = BTreeMap::new();
             for (id, read) in found {
+                let other = match (&marks, &read) {
+                    (Some(marks), Ok(Some(live))) if inventory.contains(&id) => {
+                        self.other_owner(marks, live, &mut owners).await
+                    }
+                    _ => None,
+                };
                 let goes_on = self.way.len() < MAX_TREE_DEPTH;
-                below.push(match read {
+                let mut branch = match read {
                     Ok(Some(object)) if goes_on => Box::pin(self.grow(object)).await?,
                     read => describe(&id, read),
-                });
+                };
+                if let Some(other) = other {
+                    branch.add(&other.words());
+                }
+                below.push(branch);
             }
             if more > 0 {
                 below.push(unread(more));
@@ -165,6 +191,32 @@ impl ObjectTreeReader<'_> {
         }
         self.way.pop();
         Ok(ObjectTreeBranch { below, ..describe(&id, Ok(Some(object))) })
+    }
+
+    /// The other owner that an object of an inventory names, if that exists; `owners` are those that were read before.
+    async fn other_owner(
+        &self,
+        marks: &ApplierMarks,
+        live: &Object,
+        owners: &mut BTreeMap<ObjectId, ObjectReadResult>,
+    ) -> Option<OtherOwner> {
+        for other in marks.others(live) {
+            let Some(id) = other.applier().cloned() else { return Some(other) };
+            let is_unread = !owners.contains_key(&id);
+            if is_unread {
+                let read = cluster_facts::read(&self.site.cluster, &id).await;
+                owners.insert(id.clone(), read);
+            }
+            let is_owner = match owners.get(&id) {
+                Some(Ok(Some(owner))) => other.is_confirmed_by(owner, &live.id()),
+                Some(Err(_)) => !other.needs_inventory,
+                Some(Ok(None)) | None => false,
+            };
+            if is_owner {
+                return Some(other);
+            }
+        }
+        None
     }
 
     /// What was applied in the clusters of `spec.kubeConfig` and `spec.kubeContexts`, of which no object is read.
@@ -300,7 +352,7 @@ fn describe(id: &ObjectId, read: ObjectReadResult) -> ObjectTreeBranch {
 
 fn draw(branch: &ObjectTreeBranch, first: &str, rest: &str, on: TerminalScreen, out: &mut String) {
     let colour = match branch.health.as_str() {
-        "Ready" | "Current" => TextColour::Good,
+        "Ready" | "Current" if branch.message.is_empty() => TextColour::Good,
         "NotReady" | "Failed" | "NotFound" => TextColour::Bad,
         _ => TextColour::Busy,
     };
@@ -374,6 +426,33 @@ mod tests {
         let tree = reader.grow(Object::new(deployment("web")).unwrap()).await.unwrap();
         let below: Vec<&str> = tree.below.iter().map(|it| it.object.as_str()).collect();
         assert_eq!(below, ["Pod/apps/web-1-a"]);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_another_owner_has_names_it() {
+        let kustomization = |name: &str| {
+            let entries = json!([{"id": "apps_a__ConfigMap", "v": "v1"}, {"id": "apps_b__ConfigMap", "v": "v1"}]);
+            json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": name, "namespace": "apps"}, "status": {"inventory": {"entries": entries}}})
+        };
+        let map = |name: &str, owner: &str| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "apps",
+                "labels": {"kustomize.toolkit.fluxcd.io/name": owner, "kustomize.toolkit.fluxcd.io/namespace": "apps"}}})
+        };
+        let objects =
+            vec![kustomization("one"), kustomization("two"), map("a", "two"), map("b", "one")];
+        let (cluster, _) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let mut reader = ObjectTreeReader {
+            site: &site,
+            is_compact: false,
+            left: MAX_TREE_OBJECTS,
+            way: Vec::new(),
+        };
+        let one = Object::new(kustomization("one")).unwrap();
+        let tree = reader.grow(one).await.unwrap();
+        let messages: Vec<&str> = tree.below.iter().map(|it| it.message.as_str()).collect();
+        assert_eq!(messages, ["belongs to Kustomization/apps/two now", ""]);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What would help: one sentence, and the one command if a command helps.
 //!
 //! Here: each kind of problem. Below: what could not be applied (`advice/apply.rs`), remotes (`advice/fetch.rs`), what does not
-//! exist (`advice/missing.rs`), rights (`advice/rights.rs`). Texts of others are read for advice only; no decision depends on
-//! them. Elsewhere: what Secrets have to hold (`required_keys.rs`).
+//! exist (`advice/missing.rs`), rights (`advice/rights.rs`), what two owners have (`advice/ownership.rs`). Texts of others are
+//! read for advice only; no decision depends on them. Elsewhere: what Secrets have to hold (`required_keys.rs`).
 
 mod apply;
 mod fetch;
 mod missing;
+mod ownership;
 mod rights;
 
 use jiff::SignedDuration;
@@ -94,7 +95,10 @@ pub(crate) fn advice(
         CauseKind::Access => {
             ("refer to an object of the same namespace, or ask an administrator".to_owned(), None)
         }
-        CauseKind::Apply => apply::refused(cause, about),
+        CauseKind::Apply => {
+            ownership::refused(cause, about).unwrap_or_else(|| apply::refused(cause, about))
+        }
+        CauseKind::Ownership => ownership::taken(cause, about),
         CauseKind::Lifecycle => lifecycle(namespace),
         CauseKind::Test => apply::test(cause, held),
         CauseKind::Image => (

@@ -1,6 +1,7 @@
 //! What an object has applied: which of it fails or does not exist, down through what applies objects itself.
 //!
-//! Elsewhere: one of these objects (`workload.rs`), which they are (`object_references.rs`).
+//! Elsewhere: one of these objects (`workload.rs`), which of them another owner has (`taken_objects.rs`), which they are
+//! (`object_references.rs`).
 
 use std::collections::BTreeSet;
 
@@ -59,7 +60,6 @@ impl CauseWalk<'_> {
                     }
                 }
                 ObjectLookup::There(found) => {
-                    self.remark_other_applier(object, found);
                     let is_applier = !object_references::applied(found).is_empty();
                     match ailment(found, self.now()) {
                         Some(ailment) => sick.push((ailment, id)),
@@ -152,21 +152,6 @@ impl CauseWalk<'_> {
         };
         let name = before.rsplit(' ').next().unwrap_or_default();
         self.leaving_namespace(name)
-    }
-
-    /// Says that an applied object has the labels of another applier of the same kind: it is as that one applied it last.
-    fn remark_other_applier(&mut self, object: &Object, applied: &Object) {
-        let own = object.id();
-        if let Some(other) = object_references::applier_of_kind(applied, &own)
-            && other != own
-        {
-            self.remarks.insert(format!(
-                "{} has the labels of {}: {} applies it, too; remove it from one of them",
-                applied.id().subject(),
-                other.subject(),
-                own.subject()
-            ));
-        }
     }
 
     fn remark_job(&mut self, id: &ObjectId) {

@@ -66,6 +66,8 @@ pub enum CauseKind {
     Lifecycle,
     /// The API server refuses an object, or a hook fails.
     Apply,
+    /// Another owner has an object that was applied, or applies it, too.
+    Ownership,
     /// A test of the release fails.
     Test,
     /// An object is not healthy.
@@ -194,9 +196,13 @@ impl StateExplanation {
     /// The one line that names the object, its state and the cause.
     pub fn line(&self) -> String {
         let object = self.object.subject();
+        let is_taken = self.cause.as_ref().is_some_and(|it| it.problem == CauseKind::Ownership);
         let state = match self.state {
             ExaminedObjectState::Ready => "is ready",
             ExaminedObjectState::Stale => "is ready, but newer revisions do not reach it",
+            ExaminedObjectState::Degraded if is_taken => {
+                "is ready, but another owner has what it applied"
+            }
             ExaminedObjectState::Degraded => "is ready, but what it applied is not",
             ExaminedObjectState::Suspended => "is suspended",
             ExaminedObjectState::Progressing => "is being reconciled",

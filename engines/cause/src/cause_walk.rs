@@ -356,7 +356,10 @@ impl<'k> CauseWalk<'k> {
         let Some(said) = ready else { return self.without_conditions(object) };
         let step = || Some(step_of(object, said));
         if is_ready {
-            let found = self.applied(object, true)?;
+            let found = match self.applied(object, true)? {
+                None => self.taken(object)?,
+                found => found,
+            };
             return Ok(found.map(|it| below(step(), it)).or_else(|| expired_hold(object)));
         }
         if said.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
@@ -384,7 +387,8 @@ impl<'k> CauseWalk<'k> {
                 return Ok(None);
             }
         }
-        Ok(Some(CausePath { steps: step().into_iter().collect(), cause: reported(object, said) }))
+        let cause = self.with_owner(object, reported(object, said))?;
+        Ok(Some(CausePath { steps: step().into_iter().collect(), cause }))
     }
 
     /// What is missing for an object without conditions, such as a Provider: its existence does not mean that it works.

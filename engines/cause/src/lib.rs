@@ -5,9 +5,10 @@
 //! the facts that it needs ([`FactQuery`]), gets them ([`FactAnswer`]), and is called again until it has a result
 //! ([`StateExplanation`]).
 //!
-//! Here: the walk (`cause_walk.rs`), what was applied (`applied_objects.rs`), workloads (`workload.rs`), Pods
-//! ([`pod`]), notifications that fail (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`), what happens
-//! next (`next_run.rs`), second causes (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about
+//! Here: the walk (`cause_walk.rs`), what was applied (`applied_objects.rs`), what of it another owner has
+//! (`taken_objects.rs`, [`object_owners`]), workloads (`workload.rs`), Pods ([`pod`]), notifications that fail
+//! (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`), what happens next (`next_run.rs`), second causes
+//! (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about
 //! ([`condition_reason`]), which failures are one incident ([`incident`]), suspensions (`object_suspension.rs`), events
 //! ([`object_event`]), what Secrets have to hold ([`required_keys`]), what would help (`advice.rs`). Elsewhere:
 //! fetching facts, and how a result is shown (the program).
@@ -22,6 +23,7 @@ mod fact_query;
 pub mod incident;
 mod next_run;
 pub mod object_event;
+pub mod object_owners;
 pub mod object_references;
 mod object_suspension;
 pub mod pod;
@@ -29,6 +31,7 @@ mod provider_delivery;
 pub mod required_keys;
 mod rollout_progress;
 mod second_cause;
+mod taken_objects;
 mod workload;
 
 #[cfg(test)]

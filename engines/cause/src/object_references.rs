@@ -399,14 +399,8 @@ pub fn applier(object: &Object) -> Option<ObjectId> {
     owner_labels().find_map(|labels| labeled(object, &labels).filter(|id| *id != object.id()))
 }
 
-/// The object of the kind of another one whose owner labels an object has.
-pub(crate) fn applier_of_kind(object: &Object, like: &ObjectId) -> Option<ObjectId> {
-    let is_like = |it: &OwnerLabels| it.group == like.group && it.kind == like.kind;
-    owner_labels().find(is_like).and_then(|labels| labeled(object, &labels))
-}
-
-/// The owner that labels name.
-fn labeled(object: &Object, labels: &OwnerLabels) -> Option<ObjectId> {
+/// The owner that the labels of a kind name.
+pub(crate) fn labeled(object: &Object, labels: &OwnerLabels) -> Option<ObjectId> {
     let name = object.label(&labels.name)?;
     let namespace = object.label(&labels.namespace)?;
     Some(ObjectId::new(namespace, name, labels.group, labels.kind))

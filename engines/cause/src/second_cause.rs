@@ -50,7 +50,8 @@ impl<'k> CauseWalk<'k> {
         self.way.pop();
         let other = other?;
         let Some(found) = found else { return Ok(CauseFindings::of(other)) };
-        let Some(second) = other.filter(|other| other.cause != found.cause) else {
+        let other = other.filter(|other| other.cause != found.cause);
+        let Some(second) = self.or_taken(object, &found.cause, other)? else {
             return Ok(CauseFindings::of(Some(found)));
         };
         // What is not ready cannot apply again what was deleted.

@@ -14,6 +14,7 @@ mod applied_objects;
 mod holds_and_windows;
 mod incidents;
 mod nested_objects;
+mod object_owners;
 mod second_cause;
 mod sources_and_references;
 

@@ -291,28 +291,6 @@ fn an_object_that_was_deleted_by_a_user_is_the_cause() {
 }
 
 #[test]
-fn an_object_that_another_kustomization_applies_too_is_no_all_clear() {
-    let config = |owner: &str| {
-        let labels = json!({"kustomize.toolkit.fluxcd.io/name": owner, "kustomize.toolkit.fluxcd.io/namespace": "apps"});
-        with("ConfigMap/a", &[&json!({"metadata": {"labels": labels}})])
-    };
-    let app = kustomization("app", &[&ready(), &inventory(&["apps_a__ConfigMap"])]);
-    let remarks = |owner: &str| {
-        FakeClusterObjects::of(&[app.clone(), source(), config(owner)])
-            .why("Kustomization/app")
-            .remarks
-    };
-    assert!(remarks("app").is_empty());
-    assert_eq!(
-        remarks("other"),
-        [
-            "ConfigMap/apps/a has the labels of Kustomization/apps/other: Kustomization/apps/app applies it, too; remove it from \
-             one of them"
-        ]
-    );
-}
-
-#[test]
 fn what_a_failed_operation_did_not_make_is_not_its_cause() {
     let release = |reason: &str| {
         let message = "pre-install hook Job/apps/migrate failed: exit code 3";

@@ -1,0 +1,101 @@
+//! Advice about objects that two appliers have: nothing of the other one is deleted.
+//!
+//! Elsewhere: which owners an object names (`object_owners.rs`).
+
+use std::collections::BTreeSet;
+
+use objects::{Object, ObjectId};
+
+use super::{AdviceTextAndCommand, CauseSubjects, is_plain, reconciliation};
+use crate::cause_result::RootCause;
+use crate::object_owners::{ApplierMarks, OtherOwner};
+
+/// What helps an applier whose object belongs to another owner.
+pub(super) fn taken(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
+    let others = others(about);
+    // The walk has chosen one of them, which the text of the cause has.
+    let is_owner = |it: &&OtherOwner| cause.text.contains(&it.words());
+    let Some(other) = others.iter().find(is_owner) else { return unknown() };
+    let Some(applier) = about.reporter.map(Object::id) else { return unknown() };
+    let subject = applier.subject();
+    if other.is_beside {
+        let kinds = [Some(&applier), other.applier()].into_iter().flatten();
+        let keep: BTreeSet<&str> = kinds.map(|it| annotation_to_keep(&it.kind)).collect();
+        let keep: Vec<&str> = keep.into_iter().collect();
+        let help = format!(
+            "let only one of {subject} and {} apply it: where it shall leave, annotate it with {} first, so that it is not \
+             deleted, and remove it then",
+            other.owner,
+            keep.join(" or ")
+        );
+        return (help, None);
+    }
+    let help = format!(
+        "let only one of {subject} and {} apply it: {}. Before that, have {subject} take it back, or it is deleted with what {} \
+         no longer applies",
+        other.owner,
+        separation(other.applier().unwrap_or(&applier)),
+        other.owner
+    );
+    (help, applied_again(&applier))
+}
+
+/// What helps an applier that was refused to change an object of another owner; `None` if it is not the object of another one.
+pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> Option<AdviceTextAndCommand> {
+    let applier = about.reporter?.id();
+    let others = others(about);
+    // The walk adds the owner to the text of the cause, if it has the object indeed.
+    let is_owner = |it: &&OtherOwner| cause.text.ends_with(&format!(" belongs to {}", it.owner));
+    let other = others.iter().find(is_owner)?;
+    let id = about.held?.id().subject();
+    let owner = &other.owner;
+    let help = format!(
+        "leave {id} to {owner}, and do not delete it: {}. Before that, have {owner} take back what {} took over, or it is \
+         deleted with the old names",
+        separation(&applier),
+        applier.subject()
+    );
+    Some((help, other.applier().and_then(applied_again)))
+}
+
+/// What helps where the object was not read.
+fn unknown() -> AdviceTextAndCommand {
+    ("let only one owner apply the object that the message names".to_owned(), None)
+}
+
+/// How an object is kept that leaves the files or the chart of an owner of a kind.
+fn annotation_to_keep(kind: &str) -> &'static str {
+    match kind {
+        "Kustomization" => "kustomize.toolkit.fluxcd.io/prune: disabled",
+        _ => "helm.sh/resource-policy: keep",
+    }
+}
+
+/// The other owners of the object of a cause, if it is not the object that reports it.
+fn others(about: CauseSubjects<'_>) -> Vec<OtherOwner> {
+    let Some(applier) = about.reporter else { return Vec::new() };
+    let Some(held) = about.held else { return Vec::new() };
+    let marks = ApplierMarks::of(applier).filter(|_| applier.id() != held.id());
+    marks.map(|marks| marks.others(held)).unwrap_or_default()
+}
+
+/// How the objects of an applier get names of their own.
+fn separation(applier: &ObjectId) -> String {
+    let subject = applier.subject();
+    match applier.kind.as_str() {
+        "HelmRelease" => format!(
+            "choose other names for the objects of {subject}, by a value such as fullnameOverride or by spec.releaseName"
+        ),
+        "Kustomization" => {
+            format!("remove it from the files of {subject}, or choose another name there")
+        }
+        _ => format!("choose other names for the objects of {subject}"),
+    }
+}
+
+/// The command by which an object applies all of its objects again.
+fn applied_again(applier: &ObjectId) -> Option<String> {
+    // A release is upgraded only if that is forced.
+    let force = if applier.kind == "HelmRelease" { " --force" } else { "" };
+    is_plain(applier).then(|| format!("{}{force}", reconciliation(applier)))
+}
