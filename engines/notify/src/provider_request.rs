@@ -544,7 +544,12 @@ impl EventDelivery {
                 return Some(wait);
             }
             self.tries = 0;
-            self.flow = Some(then(Err("context deadline exceeded".to_owned())));
+            // Differs(flux): Flux says only that its time is over, also where the last attempt did not reach the service.
+            let why = match outcome {
+                Err((text, _)) => text,
+                Ok(_) => "context deadline exceeded".to_owned(),
+            };
+            self.flow = Some(then(Err(why)));
             return None;
         }
         let tries = std::mem::take(&mut self.tries);

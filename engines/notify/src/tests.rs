@@ -245,6 +245,22 @@ fn a_server_that_fails_is_asked_again_until_the_time_is_over() {
 }
 
 #[test]
+fn a_server_that_cannot_be_reached_until_the_time_is_over_is_reported_with_the_reason() {
+    let mut delivery = begin(json!({"type": "generic", "address": "https://a.example.com/x"}), &[]);
+    let mut step = delivery.start();
+    let failure = loop {
+        match step {
+            HttpStep::Send(..) => {}
+            HttpStep::Failed(DeliveryFailure { message, .. }) => break message,
+            HttpStep::Done => unreachable!("it is not delivered"),
+        }
+        step = delivery.answer(Err(("cannot connect: Connection refused".to_owned(), true)));
+    };
+    let reason = "failed to execute request: cannot connect: Connection refused";
+    assert_eq!(failure, format!("postMessage failed: {reason}"));
+}
+
+#[test]
 fn a_server_says_when_to_come_back() {
     let mut delivery = begin(json!({"type": "generic", "address": "https://a.example.com/x"}), &[]);
     let _first = delivery.start();
