@@ -330,16 +330,23 @@ pub struct ApplierSession<K: ApplierKind> {
     own: Arc<Mutex<K::Own>>,
 }
 
-/// The state that dependents read: whether the object is ready, whether its status is of the newest spec, and its
-/// revision.
+/// The state that dependents read: whether the object is ready and why not, whether its status is of the newest spec, and
+/// its revision.
 pub fn announcement<O: WindlassKind + ReconciledObject>(
     object: &O,
     revision: Option<&str>,
 ) -> String {
     let generation = object.meta().generation.unwrap_or_default();
-    let ready = object.condition("Ready").map_or("", |it| it.status.as_str());
+    let condition = object.condition("Ready");
+    let ready = condition.map_or("", |it| it.status.as_str());
     let current = object.observed_generation() == Some(generation);
-    format!("{ready} {current} {}", revision.unwrap_or_default())
+    // What waits for it says why it is not ready.
+    let failure = condition.filter(|it| it.status == "False").map(|it| {
+        let is_newest = it.observed_generation == Some(generation);
+        format!("{} {is_newest}", it.reason)
+    });
+    let failure = failure.unwrap_or_default();
+    format!("{ready} {current} {failure} {}", revision.unwrap_or_default())
 }
 
 /// Drops the watches and the memory of an object that is gone.

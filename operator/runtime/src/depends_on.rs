@@ -159,10 +159,15 @@ fn found<K: DependableKind>(
 /// Why an object is not ready; `None` if it is.
 pub(crate) fn not_ready<K: WindlassKind + ReconciledObject>(other: &K) -> Option<String> {
     let generation = other.meta().generation.unwrap_or_default();
+    let ready = other.condition("Ready");
     if other.observed_generation().unwrap_or(-1) != generation {
-        return Some("its latest generation has not been applied".to_owned());
+        // A run that failed is known by its condition only.
+        let failed =
+            ready.filter(|it| it.status == "False" && it.observed_generation == Some(generation));
+        let text = failed.map(|failed| shortened(&failed.message));
+        return text.or_else(|| Some("its latest generation has not been applied".to_owned()));
     }
-    match other.condition("Ready") {
+    match ready {
         None => Some("it has no status yet".to_owned()),
         Some(ready) if ready.status != "True" => Some(shortened(&ready.message)),
         Some(_) => None,
@@ -180,6 +185,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::applier::announcement;
 
     fn release(text: &str) -> HelmRelease {
         serde_json::from_value(
@@ -238,6 +244,28 @@ mod tests {
                 outcome.text().contains(&format!("{count} entries")) && !is_taken,
                 "{outcome:?}"
             );
+        }
+    }
+
+    #[test]
+    fn what_has_failed_says_why_before_its_generation_counts_as_applied() {
+        let of = |status: &str, generation: i64| {
+            let mut other = release("");
+            other.metadata.generation = Some(2);
+            let ready = json!({"type": "Ready", "status": status, "reason": "HealthCheckFailed",
+                "message": "timeout waiting for Job/shop/job", "observedGeneration": generation,
+                "lastTransitionTime": "2026-11-24T11:00:00Z"});
+            let status = json!({"observedGeneration": 1, "conditions": [ready]});
+            other.status = serde_json::from_value(status).unwrap();
+            (not_ready(&other), announcement(&other, None))
+        };
+        let unapplied = Some("its latest generation has not been applied".to_owned());
+        let (failed, announced) = of("False", 2);
+        assert_eq!(failed.as_deref(), Some("timeout waiting for Job/shop/job"));
+        for (status, generation) in [("Unknown", 2), ("False", 1), ("True", 1)] {
+            let (text, earlier) = of(status, generation);
+            assert_eq!(text, unapplied, "{status} {generation}");
+            assert_ne!(earlier, announced, "what depends on it is woken: {status} {generation}");
         }
     }
 
