@@ -1,15 +1,18 @@
 //! Where a command about objects works: cluster, namespaces, time.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use objects::Object;
 use serde_json::Value;
 
 use super::complete;
 use super::kind_argument::ResourceArgument;
-use windlass_cli_runtime::connection::{ClusterAccessFlags, ProgressGlyph, block_on, say};
+use windlass_cli_runtime::connection::{
+    ApiServerUnreachable, ClusterAccessFlags, ProgressGlyph, block_on, say,
+};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -107,8 +110,10 @@ impl ClusterScope {
     ) -> anyhow::Result<T> {
         block_on(async {
             let limit = self.timeout.unwrap_or(DEFAULT_COMMAND_TIMEOUT);
-            let within = tokio::time::timeout(limit, async { work(self.open().await?).await });
-            match within.await {
+            let begun = tokio::time::Instant::now();
+            let site = opened_within(limit, self.open()).await?;
+            let left = limit.saturating_sub(begun.elapsed());
+            match tokio::time::timeout(left, work(site)).await {
                 Ok(ended) => ended,
                 Err(_elapsed) => {
                     bail!("the command took longer than {} s (--timeout)", limit.as_secs())
@@ -126,7 +131,8 @@ impl ClusterScope {
         work: impl AsyncFnOnce(CommandScope) -> anyhow::Result<ExitCode>,
     ) -> anyhow::Result<ExitCode> {
         block_on(async {
-            let site = self.open().await?;
+            let opening = self.timeout.unwrap_or(DEFAULT_COMMAND_TIMEOUT);
+            let site = opened_within(opening, self.open()).await?;
             match self.timeout {
                 Some(limit) => {
                     tokio::time::timeout(limit, work(site)).await.unwrap_or(Ok(ExitCode::Success))
@@ -151,6 +157,23 @@ impl ClusterScope {
         let namespace = self.namespace.clone();
         let namespace = namespace.unwrap_or_else(|| cluster.default_namespace().to_owned());
         Ok(CommandScope { cluster, namespace })
+    }
+}
+
+/// What opens a cluster, within the time of a command: an API server that has not answered until then cannot be reached.
+///
+/// # Errors
+/// That of opening it, or that the time is over.
+async fn opened_within<T>(
+    limit: Duration,
+    opening: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    match tokio::time::timeout(limit, opening).await {
+        Ok(opened) => opened,
+        Err(_elapsed) => {
+            let text = format!("the API server did not respond within {limit:?} (--timeout)");
+            Err(anyhow!(text).context(ApiServerUnreachable))
+        }
     }
 }
 
@@ -205,7 +228,7 @@ impl CommandScope {
         let namespaces = match self.namespaces().await {
             Ok(namespaces) => namespaces,
             Err(error) if error.code() == Some(403) => {
-                let plural = &target.resource.plural;
+                let plural = plural_of(&target.resource);
                 return Ok(vec![format!(
                     "{plural} of all namespaces: this user may list neither them nor namespaces; use -n"
                 )]);
@@ -242,7 +265,7 @@ impl CommandScope {
                         "" => String::new(),
                         namespace => format!(" in namespace {namespace}"),
                     };
-                    return Ok(Some(format!("{}{place}: {error}", resource.plural)));
+                    return Ok(Some(format!("{}{place}: {error}", plural_of(resource))));
                 }
                 Err(error) => {
                     return Err(error).with_context(|| format!("cannot list {}", resource.plural));
@@ -259,6 +282,16 @@ impl CommandScope {
         let resource = self.cluster.resource(&gvk).await?;
         let listed = self.cluster.list(&resource, "", "").await?;
         Ok(listed.iter().map(|it| it.name().to_owned()).collect())
+    }
+}
+
+/// The plural of a kind, with its group where another kind of windlass has the same.
+fn plural_of(resource: &ApiResourceLocation) -> String {
+    let plural = &resource.plural;
+    let alike = crds::names().filter(|names| names.plural == plural).count();
+    match alike {
+        0 | 1 => plural.clone(),
+        _ => format!("{plural}.{}", resource.gvk.group),
     }
 }
 
@@ -279,6 +312,9 @@ fn next_limit(objects: usize, bytes: usize) -> usize {
 
 /// Says what was left out because of missing rights, a line each; the exit status then says that something is missing.
 pub(super) fn say_left_out(left_out: &[String]) {
+    // Several parts of a command may have asked for the same.
+    let mut said = BTreeSet::new();
+    let left_out: Vec<&String> = left_out.iter().filter(|text| said.insert(*text)).collect();
     for text in left_out.iter().take(20) {
         say(ProgressGlyph::Warning, &format!("left out: {}", clean(text)));
     }
@@ -319,6 +355,34 @@ mod tests {
         };
         assert_eq!(place(&[]).timeout, None);
         assert_eq!(place(&["--timeout", "3s"]).timeout, Some(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn of_two_kinds_with_one_plural_the_group_is_named() {
+        let of = |group: &str, plural: &str| {
+            plural_of(&ApiResourceLocation {
+                gvk: objects::Gvk::new(&format!("{group}/v1"), "Kind"),
+                plural: plural.to_owned(),
+                namespaced: true,
+                watchable: true,
+            })
+        };
+        let plain = of("kustomize.toolkit.fluxcd.io", "kustomizations");
+        assert_eq!(plain, "kustomizations");
+        let named = of("apps.mumoshu.github.io", "helmfiles");
+        assert_eq!(named, "helmfiles.apps.mumoshu.github.io");
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_does_not_answer_in_time_cannot_be_reached() {
+        let within = Duration::from_millis(10);
+        let silent = opened_within(within, std::future::pending::<anyhow::Result<()>>());
+        let error = silent.await.unwrap_err();
+        assert_eq!(ExitCode::of_failure(&error), ExitCode::ClusterUnreachable);
+        let text = format!("{error:#}");
+        assert!(text.ends_with("the API server did not respond within 10ms (--timeout)"), "{text}");
+        let refused = opened_within(within, async { Err::<(), _>(anyhow!("no such context")) });
+        assert_eq!(ExitCode::of_failure(&refused.await.unwrap_err()), ExitCode::Failed);
     }
 
     #[test]

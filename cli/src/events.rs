@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out, shown};
 use super::complete;
-use super::kind_argument;
+use super::kind_argument::{self, ResourceArgument};
 use super::output::{ReportFormat, report};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age, clean};
 
 /// The flags of `windlass events`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -55,12 +55,9 @@ fn event_type(text: &str) -> Result<String, String> {
 /// # Errors
 /// Something cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (events, left_out) = args.scope.place.run(async |site| {
+    let ListedEvents { events, left_out, gone } = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
-        let (about, mut left_out) = about(&site, args).await?;
-        let (events, more) = gather(&site, args, about.as_ref()).await?;
-        left_out.extend(more);
-        anyhow::Ok((events, left_out))
+        listed(&site, args).await
     })?;
     let values: Vec<Value> = events.iter().map(|it| shown(it.clone()).into_value()).collect();
     if report(&values, args.output)?.is_none() {
@@ -72,13 +69,55 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             );
         }
     }
+    if let Some(gone) = gone {
+        let text =
+            format!("{} does not exist any more; its events are kept for a while", gone.subject());
+        say(ProgressGlyph::Warning, &clean(&text));
+    }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
+}
+
+/// Events, the oldest first.
+#[derive(Debug)]
+struct ListedEvents {
+    events: Vec<Object>,
+    /// What could not be listed, in words.
+    left_out: Vec<String>,
+    /// The object that they are wanted of, if it does not exist.
+    gone: Option<ObjectId>,
+}
+
+/// The events that are wanted. An object that was deleted may have some.
+///
+/// # Errors
+/// Something cannot be read, or an object has no events and does not exist.
+async fn listed(site: &CommandScope, args: &Args) -> anyhow::Result<ListedEvents> {
+    let (about, mut left_out) = about(site, args).await?;
+    let (events, more) = gather(site, args, about.as_ref()).await?;
+    left_out.extend(more);
+    let absent = about.and_then(|it| it.absent);
+    match absent {
+        Some(absent) if events.is_empty() => Err(kind_argument::absent(site, &absent).await),
+        absent => {
+            let gone = absent.map(|absent| id_of(site, &absent));
+            Ok(ListedEvents { events, left_out, gone })
+        }
+    }
+}
+
+/// The object that a command names.
+fn id_of(site: &CommandScope, target: &ResourceArgument) -> ObjectId {
+    let Gvk { group, kind, .. } = &target.resource.gvk;
+    let name = target.name.as_deref().unwrap_or_default();
+    ObjectId::new(site.namespace_of(target), name, group, kind)
 }
 
 /// What events are wanted of.
 struct EventFilter {
     objects: BTreeSet<ObjectId>,
+    /// The object that the command names, if it does not exist.
+    absent: Option<ResourceArgument>,
     /// Where their events are; that of the command if there is none.
     namespaces: Vec<Option<String>>,
 }
@@ -94,12 +133,15 @@ async fn about(
     if !words.is_empty() {
         let target = kind_argument::one(&site.cluster, &words).await?;
         args.scope.check(std::slice::from_ref(&target))?;
-        let object = kind_argument::read(site, &target).await?;
-        objects.insert(object.id());
-        objects.extend(object_references::sources(&object));
+        let id = id_of(site, &target);
+        let found =
+            site.cluster.get(&target.resource, site.namespace_of(&target), &id.name).await?;
+        objects.extend(found.iter().flat_map(object_references::sources));
+        objects.insert(id);
+        let absent = found.is_none().then_some(target);
         let namespaces: BTreeSet<String> = objects.iter().map(|id| id.namespace.clone()).collect();
         let namespaces = namespaces.into_iter().map(Some).collect();
-        return Ok((Some(EventFilter { objects, namespaces }), Vec::new()));
+        return Ok((Some(EventFilter { objects, absent, namespaces }), Vec::new()));
     }
     if labels.is_empty() {
         return Ok((None, Vec::new()));
@@ -112,7 +154,7 @@ async fn about(
         });
         left_out.extend(refused.await?);
     }
-    Ok((Some(EventFilter { objects, namespaces: vec![None] }), left_out))
+    Ok((Some(EventFilter { objects, absent: None, namespaces: vec![None] }), left_out))
 }
 
 async fn gather(
@@ -126,8 +168,7 @@ async fn gather(
     let mut left_out = Vec::new();
     let namespaces = about.map_or_else(|| vec![None], |it| it.namespaces.clone());
     for namespace in namespaces {
-        let target =
-            kind_argument::ResourceArgument { resource: resource.clone(), namespace, name: None };
+        let target = ResourceArgument { resource: resource.clone(), namespace, name: None };
         let refused = site.list(&target, "", |events| {
             let wanted = events.into_iter().filter(|it| {
                 let is_it = |kind: &String| field(it, "type").eq_ignore_ascii_case(kind);
@@ -209,6 +250,33 @@ mod tests {
         ];
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         expect_file!["goldens/events.txt"].assert_eq(&at_both_widths(|on| table(&events, on, now)));
+    }
+
+    #[tokio::test]
+    async fn an_object_that_was_deleted_has_events_and_one_that_never_was_there_has_none() {
+        use clap::{Command, FromArgMatches as _};
+        let api_version = "kustomize.toolkit.fluxcd.io/v1";
+        let event = json!({"apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": "shop.1", "namespace": "apps"}, "type": "Warning", "reason": "BuildFailed",
+            "message": "missing file", "lastTimestamp": "2026-11-24T11:58:00Z",
+            "involvedObject": {"apiVersion": api_version, "kind": "Kustomization", "namespace": "apps", "name": "shop"}});
+        let other = json!({"apiVersion": api_version, "kind": "Kustomization",
+            "metadata": {"name": "other", "namespace": "apps"}, "spec": {}});
+        let (cluster, _) = fake_cluster::with_objects(vec![event, other]).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let command = Args::augment_args(Command::new("events").no_binary_name(true));
+        let args = |word: &str| {
+            let matches = command.clone().get_matches_from([word]);
+            Args::from_arg_matches(&matches).unwrap()
+        };
+        let found = listed(&site, &args("kustomization/shop")).await.unwrap();
+        assert_eq!(found.events.len(), 1);
+        let subject = found.gone.map(|gone| gone.subject());
+        assert_eq!(subject.as_deref(), Some("Kustomization/apps/shop"));
+        let found = listed(&site, &args("kustomization/other")).await.unwrap();
+        assert_eq!((found.events.len(), found.gone), (0, None));
+        let error = listed(&site, &args("kustomization/never")).await.unwrap_err().to_string();
+        assert!(error.starts_with("Kustomization/apps/never does not exist"), "{error}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::cluster_facts::ClusterFactSource;
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
+use super::incident_row;
 use super::kind_argument::{self, ResourceArgument};
 use super::object_row::{ObjectRow, is_silent, unsaid};
 use super::output::{ListOutputFormat, ObjectStreamWriter, OutputShape};
@@ -123,6 +124,8 @@ struct RowPrinter {
     format: ListOutputFormat,
     has_namespaces: bool,
     has_kinds: bool,
+    /// Whether all are Incidents, which have columns of their own.
+    is_of_incidents: bool,
     /// Rows that are not printed yet: what is printed together has columns of one width.
     rows: Vec<Vec<TableCell>>,
     printed: usize,
@@ -138,11 +141,17 @@ impl RowPrinter {
         let kinds = targets.first().map(|first| &first.resource.gvk);
         let has_kinds = targets.iter().any(|it| Some(&it.resource.gvk) != kinds);
         let mut titles = if has_namespaces { vec!["NAMESPACE"] } else { Vec::new() };
-        titles.extend(["NAME", "READY", "REVISION", "SINCE", "AGE", "SUSPENDED"]);
-        if is_wide {
-            titles.extend(["APPLIED BY", "REASON"]);
+        let is_of_incidents = !has_kinds && kinds.is_some_and(incident_row::is_incident);
+        titles.push("NAME");
+        if is_of_incidents {
+            titles.extend(incident_row::INCIDENT_TITLES);
+        } else {
+            titles.extend(["READY", "REVISION", "SINCE", "AGE", "SUSPENDED"]);
+            if is_wide {
+                titles.extend(["APPLIED BY", "REASON"]);
+            }
+            titles.push("MESSAGE");
         }
-        titles.push("MESSAGE");
         // A wide table is for those who scroll.
         let screen = if is_wide { TerminalScreen { width: None, ..screen } } else { screen };
         let table = PagedTable::new(&titles, screen);
@@ -155,7 +164,8 @@ impl RowPrinter {
         let writer = ObjectStreamWriter::new(args.output, shape);
         let format = args.output;
         let rows = Vec::new();
-        Self { table, writer, format, has_namespaces, has_kinds, rows, printed: 0 }
+        let printed = 0;
+        Self { table, writer, format, has_namespaces, has_kinds, is_of_incidents, rows, printed }
     }
 
     fn print(&mut self, objects: Vec<Object>, now: Time) -> anyhow::Result<()> {
@@ -192,6 +202,10 @@ impl RowPrinter {
             false => object.name().to_owned(),
         };
         cells.push(TableCell::new(&name));
+        if self.is_of_incidents {
+            cells.extend(incident_row::cells(object, now));
+            return cells;
+        }
         cells.push(TableCell::coloured(&row.ready, TextColour::of_ready(&row.ready)));
         cells.push(TableCell::new(&row.revision));
         cells.push(TableCell::new(&age(row.since, now)));

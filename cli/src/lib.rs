@@ -21,6 +21,7 @@ mod get;
 mod goldens;
 mod history;
 mod image;
+mod incident_row;
 mod incidents;
 mod kind_argument;
 mod live_objects;

@@ -17,8 +17,8 @@ pub enum ExitCode {
     /// The command was used wrongly, failed, or could not read or change everything that it was asked for. All commands, but
     /// for errors that are [`Self::UpstreamError`].
     Failed,
-    /// The API server did not respond when the command began. All commands that read a cluster but `serve`, where that is
-    /// [`Self::Failed`], and `helmfile`, where it is [`Self::UpstreamError`].
+    /// The API server did not respond when the command began, within `--timeout` or at all. All commands that read a cluster
+    /// but `serve`, where that is [`Self::Failed`], and `helmfile`, where it is [`Self::UpstreamError`].
     ClusterUnreachable,
     /// The command failed, and has the code of the program that it follows: `build` of a directory that of `kustomize build`;
     /// `template`, also if it was used wrongly, that of `helm template`; `helmfile` that of helmfile.
