@@ -192,6 +192,7 @@ mod tests {
             next: None,
             advice: None,
             second: None,
+            unread: Vec::new(),
             remarks: vec!["GitRepository/apps/shop cannot be read: forbidden".to_owned()],
         };
         let now = "2026-11-24T12:00:00Z".parse().unwrap();

@@ -574,6 +574,7 @@ mod tests {
             next: None,
             advice: None,
             second: None,
+            unread: Vec::new(),
             remarks: Vec::new(),
         };
         let ready = StateExplanation { state: ExaminedObjectState::Ready, ..why.clone() };

@@ -57,7 +57,8 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 Of one object, the first line names the cause. It is looked for in this order: suspension and window, source, dependencies, what the
 object itself reports, then the objects that it applied, down through those that apply others, to Pod, container and its last lines.
-What fails besides is named, too: containers that crash while the source is down, or why a suspended object failed.
+What fails besides is named, too: containers that crash while the source is down, a second dependency that is not ready, or why
+a suspended object failed.
 
 Of an ImagePolicy, a table has the tags that it does not choose, those first of which one would expect it. The API has at most ten
 tags of an image, and how many it leaves out is printed. Since when a digest is known is not in the API either: the message of the
@@ -133,9 +134,10 @@ async fn each(
 /// Whether something was found, or could not be read.
 fn exit_code(whys: &[StateExplanation], is_unread: bool) -> ExitCode {
     let is_hidden = |why: &StateExplanation| why.state == ExaminedObjectState::Hidden;
+    let is_unclear = |why: &StateExplanation| is_hidden(why) || !why.unread.is_empty();
     match () {
         () if whys.iter().any(|why| !is_hidden(why) && why.is_finding()) => ExitCode::ProblemsFound,
-        () if is_unread || whys.iter().any(is_hidden) => ExitCode::Failed,
+        () if is_unread || whys.iter().any(is_unclear) => ExitCode::Failed,
         () => ExitCode::Success,
     }
 }
@@ -342,6 +344,7 @@ mod tests {
                 command: Some("kubectl -n apps logs web-1 --all-containers --previous".to_owned()),
             }),
             second: None,
+            unread: Vec::new(),
             remarks: vec!["Secret/apps/db cannot be read: forbidden".to_owned()],
         }
     }
@@ -425,6 +428,12 @@ mod tests {
             code(&[ExaminedObjectState::NotReady, ExaminedObjectState::Hidden], true),
             ExitCode::ProblemsFound
         );
+        // An applied object that may not be read may have failed.
+        let unread = vec!["Deployment/apps/web".to_owned()];
+        let partly = |state| StateExplanation { unread: unread.clone(), ..of(state) };
+        assert_eq!(exit_code(&[partly(ExaminedObjectState::Ready)], false), ExitCode::Failed);
+        let code = exit_code(&[partly(ExaminedObjectState::NotReady)], false);
+        assert_eq!(code, ExitCode::ProblemsFound);
     }
 
     /// The reasons that the files below a folder write, without those of tests.

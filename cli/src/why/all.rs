@@ -317,8 +317,12 @@ impl UnreadyObjectsOverview {
         let mut out = String::new();
         for CauseGroup { cause, since, objects, advice } in &self.causes {
             let since = since.map(|at| format!(" ({})", age(Some(at), now))).unwrap_or_default();
-            let line = cut_within(&clean(&format!("{cause}{since}")), MAX_CAUSE_CHARACTERS);
-            let line = on.wrapped(&line, 2);
+            let line = clean(&format!("{cause}{since}"));
+            // Only a terminal is too small for it.
+            let line = match on.width {
+                Some(_) => on.wrapped(&cut_within(&line, MAX_CAUSE_CHARACTERS), 2),
+                None => line,
+            };
             out.push_str(&format!("{} {line}\n", on.paint("✗", Some(TextColour::Bad))));
             let named = objects.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
             let more = objects.len().saturating_sub(MOST_NAMED);
@@ -563,6 +567,7 @@ mod tests {
                 command: Some("kubectl get".to_owned()),
             }),
             second: None,
+            unread: Vec::new(),
             remarks: Vec::new(),
         }
     }

@@ -119,11 +119,8 @@ pub(crate) fn advice(
             Some(format!("kubectl -n {namespace} describe {}", kubectl_name(id))),
         ),
         CauseKind::Delivery => (
-            format!(
-                "correct {} or its Secret by what the service says; what was discarded is not sent again",
-                id.subject()
-            ),
-            Some(format!("windlass events {ours} -n {namespace}")),
+            fetch::delivery(cause, about),
+            Some(format!("windlass alerts test {} -n {namespace}", id.name)),
         ),
         CauseKind::Health | CauseKind::Other => other(id, held),
     };

@@ -46,7 +46,9 @@ impl CauseWalk<'_> {
         let mut appliers = Vec::new();
         for id in ids {
             match self.object(&id)? {
-                ObjectLookup::Hidden => {}
+                ObjectLookup::Hidden => {
+                    self.unread.insert(id);
+                }
                 ObjectLookup::Absent if !is_complete => {}
                 ObjectLookup::Absent => {
                     if self.is_explaining

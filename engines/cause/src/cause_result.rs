@@ -132,7 +132,7 @@ pub struct CauseAdvice {
     pub command: Option<String>,
 }
 
-/// A second cause: why a suspended object fails, or a source that is down while containers crash.
+/// A second cause: why a suspended object fails, a source that is down while containers crash, or a second dependency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SecondCause {
     /// What it is.
@@ -162,6 +162,9 @@ pub struct StateExplanation {
     /// The second cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<SecondCause>,
+    /// Applied objects that could not be read, so that they may be otherwise, as `Kind/namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
     /// What is worth knowing besides, such as what could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,

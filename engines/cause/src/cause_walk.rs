@@ -75,6 +75,8 @@ pub(crate) struct CauseWalk<'k> {
     /// progress is not a cause. An incident depends on neither.
     pub(crate) is_explaining: bool,
     pub(crate) remarks: BTreeSet<String>,
+    /// Applied objects that could not be read.
+    pub(crate) unread: BTreeSet<ObjectId>,
 }
 
 impl<'k> CauseWalk<'k> {
@@ -89,6 +91,7 @@ impl<'k> CauseWalk<'k> {
             is_cut: false,
             is_explaining: false,
             remarks: BTreeSet::new(),
+            unread: BTreeSet::new(),
         }
     }
 
@@ -156,6 +159,7 @@ impl<'k> CauseWalk<'k> {
         let advice = first.as_ref().and_then(|found| self.advice(found, object));
         let (path, cause) = first.map_or((Vec::new(), None), |it| (it.steps, Some(it.cause)));
         let next = object.and_then(|it| self.next(it, cause.as_ref()));
+        let unread = self.unread.iter().map(ObjectId::subject).collect();
         let remarks = self.remarks.into_iter().collect();
         StateExplanation {
             object: subject.clone(),
@@ -166,6 +170,7 @@ impl<'k> CauseWalk<'k> {
             next,
             advice,
             second,
+            unread,
             remarks,
         }
     }
@@ -350,6 +355,15 @@ impl<'k> CauseWalk<'k> {
         ready: Option<ConditionView<'_>>,
     ) -> QueryResult<Option<CausePath>> {
         let is_ready = ready.is_some_and(|said| said.status == "True");
+        // Its run ended before it read anything else, and all objects of a cycle have this one cause.
+        let is_of_cycle = |said: &ConditionView<'_>| {
+            said.status == "False"
+                && condition_reason::problem(said.reason) == Some(CauseKind::Cycle)
+        };
+        if let Some(said) = ready.filter(is_of_cycle) {
+            let steps = vec![step_of(object, said)];
+            return Ok(Some(CausePath { steps, cause: reported(object, said) }));
+        }
         if let Some(found) = self.source(object, is_ready, ready)? {
             return Ok(Some(below(ready.map(|said| step_of(object, said)), found)));
         }
@@ -363,7 +377,7 @@ impl<'k> CauseWalk<'k> {
             return Ok(found.map(|it| below(step(), it)).or_else(|| expired_hold(object)));
         }
         if said.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
-            && let Some(found) = self.dependency(object)?
+            && let Some(found) = self.dependency(object, None)?
         {
             return Ok(Some(below(step(), found)));
         }
@@ -529,8 +543,13 @@ impl<'k> CauseWalk<'k> {
         Ok(None)
     }
 
-    /// The first dependency that is not ready.
-    fn dependency(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+    /// The first dependency that is not ready; one with another cause than the first, if that is given.
+    pub(crate) fn dependency(
+        &mut self,
+        object: &Object,
+        first: Option<&RootCause>,
+    ) -> QueryResult<Option<CausePath>> {
+        let is_first = |found: &CausePath| first == Some(&found.cause);
         let mut of_ready = None;
         let mut waits = false;
         for RequiredDependency { object, otherwise, release } in
@@ -548,9 +567,16 @@ impl<'k> CauseWalk<'k> {
                 let Some(text) = release_not_ready(helmfile, release) else { continue };
                 let found = self.of(&id)?.filter(|it| it.cause.problem != CauseKind::ExpiredHold);
                 let cause = cause(&id, CauseKind::Dependency, &text, None);
-                return Ok(Some(found.unwrap_or(CausePath { steps: Vec::new(), cause })));
+                let found = found.unwrap_or(CausePath { steps: Vec::new(), cause });
+                if is_first(&found) {
+                    continue;
+                }
+                return Ok(Some(found));
             }
             let found = self.of(&id)?;
+            if found.as_ref().is_some_and(is_first) {
+                continue;
+            }
             let ObjectLookup::There(dependency) = self.object(&id)? else {
                 if found.is_some() {
                     return Ok(found);
@@ -579,12 +605,15 @@ impl<'k> CauseWalk<'k> {
                     let message = said.map_or("is not ready", |said| said.message);
                     let since = said.and_then(|said| since(dependency, said));
                     let cause = cause(&id, CauseKind::Dependency, &shortened(message), since);
-                    return Ok(Some(CausePath { steps: Vec::new(), cause }));
+                    let found = CausePath { steps: Vec::new(), cause };
+                    if !is_first(&found) {
+                        return Ok(Some(found));
+                    }
                 }
                 Some(_) | None => {}
             }
         }
-        Ok(of_ready.filter(|_| !waits))
+        Ok(of_ready.filter(|_| !waits && first.is_none()))
     }
 
     /// A Secret, ConfigMap or ServiceAccount that the spec names and that is not there, or does not have the key.

@@ -1,5 +1,5 @@
-//! A second cause: why a suspended object fails, and which applied objects are down while the source, a dependency or a
-//! build fails, too. The cause that is worse for the service comes first.
+//! A second cause: why a suspended object fails, which applied objects are down while the source, a dependency or a build
+//! fails, too, and a second dependency that is not ready. The cause that is worse for the service comes first.
 //!
 //! Here, too: what was left out of what was applied, or has no effect, which is not a failure.
 
@@ -45,7 +45,10 @@ impl<'k> CauseWalk<'k> {
             None if found.is_none() && status != "False" => Ok(None),
             Some(CauseKind::Deletion) => Ok(None),
             Some(CauseKind::Suspension) => self.behind_suspension(object),
-            Some(_) | None => self.applied_besides(object),
+            Some(_) | None => match self.applied_besides(object) {
+                Ok(None) => self.dependency_besides(object, found.as_ref()),
+                other => other,
+            },
         };
         self.way.pop();
         let other = other?;
@@ -90,6 +93,22 @@ impl<'k> CauseWalk<'k> {
             || (said.status == "False" && condition_reason::is_before_apply(said.reason));
         let found = self.applied(object, is_complete)?;
         Ok(found.map(|found| below(Some(step_of(object, said)), found)))
+    }
+
+    /// Another dependency that is not ready, for another cause than the one that was found.
+    fn dependency_besides(
+        &mut self,
+        object: &'k Object,
+        found: Option<&CausePath>,
+    ) -> QueryResult<Option<CausePath>> {
+        let waits = reconcile::reason::DEPENDENCY_NOT_READY.as_str();
+        let ready = condition(object, "Ready");
+        let Some(said) = ready.filter(|said| said.status == "False" && said.reason == waits) else {
+            return Ok(None);
+        };
+        let Some(found) = found else { return Ok(None) };
+        let other = self.dependency(object, Some(&found.cause))?;
+        Ok(other.map(|other| below(Some(step_of(object, said)), other)))
     }
 
     /// What would help against a second cause, as far as the first lets it.

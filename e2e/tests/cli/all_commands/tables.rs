@@ -311,7 +311,7 @@ pub(super) const MAY_LOOK_AT_KUSTOMIZATIONS: &[CommandLineCase] = &[
     row("events", 2, &["left out: ", "cannot list resource \"events\""], &[]),
     row("events ks/app", 2, &["left out: ", "cannot list resource \"events\""], &[]),
     row("audit ks/app", 2, &["left out: ", "cannot list resource \"releaseaudits\""], &[]),
-    row("why ks/app", 0, SOURCE, &[]),
+    row("why ks/app", 2, SOURCE, &[]),
     row(
         "describe ks/app",
         0,

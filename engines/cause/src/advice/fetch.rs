@@ -1,4 +1,5 @@
-//! Advice about remotes: what to check where a source, a chart or tags cannot be fetched, or a commit cannot be pushed.
+//! Advice about remotes: what to check where a source, a chart or tags cannot be fetched, a commit cannot be pushed, or a service
+//! does not accept notifications.
 //!
 //! What the errors of remotes say (`sources`) is read for advice only. Elsewhere: Secrets that do not exist (`missing.rs`).
 
@@ -148,6 +149,31 @@ pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
         }
         (None, None) => "check what the spec names, and whether the cluster reaches it".to_owned(),
     }
+}
+
+/// What helps where the service of a Provider does not accept notifications.
+pub(super) fn delivery(cause: &RootCause, about: CauseSubjects<'_>) -> String {
+    let provider = cause.object.subject();
+    let of = format!(" of {provider}");
+    let owner = RemoteOwner { object: about.held, of, is_pushed: false };
+    let address = format!("spec.address of {provider}");
+    let place = match (owner.secret("secretRef"), text(owner.spec(), "address")) {
+        (None, _) => address,
+        (Some(secret), "") => format!("`address` of {secret}"),
+        (Some(secret), _) => format!("{address} (or in `address` of {secret}, which counts first)"),
+    };
+    let what = match cause.text.as_str() {
+        said if said.contains("not valid for name") => {
+            Some(format!("name a host in {place} that the certificate of the server has"))
+        }
+        said if says(said, &UNTRUSTED) => Some(certificate(said, &owner)),
+        said => unreachable(said, &owner, "address", &place),
+    };
+    let what = what
+        .unwrap_or_else(|| format!("correct {provider} or its Secret by what the service says"));
+    format!(
+        "{what}; notifications that wait are sent when the service accepts them, those that it refused are not sent again"
+    )
 }
 
 /// What to check if no connection comes about, so that the content of the server does not matter.

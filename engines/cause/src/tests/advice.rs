@@ -78,7 +78,10 @@ fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_
     assert_eq!(why.cause.as_ref().unwrap().since, Some("2026-11-24T11:00:00Z".parse().unwrap()));
     let next = "it is ready again when the service accepts a notification";
     assert_eq!(why.next.as_deref(), Some(next));
-    assert_eq!(advised(&why).1, "windlass events provider/slack -n apps");
+    let (text, command) = advised(&why);
+    let begin = "correct Provider/apps/slack or its Secret by what the service says; notifications that wait are sent";
+    assert!(text.starts_with(begin), "{text}");
+    assert_eq!(command, "windlass alerts test slack -n apps");
     let why = failing.why("Alert/all");
     let line =
         "Alert/apps/all is not ready: Provider/apps/slack: the service answered with status 404";
@@ -107,6 +110,44 @@ fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_
             "Incidents in namespace apps, which tell of notifications that fail, cannot be listed: forbidden"
         ]
     );
+}
+
+#[test]
+fn a_service_that_cannot_be_reached_is_named_by_host_and_port() {
+    let message =
+        "postMessage failed: failed to execute request: cannot connect: Connection refused";
+    let subject = json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider", "name": "dead"});
+    let incident = json!({"spec": {"subject": subject, "reason": "Delivery"},
+        "status": {"state": "Open", "since": "2026-11-24T11:00:00Z", "message": message}});
+    let spec = json!({"spec": {"type": "generic", "address": "http://hooks.test:8080/hunter2"}});
+    let secret = json!({"spec": {"secretRef": {"name": "hook"}}});
+    let refused = "no server listens there, or a firewall rejects the connection; notifications that wait are sent";
+    for (named, place) in [
+        (json!({}), "spec.address of Provider/apps/dead"),
+        (
+            secret,
+            "spec.address of Provider/apps/dead (or in `address` of Secret/apps/hook, which counts first)",
+        ),
+    ] {
+        let objects = [
+            with("Provider/dead", &[&spec, &named]),
+            with("Secret/hook", &[]),
+            with("Incident/provider-dead-1", &[&incident]),
+        ];
+        let why = FakeClusterObjects::of(&objects).why("Provider/dead");
+        let (text, command) = advised(&why);
+        let begin = format!("check host and port `hooks.test:8080` in {place}: {refused}");
+        assert!(text.starts_with(&begin) && !text.contains("hunter2"), "{text}");
+        assert_eq!(command, "windlass alerts test dead -n apps");
+    }
+    // A server that was reached has to be trusted.
+    let untrusted = "cannot connect: invalid peer certificate: UnknownIssuer";
+    let untrusted = json!({"status": {"message": untrusted}});
+    let incident = with("Incident/provider-dead-1", &[&incident, &untrusted]);
+    let why = FakeClusterObjects::of(&[with("Provider/dead", &[&spec]), incident]);
+    let (text, _) = advised(&why.why("Provider/dead"));
+    let place = "spec.certSecretRef of Provider/apps/dead";
+    assert!(text.contains("`ca.crt`") && text.contains(place), "{text}");
 }
 
 #[test]

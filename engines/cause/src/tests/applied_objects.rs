@@ -350,4 +350,11 @@ fn what_may_not_be_read_is_said_and_not_taken_for_absent() {
             "events cannot be listed: forbidden"
         ]
     );
+    // Of an object that is ready, what it applied may have failed all the same.
+    let app = kustomization("app", &[&ready(), &inventory(&["apps_web_apps_Deployment"])]);
+    let mut cluster = FakeClusterObjects::of(&[app, source(), deployment(&rolling_out())]);
+    cluster.refused.push(FactQuery::Object(id("Deployment/web")));
+    let why = cluster.why("Kustomization/app");
+    assert_eq!((why.state, why.cause), (ExaminedObjectState::Ready, None));
+    assert_eq!(why.unread, ["Deployment/apps/web"]);
 }

@@ -226,6 +226,42 @@ fn a_cycle_of_dependencies_is_one_incident_with_what_waits_for_it() {
 }
 
 #[test]
+fn a_cycle_of_releases_is_one_incident_whatever_else_its_objects_lack() {
+    let release = |name: &str, on: &str| {
+        let text = format!("HelmRelease/apps/{name} depends on itself through {on}");
+        let chart = json!({"spec": {"interval": "1m", "chart": {"spec": {"chart": name,
+            "sourceRef": {"kind": "HelmRepository", "name": "charts"}}}}});
+        let failed = status("False", "DependencyCycle", &text);
+        with(&format!("HelmRelease/{name}"), &[&chart, &depends(on), &failed])
+    };
+    // No HelmChart was made for them.
+    let mut all = vec![release("a", "b"), release("b", "a")];
+    assert_eq!(of(&all), ["HelmRelease/a Cycle DependencyCycle [b]"]);
+    all[1] = release("b", "c");
+    // The chart of the last one was made before, and cannot be fetched.
+    all.push(release("c", "a"));
+    let failed = status("False", "ChartPullFailed", "no such chart");
+    all.push(with("HelmChart/apps-c", &[&failed]));
+    let found = of(&all);
+    assert!(found.contains(&"HelmRelease/a Cycle DependencyCycle [b c]".to_owned()), "{found:?}");
+    assert_eq!(found.iter().filter(|it| it.contains("Cycle")).count(), 1, "{found:?}");
+    // Nor do Kustomizations have their source.
+    let all = [in_cycle("x", "y"), in_cycle("y", "x")];
+    assert_eq!(of(&all), ["Kustomization/x Cycle DependencyCycle [y]"]);
+}
+
+#[test]
+fn repositories_without_artifacts_that_include_each_other_are_one_incident() {
+    let repository = |name: &str, included: &str| {
+        let spec = json!({"spec": {"include": [{"repository": {"name": included}}]}});
+        let text = format!("{name} includes itself");
+        with(&format!("GitRepository/{name}"), &[&spec, &status("False", "IncludeCycle", &text)])
+    };
+    let all = [repository("a", "b"), repository("b", "a")];
+    assert_eq!(of(&all), ["GitRepository/a Cycle IncludeCycle [b]"]);
+}
+
+#[test]
 fn within_a_namespace_the_parts_of_a_cycle_are_incidents_of_their_own() {
     let far = json!({"spec": {"dependsOn": [{"name": "b", "namespace": "platform"}]}});
     let near = json!({"spec": {"dependsOn": [{"name": "a", "namespace": "apps"}]}});

@@ -109,6 +109,32 @@ fn a_suspension_hides_neither_a_failure_nor_what_crashes() {
 }
 
 #[test]
+fn of_two_dependencies_that_fail_the_second_is_named_besides_unless_both_have_one_cause() {
+    let on = |names: &[&str]| {
+        let named: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        json!({"spec": {"dependsOn": named}})
+    };
+    let waits = status("False", "DependencyNotReady", "dependency is not ready");
+    let app = || kustomization("app", &[&on(&["job", "db"]), &waits]);
+    let job = kustomization("job", &[&status("False", "BuildFailed", "missing file")]);
+    let db = kustomization("db", &[&status("False", "BuildFailed", "wrong patch")]);
+    let why = FakeClusterObjects::of(&[app(), job.clone(), db, source()]).why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().object, id("Kustomization/job"));
+    let second = why.second.unwrap();
+    assert_eq!(second.cause.line(&why.object), "Kustomization/apps/db: wrong patch");
+    // One that does not exist is one, too.
+    let why = FakeClusterObjects::of(&[app(), job.clone(), source()]).why("Kustomization/app");
+    assert_eq!(why.second.unwrap().cause.problem, CauseKind::Missing);
+    for second in [kustomization("db", &[&on(&["job"]), &waits]), kustomization("db", &[&ready()])]
+    {
+        let objects = [app(), job.clone(), second, source()];
+        let why = FakeClusterObjects::of(&objects).why("Kustomization/app");
+        assert_eq!(why.cause.unwrap().object, id("Kustomization/job"));
+        assert_eq!(why.second, None);
+    }
+}
+
+#[test]
 fn a_skipped_object_is_reported_and_is_no_failure() {
     let line = "ConfigMap/apps/a: its kind has no field dat, so it is not applied";
     let mut app = kustomization("app", &[&ready(), &inventory(&["apps_a__ConfigMap"])]);
