@@ -237,14 +237,10 @@ impl ObjectWatcher {
         }
     }
 
-    /// Stops remembering an object of an owner: it was deleted, skipped or given away.
+    /// Stops remembering an object of an owner: it was deleted, skipped or given away. Another node that applied it before
+    /// wakes when it goes.
     pub fn released(&self, owner: &ObjectKey, id: &ObjectId) {
-        let mut state = self.state();
-        if state.tracked.get(id).is_some_and(|t| t.owner == *owner) {
-            state.tracked.remove(id);
-            state.hushed.remove(id);
-            state.disown(owner, id);
-        }
+        self.state().untrack(owner, id);
     }
 
     /// Forgets the objects that a node applied or waited for. The objects that its spec names stay.

@@ -139,6 +139,10 @@ type LabelWatchKey = (String, String, &'static str);
 pub(super) struct ObjectWatcherState {
     pub(super) losses: RecentObjectEvents,
     pub(super) tracked: BTreeMap<ObjectId, TrackedObject>,
+    /// Objects that several nodes apply: what is remembered of each node that did not apply the object last.
+    superseded: BTreeMap<ObjectId, Vec<TrackedObject>>,
+    /// The objects that each node applied before another one did.
+    superseded_of: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
     /// The newest version of every object that watches by label saw, tracked or not. A watch may be ahead of a run.
     sightings: BTreeMap<LabelWatchKey, BTreeMap<ObjectId, LiveObjectSighting>>,
     /// Objects whose drift does not wake their owner, because it has a run planned for that.
@@ -163,16 +167,62 @@ impl ObjectWatcherState {
         Self { marks, ..Self::default() }
     }
 
+    /// Remembers that a node applied an object. Another node that applied it before gets it back when this one gives it up.
     pub(super) fn track(&mut self, id: ObjectId, tracked: TrackedObject) {
         let owner = tracked.owner.clone();
         self.hushed.remove(&id);
+        self.drop_superseded(&owner, &id);
         if let Some(before) = self.tracked.insert(id.clone(), tracked) {
             self.disown(&before.owner, &id);
+            // Without a digest it was only about to be applied.
+            if before.owner != owner && !before.digest.is_empty() {
+                self.superseded_of.entry(before.owner.clone()).or_default().insert(id.clone());
+                self.superseded.entry(id.clone()).or_default().push(before);
+            }
         }
         self.owned.entry(owner).or_default().insert(id);
     }
 
-    pub(super) fn disown(&mut self, owner: &ObjectKey, id: &ObjectId) {
+    /// A node gives an object up. If another node applied it before, it is remembered for that one, and counts as not what
+    /// that one applied: it wakes when the object goes, and compares it at its next run.
+    pub(super) fn untrack(&mut self, owner: &ObjectKey, id: &ObjectId) {
+        if let Some(other) = self.tracked.get_mut(id).filter(|it| it.owner != *owner) {
+            // A write of this node that failed does not hide changes from the other.
+            other.writing = false;
+        }
+        if self.tracked.get(id).is_none_or(|it| it.owner != *owner) {
+            self.drop_superseded(owner, id);
+            return;
+        }
+        self.tracked.remove(id);
+        self.hushed.remove(id);
+        self.disown(owner, id);
+        let last = self.superseded.get(id).and_then(|others| others.last());
+        let Some(last) = last.map(|it| it.owner.clone()) else { return };
+        let Some(mut before) = self.drop_superseded(&last, id) else { return };
+        before.dirty = true;
+        before.writing = false;
+        self.owned.entry(last).or_default().insert(id.clone());
+        self.tracked.insert(id.clone(), before);
+    }
+
+    /// Forgets that a node applied an object before another one did.
+    fn drop_superseded(&mut self, owner: &ObjectKey, id: &ObjectId) -> Option<TrackedObject> {
+        let own = self.superseded_of.get_mut(owner)?;
+        own.remove(id);
+        if own.is_empty() {
+            self.superseded_of.remove(owner);
+        }
+        let others = self.superseded.get_mut(id)?;
+        let at = others.iter().position(|it| it.owner == *owner)?;
+        let dropped = others.remove(at);
+        if others.is_empty() {
+            self.superseded.remove(id);
+        }
+        Some(dropped)
+    }
+
+    fn disown(&mut self, owner: &ObjectKey, id: &ObjectId) {
         if let Some(owned) = self.owned.get_mut(owner) {
             owned.remove(id);
             if owned.is_empty() {
@@ -183,9 +233,11 @@ impl ObjectWatcherState {
 
     /// Forgets the objects that a node applied.
     pub(super) fn untrack_all(&mut self, owner: &ObjectKey) {
-        for id in self.owned.remove(owner).unwrap_or_default() {
-            self.tracked.remove(&id);
-            self.hushed.remove(&id);
+        for id in self.superseded_of.get(owner).cloned().unwrap_or_default() {
+            self.drop_superseded(owner, &id);
+        }
+        for id in self.owned.get(owner).cloned().unwrap_or_default() {
+            self.untrack(owner, &id);
         }
     }
 

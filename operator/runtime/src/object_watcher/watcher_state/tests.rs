@@ -154,3 +154,64 @@ async fn a_watch_ends_with_its_last_user_and_what_it_saw_is_forgotten() {
     assert_eq!(state.sighted("label", &id(1)), None);
     assert!(state.watches.is_empty());
 }
+
+/// An object as a node applied it.
+fn applied_by(at: usize) -> TrackedObject {
+    TrackedObject {
+        owner: node(at),
+        watch: None,
+        digest: format!("digest-{at}"),
+        applied: LiveObjectSighting::default(),
+        writing: false,
+        dirty: false,
+    }
+}
+
+/// Who applied an object last, and whether it is not what that one applied.
+fn applier(state: &ObjectWatcherState, at: usize) -> Option<(ObjectKey, bool)> {
+    state.tracked.get(&id(at)).map(|it| (it.owner.clone(), it.dirty))
+}
+
+#[test]
+fn an_object_that_one_of_several_nodes_gives_up_is_that_of_the_node_before() {
+    let mut state = ObjectWatcherState::default();
+    for at in 0..3 {
+        state.track(id(1), applied_by(at));
+    }
+    assert_eq!(applier(&state, 1), Some((node(2), false)));
+    assert_eq!(state.tracked_of(&node(0)).count(), 0);
+    state.untrack(&node(2), &id(1));
+    assert_eq!(applier(&state, 1), Some((node(1), true)), "it is compared again");
+    assert_eq!(state.tracked_of(&node(1)).count(), 1);
+    state.untrack_all(&node(1));
+    assert_eq!(applier(&state, 1), Some((node(0), true)));
+    state.untrack_all(&node(0));
+    assert_eq!(applier(&state, 1), None);
+    assert!(state.superseded.is_empty() && state.superseded_of.is_empty());
+    assert!(state.owned.is_empty());
+}
+
+#[test]
+fn a_node_that_no_longer_applies_an_object_does_not_get_it_back() {
+    let mut state = ObjectWatcherState::default();
+    state.track(id(1), applied_by(0));
+    state.track(id(2), applied_by(0));
+    state.track(id(1), applied_by(1));
+    state.track(id(2), applied_by(1));
+    state.untrack(&node(0), &id(1));
+    assert_eq!(applier(&state, 1), Some((node(1), false)));
+    state.untrack_all(&node(0));
+    assert!(state.superseded.is_empty() && state.superseded_of.is_empty());
+    state.untrack_all(&node(1));
+    assert!(state.tracked.is_empty() && state.owned.is_empty());
+}
+
+#[test]
+fn nodes_that_apply_an_object_in_turn_are_remembered_once() {
+    let mut state = ObjectWatcherState::default();
+    for at in 0..10 {
+        state.track(id(1), applied_by(at % 2));
+    }
+    assert_eq!(state.superseded.values().map(Vec::len).sum::<usize>(), 1);
+    assert_eq!(state.superseded_of.keys().collect::<Vec<_>>(), [&node(0)]);
+}
