@@ -72,7 +72,8 @@ pub struct RevisionSpan {
     pub before: Option<Arc<ReleaseRecord>>,
     /// What was to be there.
     pub after: Option<Arc<ReleaseRecord>>,
-    /// Whether the operation failed while it wrote that, so that not all of it was written.
+    /// Whether the operation failed while it wrote that, so that not all of it was written, or while it waited until deleted
+    /// objects are gone.
     pub partial: bool,
 }
 
@@ -169,7 +170,10 @@ fn span(
     if failed_at.is_some_and(|at| at < write) {
         return None;
     }
-    let partial = failed_at == Some(write);
+    // An object whose deletion was accepted is not removed while its finalizers keep it. A wait for that which fails is a fault
+    // and no failure, and a hook after it that fails is both.
+    let is_left = journal.faults.len() > usize::from(failed_at.is_some_and(|at| at > write));
+    let partial = failed_at == Some(write) || is_left;
     let record = Some(record.clone());
     Some(match journal.action.is_removal() {
         true => RevisionSpan { before: record, after: None, partial },

@@ -136,6 +136,28 @@ fn an_audit_tells_from_where_to_where_and_what_to_compare() {
 }
 
 #[test]
+fn what_is_not_gone_at_the_end_of_a_removal_is_not_all_removed() {
+    let begun = journal(OperationKind::Uninstall, origin(2, "1.1.0", "7"));
+    let release = record(2, "1.1.0", "a", "uninstalling");
+    let tasks = operation::tasks(&begun, &release);
+    let delete = tasks.iter().position(|it| *it == OperationTask::Delete).unwrap();
+    let partial = |failed_at: Option<usize>, faults: &[&str]| {
+        let failure = failed_at.map(|at| {
+            let text = "failed".to_owned();
+            OperationFailure { at, hook_ended: false, text, counts: true }
+        });
+        let faults = faults.iter().map(|&it| it.to_owned()).collect();
+        let journal = OperationJournal { failure, faults, ..begun.clone() };
+        audited(first("a"), release.clone(), &journal).span.map(|it| it.partial)
+    };
+    assert_eq!(partial(None, &[]), Some(false));
+    assert_eq!(partial(None, &["not gone"]), Some(true));
+    assert_eq!(partial(Some(delete), &[]), Some(true));
+    assert_eq!(partial(Some(delete + 2), &["hook"]), Some(false), "a hook after it failed");
+    assert_eq!(partial(Some(delete + 2), &["not gone", "hook"]), Some(true));
+}
+
+#[test]
 fn what_failed_before_objects_were_written_changed_none() {
     let mut hooked = record(2, "1.1.0", "a", "failed");
     hooked.hooks = vec![hook("migrate", &["pre-upgrade"], &[])];

@@ -33,6 +33,8 @@ pub(super) struct RunChanges {
     pub(super) objects: Vec<ObjectChange>,
     /// When the first of them was sent that an earlier run got no answer to.
     pub(super) unanswered_since: Option<Time>,
+    /// What is known of objects whose deletion was accepted and whose end was not seen.
+    pub(super) terminating: Option<String>,
 }
 
 impl RunChanges {
@@ -62,6 +64,8 @@ struct AuditedAttempt {
     /// The same, unless an earlier run sent a write that is among its changes.
     started: Time,
     changes: Vec<ObjectChange>,
+    /// What its last run knew of objects whose deletion was accepted and whose end was not seen.
+    terminating: Option<String>,
     /// The values of Secrets in the build, which no audit may show.
     secrets: SecretMasking,
     /// The answers of lifecycles.
@@ -229,6 +233,7 @@ impl AuditedAttempts {
             began,
             started: began,
             changes: Vec::new(),
+            terminating: None,
             secrets: SecretMasking::default(),
             answers: Vec::new(),
             may_be_taken_over: !self.has_any && applied_revision(object) != Some(revision),
@@ -238,6 +243,7 @@ impl AuditedAttempts {
         self.has_any = true;
         attempt.started = attempt.started.min(changes.started(began));
         attempt.changes.extend(changes.objects);
+        attempt.terminating = changes.terminating;
         attempt.secrets = secrets;
         attempt.answers = answers;
         if matches!(outcome, RunOutcome::Running(..)) {
@@ -361,6 +367,7 @@ impl KustomizationSession<'_> {
             began,
             started: began,
             changes: Vec::new(),
+            terminating: None,
             secrets: SecretMasking::default(),
             answers,
             may_be_taken_over: false,
@@ -379,7 +386,10 @@ impl KustomizationSession<'_> {
         outcome: &RunOutcome,
     ) {
         let audit_outcome = audit_outcome(outcome);
-        let message = (audit_outcome != AuditOutcome::Succeeded).then(|| outcome.text().to_owned());
+        let message = match audit_outcome {
+            AuditOutcome::Succeeded => attempt.terminating.clone(),
+            AuditOutcome::Failed | AuditOutcome::Stopped => Some(outcome.text().to_owned()),
+        };
         self.write_attempt(object, attempt, audit_outcome, message).await;
     }
 
@@ -398,12 +408,13 @@ impl KustomizationSession<'_> {
             from,
             started,
             changes,
+            terminating,
             secrets,
             answers,
             is_taken_over,
             ..
         } = attempt;
-        let partial = is_taken_over || outcome != AuditOutcome::Succeeded;
+        let partial = is_taken_over || outcome != AuditOutcome::Succeeded || terminating.is_some();
         let mut subject = subject(object);
         let (operation, to) = match of {
             Some(BuildIdentity { generation, digest, revision }) => {
@@ -532,7 +543,7 @@ mod tests {
 
     fn run_of(changes: Vec<ObjectChange>, outcome: &RunOutcome) -> AttemptRun<'_> {
         AttemptRun {
-            changes: RunChanges { objects: changes, unanswered_since: None },
+            changes: RunChanges { objects: changes, ..RunChanges::default() },
             outcome,
             began: Time::UNIX_EPOCH,
             secrets: SecretMasking::default(),
@@ -639,7 +650,8 @@ mod tests {
         let at = |second: i64| Time::from_second(second).unwrap();
         let outcome = settled();
         let attempted = |unanswered_since: Option<Time>| {
-            let changes = RunChanges { objects: vec![change("a")], unanswered_since };
+            let objects = vec![change("a")];
+            let changes = RunChanges { objects, unanswered_since, terminating: None };
             let run = AttemptRun { changes, began: at(20), ..run_of(Vec::new(), &outcome) };
             AuditedAttempts::default().take(&object, Some(&to), run).unwrap()
         };
@@ -650,6 +662,22 @@ mod tests {
         assert_eq!(keys[0], keys[1], "one attempt has one audit");
         // The clock may have been set back meanwhile.
         assert_eq!(attempted(Some(at(30))).started, at(20));
+    }
+
+    #[test]
+    fn an_audit_says_of_which_objects_the_end_was_not_seen_last() {
+        let object = object("True", "main@sha1:1");
+        let mut attempts = AuditedAttempts::default();
+        let mut run = |terminating: Option<&str>, outcome: RunOutcome| {
+            let terminating = terminating.map(str::to_owned);
+            let objects = vec![change("a")];
+            let changes = RunChanges { objects, unanswered_since: None, terminating };
+            let run = AttemptRun { changes, ..run_of(Vec::new(), &outcome) };
+            attempts.take(&object, None, run).map(|it| it.terminating)
+        };
+        assert_eq!(run(Some("ConfigMap/shop/a"), waits()), None);
+        assert_eq!(run(None, settled()), Some(None), "it is gone by then");
+        assert_eq!(run(Some("ConfigMap/shop/a"), settled()), Some(Some("ConfigMap/shop/a".into())));
     }
 
     #[test]

@@ -71,6 +71,8 @@ struct ObservedKustomizationState {
     examined: BTreeMap<ObjectId, u64>,
     gone: BTreeSet<ObjectId>,
     leaving: BTreeSet<ObjectId>,
+    /// Objects whose deletion the API server accepted and whose end was not seen, with their finalizers.
+    terminating: BTreeMap<ObjectId, Vec<String>>,
     changes: Vec<(ObjectId, Action)>,
     /// When the first of the changes was sent that an earlier run got no answer to.
     unanswered_since: Option<Time>,
@@ -227,7 +229,9 @@ impl KustomizationExecutor {
             fields: known.fields.get(id).cloned().unwrap_or_default(),
         };
         let objects = known.changes.iter().map(change).collect();
-        RunChanges { objects, unanswered_since: known.unanswered_since }
+        let waited = self.settings.await_end.then_some(self.desired.timeout);
+        let terminating = super::report::terminating(&known.terminating, waited);
+        RunChanges { objects, unanswered_since: known.unanswered_since, terminating }
     }
 
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.
@@ -528,6 +532,15 @@ impl KustomizationExecutor {
         self.known().recorded = inventory.clone();
         Ok(())
     }
+}
+
+/// What has to end before an object that is deleted is gone. A Namespace has finalizers of its own in the spec.
+fn finalizers(object: &Object) -> Vec<String> {
+    let spec = object.get("spec").filter(|_| object.kind() == "Namespace");
+    let of_spec = spec.and_then(|spec| spec.get("finalizers"));
+    let lists = [object.meta("finalizers"), of_spec].into_iter().flatten();
+    let all = lists.filter_map(serde_json::Value::as_array).flatten();
+    all.filter_map(|it| it.as_str()).map(str::to_owned).collect()
 }
 
 impl reconcile::Executor<KustomizationApplyPlan> for KustomizationExecutor {

@@ -106,13 +106,18 @@ impl KustomizationSession<'_> {
             true => self.removed(object, &held, &mut ended).await,
             false => Vec::new(),
         };
+        let unfinished = done.audited.terminating.clone().filter(|_| await_end);
         self.audit_removal(object, &ended, done.audited, answers).await;
         if !ended.outcome.is_settled() {
             return Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)));
         }
         finished.put(object);
         self.dismiss_events(object, None).await;
-        for event in report::finalized(&ended.object, &ended.came.changes) {
+        let mut events = report::finalized(&ended.object, &ended.came.changes);
+        if let Some(unfinished) = unfinished {
+            events.push(report::gave_up_waiting(&ended.object, &unfinished));
+        }
+        for event in events {
             self.context.events.announce(&*ended.object, Kustomization::CONTROLLER, event);
         }
         Ok(FinalizeOutcome::Done(ended.object))

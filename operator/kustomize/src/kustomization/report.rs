@@ -349,6 +349,49 @@ pub(super) fn finalized(
     vec![ObjectEvent { severity: EventSeverity::Info, reason, message, metadata }]
 }
 
+/// How many objects a text names whose end was not seen.
+const MAX_TERMINATING_NAMED: usize = 20;
+
+/// What is known of objects, with their finalizers, whose deletion the API server accepted and whose end was not seen; none if
+/// there are none. `waited` is how long it was waited for.
+pub(super) fn terminating(
+    objects: &BTreeMap<ObjectId, Vec<String>>,
+    waited: Option<Duration>,
+) -> Option<String> {
+    if objects.is_empty() {
+        return None;
+    }
+    let named = objects.iter().take(MAX_TERMINATING_NAMED);
+    let mut names: Vec<String> = named
+        .map(|(id, finalizers)| match finalizers.is_empty() {
+            true => id.subject(),
+            false => format!("{} (finalizers {})", id.subject(), finalizers.join(", ")),
+        })
+        .collect();
+    if objects.len() > names.len() {
+        names.push(format!("{} more", objects.len() - names.len()));
+    }
+    let names = names.join(", ");
+    Some(match waited {
+        Some(waited) => {
+            format!("still terminating after {}: {names}", reconcile::format_duration(waited))
+        }
+        None => format!("deletion requested, its end was not awaited: {names}"),
+    })
+}
+
+/// The event for a deleted Kustomization that no longer waits for its objects.
+pub(super) fn gave_up_waiting(object: &Kustomization, terminating: &str) -> ObjectEvent {
+    ObjectEvent {
+        severity: EventSeverity::Error,
+        reason: reason::PRUNE_FAILED.to_string(),
+        message: format!(
+            "{terminating}; spec.timeout is over, so the Kustomization goes before them; remove what holds their finalizers"
+        ),
+        metadata: facts_of_last(object),
+    }
+}
+
 /// The event for a deleted Kustomization whose objects cannot be deleted, because `subject` is gone.
 pub(super) fn left_behind(object: &Kustomization, subject: &str) -> ObjectEvent {
     let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());

@@ -469,17 +469,22 @@ impl KustomizationExecutor {
         let mut known = self.known();
         let Some(live) = live else {
             known.leaving.remove(&id);
+            known.terminating.remove(&id);
             known.gone.insert(id);
             return;
         };
         let ours = apply::is_owned(&live, &self.node.name, &self.node.namespace);
         let is_wanted = self.desired.wants_cluster_scoped(&live.id());
         if !ours || is_wanted || apply::switches(&live).skips_prune() {
+            if !ours {
+                self.target.watcher().released(&self.node, &id);
+            }
             known.gone.insert(id);
             return;
         }
         if is_leaving(&live) {
             // Its deletion was accepted before; finalizers of others may keep it for long.
+            known.terminating.insert(id.clone(), super::finalizers(&live));
             if self.settings.await_end {
                 known.leaving.insert(id);
             } else {

@@ -354,8 +354,12 @@ impl KustomizationExecutor {
             let resource = self.target.cluster.resource(&live.gvk()).await?;
             self.target.cluster.delete_managed(permit, &resource, live, "Background").await?;
         }
+        let finalizers = super::finalizers(live);
         let mut known = self.known();
         known.changes.push((id.clone(), Action::Deleted));
+        if self.settings.await_end || !finalizers.is_empty() {
+            known.terminating.insert(id.clone(), finalizers);
+        }
         if self.settings.await_end {
             known.leaving.insert(id.clone());
         } else {

@@ -427,3 +427,23 @@ fn the_message_of_a_log_line_names_the_object_since_flux_logs_shows_no_other_fie
     let text = String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(text.contains(": Deployment/shop/web created "), "{text}");
 }
+
+#[test]
+fn objects_whose_end_was_not_seen_are_named_with_their_finalizers() {
+    let id = |name: &str| ObjectId::new("shop", name, "", "ConfigMap");
+    let held = BTreeMap::from([(id("a"), vec!["example.com/hold".to_owned()]), (id("b"), vec![])]);
+    let text = "deletion requested, its end was not awaited: ConfigMap/shop/a (finalizers example.com/hold), \
+                ConfigMap/shop/b";
+    assert_eq!(terminating(&held, None).as_deref(), Some(text));
+    let waited = terminating(&held, Some(Duration::from_secs(60))).unwrap();
+    assert!(waited.starts_with("still terminating after 1m0s: ConfigMap/shop/a"), "{waited}");
+    let event = gave_up_waiting(&kustomization(json!({})), &waited);
+    assert_eq!(event.severity, EventSeverity::Error);
+    assert!(event.message.starts_with(&waited), "{}", event.message);
+    let many: BTreeMap<ObjectId, Vec<String>> =
+        (0..30).map(|at| (id(&format!("c{at:02}")), Vec::new())).collect();
+    assert!(
+        terminating(&many, None).is_some_and(|text| text.ends_with("ConfigMap/shop/c19, 10 more"))
+    );
+    assert_eq!(terminating(&BTreeMap::new(), None), None);
+}
