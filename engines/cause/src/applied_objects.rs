@@ -80,6 +80,21 @@ impl CauseWalk<'_> {
         self.below_appliers(appliers)
     }
 
+    /// The first applied object that is being deleted and not gone, of an object that is being deleted itself.
+    pub(crate) fn terminating(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+        let ids = self.unread_objects(object);
+        self.ask(ids.iter().map(|id| FactQuery::Object(id.clone())))?;
+        for id in ids {
+            let ObjectLookup::There(applied) = self.object(&id)? else { continue };
+            if applied.meta("deletionTimestamp").is_some()
+                && let Some(found) = self.of(&id)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
     /// The applied objects that are read: those that are not known to be well, as many as the bounds allow.
     fn unread_objects(&mut self, object: &Object) -> Vec<ObjectId> {
         let mut ids = object_references::applied(object);

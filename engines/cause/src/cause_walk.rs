@@ -337,6 +337,11 @@ impl<'k> CauseWalk<'k> {
     fn reconciled(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let ready = condition(object, "Ready");
         if let Some(found) = self.paused(object, ready) {
+            let is_leaving = self.is_explaining && found.cause.problem == CauseKind::Deletion;
+            if is_leaving && let Some(held) = self.terminating(object)? {
+                let RootCause { text, since, .. } = found.cause;
+                return Ok(Some(below(Some(CauseStep { object: object.id(), since, text }), held)));
+            }
             return Ok(Some(found));
         }
         if let Some(found) = self.not_reconciled(object, ready) {
@@ -720,14 +725,23 @@ fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
     }
 }
 
-/// What the object itself reports.
-fn reported(object: &Object, said: ConditionView<'_>) -> RootCause {
-    let is_remedy = condition_reason::is_remedy(said.reason);
+/// The condition that has the failure which `Ready` is about: of an object that was remedied `Ready` has the remediation, and
+/// another condition the operation that failed before.
+pub(crate) fn failed_operation<'o>(
+    object: &'o Object,
+    ready: ConditionView<'o>,
+) -> ConditionView<'o> {
+    let is_remedy = condition_reason::is_remedy(ready.reason);
     let failed = ["Released", "TestSuccess"]
         .iter()
         .filter_map(|kind| condition(object, kind))
         .find(|it| is_remedy && it.status == "False");
-    let said = failed.unwrap_or(said);
+    failed.unwrap_or(ready)
+}
+
+/// What the object itself reports.
+fn reported(object: &Object, said: ConditionView<'_>) -> RootCause {
+    let said = failed_operation(object, said);
     let is_stalled = condition(object, reconcile::STALLED).is_some_and(|it| it.status == "True");
     let otherwise = if is_stalled { CauseKind::Spec } else { CauseKind::Other };
     let problem = match condition_reason::is_failed_fetch(object.kind(), said.reason) {

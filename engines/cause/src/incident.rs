@@ -10,14 +10,16 @@
 
 mod cycles;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use objects::{Object, ObjectId};
 use reconcile::Time;
 
 pub use self::cycles::{first_of_cycles, join_cycles};
 use crate::cause_result::{CauseKind, CauseStep};
-use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult, shortened};
+use crate::cause_walk::{
+    CausePath, CauseWalk, ObjectLookup, QueryResult, failed_operation, shortened,
+};
 use crate::condition::{ConditionView, condition, since, text, time};
 use crate::condition_reason;
 use crate::fact_query::{FactQuery, QueryAnswers};
@@ -68,6 +70,9 @@ pub struct ObjectVerdict {
     pub since: Option<Time>,
     /// The failure that it follows from. A ready object has one if newer revisions do not reach it.
     pub failure: Option<RootFailure>,
+    /// Whether its own last run ended with that failure. While it waits for another object or has not read a new artifact
+    /// yet, nothing is known of its own failure before.
+    pub is_own: bool,
 }
 
 /// By what an incident is known: the object that fails deepest, and the kind of the problem.
@@ -110,7 +115,7 @@ fn judged(
     reach: RootFailureSearchScope,
 ) -> QueryResult<ObjectVerdict> {
     let within = (reach == RootFailureSearchScope::OwnNamespace).then_some(id.namespace.as_str());
-    let only = |own, since| Ok(ObjectVerdict { own, since, failure: None });
+    let only = |own, since| Ok(ObjectVerdict { own, since, failure: None, is_own: false });
     let object = match walk.object(id)? {
         ObjectLookup::There(object) => object,
         ObjectLookup::Absent => return only(ReportedObjectState::Absent, None),
@@ -126,14 +131,15 @@ fn judged(
     if walk.not_reconciled(object, ready).is_some() {
         return only(ReportedObjectState::Unclear, since);
     }
-    match ready.map(|said| said.status) {
-        Some("False") => {
+    match ready.map(|said| (said.status, said.reason)) {
+        Some(("False", reason)) => {
             let found = walk.of(id)?;
             let failure = found.map(|it| failure(walk, it, within)).transpose()?.flatten();
-            Ok(ObjectVerdict { own: ReportedObjectState::Failing, since, failure })
+            let is_own = failure.as_ref().is_some_and(|it| is_of_own_run(id, reason, it));
+            Ok(ObjectVerdict { own: ReportedObjectState::Failing, since, failure, is_own })
         }
         // A kind without conditions counts as ready with its spec.
-        Some("True") | None => {
+        Some(("True", _)) | None => {
             for source in object_references::sources(object) {
                 if let Some(found) = walk.of(&source)?
                     && let Some(failure) = failure(walk, found, within)?
@@ -142,12 +148,28 @@ fn judged(
                         own: ReportedObjectState::Well,
                         since,
                         failure: Some(failure),
+                        is_own: false,
                     });
                 }
             }
             only(ReportedObjectState::Well, since)
         }
         Some(_) => only(ReportedObjectState::Unclear, since),
+    }
+}
+
+/// Whether the last run of an object whose condition has this reason ended with a failure, instead of before it began since
+/// another object is not ready.
+fn is_of_own_run(id: &ObjectId, reason: &str, failure: &RootFailure) -> bool {
+    if failure.is_waiting || reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str() {
+        return false;
+    }
+    match failure.problem {
+        // What a source has and the object cannot use, which the source is the subject of.
+        CauseKind::Artifact => reason == reconcile::reason::ARTIFACT_FAILED.as_str(),
+        // The first object of the cycle is the subject (`cycles`).
+        CauseKind::Cycle => !condition_reason::is_about_source(reason),
+        _ => failure.subject == *id && !condition_reason::is_about_source(reason),
     }
 }
 
@@ -208,7 +230,7 @@ fn failure(
     let Some(said) = condition(object, "Ready").filter(|said| said.status == "False") else {
         return Ok(None);
     };
-    said.reason.clone_into(&mut failure.reason);
+    failed_operation(object, said).reason.clone_into(&mut failure.reason);
     failure.since = since(object, said);
     if failure.problem == CauseKind::Cycle {
         let depends = object_references::dependencies(object).into_iter().map(|it| it.object);
@@ -275,7 +297,7 @@ fn confined(
         subject: subject.clone(),
         problem: CauseKind::Dependency,
         cause: subject.clone(),
-        reason: said.reason.to_owned(),
+        reason: failed_operation(object, said).reason.to_owned(),
         text: shortened(said.message),
         since: since(object, said),
         is_waiting: false,
@@ -312,43 +334,72 @@ fn is_of_others(problem: CauseKind) -> bool {
     matches!(problem, CauseKind::Missing | CauseKind::Artifact)
 }
 
-/// Whether an incident that is open and not among [`incidents`] has ended: its subject is well, gone, or fails otherwise.
-/// While that is not clear it goes on.
+/// Whether an incident that is open and not among [`incidents`] has ended: its subject is ready, gone, or fails otherwise. Of a
+/// problem that others have with the subject, each of them is.
 ///
-/// `affected` are objects that it affected when it was judged last.
+/// While that is not clear it goes on: an object that is in progress, waits for another one, or whose source fails may fail
+/// as before. An object fails otherwise when its own run ended with a failure of another incident, and `is_known` says of
+/// that one whether users know of it, so that there is always one of both. `affected` are the objects that it affected and that
+/// may be affected still.
 pub fn is_over(
     subject: &ObjectId,
     problem: &str,
-    affected: &[String],
+    affected: &BTreeSet<String>,
     verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
+    is_known: impl Fn(&IncidentIdentity) -> bool,
 ) -> bool {
-    let own = verdicts.get(subject).map_or(ReportedObjectState::Absent, |it| it.own);
-    let is_progressing = || {
-        let is_unclear = |id: &ObjectId, verdict: &ObjectVerdict| {
-            verdict.own == ReportedObjectState::Unclear && affected.contains(&id.subject())
-        };
-        verdicts.iter().any(|(id, verdict)| is_unclear(id, verdict))
-    };
     let is_problem = |it: CauseKind| it.to_string() == problem;
-    match own {
-        ReportedObjectState::Well | ReportedObjectState::Absent
-            if is_problem(CauseKind::Artifact) =>
-        {
-            !is_progressing()
-        }
-        ReportedObjectState::Well => true,
-        ReportedObjectState::Absent => !is_problem(CauseKind::Missing) || !is_progressing(),
+    let is_other = |verdict: &ObjectVerdict| {
+        let Some(failure) = verdict.failure.as_ref().filter(|_| verdict.is_own) else {
+            return false;
+        };
+        let is_same = failure.subject == *subject && is_problem(failure.problem);
+        !is_same && is_known(&(failure.subject.clone(), failure.problem))
+    };
+    let are_affected_done = || {
+        let is_affected = |id: &ObjectId| affected.contains(&id.subject());
+        !verdicts.iter().any(|(id, verdict)| match verdict.own {
+            ReportedObjectState::Absent
+            | ReportedObjectState::Well
+            | ReportedObjectState::Paused => false,
+            ReportedObjectState::Unclear => is_affected(id),
+            ReportedObjectState::Failing => is_affected(id) && !is_other(verdict),
+        })
+    };
+    let verdict = verdicts.get(subject);
+    match verdict.map_or(ReportedObjectState::Absent, |it| it.own) {
         ReportedObjectState::Paused | ReportedObjectState::Unclear => false,
-        ReportedObjectState::Failing => {
-            verdicts.get(subject).and_then(|it| it.failure.as_ref()).is_some_and(|it| {
-                // A cycle may be known by another of its objects, and what a source has is a failure of the source.
-                let is_cycle = is_problem(CauseKind::Cycle) && it.problem == CauseKind::Cycle;
-                let is_elsewhere = is_cycle || it.problem == CauseKind::Artifact;
-                match it.subject == *subject {
-                    true => !is_problem(it.problem),
-                    false => is_elsewhere,
-                }
-            })
-        }
+        ReportedObjectState::Absent => !is_problem(CauseKind::Missing) || are_affected_done(),
+        ReportedObjectState::Well => !is_problem(CauseKind::Artifact) || are_affected_done(),
+        // A source that cannot be fetched from says nothing about what its consumers do with what it has.
+        ReportedObjectState::Failing if is_problem(CauseKind::Artifact) => are_affected_done(),
+        ReportedObjectState::Failing => verdict.is_some_and(is_other),
     }
+}
+
+/// What of the objects that incidents affected may be affected still: to `kept` those of `found` are added, and those are
+/// removed that are ready, suspended, gone, or fail otherwise. Only of problems that others have with a subject, which end
+/// with the last of them.
+pub fn keep_affected(
+    kept: &mut BTreeMap<IncidentIdentity, BTreeSet<ObjectId>>,
+    found: &BTreeMap<IncidentIdentity, Incident>,
+    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
+) {
+    for (identity, incident) in found.iter().filter(|(identity, _)| is_of_others(identity.1)) {
+        kept.entry(identity.clone()).or_default().extend(incident.affected.iter().cloned());
+    }
+    kept.retain(|identity, affected| {
+        let may_be_affected = |verdict: &ObjectVerdict| match verdict.own {
+            ReportedObjectState::Absent
+            | ReportedObjectState::Well
+            | ReportedObjectState::Paused => false,
+            ReportedObjectState::Unclear => true,
+            ReportedObjectState::Failing => {
+                let own = verdict.failure.as_ref().filter(|_| verdict.is_own);
+                own.is_none_or(|it| it.subject == identity.0 && it.problem == identity.1)
+            }
+        };
+        affected.retain(|id| verdicts.get(id).is_some_and(may_be_affected));
+        !affected.is_empty()
+    });
 }

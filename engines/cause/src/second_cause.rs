@@ -41,9 +41,10 @@ impl<'k> CauseWalk<'k> {
         let own = own.map(|found| found.cause.problem);
         self.way.push(id);
         let other = match own {
+            // What it applied is to go.
+            _ if object.meta("deletionTimestamp").is_some() => Ok(None),
             // What it applied is well, or was examined by its run.
             None if found.is_none() && status != "False" => Ok(None),
-            Some(CauseKind::Deletion) => Ok(None),
             Some(CauseKind::Suspension) => self.behind_suspension(object),
             Some(_) | None => match self.applied_besides(object) {
                 Ok(None) => self.dependency_besides(object, found.as_ref()),

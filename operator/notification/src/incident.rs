@@ -23,7 +23,7 @@ mod provider_incidents;
 mod testing;
 mod write_backoff;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,10 @@ const MOST_GONE_IN_ALL: usize = 20_000;
 
 /// How many steps are taken until others have their turn: the lists here are as long as users make them.
 const AT_ONCE: usize = 64;
+
+/// How long a failure lasts before it counts as one that users know of, where no Incident is open about it: no Alert selects
+/// it, or the API server rejects the Incident.
+const MAX_OPENING_TIME: Duration = Duration::from_secs(30);
 
 /// How often objects are judged again that did not change: windows and holds begin and end with the time.
 const JUDGED_AGAIN: Duration = Duration::from_secs(30);
@@ -179,6 +183,8 @@ pub async fn run(
             judged: IncidentAssessment::default(),
             next: None,
             since: BTreeMap::new(),
+            affected: BTreeMap::new(),
+            over: BTreeMap::new(),
             turns: NamespaceRoundRobin::default(),
         };
         loop {
@@ -237,6 +243,10 @@ struct IncidentRun {
     notifier: IncidentNotifier,
     /// Since when this process knows of a failure.
     since: BTreeMap<IncidentIdentity, Instant>,
+    /// The objects that may be affected still, though they do not report it now.
+    affected: BTreeMap<IncidentIdentity, BTreeSet<ObjectId>>,
+    /// Since when an Incident that is open has nothing more to report, by its uid.
+    over: BTreeMap<String, Instant>,
     turns: NamespaceRoundRobin,
 }
 
@@ -306,6 +316,8 @@ impl IncidentRun {
             self.judged = IncidentAssessment::default();
             self.next = None;
             self.since.clear();
+            self.affected.clear();
+            self.over.clear();
             return;
         }
         self.judge(&listed).await;
@@ -373,6 +385,7 @@ impl IncidentRun {
         for identity in found.keys() {
             self.since.entry(identity.clone()).or_insert_with(Instant::now);
         }
+        failures::keep_affected(&mut self.affected, found, &self.judged.verdicts);
     }
 
     /// Writes what incidents need: namespaces take turns, and in each what has ended comes first.
@@ -436,27 +449,52 @@ impl IncidentRun {
         objects_of(incident).map(|id| self.observed.reference(id)).collect()
     }
 
-    /// Incidents that have ended.
-    async fn ended(&self, listed: &ListedKinds) -> Vec<(String, IncidentWrite)> {
+    /// Incidents that have ended, and have been over for as long as a failure lasts before it opens one, so that no Alert is sent
+    /// an end and a beginning within seconds.
+    async fn ended(&mut self, listed: &ListedKinds) -> Vec<(String, IncidentWrite)> {
         let mut ended = Vec::new();
         // Before anything was judged all would look deleted.
         if self.judged.at.is_none() {
             return ended;
         }
+        let mut over = BTreeMap::new();
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
-            let Some(identity) = incident_store::identity(&object) else { continue };
+            let Some((subject, problem)) = incident_store::identity(&object) else { continue };
             // Of a kind that was not listed nothing is known.
-            if self.judged.of(&identity.0, &identity.1).is_some() || !listed.has(&identity.0) {
+            if !listed.has(&subject) || !self.is_over(&object, &subject, &problem) {
                 continue;
             }
-            let affected = incident_store::affected(&object);
-            let (subject, problem) = &identity;
-            if is_over(subject, problem, &affected, &self.judged.verdicts) {
-                ended.push((identity.0.namespace.clone(), IncidentWrite::Resolve(object)));
+            let uid = object.uid().unwrap_or_default();
+            let since = self.over.get(&uid).copied().unwrap_or_else(Instant::now);
+            over.insert(uid, since);
+            if since.elapsed() >= MIN_FAILURE_AGE {
+                ended.push((subject.namespace, IncidentWrite::Resolve(object)));
             }
         }
+        self.over = over;
         ended
+    }
+
+    /// Whether what an Incident is about has ended, or has become another failure that users know of.
+    fn is_over(&self, object: &Incident, subject: &ObjectId, problem: &str) -> bool {
+        if self.judged.of(subject, problem).is_some() {
+            return false;
+        }
+        let mut affected = incident_store::affected(object);
+        let kept = self
+            .affected
+            .iter()
+            .filter(|((id, class), _)| id == subject && class.to_string() == problem);
+        affected.extend(kept.flat_map(|(_, objects)| objects).map(ObjectId::subject));
+        let is_known = |identity: &IncidentIdentity| {
+            let is_open =
+                |it: &Arc<Incident>| incident_store::state(it) == Some(IncidentState::Open);
+            let has_lasted = |since: &Instant| since.elapsed() >= MAX_OPENING_TIME;
+            self.book.of(identity).as_ref().is_some_and(is_open)
+                || self.since.get(identity).is_some_and(has_lasted)
+        };
+        is_over(subject, problem, &affected, &self.judged.verdicts, is_known)
     }
 
     /// Sends what is due.
@@ -532,7 +570,12 @@ impl IncidentRun {
             return SuppressionDecision::Send;
         }
         let judged_after = self.judged.at.and_then(|at| at.checked_duration_since(beginning.since));
-        let absent = ObjectVerdict { own: ReportedObjectState::Absent, since: None, failure: None };
+        let absent = ObjectVerdict {
+            own: ReportedObjectState::Absent,
+            since: None,
+            failure: None,
+            is_own: false,
+        };
         let verdict = self.judged.verdicts.get(&topic.object);
         let verdict = verdict.or_else(|| listed.has(&topic.object).then_some(&absent));
         let failure = verdict.and_then(|it| it.failure.as_ref());

@@ -190,6 +190,23 @@ fn a_deletion_is_reported() {
     expect(&why, ExaminedObjectState::NotReady, CauseKind::Deletion, "Kustomization/app", line);
 }
 
+#[test]
+fn a_deletion_waits_for_the_object_whose_finalizer_keeps_it() {
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-11-24T11:59:00Z",
+        "finalizers": ["finalizers.fluxcd.io"]}});
+    let waits = status("Unknown", "AwaitingTermination", "waiting");
+    let applied = inventory(&["apps_gone__ConfigMap", "apps_stuck__ConfigMap"]);
+    let app = kustomization("app", &[&deleted, &waits, &applied]);
+    let held = json!({"metadata": {"deletionTimestamp": "2026-11-24T11:59:00Z",
+        "finalizers": ["example.com/hold"]}});
+    let stuck = with("ConfigMap/stuck", &[&held]);
+    let why = FakeClusterObjects::of(&[app, source(), stuck]).why("Kustomization/app");
+    let cause = why.cause.as_ref().unwrap();
+    assert_eq!((&cause.object, cause.problem), (&id("ConfigMap/stuck"), CauseKind::Deletion));
+    assert_eq!(cause.text, "is being deleted and waits for its finalizers example.com/hold");
+    assert!(why.second.is_none(), "{why:#?}");
+}
+
 /// A suspended HelmRelease, of which a rollback from revision 2 to 1 is requested.
 fn rolling_back(history: &Value, status: &Value) -> StateExplanation {
     let metadata = annotated(&json!({"windlass.dev/rollback": "2->1"}));

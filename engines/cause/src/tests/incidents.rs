@@ -1,13 +1,13 @@
 //! Which failures are one incident, and when it has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::incident::{
     Incident, IncidentIdentity, ObjectVerdict, ReportedObjectState, RootFailureSearchScope,
-    incidents, is_over, join_cycles, verdict,
+    incidents, is_over, join_cycles, keep_affected, verdict,
 };
 
 impl FakeClusterObjects {
@@ -44,6 +44,17 @@ impl FakeClusterObjects {
         }
         panic!("the walk asks for ever");
     }
+}
+
+/// Whether an incident has ended, where users know of each other one.
+fn ended(
+    subject: &str,
+    problem: &str,
+    affected: &[&str],
+    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
+) -> bool {
+    let affected = affected.iter().map(|name| id(name).subject()).collect();
+    is_over(&id(subject), problem, &affected, verdicts, |_| true)
 }
 
 /// The identity, the reason and the affected objects of each incident.
@@ -157,16 +168,15 @@ fn a_wrong_repository_is_one_incident_of_all_that_do_not_find_their_path_in_it()
     let text = "Kustomization/apps/k000: kustomization path not found: ./deploy";
     assert_eq!(failure.text, text);
     // What was known as a failure of one of them has ended.
-    assert!(is_over(&id("Kustomization/k000"), "Build", &[], &cluster.verdicts()));
+    assert!(ended("Kustomization/k000", "Build", &[], &cluster.verdicts()));
     // It goes on while one of them is being reconciled.
     let progressing = status("Unknown", "Progressing", "in progress");
     let verdicts =
         FakeClusterObjects::of(&[kustomization("k000", &[&progressing]), source()]).verdicts();
-    let subject = id("GitRepository/app");
-    assert!(!is_over(&subject, "Artifact", &["Kustomization/apps/k000".to_owned()], &verdicts));
+    assert!(!ended("GitRepository/app", "Artifact", &["Kustomization/k000"], &verdicts));
     let verdicts =
         FakeClusterObjects::of(&[kustomization("k000", &[&ready()]), source()]).verdicts();
-    assert!(is_over(&subject, "Artifact", &["Kustomization/apps/k000".to_owned()], &verdicts));
+    assert!(ended("GitRepository/app", "Artifact", &["Kustomization/k000"], &verdicts));
 }
 
 #[test]
@@ -221,8 +231,8 @@ fn a_cycle_of_dependencies_is_one_incident_with_what_waits_for_it() {
     more.push(in_cycle("a", "b"));
     let verdicts = FakeClusterObjects::of(&more).verdicts();
     assert_eq!(listed(&incidents(&verdicts))[0], "Kustomization/a Cycle DependencyCycle [b c d z]");
-    assert!(is_over(&id("Kustomization/b"), "Cycle", &[], &verdicts));
-    assert!(!is_over(&id("Kustomization/a"), "Cycle", &[], &verdicts));
+    assert!(ended("Kustomization/b", "Cycle", &[], &verdicts));
+    assert!(!ended("Kustomization/a", "Cycle", &[], &verdicts));
 }
 
 #[test]
@@ -388,7 +398,7 @@ fn an_incident_ends_when_its_subject_is_well_gone_or_fails_otherwise() {
     let judge = |more: &[&Value]| {
         let all = [kustomization("a", more), source()];
         let verdicts = FakeClusterObjects::of(&all).verdicts();
-        is_over(&id("Kustomization/a"), "Build", &[], &verdicts)
+        ended("Kustomization/a", "Build", &[], &verdicts)
     };
     let suspended = json!({"spec": {"suspend": true}});
     assert!(judge(&[&ready()]));
@@ -396,16 +406,120 @@ fn an_incident_ends_when_its_subject_is_well_gone_or_fails_otherwise() {
     assert!(!judge(&[&status("False", "BuildFailed", "missing file")]));
     assert!(!judge(&[&status("Unknown", "Progressing", "in progress")]));
     assert!(!judge(&[&status("False", "BuildFailed", ""), &suspended]));
-    assert!(is_over(&id("Kustomization/a"), "Build", &[], &BTreeMap::new()));
+    assert!(ended("Kustomization/a", "Build", &[], &BTreeMap::new()));
+}
+
+/// A Kustomization that does not find its path, and whose source has a newer artifact that it has not read yet.
+fn before_new_commit(name: &str) -> [Value; 2] {
+    let mut source = source();
+    put(&mut source, &json!({"status": {"artifact": {"revision": "main@sha1:def"}}}));
+    source["status"]["artifact"]["lastUpdateTime"] = json!("2026-11-24T11:59:59Z");
+    [without_path(name), source]
+}
+
+#[test]
+fn a_new_commit_does_not_end_a_failure_that_it_may_not_have_mended() {
+    let verdicts = FakeClusterObjects::of(&before_new_commit("a")).verdicts();
+    assert!(verdicts[&id("Kustomization/a")].failure.as_ref().is_some_and(|it| it.is_waiting));
+    assert!(!ended("GitRepository/app", "Artifact", &["Kustomization/a"], &verdicts));
+    // The same of a failure that was its own, such as an earlier build.
+    assert!(!ended("Kustomization/a", "Build", &[], &verdicts));
+    let [_, source] = before_new_commit("a");
+    let mended = FakeClusterObjects::of(&[kustomization("a", &[&ready()]), source]).verdicts();
+    assert!(ended("GitRepository/app", "Artifact", &["Kustomization/a"], &mended));
+}
+
+#[test]
+fn an_object_that_waits_for_a_dependency_may_fail_as_before() {
+    let progressing = status("Unknown", "Progressing", "in progress");
+    let broken = status("False", "BuildFailed", "missing file");
+    let waiting = kustomization("b", &[&depends("a"), &waits()]);
+    for dependency in [progressing, broken, ready()] {
+        let all = [kustomization("a", &[&dependency]), waiting.clone(), source()];
+        let verdicts = FakeClusterObjects::of(&all).verdicts();
+        assert!(!ended("Kustomization/b", "Health", &[], &verdicts), "{dependency}");
+    }
+    // Nor does a dependency that does not find its path in the source of both.
+    let verdicts = FakeClusterObjects::of(&[without_path("a"), waiting, source()]).verdicts();
+    assert!(!ended("Kustomization/b", "Health", &[], &verdicts));
+}
+
+#[test]
+fn a_source_that_is_down_ends_nothing_that_its_consumers_report() {
+    let verdicts = FakeClusterObjects::of(&[without_path("a"), failed_source()]).verdicts();
+    assert_eq!(verdicts[&id("GitRepository/app")].own, ReportedObjectState::Failing);
+    assert!(!ended("GitRepository/app", "Artifact", &["Kustomization/a"], &verdicts));
+    assert!(!ended("Kustomization/a", "Build", &[], &verdicts));
+    // Its own failure ends with it.
+    let verdicts = FakeClusterObjects::of(&[without_path("a"), source()]).verdicts();
+    assert!(ended("GitRepository/app", "Credentials", &[], &verdicts));
+}
+
+#[test]
+fn a_failure_that_changes_its_cause_ends_once_users_know_of_the_new_one() {
+    let object = kustomization("a", &[&status("False", "HealthCheckFailed", "timeout")]);
+    let verdicts = FakeClusterObjects::of(&[object, source()]).verdicts();
+    let subject = id("Kustomization/a");
+    let new = (subject.clone(), CauseKind::Health);
+    let over = |known: Option<&IncidentIdentity>| {
+        is_over(&subject, "Build", &BTreeSet::new(), &verdicts, |it| Some(it) == known)
+    };
+    assert!(!over(None));
+    assert!(over(Some(&new)));
+}
+
+#[test]
+fn what_is_gone_or_suspended_keeps_no_incident_of_its_source_open() {
+    let suspended = json!({"spec": {"suspend": true}});
+    let mut held = without_path("a");
+    put(&mut held, &suspended);
+    let verdicts = FakeClusterObjects::of(&[held, source()]).verdicts();
+    assert!(ended("GitRepository/app", "Artifact", &["Kustomization/a"], &verdicts));
+    let verdicts = FakeClusterObjects::of(&[source()]).verdicts();
+    assert!(ended("GitRepository/app", "Artifact", &["Kustomization/a"], &verdicts));
+    let verdicts = FakeClusterObjects::of(&[without_path("a")]).verdicts();
+    assert!(ended("GitRepository/app", "Artifact", &["Kustomization/a"], &verdicts));
+}
+
+#[test]
+fn an_object_is_affected_until_it_is_known_not_to_be() {
+    let mut kept = BTreeMap::new();
+    let mut keep = |all: &[Value]| {
+        let verdicts = FakeClusterObjects::of(all).verdicts();
+        keep_affected(&mut kept, &incidents(&verdicts), &verdicts);
+        let names = |affected: &BTreeSet<ObjectId>| -> Vec<String> {
+            affected.iter().map(|it| it.name.clone()).collect()
+        };
+        kept.values().map(names).collect::<Vec<_>>()
+    };
+    assert_eq!(keep(&[without_path("a"), without_path("b"), source()]), [["a", "b"]]);
+    let [waiting, source] = before_new_commit("a");
+    let other = status("False", "BuildFailed", "missing file");
+    let b = kustomization("b", &[&other]);
+    assert_eq!(keep(&[waiting, b, source.clone()]), [["a"]]);
+    assert!(keep(&[kustomization("a", &[&ready()]), source]).is_empty());
+}
+
+#[test]
+fn the_reason_of_a_release_that_was_remedied_is_that_of_its_failure() {
+    let mut release =
+        with("HelmRelease/a", &[&status("False", "RollbackSucceeded", "rolled back")]);
+    let failed = json!({"type": "Released", "status": "False", "reason": "UpgradeFailed",
+        "message": "timeout", "observedGeneration": 1});
+    if let Some(all) = release["status"]["conditions"].as_array_mut() {
+        all.push(failed);
+    }
+    let found = incidents(&FakeClusterObjects::of(&[release]).verdicts());
+    let failures: Vec<&str> = found.values().map(|it| it.failure.reason.as_str()).collect();
+    assert_eq!(failures, ["UpgradeFailed"]);
 }
 
 #[test]
 fn a_missing_source_is_over_once_nothing_that_named_it_is_in_progress() {
     let progressing = status("Unknown", "Progressing", "in progress");
     let verdicts = FakeClusterObjects::of(&[kustomization("a", &[&progressing])]).verdicts();
-    let app = id("GitRepository/app");
-    assert!(!is_over(&app, "Missing", &["Kustomization/apps/a".to_owned()], &verdicts));
-    assert!(is_over(&app, "Missing", &["Kustomization/apps/b".to_owned()], &verdicts));
+    assert!(!ended("GitRepository/app", "Missing", &["Kustomization/a"], &verdicts));
+    assert!(ended("GitRepository/app", "Missing", &["Kustomization/b"], &verdicts));
 }
 
 #[test]
@@ -472,7 +586,7 @@ proptest! {
         let well = FakeClusterObjects::of(&well).verdicts();
         prop_assert!(incidents(&well).is_empty());
         for (subject, problem) in found.keys() {
-            prop_assert!(is_over(subject, &problem.to_string(), &[], &well));
+            prop_assert!(is_over(subject, &problem.to_string(), &BTreeSet::new(), &well, |_| true));
         }
     }
 }

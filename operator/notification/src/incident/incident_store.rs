@@ -127,9 +127,9 @@ pub(super) fn identity(incident: &Incident) -> Option<(ObjectId, String)> {
 }
 
 /// The objects that an Incident affected when that was written last.
-pub(super) fn affected(incident: &Incident) -> Vec<String> {
+pub(super) fn affected(incident: &Incident) -> BTreeSet<String> {
     let affected = incident.status.as_ref().and_then(|it| it.affected.as_ref());
-    affected.map(|it| it.objects.clone()).unwrap_or_default()
+    affected.into_iter().flat_map(|it| it.objects.iter().cloned()).collect()
 }
 
 /// The name of an Incident: the same for the same subject and class, in each shard.

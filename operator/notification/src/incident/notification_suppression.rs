@@ -107,7 +107,7 @@ mod tests {
             is_waiting,
             cycle: Vec::new(),
         });
-        ObjectVerdict { own, since: since.parse().ok(), failure }
+        ObjectVerdict { own, since: since.parse().ok(), failure, is_own: true }
     }
 
     fn waited(seconds: u64) -> WaitBeginning {

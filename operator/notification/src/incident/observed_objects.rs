@@ -286,7 +286,7 @@ fn judged(
             lacking.push(query);
         }
     }
-    ObjectVerdict { own: ReportedObjectState::Unclear, since: None, failure: None }
+    ObjectVerdict { own: ReportedObjectState::Unclear, since: None, failure: None, is_own: false }
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ pub(super) fn judge(
             Some(LastDelivery::Failed { since, message }) => {
                 verdict.own = ReportedObjectState::Failing;
                 verdict.since = Some(*since);
+                verdict.is_own = true;
                 verdict.failure = Some(RootFailure {
                     subject: id.clone(),
                     problem: CauseKind::Delivery,
@@ -72,6 +73,8 @@ pub(super) fn judge(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use cause::incident::{incidents, is_over};
     use crds::windlass_notification::{IncidentSpec, IncidentSubject};
     use serde_json::json;
@@ -130,7 +133,7 @@ mod tests {
             (key("well"), LastDelivery::Accepted),
             (key("replaced"), LastDelivery::Replaced),
         ]);
-        let verdict = |own| ObjectVerdict { own, since: None, failure: None };
+        let verdict = |own| ObjectVerdict { own, since: None, failure: None, is_own: false };
         let mut verdicts = BTreeMap::from([
             (id("failing"), verdict(ReportedObjectState::Well)),
             (id("suspended"), verdict(ReportedObjectState::Paused)),
@@ -144,7 +147,8 @@ mod tests {
         assert_eq!(keys, [(id("failing"), CauseKind::Delivery)]);
         let failure = &found[&keys[0]].failure;
         assert_eq!((failure.text.as_str(), failure.since), ("status 404", Some(since)));
-        let ended = |name: &str| is_over(&id(name), "Delivery", &[], &verdicts);
+        let ended =
+            |name: &str| is_over(&id(name), "Delivery", &BTreeSet::new(), &verdicts, |_| true);
         assert!(ended("well") && ended("deleted") && ended("replaced"));
         assert!(!ended("failing") && !ended("suspended"));
         assert!(!ended("unknown"), "the process was started again, and nothing was sent since");
