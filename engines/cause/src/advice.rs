@@ -53,7 +53,6 @@ pub(crate) fn advice(
 ) -> Option<CauseAdvice> {
     let held = about.held;
     let id = &cause.object;
-    let ours = windlass_name(id);
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
         CauseKind::Missing => missing::missing(id, about),
