@@ -335,14 +335,18 @@ impl AutomationRun<'_> {
         mut source: GitSource,
         is_proposed: bool,
     ) -> MemberOutcome {
+        let (known_merge, committed) = {
+            let memory = self.memory.lock();
+            (memory.known_merge.clone(), memory.committed.clone())
+        };
         let member = RoundMember {
             context: self.context.clone(),
             node: self.node.clone(),
             object: self.object.clone(),
             signing_key: source.signing_key.take(),
             is_proposed,
-            known_merge: self.memory.lock().known_merge.clone(),
-            committed: self.memory.lock().committed.clone(),
+            known_merge,
+            committed,
         };
         member.push(target, source).await
     }
