@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ::reconcile::reason::{DEPENDENCY_NOT_READY, PROGRESSING_WITH_RETRY};
-use ::reconcile::{READY, RECONCILING, Time, WINDOW};
+use ::reconcile::{READY, RECONCILING, STALLED, Time, WINDOW};
 use cause::object_references::{self, RequiredDependency};
-use cause::{condition, suspension};
+use cause::{ConditionView, condition, suspension};
 use objects::{Object, ObjectId};
 
 use crate::cluster_facts::read;
@@ -18,16 +18,16 @@ use crate::command_scope::CommandScope;
 /// How many objects are read that an object waits for, directly or through others.
 const MOST_DEPENDENCIES: usize = 32;
 
-/// How long an object may wait whose dependencies are ready: windlass runs it again when one of them has changed, and after
+/// How long an object may wait whose dependencies are ready, or about to be reconciled: windlass runs it again when one of them has changed, and after
 /// `--requeue-dependency`, by default 30 s, at the latest.
 const READY_DEPENDENCY_LIMIT: Duration = Duration::from_secs(40);
 
 /// How far a dependency is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DependencyStage {
-    /// It is ready, and has what its source has.
+    /// It is ready, or a run is about to begin that may make it so.
     Ready,
-    /// It is being reconciled, or is about to be.
+    /// It is being reconciled.
     InProgress,
     /// It waits for dependencies of its own.
     Blocked,
@@ -38,7 +38,7 @@ enum DependencyStage {
 /// What is known of the dependencies of an object that is followed.
 #[derive(Debug, Default)]
 pub(super) struct DependencyWait {
-    /// Since when all of them are ready.
+    /// Since when all of them are ready, or about to be reconciled.
     ready_since: Option<Instant>,
 }
 
@@ -103,31 +103,43 @@ async fn artifact(site: &CommandScope, object: &Object) -> Option<String> {
 }
 
 /// How far an object is, whose source has an artifact of this revision.
+///
+/// A failure does not raise `status.observedGeneration`, so the generation is that of the condition.
 fn stage(object: &Object, artifact: Option<&str>) -> DependencyStage {
     let status = object.get("status");
     let attempted = status.and_then(|it| it["lastAttemptedRevision"].as_str());
     let observed = status.and_then(|it| it["observedGeneration"].as_i64());
+    let is_true = |kind: &str| {
+        condition(object, kind).filter(|said| said.status == "True" && is_current(object, said))
+    };
     let ready = condition(object, READY);
-    let is_ready = ready.is_some_and(|said| said.status == "True");
-    let is_behind = artifact.is_some_and(|revision| attempted != Some(revision))
-        || observed.is_none_or(|seen| seen < object.generation());
+    let seen = ready.and_then(|said| said.generation).or(observed);
+    let is_outdated = seen.is_none_or(|seen| seen < object.generation());
+    let is_behind = is_outdated || artifact.is_some_and(|revision| attempted != Some(revision));
     let is_closed = condition(object, WINDOW).is_some_and(|said| said.status == "False");
     let is_held = is_closed || suspension(object, Time::now()).is_some();
-    let is_running = condition(object, RECONCILING).is_some_and(|said| {
-        said.status == "True" && said.reason != PROGRESSING_WITH_RETRY.as_str()
-    });
-    match ready {
-        _ if is_held && is_ready && !is_behind => DependencyStage::Ready,
-        _ if is_held => DependencyStage::NotReady,
-        _ if is_running || is_behind => DependencyStage::InProgress,
-        None => DependencyStage::InProgress,
-        Some(said) => match said.status {
-            "True" => DependencyStage::Ready,
-            "Unknown" => DependencyStage::InProgress,
-            _ if said.reason == DEPENDENCY_NOT_READY.as_str() => DependencyStage::Blocked,
-            _ => DependencyStage::NotReady,
+    let is_running =
+        is_true(RECONCILING).is_some_and(|said| said.reason != PROGRESSING_WITH_RETRY.as_str());
+    let is_ready = ready.is_some_and(|said| said.status == "True");
+    let is_blocked = ready
+        .is_some_and(|said| said.status == "False" && said.reason == DEPENDENCY_NOT_READY.as_str());
+    match () {
+        () if is_held && is_ready && !is_behind => DependencyStage::Ready,
+        () if is_held || is_true(STALLED).is_some() => DependencyStage::NotReady,
+        () if is_running => DependencyStage::InProgress,
+        () if is_blocked && !is_outdated => DependencyStage::Blocked,
+        // A run is about to begin. If none does, something keeps it from that.
+        () if is_behind || is_ready => DependencyStage::Ready,
+        () => match ready.map(|said| said.status) {
+            Some("False") => DependencyStage::NotReady,
+            _ => DependencyStage::InProgress,
         },
     }
+}
+
+/// Whether a condition is about the object as it is now.
+fn is_current(object: &Object, said: &ConditionView<'_>) -> bool {
+    said.generation.is_none_or(|seen| seen >= object.generation())
 }
 
 #[cfg(test)]
@@ -188,6 +200,26 @@ mod tests {
         assert!(!of(suspended, status("True", "ReconciliationSucceeded", "old")).await);
         let on_absent = json!({"dependsOn": [{"name": "absent"}]});
         assert!(!of(on_absent, status("False", "DependencyNotReady", "new")).await);
+    }
+
+    #[tokio::test]
+    async fn a_dependency_whose_first_run_has_failed_is_the_end() {
+        // windlass says of which generation a condition is, and raises `observedGeneration` only by a run that succeeds.
+        let failed = |reason: &str| {
+            json!({"observedGeneration": -1, "lastAttemptedRevision": "new", "conditions": [
+                {"type": "Ready", "status": "False", "reason": reason, "message": "", "observedGeneration": 1},
+            ]})
+        };
+        assert!(!goes_on(base(json!({}), failed("BuildFailed"))).await);
+        let on_absent = json!({"dependsOn": [{"name": "absent"}]});
+        assert!(!goes_on(base(on_absent, failed("DependencyNotReady"))).await);
+        let mut stalled = failed("InvalidPath");
+        stalled["lastAttemptedRevision"] = json!("old");
+        let all = stalled["conditions"].as_array_mut().unwrap();
+        all.push(
+            json!({"type": "Stalled", "status": "True", "reason": "InvalidPath", "message": ""}),
+        );
+        assert!(!goes_on(base(json!({}), stalled)).await);
     }
 
     #[tokio::test]
