@@ -35,6 +35,8 @@ pub(super) struct RunChanges {
     pub(super) unanswered_since: Option<Time>,
     /// What is known of objects whose deletion was accepted and whose end was not seen.
     pub(super) terminating: Option<String>,
+    /// Whether runs observe such objects until they are gone. If not, no later run knows of them.
+    pub(super) is_end_awaited: bool,
 }
 
 impl RunChanges {
@@ -243,7 +245,10 @@ impl AuditedAttempts {
         self.has_any = true;
         attempt.started = attempt.started.min(changes.started(began));
         attempt.changes.extend(changes.objects);
-        attempt.terminating = changes.terminating;
+        attempt.terminating = match changes.is_end_awaited {
+            true => changes.terminating,
+            false => changes.terminating.or(attempt.terminating),
+        };
         attempt.secrets = secrets;
         attempt.answers = answers;
         if matches!(outcome, RunOutcome::Running(..)) {
@@ -651,7 +656,7 @@ mod tests {
         let outcome = settled();
         let attempted = |unanswered_since: Option<Time>| {
             let objects = vec![change("a")];
-            let changes = RunChanges { objects, unanswered_since, terminating: None };
+            let changes = RunChanges { objects, unanswered_since, ..RunChanges::default() };
             let run = AttemptRun { changes, began: at(20), ..run_of(Vec::new(), &outcome) };
             AuditedAttempts::default().take(&object, Some(&to), run).unwrap()
         };
@@ -665,19 +670,24 @@ mod tests {
     }
 
     #[test]
-    fn an_audit_says_of_which_objects_the_end_was_not_seen_last() {
+    fn an_audit_says_of_which_objects_the_end_was_not_seen() {
         let object = object("True", "main@sha1:1");
         let mut attempts = AuditedAttempts::default();
-        let mut run = |terminating: Option<&str>, outcome: RunOutcome| {
+        let mut run = |terminating: Option<&str>, is_end_awaited: bool, outcome: RunOutcome| {
             let terminating = terminating.map(str::to_owned);
             let objects = vec![change("a")];
-            let changes = RunChanges { objects, unanswered_since: None, terminating };
+            let changes =
+                RunChanges { objects, unanswered_since: None, terminating, is_end_awaited };
             let run = AttemptRun { changes, ..run_of(Vec::new(), &outcome) };
             attempts.take(&object, None, run).map(|it| it.terminating)
         };
-        assert_eq!(run(Some("ConfigMap/shop/a"), waits()), None);
-        assert_eq!(run(None, settled()), Some(None), "it is gone by then");
-        assert_eq!(run(Some("ConfigMap/shop/a"), settled()), Some(Some("ConfigMap/shop/a".into())));
+        let named = Some("ConfigMap/shop/a");
+        assert_eq!(run(named, true, waits()), None);
+        assert_eq!(run(None, true, settled()), Some(None), "it is gone by then");
+        assert_eq!(run(named, true, settled()), Some(named.map(str::to_owned)));
+        assert_eq!(run(named, false, waits()), None);
+        let kept = run(None, false, settled());
+        assert_eq!(kept, Some(named.map(str::to_owned)), "the last run does not know of it");
     }
 
     #[test]

@@ -231,7 +231,9 @@ impl KustomizationExecutor {
         let objects = known.changes.iter().map(change).collect();
         let waited = self.settings.await_end.then_some(self.desired.timeout);
         let terminating = super::report::terminating(&known.terminating, waited);
-        RunChanges { objects, unanswered_since: known.unanswered_since, terminating }
+        let is_end_awaited = self.settings.await_end;
+        let unanswered_since = known.unanswered_since;
+        RunChanges { objects, unanswered_since, terminating, is_end_awaited }
     }
 
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.
