@@ -5,10 +5,12 @@
 //! kind of its problem, never by a message. What a ready source has and its consumers cannot use, such as a wrong repository
 //! without their paths, is one incident of the source; objects that depend on each other in a cycle are one (`cycles`).
 //!
+//! Below: what objects of cycles share (`cycles`), and when an incident has ended (`incident_end`).
 //! Elsewhere: the walk to the cause (`cause_walk.rs`), the objects that keep incidents, and notifications (the
 //! program).
 
 mod cycles;
+mod incident_end;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +18,7 @@ use objects::{Object, ObjectId};
 use reconcile::Time;
 
 pub use self::cycles::{first_of_cycles, join_cycles};
+pub use self::incident_end::{IncidentRecord, is_over, keep_affected};
 use crate::cause_result::{CauseKind, CauseStep};
 use crate::cause_walk::{
     CausePath, CauseWalk, ObjectLookup, QueryResult, failed_operation, shortened,
@@ -73,6 +76,16 @@ pub struct ObjectVerdict {
     /// Whether its own last run ended with that failure. While it waits for another object or has not read a new artifact
     /// yet, nothing is known of its own failure before.
     pub is_own: bool,
+    /// The objects whose failure or absence it may follow from directly, of one that fails or whose state is unclear. None of
+    /// one that cannot be read, and of others, for which it makes no difference.
+    pub refers_to: Option<BTreeSet<ObjectId>>,
+}
+
+impl ObjectVerdict {
+    /// Whether it refers to another object, or that is not known.
+    fn may_refer_to(&self, other: &ObjectId) -> bool {
+        self.refers_to.as_ref().is_none_or(|it| it.contains(other))
+    }
 }
 
 /// By what an incident is known: the object that fails deepest, and the kind of the problem.
@@ -115,7 +128,9 @@ fn judged(
     reach: RootFailureSearchScope,
 ) -> QueryResult<ObjectVerdict> {
     let within = (reach == RootFailureSearchScope::OwnNamespace).then_some(id.namespace.as_str());
-    let only = |own, since| Ok(ObjectVerdict { own, since, failure: None, is_own: false });
+    let only = |own, since| {
+        Ok(ObjectVerdict { own, since, failure: None, is_own: false, refers_to: None })
+    };
     let object = match walk.object(id)? {
         ObjectLookup::There(object) => object,
         ObjectLookup::Absent => return only(ReportedObjectState::Absent, None),
@@ -128,15 +143,22 @@ fn judged(
     {
         return only(ReportedObjectState::Paused, since);
     }
+    let unclear = || {
+        let refers_to = Some(referred(object));
+        let own = ReportedObjectState::Unclear;
+        Ok(ObjectVerdict { own, since, failure: None, is_own: false, refers_to })
+    };
     if walk.not_reconciled(object, ready).is_some() {
-        return only(ReportedObjectState::Unclear, since);
+        return unclear();
     }
     match ready.map(|said| (said.status, said.reason)) {
         Some(("False", reason)) => {
             let found = walk.of(id)?;
             let failure = found.map(|it| failure(walk, it, within)).transpose()?.flatten();
             let is_own = failure.as_ref().is_some_and(|it| is_of_own_run(id, reason, it));
-            Ok(ObjectVerdict { own: ReportedObjectState::Failing, since, failure, is_own })
+            let refers_to = Some(referred(object));
+            let own = ReportedObjectState::Failing;
+            Ok(ObjectVerdict { own, since, failure, is_own, refers_to })
         }
         // A kind without conditions counts as ready with its spec.
         Some(("True", _)) | None => {
@@ -149,13 +171,23 @@ fn judged(
                         since,
                         failure: Some(failure),
                         is_own: false,
+                        refers_to: None,
                     });
                 }
             }
             only(ReportedObjectState::Well, since)
         }
-        Some(_) => only(ReportedObjectState::Unclear, since),
+        Some(_) => unclear(),
     }
+}
+
+/// The objects whose failure or absence an object may follow from directly: those that its spec names, and what it applied.
+fn referred(object: &Object) -> BTreeSet<ObjectId> {
+    let dependencies = object_references::dependencies(object).into_iter();
+    let dependencies = dependencies.flat_map(|it| std::iter::once(it.object).chain(it.otherwise));
+    let applied = object_references::applied(object).into_iter();
+    let applied = applied.filter(object_references::is_reconciled);
+    object_references::sources(object).into_iter().chain(dependencies).chain(applied).collect()
 }
 
 /// Whether the last run of an object whose condition has this reason ended with a failure, instead of before it began since
@@ -332,74 +364,4 @@ pub fn incidents(
 /// Whether a problem is one of objects that refer to the subject, which itself is absent or ready.
 fn is_of_others(problem: CauseKind) -> bool {
     matches!(problem, CauseKind::Missing | CauseKind::Artifact)
-}
-
-/// Whether an incident that is open and not among [`incidents`] has ended: its subject is ready, gone, or fails otherwise. Of a
-/// problem that others have with the subject, each of them is.
-///
-/// While that is not clear it goes on: an object that is in progress, waits for another one, or whose source fails may fail
-/// as before. An object fails otherwise when its own run ended with a failure of another incident, and `is_known` says of
-/// that one whether users know of it, so that there is always one of both. `affected` are the objects that it affected and that
-/// may be affected still.
-pub fn is_over(
-    subject: &ObjectId,
-    problem: &str,
-    affected: &BTreeSet<String>,
-    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
-    is_known: impl Fn(&IncidentIdentity) -> bool,
-) -> bool {
-    let is_problem = |it: CauseKind| it.to_string() == problem;
-    let is_other = |verdict: &ObjectVerdict| {
-        let Some(failure) = verdict.failure.as_ref().filter(|_| verdict.is_own) else {
-            return false;
-        };
-        let is_same = failure.subject == *subject && is_problem(failure.problem);
-        !is_same && is_known(&(failure.subject.clone(), failure.problem))
-    };
-    let are_affected_done = || {
-        let is_affected = |id: &ObjectId| affected.contains(&id.subject());
-        !verdicts.iter().any(|(id, verdict)| match verdict.own {
-            ReportedObjectState::Absent
-            | ReportedObjectState::Well
-            | ReportedObjectState::Paused => false,
-            ReportedObjectState::Unclear => is_affected(id),
-            ReportedObjectState::Failing => is_affected(id) && !is_other(verdict),
-        })
-    };
-    let verdict = verdicts.get(subject);
-    match verdict.map_or(ReportedObjectState::Absent, |it| it.own) {
-        ReportedObjectState::Paused | ReportedObjectState::Unclear => false,
-        ReportedObjectState::Absent => !is_problem(CauseKind::Missing) || are_affected_done(),
-        ReportedObjectState::Well => !is_problem(CauseKind::Artifact) || are_affected_done(),
-        // A source that cannot be fetched from says nothing about what its consumers do with what it has.
-        ReportedObjectState::Failing if is_problem(CauseKind::Artifact) => are_affected_done(),
-        ReportedObjectState::Failing => verdict.is_some_and(is_other),
-    }
-}
-
-/// What of the objects that incidents affected may be affected still: to `kept` those of `found` are added, and those are
-/// removed that are ready, suspended, gone, or fail otherwise. Only of problems that others have with a subject, which end
-/// with the last of them.
-pub fn keep_affected(
-    kept: &mut BTreeMap<IncidentIdentity, BTreeSet<ObjectId>>,
-    found: &BTreeMap<IncidentIdentity, Incident>,
-    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
-) {
-    for (identity, incident) in found.iter().filter(|(identity, _)| is_of_others(identity.1)) {
-        kept.entry(identity.clone()).or_default().extend(incident.affected.iter().cloned());
-    }
-    kept.retain(|identity, affected| {
-        let may_be_affected = |verdict: &ObjectVerdict| match verdict.own {
-            ReportedObjectState::Absent
-            | ReportedObjectState::Well
-            | ReportedObjectState::Paused => false,
-            ReportedObjectState::Unclear => true,
-            ReportedObjectState::Failing => {
-                let own = verdict.failure.as_ref().filter(|_| verdict.is_own);
-                own.is_none_or(|it| it.subject == identity.0 && it.problem == identity.1)
-            }
-        };
-        affected.retain(|id| verdicts.get(id).is_some_and(may_be_affected));
-        !affected.is_empty()
-    });
 }

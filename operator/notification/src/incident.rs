@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 
 use cause::CauseKind;
 use cause::incident::{
-    self as failures, IncidentIdentity, ObjectVerdict, ReportedObjectState, RootFailureSearchScope,
-    is_over,
+    self as failures, IncidentIdentity, IncidentRecord, ObjectVerdict, ReportedObjectState,
+    RootFailureSearchScope, is_over,
 };
 use crds::notification::{Alert, Provider};
 use crds::windlass_notification::{Incident, IncidentState, IncidentStep};
@@ -99,10 +99,7 @@ impl DeletedIncidents {
     fn note(&self, changed: TableChange<Incident>) {
         let TableChange { before: Some(before), after } = changed else { return };
         let is_there = after.is_some_and(|after| after.metadata.uid == before.metadata.uid);
-        if is_there
-            || incident_store::state(&before) != Some(IncidentState::Open)
-            || !has_sent_beginning(&before)
-        {
+        if is_there || !is_open(&before) || !has_sent_beginning(&before) {
             return;
         }
         self.0.lock().add(before);
@@ -111,6 +108,10 @@ impl DeletedIncidents {
     fn take(&self) -> DeletedIncidentEnds {
         std::mem::take(&mut *self.0.lock())
     }
+}
+
+fn is_open(incident: &Incident) -> bool {
+    incident_store::state(incident) == Some(IncidentState::Open)
 }
 
 /// Whether an Alert was sent the beginning of an incident, and so wants its end.
@@ -181,6 +182,7 @@ pub async fn run(
             rows,
             observed: ObservedObjects::default(),
             judged: IncidentAssessment::default(),
+            compared: None,
             next: None,
             since: BTreeMap::new(),
             affected: BTreeMap::new(),
@@ -236,16 +238,18 @@ struct IncidentRun {
     /// The same when objects were judged last.
     delivered: BTreeMap<ProviderKey, LastDelivery>,
     judged: IncidentAssessment,
+    /// When conditions were compared last, whether or not they had changed since they were judged.
+    compared: Option<Instant>,
     /// When conditions are compared next.
     next: Option<Instant>,
     gone: Arc<DeletedIncidents>,
     book: IncidentWriter,
     notifier: IncidentNotifier,
-    /// Since when this process knows of a failure.
+    /// Since which comparison this process knows of a failure.
     since: BTreeMap<IncidentIdentity, Instant>,
     /// The objects that may be affected still, though they do not report it now.
     affected: BTreeMap<IncidentIdentity, BTreeSet<ObjectId>>,
-    /// Since when an Incident that is open has nothing more to report, by its uid.
+    /// Since which comparison an Incident that is open has nothing more to report, by its uid.
     over: BTreeMap<String, Instant>,
     turns: NamespaceRoundRobin,
 }
@@ -271,6 +275,13 @@ async fn pause(step: usize) {
 fn lasts(known: Duration, failing: Option<Duration>, is_waiting: bool) -> bool {
     let enough = if is_waiting { SETTLED_WAITING } else { MIN_FAILURE_AGE };
     known >= MIN_FAILURE_AGE && failing.unwrap_or_default().max(known) >= enough
+}
+
+/// How long something is known that was so at a comparison of conditions and at the last one. While conditions are not compared
+/// nothing is known of it.
+fn known_for(since: Option<Instant>, compared: Option<Instant>) -> Duration {
+    let both = since.zip(compared);
+    both.map_or(Duration::ZERO, |(since, compared)| compared.saturating_duration_since(since))
 }
 
 impl IncidentRun {
@@ -314,6 +325,7 @@ impl IncidentRun {
             }
             self.observed = ObservedObjects::default();
             self.judged = IncidentAssessment::default();
+            self.compared = None;
             self.next = None;
             self.since.clear();
             self.affected.clear();
@@ -356,6 +368,7 @@ impl IncidentRun {
         let listed = listed.clone();
         let rows = self.rows.clone();
         let context = self.context.clone();
+        let compared = Instant::now();
         let judging = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let has_changed = observed.refresh(&rows, &context);
@@ -377,15 +390,20 @@ impl IncidentRun {
         // It panics only by a bug, and begins anew then.
         let Ok((observed, judged, took)) = judging.await else { return };
         self.next = Some(Instant::now() + pause_after(took));
+        self.compared = Some(compared);
         self.observed = observed;
         let Some(judged) = judged else { return };
         self.judged = judged;
         let found = &self.judged.found;
         self.since.retain(|identity, _| found.contains_key(identity));
         for identity in found.keys() {
-            self.since.entry(identity.clone()).or_insert_with(Instant::now);
+            self.since.entry(identity.clone()).or_insert(compared);
         }
         failures::keep_affected(&mut self.affected, found, &self.judged.verdicts);
+        let book = &self.book;
+        self.affected.retain(|identity, _| {
+            found.contains_key(identity) || book.of(identity).is_some_and(|it| is_open(&it))
+        });
     }
 
     /// Writes what incidents need: namespaces take turns, and in each what has ended comes first.
@@ -420,13 +438,12 @@ impl IncidentRun {
             pause(step).await;
             let namespace = identity.0.namespace.clone();
             let known = self.book.of(identity);
-            if let Some(known) =
-                known.filter(|it| incident_store::state(it) == Some(IncidentState::Open))
-            {
+            if let Some(known) = known.filter(|it| is_open(it)) {
                 updated.push((namespace, IncidentWrite::Update(known, identity.clone())));
                 continue;
             }
-            let known = self.since.get(identity).map(Instant::elapsed).unwrap_or_default();
+            let since = self.since.get(identity).copied();
+            let known = known_for(since, self.compared);
             let failing = incident.failure.since.and_then(|since| {
                 Duration::try_from(jiff::Timestamp::now().duration_since(since)).ok()
             });
@@ -454,9 +471,7 @@ impl IncidentRun {
     async fn ended(&mut self, listed: &ListedKinds) -> Vec<(String, IncidentWrite)> {
         let mut ended = Vec::new();
         // Before anything was judged all would look deleted.
-        if self.judged.at.is_none() {
-            return ended;
-        }
+        let Some(compared) = self.compared else { return ended };
         let mut over = BTreeMap::new();
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
@@ -466,9 +481,9 @@ impl IncidentRun {
                 continue;
             }
             let uid = object.uid().unwrap_or_default();
-            let since = self.over.get(&uid).copied().unwrap_or_else(Instant::now);
+            let since = self.over.get(&uid).copied().unwrap_or(compared);
             over.insert(uid, since);
-            if since.elapsed() >= MIN_FAILURE_AGE {
+            if known_for(Some(since), self.compared) >= MIN_FAILURE_AGE {
                 ended.push((subject.namespace, IncidentWrite::Resolve(object)));
             }
         }
@@ -481,20 +496,23 @@ impl IncidentRun {
         if self.judged.of(subject, problem).is_some() {
             return false;
         }
-        let mut affected = incident_store::affected(object);
-        let kept = self
-            .affected
-            .iter()
-            .filter(|((id, class), _)| id == subject && class.to_string() == problem);
-        affected.extend(kept.flat_map(|(_, objects)| objects).map(ObjectId::subject));
+        // Of other classes none are kept.
+        let class = [CauseKind::Missing, CauseKind::Artifact]
+            .into_iter()
+            .find(|class| class.to_string() == problem);
+        let record = IncidentRecord {
+            subject,
+            problem,
+            cause: &object.spec.cause.object,
+            affected: &incident_store::affected(object),
+            kept: class.and_then(|class| self.affected.get(&(subject.clone(), class))),
+        };
         let is_known = |identity: &IncidentIdentity| {
-            let is_open =
-                |it: &Arc<Incident>| incident_store::state(it) == Some(IncidentState::Open);
             let has_lasted = |since: &Instant| since.elapsed() >= MAX_OPENING_TIME;
-            self.book.of(identity).as_ref().is_some_and(is_open)
+            self.book.of(identity).is_some_and(|it| is_open(&it))
                 || self.since.get(identity).is_some_and(has_lasted)
         };
-        is_over(subject, problem, &affected, &self.judged.verdicts, is_known)
+        is_over(&record, &self.judged.verdicts, is_known)
     }
 
     /// Sends what is due.
@@ -575,6 +593,7 @@ impl IncidentRun {
             since: None,
             failure: None,
             is_own: false,
+            refers_to: None,
         };
         let verdict = self.judged.verdicts.get(&topic.object);
         let verdict = verdict.or_else(|| listed.has(&topic.object).then_some(&absent));
@@ -587,7 +606,7 @@ impl IncidentRun {
     /// What an Alert is sent about the incident of a failure; none if no incident is open.
     fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> Option<OpenIncidentNotice> {
         let own = self.book.of(identity);
-        if let Some(own) = own.filter(|it| incident_store::state(it) == Some(IncidentState::Open)) {
+        if let Some(own) = own.filter(|it| is_open(it)) {
             return Some(self.notifier.notice(&own, alert));
         }
         let other = self.book.of_other_shard(identity)?;
@@ -635,6 +654,15 @@ mod tests {
         assert!(lasts(seconds(3), Some(seconds(300)), true), "the clock does not begin anew");
         assert!(!lasts(seconds(3), Some(seconds(299)), true) && !lasts(seconds(3), None, true));
         assert!(lasts(seconds(300), Some(seconds(0)), true), "its condition changed in between");
+    }
+
+    #[test]
+    fn a_failure_lasts_from_one_comparison_to_another_and_not_until_now() {
+        let first = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        let last = first + Duration::from_secs(10);
+        assert_eq!(known_for(Some(first), Some(first)), Duration::ZERO);
+        assert_eq!(known_for(Some(first), Some(last)), Duration::from_secs(10));
+        assert_eq!(known_for(None, Some(last)), Duration::ZERO);
     }
 
     /// An Incident of which an Alert was sent the beginning.

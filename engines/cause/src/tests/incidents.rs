@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::incident::{
-    Incident, IncidentIdentity, ObjectVerdict, ReportedObjectState, RootFailureSearchScope,
-    incidents, is_over, join_cycles, keep_affected, verdict,
+    Incident, IncidentIdentity, IncidentRecord, ObjectVerdict, ReportedObjectState,
+    RootFailureSearchScope, incidents, is_over, join_cycles, keep_affected, verdict,
 };
 
 impl FakeClusterObjects {
@@ -54,7 +54,16 @@ fn ended(
     verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
 ) -> bool {
     let affected = affected.iter().map(|name| id(name).subject()).collect();
-    is_over(&id(subject), problem, &affected, verdicts, |_| true)
+    let subject = id(subject);
+    let cause = subject.subject();
+    let record = IncidentRecord {
+        subject: &subject,
+        problem,
+        cause: &cause,
+        affected: &affected,
+        kept: None,
+    };
+    is_over(&record, verdicts, |_| true)
 }
 
 /// The identity, the reason and the affected objects of each incident.
@@ -461,9 +470,16 @@ fn a_failure_that_changes_its_cause_ends_once_users_know_of_the_new_one() {
     let verdicts = FakeClusterObjects::of(&[object, source()]).verdicts();
     let subject = id("Kustomization/a");
     let new = (subject.clone(), CauseKind::Health);
-    let over = |known: Option<&IncidentIdentity>| {
-        is_over(&subject, "Build", &BTreeSet::new(), &verdicts, |it| Some(it) == known)
+    let affected = BTreeSet::new();
+    let record = IncidentRecord {
+        subject: &subject,
+        problem: "Build",
+        cause: "Kustomization/apps/a",
+        affected: &affected,
+        kept: None,
     };
+    let over =
+        |known: Option<&IncidentIdentity>| is_over(&record, &verdicts, |it| Some(it) == known);
     assert!(!over(None));
     assert!(over(Some(&new)));
 }
@@ -498,6 +514,10 @@ fn an_object_is_affected_until_it_is_known_not_to_be() {
     let b = kustomization("b", &[&other]);
     assert_eq!(keep(&[waiting, b, source.clone()]), [["a"]]);
     assert!(keep(&[kustomization("a", &[&ready()]), source]).is_empty());
+    // Each name that a reference had before would be kept for ever otherwise.
+    let blocked = status("False", "SourceNotReady", "GitRepository not found");
+    assert_eq!(keep(&[kustomization("a", &[&blocked])]), [["a"]]);
+    assert_eq!(keep(&[of_other_source("a", &blocked)]), [["a"]]);
 }
 
 #[test]
@@ -520,6 +540,85 @@ fn a_missing_source_is_over_once_nothing_that_named_it_is_in_progress() {
     let verdicts = FakeClusterObjects::of(&[kustomization("a", &[&progressing])]).verdicts();
     assert!(!ended("GitRepository/app", "Missing", &["Kustomization/a"], &verdicts));
     assert!(ended("GitRepository/app", "Missing", &["Kustomization/b"], &verdicts));
+}
+
+/// A Kustomization of the GitRepository `other`, which does not exist.
+fn of_other_source(name: &str, more: &Value) -> Value {
+    let other = json!({"spec": {"sourceRef": {"name": "other"}}});
+    kustomization(name, &[&other, more])
+}
+
+#[test]
+fn what_refers_to_another_object_keeps_no_incident_of_the_former_one_open() {
+    let blocked = status("False", "SourceNotReady", "GitRepository other not found");
+    let progressing = status("Unknown", "Progressing", "in progress");
+    for (state, source) in
+        [(&blocked, source()), (&blocked, failed_source()), (&progressing, source())]
+    {
+        let verdicts = FakeClusterObjects::of(&[of_other_source("a", state), source]).verdicts();
+        assert!(ended("GitRepository/app", "Artifact", &["Kustomization/a"], &verdicts));
+    }
+    let verdicts = FakeClusterObjects::of(&[of_other_source("a", &blocked)]).verdicts();
+    assert!(ended("GitRepository/app", "Missing", &["Kustomization/a"], &verdicts));
+    assert!(!ended("GitRepository/other", "Missing", &["Kustomization/a"], &verdicts));
+    let broken = kustomization("b", &[&status("False", "BuildFailed", "missing file")]);
+    let waiting = kustomization("c", &[&depends("b"), &waits()]);
+    let verdicts = FakeClusterObjects::of(&[broken, waiting, source()]).verdicts();
+    assert!(ended("Kustomization/a", "Missing", &["Kustomization/c"], &verdicts));
+}
+
+#[test]
+fn a_missing_object_is_over_once_it_exists_and_was_judged() {
+    let affected = ["Kustomization/a"];
+    let blocked = status("False", "SourceNotReady", "repository lib is not ready");
+    let user = kustomization("a", &[&blocked]);
+    let is_over_with = |more: &Value| {
+        let mut created = source();
+        put(&mut created, more);
+        let lib = with("GitRepository/lib", &[&status("False", "GitOperationFailed", "no route")]);
+        let verdicts = FakeClusterObjects::of(&[user.clone(), created, lib]).verdicts();
+        ended("GitRepository/app", "Missing", &affected, &verdicts)
+    };
+    let mut waiting = blocked.clone();
+    put(&mut waiting, &json!({"spec": {"include": [{"repository": {"name": "lib"}}]}}));
+    assert!(is_over_with(&waiting));
+    assert!(is_over_with(&json!({"spec": {"suspend": true}})));
+    assert!(!is_over_with(&status("Unknown", "Progressing", "cloning")));
+    // What an object of another namespace lacks is an incident of the former, which exists all the time.
+    let verdicts =
+        FakeClusterObjects::of(&[kustomization("a", &[&json!({"spec": {"suspend": true}})])]);
+    let subject = id("Kustomization/a");
+    let affected = BTreeSet::new();
+    let record = IncidentRecord {
+        subject: &subject,
+        problem: "Missing",
+        cause: "GitRepository/elsewhere/app",
+        affected: &affected,
+        kept: None,
+    };
+    assert!(!is_over(&record, &verdicts.verdicts(), |_| true));
+}
+
+#[test]
+fn a_source_that_is_suspended_keeps_nothing_open_that_its_consumers_do_not_report() {
+    let mut held = source();
+    put(&mut held, &json!({"spec": {"suspend": true}}));
+    let judge = |user: Value| {
+        let verdicts = FakeClusterObjects::of(&[user, held.clone()]).verdicts();
+        ended("GitRepository/app", "Artifact", &["Kustomization/a"], &verdicts)
+    };
+    assert!(judge(of_other_source("a", &ready())));
+    assert!(!judge(kustomization("a", &[&status("Unknown", "Progressing", "in progress")])));
+}
+
+#[test]
+fn a_cycle_or_a_dependency_is_over_when_the_subject_waits_for_another_failure() {
+    let broken = kustomization("x", &[&status("False", "BuildFailed", "missing file")]);
+    let waiting = kustomization("a", &[&depends("x"), &waits()]);
+    let verdicts = FakeClusterObjects::of(&[broken, waiting, source()]).verdicts();
+    assert!(ended("Kustomization/a", "Cycle", &[], &verdicts));
+    assert!(ended("Kustomization/a", "Dependency", &[], &verdicts));
+    assert!(!ended("Kustomization/a", "Health", &[], &verdicts), "it may be unhealthy still");
 }
 
 #[test]
@@ -586,7 +685,15 @@ proptest! {
         let well = FakeClusterObjects::of(&well).verdicts();
         prop_assert!(incidents(&well).is_empty());
         for (subject, problem) in found.keys() {
-            prop_assert!(is_over(subject, &problem.to_string(), &BTreeSet::new(), &well, |_| true));
+            let affected = BTreeSet::new();
+            let record = IncidentRecord {
+                subject,
+                problem: &problem.to_string(),
+                cause: &found[&(subject.clone(), *problem)].failure.cause.subject(),
+                affected: &affected,
+                kept: None,
+            };
+            prop_assert!(is_over(&record, &well, |_| true));
         }
     }
 }

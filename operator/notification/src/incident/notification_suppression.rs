@@ -107,7 +107,7 @@ mod tests {
             is_waiting,
             cycle: Vec::new(),
         });
-        ObjectVerdict { own, since: since.parse().ok(), failure, is_own: true }
+        ObjectVerdict { own, since: since.parse().ok(), failure, is_own: true, refers_to: None }
     }
 
     fn waited(seconds: u64) -> WaitBeginning {

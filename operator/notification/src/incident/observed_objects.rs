@@ -286,7 +286,8 @@ fn judged(
             lacking.push(query);
         }
     }
-    ObjectVerdict { own: ReportedObjectState::Unclear, since: None, failure: None, is_own: false }
+    let own = ReportedObjectState::Unclear;
+    ObjectVerdict { own, since: None, failure: None, is_own: false, refers_to: None }
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub(super) fn judge(
 mod tests {
     use std::collections::BTreeSet;
 
-    use cause::incident::{incidents, is_over};
+    use cause::incident::{IncidentRecord, incidents, is_over};
     use crds::windlass_notification::{IncidentSpec, IncidentSubject};
     use serde_json::json;
 
@@ -133,7 +133,8 @@ mod tests {
             (key("well"), LastDelivery::Accepted),
             (key("replaced"), LastDelivery::Replaced),
         ]);
-        let verdict = |own| ObjectVerdict { own, since: None, failure: None, is_own: false };
+        let verdict =
+            |own| ObjectVerdict { own, since: None, failure: None, is_own: false, refers_to: None };
         let mut verdicts = BTreeMap::from([
             (id("failing"), verdict(ReportedObjectState::Well)),
             (id("suspended"), verdict(ReportedObjectState::Paused)),
@@ -147,8 +148,16 @@ mod tests {
         assert_eq!(keys, [(id("failing"), CauseKind::Delivery)]);
         let failure = &found[&keys[0]].failure;
         assert_eq!((failure.text.as_str(), failure.since), ("status 404", Some(since)));
-        let ended =
-            |name: &str| is_over(&id(name), "Delivery", &BTreeSet::new(), &verdicts, |_| true);
+        let ended = |name: &str| {
+            let record = IncidentRecord {
+                subject: &id(name),
+                problem: "Delivery",
+                cause: "",
+                affected: &BTreeSet::new(),
+                kept: None,
+            };
+            is_over(&record, &verdicts, |_| true)
+        };
         assert!(ended("well") && ended("deleted") && ended("replaced"));
         assert!(!ended("failing") && !ended("suspended"));
         assert!(!ended("unknown"), "the process was started again, and nothing was sent since");
