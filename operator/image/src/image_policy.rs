@@ -49,7 +49,7 @@ use self::downgrade::{ALLOW_DOWNGRADE, TagRule};
 use self::min_age::MIN_AGE;
 use self::required_platforms::REQUIRED_PLATFORMS;
 use self::tag_choice::{DigestLookup, TagQuery, TagRanking};
-use self::verification_keys::VerificationKeys;
+use self::verification_keys::{KeyFailure, VerificationKeys};
 use crate::image_verification::{
     IMAGE_VERIFIED, KeySecret, VERIFY_IMAGES, key_secrets, platform_secret,
 };
@@ -401,10 +401,13 @@ impl PolicyRun<'_> {
             let read = verification_keys::read(&secrets, &mut references).await;
             match read {
                 Ok(read) => keys = read,
-                Err(outcome) => {
+                Err(failure) => {
                     references.watch(self.node);
-                    let text = outcome.text().to_owned();
-                    findings.verification = LatestVerification::Unverified(text);
+                    let outcome = failure.outcome();
+                    if matches!(failure, KeyFailure::Missing(_)) {
+                        let text = outcome.text().to_owned();
+                        findings.verification = LatestVerification::Unverified(text);
+                    }
                     return Err(outcome);
                 }
             }

@@ -1,6 +1,7 @@
 //! ImageUpdateAutomation: the latest versions of images are committed to a Git repository.
 //!
-//! Here: its run. In the folder: the policies whose results are written (`policies`), the GitRepository (`git_source`), where
+//! Here: its run. In the folder: the policies whose results are written (`policies`), the keys of those that are verified
+//! (`current_keys`), the GitRepository (`git_source`), where
 //! commits go (`push_target`), one writer for each branch (`branch_lock`), automations that push together (`round_gathering`,
 //! `round_leader`), the update itself (`update`), the push of all of them (`push_round`, `round_base`, `round_commits`,
 //! `round_draft`), values in files (`rewrite`), values that another writer took back (`recommit`), the pull request of a push
@@ -9,6 +10,7 @@
 //! (`windlass_runtime::pull_request`).
 
 mod branch_lock;
+mod current_keys;
 mod git_source;
 mod policies;
 mod pull_request;
@@ -58,8 +60,9 @@ use windlass_runtime::run_error::RunError;
 use windlass_runtime::spec_references::ReadReferences;
 
 use self::branch_lock::{BranchKey, BranchLocks, RoundTarget};
+use self::current_keys::CurrentKeys;
 use self::git_source::{GitSource, node_of_reference};
-use self::policies::PolicyResults;
+use self::policies::{PolicyResults, PolicySelection};
 use self::pull_request::{
     BranchHead, ForgePause, PULL_REQUEST, PullRequestTarget, annotated_provider, named_provider,
 };
@@ -81,14 +84,20 @@ const UP_TO_DATE: &str = "repository up-to-date";
 /// How long the list of ImagePolicies is awaited.
 const POLICIES_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long policies are awaited that are not verified yet and run, or are woken to run. After that, they wake the automation.
+/// How long a run awaits policies that are not verified yet and run, or are woken to run. After that it ends: they wake the
+/// automation.
 const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often it is found out meanwhile whether they are verified.
 const VERIFICATION_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long an automation waits at most that found its branch taken: it is woken before, unless one before it does not come.
-const BRANCH_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// For how long runs end like that: a policy whose registry does not respond must not keep the results of others from being
+/// written.
+const MAX_VERIFICATION_DELAY: Duration = Duration::from_secs(120);
+
+/// How long an automation waits at most that found its branch taken, or policies that are not verified yet: it is woken before,
+/// unless one before it does not come.
+const POSTPONED_RUN_DELAY: Duration = Duration::from_secs(30);
 
 /// The shortest time between two commits of the same values, unless the interval is shorter. Two writers that undo each
 /// other's commits, such as windlass in two clusters of which one sees older tags, would otherwise take turns as fast as
@@ -113,6 +122,8 @@ pub struct ImageUpdateAutomationState {
     known_merge: Option<MergeState>,
     /// The values that it committed last.
     committed: Option<CommittedValues>,
+    /// Since when its runs found policies that are not verified yet.
+    unverified_since: Option<Instant>,
     /// Whether the server declined its last commit, perhaps together with those of others: then it pushes together with no
     /// other one.
     is_alone: bool,
@@ -188,8 +199,8 @@ async fn attempt(
             let outcome = result.outcome();
             (Some(result), outcome)
         }
-        // Another automation writes the branch, or another run is due.
-        Ok(None) => return Ok(Some(BRANCH_RETRY_DELAY)),
+        // Another automation writes the branch, policies are being verified, or another run is due.
+        Ok(None) => return Ok(Some(POSTPONED_RUN_DELAY)),
         Err(error) => (None, error.outcome()?),
     };
     let settled = parse_duration(object.spec.interval.as_str()).ok();
@@ -250,7 +261,7 @@ struct AutomationRun<'r> {
 
 impl AutomationRun<'_> {
     /// Brings the repository up to date, and has the push branch have its pull request; `None` if another automation writes to
-    /// the branch, or if this one was changed while it waited.
+    /// the branch, if policies are being verified, or if this one was changed while it waited.
     ///
     /// # Errors
     /// The spec cannot be used, something that it names is missing, or the repository cannot be read or written.
@@ -260,7 +271,9 @@ impl AutomationRun<'_> {
     ) -> Result<Option<AutomationResult>, RunError> {
         // What is refused is refused before anything is asked for.
         check(&self.object.spec)?;
-        let policies = self.policies().await?;
+        let Some(AutomationPolicies { results: policies, keys }) = self.policies().await? else {
+            return Ok(None);
+        };
         let Self { context, node, object, .. } = self;
         let source = git_source::resolve(context, node, object, self.source, references).await?;
         let target = self.pull_request_target(&source).await?;
@@ -286,7 +299,7 @@ impl AutomationRun<'_> {
             return Ok(Some(result));
         }
         let MemberReport { update: report, policies } =
-            match self.push(round, source, target.is_some()).await? {
+            match self.push(round, source, target.is_some(), keys).await? {
                 MemberEnd::Updated(report) => *report,
                 MemberEnd::Undone { until } => {
                     result.undone_until = Some(until);
@@ -334,6 +347,7 @@ impl AutomationRun<'_> {
         target: Arc<RoundTarget>,
         mut source: GitSource,
         is_proposed: bool,
+        keys: CurrentKeys,
     ) -> MemberOutcome {
         let (known_merge, committed) = {
             let memory = self.memory.lock();
@@ -347,6 +361,7 @@ impl AutomationRun<'_> {
             is_proposed,
             known_merge,
             committed,
+            keys,
         };
         member.push(target, source).await
     }
@@ -402,9 +417,8 @@ impl AutomationRun<'_> {
         proposed
     }
 
-    /// The results of the policies that the spec selects. Those that are not verified and run now, as all do after a restart,
-    /// are awaited for a while.
-    async fn policies(&self) -> Result<PolicyResults, RunOutcome> {
+    /// The results of the policies that the spec selects; `None` if some of these are being verified.
+    async fn policies(&self) -> Result<Option<AutomationPolicies>, RunOutcome> {
         let listed = self.context.kept.listed::<ImagePolicy>();
         if !matches!(tokio::time::timeout(POLICIES_TIMEOUT, listed).await, Ok(true)) {
             let text = "the ImagePolicies have not been listed; verify that the CustomResourceDefinition \
@@ -415,15 +429,29 @@ impl AutomationRun<'_> {
         if self.context.settings.verify_images_namespaces.is_some() {
             self.context.shared::<NamespacePolicies>().known().await;
         }
+        let is_due = self.is_verification_due().await?;
+        if is_put_off(&mut self.memory.lock().unverified_since, is_due, Instant::now()) {
+            return Ok(None);
+        }
+        let selection = self.selection()?;
+        let keys = CurrentKeys::read(self.context, selection.secrets()).await;
+        Ok(selection.results(&keys)?.map(|results| AutomationPolicies { results, keys }))
+    }
+
+    fn selection(&self) -> Result<PolicySelection, RunOutcome> {
+        PolicySelection::current(self.context, &self.object.spec, &self.node.namespace)
+    }
+
+    /// Whether policies that are not verified run, or are woken to run, as all do after a restart. They are awaited for a while.
+    async fn is_verification_due(&self) -> Result<bool, RunOutcome> {
+        let work_queue = &self.context.work_queue;
         let begun = Instant::now();
         let mut was_due = false;
         loop {
-            let Self { context, node, object, .. } = self;
-            let results = PolicyResults::current(context, &object.spec, &node.namespace).await?;
-            let is_due = results.unverified_nodes().any(|it| context.work_queue.is_due(&it));
+            let is_due = self.selection()?.unverified_nodes().any(|it| work_queue.is_due(&it));
             // A status that was written takes a moment to be seen.
             if !is_due && !was_due || begun.elapsed() >= VERIFICATION_TIMEOUT {
-                return Ok(results);
+                return Ok(is_due);
             }
             was_due = is_due;
             tokio::time::sleep(VERIFICATION_POLL_INTERVAL).await;
@@ -454,6 +482,23 @@ impl AutomationRun<'_> {
             blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", ask).await?;
         Ok(revision == known)
     }
+}
+
+/// What the policies of an automation give.
+struct AutomationPolicies {
+    results: PolicyResults,
+    /// The keys of the Secrets with which those are verified that are.
+    keys: CurrentKeys,
+}
+
+/// Whether a run ends since policies are being verified. `since` is when the first run in a row found that.
+fn is_put_off(since: &mut Option<Instant>, is_verification_due: bool, now: Instant) -> bool {
+    if !is_verification_due {
+        *since = None;
+        return false;
+    }
+    let since = *since.get_or_insert(now);
+    now.saturating_duration_since(since) < MAX_VERIFICATION_DELAY
 }
 
 /// Checks what a spec says of times and of the strategy.
@@ -552,6 +597,19 @@ mod tests {
         }
         let spec = json!({"interval": "1m", "update": {"strategy": "Setters"}});
         assert_eq!(check(&automation(&spec, &json!(null)).spec), Ok(()));
+    }
+
+    #[test]
+    fn an_automation_waits_for_policies_that_are_being_verified_and_not_for_ever() {
+        let begun = Instant::now();
+        let end = begun + MAX_VERIFICATION_DELAY;
+        let mut since = None;
+        assert!(!is_put_off(&mut since, false, begun));
+        assert!(is_put_off(&mut since, true, begun));
+        assert!(is_put_off(&mut since, true, end - Duration::from_secs(1)));
+        assert!(!is_put_off(&mut since, true, end), "one of them does not come to its end");
+        assert!(!is_put_off(&mut since, false, end), "all are verified");
+        assert!(is_put_off(&mut since, true, end), "they are verified anew");
     }
 
     #[test]

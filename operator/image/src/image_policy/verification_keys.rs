@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{RunOutcome, WakeTrigger, reason};
 use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSecretData};
 use signatures::referrers::Search;
 use sources::source_reasons::VERIFICATION_ERROR;
@@ -58,36 +58,75 @@ impl VerificationKeys {
     }
 }
 
-/// Reads the keys of some Secrets; all of them are among the references then.
+/// Why the keys for the signatures of images are not known.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum KeyFailure {
+    /// A Secret does not exist or has no key, so that no image is signed as it has to be.
+    Missing(String),
+    /// A Secret could not be read, from which nothing is concluded.
+    Unread(String),
+}
+
+impl KeyFailure {
+    /// The outcome of the run.
+    pub(super) fn outcome(&self) -> RunOutcome {
+        let (Self::Missing(why) | Self::Unread(why)) = self;
+        let text = format!("failed to read the keys for the signatures of images: {why}");
+        let of_condition = match self {
+            Self::Missing(_) => VERIFICATION_ERROR,
+            Self::Unread(_) => reason::DEPENDENCY_NOT_READY,
+        };
+        RunOutcome::Failed(of_condition, text, WakeTrigger::default())
+    }
+}
+
+/// Reads the keys of some Secrets; those that could be read are among the references then, whether they exist or not.
 ///
 /// # Errors
 /// A Secret is missing, cannot be read, or has no key.
 pub(super) async fn read(
     secrets: &[KeySecret],
     references: &mut ReadReferences,
-) -> Result<Vec<VerificationKeys>, RunOutcome> {
-    let mut read = Vec::new();
-    let mut failure = None;
+) -> Result<Vec<VerificationKeys>, KeyFailure> {
+    let mut all = Vec::new();
     for secret in secrets {
-        let KeySecret { namespace, name, advice } = secret;
-        let place = secret.place();
-        let keys = match references.secret(namespace, name).await {
-            Ok(Some(data)) => VerificationKeys::of(place, data),
-            Ok(None) => Err(format!("secret '{place}' not found; {advice}")),
-            Err(error) => Err(format!("failed to get secret '{place}': {error}")),
-        };
-        match keys {
-            Ok(keys) => read.push(keys),
-            Err(why) => failure = failure.or(Some(why)),
+        let data = references.secret(&secret.namespace, &secret.name).await;
+        all.push(keys_of(secret, data.map_err(|error| error.to_string())));
+    }
+    all_keys(all)
+}
+
+/// The keys of a Secret that was read.
+fn keys_of(
+    secret: &KeySecret,
+    data: Result<Option<SignatureSecretData>, String>,
+) -> Result<VerificationKeys, KeyFailure> {
+    let place = secret.place();
+    match data {
+        Ok(Some(data)) => VerificationKeys::of(place, data).map_err(KeyFailure::Missing),
+        Ok(None) => {
+            let text = format!("secret '{place}' not found; {}", secret.advice);
+            Err(KeyFailure::Missing(text))
+        }
+        Err(error) => Err(KeyFailure::Unread(format!("failed to get secret '{place}': {error}"))),
+    }
+}
+
+/// The keys of all Secrets. What is missing counts, whatever could not be read.
+fn all_keys(
+    all: Vec<Result<VerificationKeys, KeyFailure>>,
+) -> Result<Vec<VerificationKeys>, KeyFailure> {
+    let mut keys = Vec::new();
+    let mut missing = None;
+    let mut unread = None;
+    for of_secret in all {
+        match of_secret {
+            Ok(of_secret) => keys.push(of_secret),
+            Err(failure @ KeyFailure::Missing(_)) => missing = missing.or(Some(failure)),
+            Err(failure @ KeyFailure::Unread(_)) => unread = unread.or(Some(failure)),
         }
     }
-    match failure {
-        None => Ok(read),
-        Some(why) => {
-            let text = format!("failed to read the keys for the signatures of images: {why}");
-            Err(RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default()))
-        }
-    }
+    missing.or(unread).map_or(Ok(keys), Err)
 }
 
 #[cfg(test)]
@@ -108,6 +147,28 @@ mod tests {
             assert_eq!(why, "secret 'apps/keys' has no key that ends in `.pub`");
         }
         assert_eq!(keys(&[("cosign.pub", "x")]).unwrap().place, "apps/keys");
+    }
+
+    #[test]
+    fn a_secret_that_could_not_be_read_is_not_a_secret_that_is_missing() {
+        let secret = KeySecret {
+            namespace: "apps".to_owned(),
+            name: "keys".to_owned(),
+            advice: "create it",
+        };
+        let of = |data: Result<Option<SignatureSecretData>, String>| keys_of(&secret, data);
+        let unread = || of(Err("503".to_owned()));
+        let failure =
+            all_keys(vec![keys(&[("a.pub", "x")]).map_err(KeyFailure::Missing), unread()]);
+        let failure = failure.unwrap_err();
+        assert_eq!(failure, KeyFailure::Unread("failed to get secret 'apps/keys': 503".to_owned()));
+        assert_eq!(failure.outcome().reason(), reason::DEPENDENCY_NOT_READY);
+        let no_key = Some(SignatureSecretData::new());
+        for missing in [None, no_key] {
+            let failure = all_keys(vec![unread(), of(Ok(missing))]).unwrap_err();
+            assert!(matches!(failure, KeyFailure::Missing(_)), "{failure:?}");
+            assert_eq!(failure.outcome().reason(), VERIFICATION_ERROR);
+        }
     }
 
     #[test]

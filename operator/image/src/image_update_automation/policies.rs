@@ -1,19 +1,22 @@
 //! The ImagePolicies of an automation: those of its namespace that its selector chooses, and their results.
 //!
-//! Elsewhere: what was verified of them (`crate::verification_notes`).
+//! Elsewhere: what was verified of them (`crate::verification_notes`), the keys that count now (`current_keys`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomationSpec};
 use image::PolicyResult;
 use kube_core::ResourceExt as _;
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger, reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome};
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::label_selectors::compiled;
 use windlass_runtime::run_context::RunContext;
+use windlass_serve::settings::OperatorSettings;
 
+use super::current_keys::CurrentKeys;
 use crate::image_verification::{KeySecret, key_secrets, platform_secret};
-use crate::verification_notes::{KeyFingerprints, VerificationNotes, fingerprint};
+use crate::verification_notes::VerificationNotes;
 
 /// The selector of policies means nothing. Parity(flux).
 const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPolicySelector");
@@ -35,92 +38,16 @@ pub(super) struct PolicyResults {
 }
 
 impl PolicyResults {
-    /// The results of those policies that a spec in this namespace selects. A policy without a result gives none; whether it is
-    /// ready does not matter. Parity(flux).
-    ///
-    /// `of_platform` has the keys with which all images of the namespace have to be signed. A version that has to be verified
-    /// and is not is no result: one that was chosen before that was asked for, or that is signed with keys that do not count
-    /// any more, is written into no file.
-    ///
-    /// # Errors
-    /// The selector means nothing.
-    pub(super) fn select<'p>(
-        spec: &ImageUpdateAutomationSpec,
-        namespace: &str,
-        policies: impl Iterator<Item = &'p ImagePolicy>,
-        of_platform: Option<&KeySecret>,
-        verification: VerificationFacts<'_>,
-    ) -> Result<Self, RunOutcome> {
-        let selector = match &spec.policy_selector {
-            Some(selector) => compiled(selector).map_err(|why| {
-                let text = format!("failed to parse policy selector: {why}");
-                RunOutcome::Stalled(INVALID_POLICY_SELECTOR, text)
-            })?,
-            None => objects::LabelSelector::default(),
-        };
-        let mut results = Self::default();
-        for policy in policies {
-            if policy.namespace().as_deref() != Some(namespace) {
-                continue;
+    /// Adds the latest version of a policy, which may be written.
+    fn add(&mut self, policy: &ImagePolicy) {
+        match policy.status.as_ref().and_then(|status| status.latest_ref.clone()) {
+            Some(latest) => {
+                self.latest.insert(policy.name_any(), latest);
             }
-            let labels = policy.labels();
-            let setter = format!("{namespace}:{}", policy.name_any());
-            if !selector.selects(|key| labels.get(key).map(String::as_str)) {
-                results.others.insert(setter);
-                continue;
-            }
-            match verification.of(policy, of_platform) {
-                Ok(PolicyVerification::NotRequired) => {}
-                Ok(PolicyVerification::Verified) => {
-                    results.verified.insert(setter);
-                }
-                Err(why) => {
-                    results.unverified.insert(setter, why);
-                    continue;
-                }
-            }
-            match policy.status.as_ref().and_then(|status| status.latest_ref.clone()) {
-                Some(latest) => {
-                    results.latest.insert(policy.name_any(), latest);
-                }
-                None => {
-                    results.unset.insert(policy.name_any());
-                }
+            None => {
+                self.unset.insert(policy.name_any());
             }
         }
-        Ok(results)
-    }
-
-    /// The results of the policies that a spec selects, as they were last seen, by the keys that the Secrets have now.
-    ///
-    /// # Errors
-    /// The selector means nothing, or it is not known which keys there are.
-    pub(super) async fn current(
-        context: &RunContext,
-        spec: &ImageUpdateAutomationSpec,
-        namespace: &str,
-    ) -> Result<Self, RunOutcome> {
-        let all = context.store::<ImagePolicy>().state();
-        let of_platform = platform_secret(context, namespace)?;
-        let notes = context.shared::<VerificationNotes>();
-        let mut secrets = BTreeMap::new();
-        for policy in all.iter().filter(|it| it.namespace().as_deref() == Some(namespace)) {
-            let required = key_secrets(policy, of_platform.clone()).unwrap_or_default();
-            // The keys of what is not verified do not matter.
-            if !required.is_empty() && notes.doubt(policy, &required).is_none() {
-                secrets.extend(required.into_iter().map(|secret| (secret.place(), secret)));
-            }
-        }
-        let current = current_keys(context, secrets).await?;
-        let verification = VerificationFacts { notes: &notes, current: &current };
-        let policies = all.iter().map(|policy| &**policy);
-        Self::select(spec, namespace, policies, of_platform.as_ref(), verification)
-    }
-
-    /// The nodes of those policies that are not verified.
-    pub(super) fn unverified_nodes(&self) -> impl Iterator<Item = ObjectKey> {
-        let names = self.unverified.keys().filter_map(|setter| setter.split_once(':'));
-        names.map(|(namespace, name)| node_named::<ImagePolicy>(namespace, name))
     }
 
     /// What the markers of files are read with.
@@ -139,62 +66,149 @@ impl PolicyResults {
     }
 }
 
-/// What is known of signatures.
-#[derive(Clone, Copy)]
-pub(super) struct VerificationFacts<'v> {
-    /// What was verified.
-    notes: &'v VerificationNotes,
-    /// The keys of the Secrets with which that was, as far as these exist.
-    current: &'v KeyFingerprints,
+/// The policies of an automation, by what this process knows of them: no Secret was read.
+pub(super) struct PolicySelection {
+    /// All but those that are verified.
+    results: PolicyResults,
+    verified: Vec<VerifiedPolicy>,
+    notes: Arc<VerificationNotes>,
 }
 
-/// Whether the latest version of a policy may be written.
-enum PolicyVerification {
-    /// It need not be signed.
-    NotRequired,
-    /// It is signed as it has to be.
-    Verified,
+/// A policy whose latest version is verified with keys that some Secrets had.
+struct VerifiedPolicy {
+    policy: Arc<ImagePolicy>,
+    /// The policy, as `namespace:name`.
+    setter: String,
+    secrets: Vec<KeySecret>,
+}
+
+impl PolicySelection {
+    /// The policies that a spec selects in a namespace, as they were last seen.
+    ///
+    /// # Errors
+    /// The selector means nothing, or it is not known whether the platform asks for signatures.
+    pub(super) fn current(
+        context: &RunContext,
+        spec: &ImageUpdateAutomationSpec,
+        namespace: &str,
+    ) -> Result<Self, RunOutcome> {
+        let all = context.store::<ImagePolicy>().state();
+        let of_platform = platform_secret(context, namespace)?;
+        let settings = &context.settings;
+        let notes = context.shared::<VerificationNotes>();
+        let facts = VerificationFacts { settings, of_platform: of_platform.as_ref(), notes };
+        Self::select(spec, namespace, all.iter(), facts)
+    }
+
+    /// The policies that a spec in this namespace selects. A policy without a result gives none; whether it is ready does not
+    /// matter. Parity(flux).
+    ///
+    /// A version that has to be verified and is not is no result: one that was chosen before that was asked for, or that is
+    /// signed with keys that do not count any more, is written into no file.
+    ///
+    /// # Errors
+    /// The selector means nothing.
+    fn select<'p>(
+        spec: &ImageUpdateAutomationSpec,
+        namespace: &str,
+        policies: impl Iterator<Item = &'p Arc<ImagePolicy>>,
+        facts: VerificationFacts<'_>,
+    ) -> Result<Self, RunOutcome> {
+        let selector = match &spec.policy_selector {
+            Some(selector) => compiled(selector).map_err(|why| {
+                let text = format!("failed to parse policy selector: {why}");
+                RunOutcome::Stalled(INVALID_POLICY_SELECTOR, text)
+            })?,
+            None => objects::LabelSelector::default(),
+        };
+        let mut results = PolicyResults::default();
+        let mut verified = Vec::new();
+        for policy in policies {
+            if policy.namespace().as_deref() != Some(namespace) {
+                continue;
+            }
+            let labels = policy.labels();
+            let setter = format!("{namespace}:{}", policy.name_any());
+            if !selector.selects(|key| labels.get(key).map(String::as_str)) {
+                results.others.insert(setter);
+                continue;
+            }
+            match facts.secrets(policy) {
+                Ok(secrets) if secrets.is_empty() => results.add(policy),
+                Ok(secrets) => {
+                    verified.push(VerifiedPolicy { policy: policy.clone(), setter, secrets });
+                }
+                Err(why) => {
+                    results.unverified.insert(setter, why);
+                }
+            }
+        }
+        Ok(Self { results, verified, notes: facts.notes })
+    }
+
+    /// The nodes of those policies that are not verified.
+    pub(super) fn unverified_nodes(&self) -> impl Iterator<Item = ObjectKey> {
+        let names = self.results.unverified.keys().filter_map(|setter| setter.split_once(':'));
+        names.map(|(namespace, name)| node_named::<ImagePolicy>(namespace, name))
+    }
+
+    /// The Secrets with the keys of the others, by `namespace/name`.
+    pub(super) fn secrets(&self) -> BTreeMap<String, KeySecret> {
+        let all = self.verified.iter().flat_map(|it| &it.secrets);
+        all.map(|secret| (secret.place(), secret.clone())).collect()
+    }
+
+    /// The results by the keys that the Secrets have now, and what was noted meanwhile; `None` if a Secret is needed that was
+    /// not asked for.
+    ///
+    /// # Errors
+    /// It is not known which keys there are.
+    pub(super) fn results(self, keys: &CurrentKeys) -> Result<Option<PolicyResults>, RunOutcome> {
+        let Self { mut results, verified, notes } = self;
+        for VerifiedPolicy { policy, setter, secrets } in verified {
+            let Some(current) = keys.of(&secrets)? else { return Ok(None) };
+            match notes.doubt_by_keys(&policy, &secrets, &current) {
+                Some(why) => {
+                    results.unverified.insert(setter, why);
+                }
+                None => {
+                    results.verified.insert(setter);
+                    results.add(&policy);
+                }
+            }
+        }
+        Ok(Some(results))
+    }
+}
+
+/// What is known of signatures.
+struct VerificationFacts<'v> {
+    /// Which policies this process verifies.
+    settings: &'v OperatorSettings,
+    /// The Secret with the keys with which all images of the namespace have to be signed.
+    of_platform: Option<&'v KeySecret>,
+    /// What was verified.
+    notes: Arc<VerificationNotes>,
 }
 
 impl VerificationFacts<'_> {
+    /// The Secrets with whose keys the latest version of a policy was verified; none if it need not be signed.
+    ///
     /// # Errors
     /// Says why a version that has to be verified is not.
-    fn of(
-        self,
-        policy: &ImagePolicy,
-        of_platform: Option<&KeySecret>,
-    ) -> Result<PolicyVerification, String> {
-        let secrets = key_secrets(policy, of_platform.cloned());
+    fn secrets(&self, policy: &ImagePolicy) -> Result<Vec<KeySecret>, String> {
+        let secrets = key_secrets(policy, self.of_platform.cloned());
         let secrets = secrets.map_err(|outcome| outcome.text().to_owned())?;
         if secrets.is_empty() {
-            return Ok(PolicyVerification::NotRequired);
+            return Ok(secrets);
         }
-        match self.notes.doubt_by_keys(policy, &secrets, self.current) {
-            Some(why) => Err(why),
-            None => Ok(PolicyVerification::Verified),
+        // What another process verified is not known here.
+        if !self.settings.selects(policy.labels()) {
+            let text = "it belongs to another shard: give policy and automation the same label";
+            return Err(text.to_owned());
         }
+        self.notes.doubt(policy, &secrets).map_or(Ok(secrets), Err)
     }
-}
-
-/// The keys that some Secrets have now; none of those that do not exist.
-///
-/// # Errors
-/// The API server did not say.
-async fn current_keys(
-    context: &RunContext,
-    secrets: BTreeMap<String, KeySecret>,
-) -> Result<KeyFingerprints, RunOutcome> {
-    let mut current = KeyFingerprints::new();
-    for (place, KeySecret { namespace, name, .. }) in secrets {
-        let read = context.cluster.secret(&namespace, &name).await.map_err(|error| {
-            let text = format!("failed to get secret '{place}', which has keys of images: {error}");
-            RunOutcome::Failed(reason::DEPENDENCY_NOT_READY, text, WakeTrigger::default())
-        })?;
-        if let Some((keys, _)) = read {
-            current.insert(place, fingerprint(&keys));
-        }
-    }
-    Ok(current)
 }
 
 #[cfg(test)]
@@ -202,7 +216,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::verification_notes::VerificationNote;
+    use crate::verification_notes::{KeyFingerprints, VerificationNote};
+
+    fn settings(flags: &[&str]) -> OperatorSettings {
+        OperatorSettings::from_flags(flags).unwrap()
+    }
 
     fn policy(namespace: &str, name: &str, labels: &Value, tag: Option<&str>) -> ImagePolicy {
         let latest = tag.map(|tag| json!({"name": "r.io/app", "tag": tag}));
@@ -221,10 +239,13 @@ mod tests {
             policy("apps", "db", &json!({"tier": "back"}), Some("3")),
             policy("apps", "new", &json!({"tier": "front"}), None),
             policy("other", "web", &json!({"tier": "front"}), Some("4")),
-        ];
-        let notes = VerificationNotes::default();
-        let verification = VerificationFacts { notes: &notes, current: &KeyFingerprints::new() };
-        PolicyResults::select(&spec, "apps", all.iter(), None, verification)
+        ]
+        .map(Arc::new);
+        let settings = settings(&[]);
+        let notes = Arc::default();
+        let facts = VerificationFacts { settings: &settings, of_platform: None, notes };
+        let selection = PolicySelection::select(&spec, "apps", all.iter(), facts)?;
+        Ok(selection.results(&CurrentKeys::default())?.unwrap())
     }
 
     fn names(selector: &Value) -> Vec<String> {
@@ -309,8 +330,10 @@ mod tests {
             policy("never", true, "Never"),
             policy("own", true, "IfNotPresent"),
             policy("plain", false, "IfNotPresent"),
-        ];
-        let notes = VerificationNotes::default();
+        ]
+        .map(Arc::new);
+        let notes = Arc::<VerificationNotes>::default();
+        let settings = settings(&[]);
         let place = "apps/keys".to_owned();
         for policy in &all[1..3] {
             let version = policy.status.as_ref().unwrap().latest_ref.clone().unwrap();
@@ -318,14 +341,15 @@ mod tests {
             notes.keep(policy, &VerificationNote { version, keys });
         }
         let spec: ImageUpdateAutomationSpec = serde_json::from_value(json!({})).unwrap();
+        let chosen = |of_platform: Option<&KeySecret>| {
+            let notes = notes.clone();
+            let facts = VerificationFacts { settings: &settings, of_platform, notes };
+            PolicySelection::select(&spec, "apps", all.iter(), facts).unwrap()
+        };
         let select = |of_platform: Option<KeySecret>, keys: &str| {
-            let current = KeyFingerprints::from([
-                (place.clone(), keys.to_owned()),
-                ("flux-system/keys".to_owned(), "p".to_owned()),
-            ]);
-            let verification = VerificationFacts { notes: &notes, current: &current };
-            let of_platform = of_platform.as_ref();
-            PolicyResults::select(&spec, "apps", all.iter(), of_platform, verification).unwrap()
+            let places = [("apps/keys", Ok(Some(keys))), ("flux-system/keys", Ok(Some("p")))];
+            let current = CurrentKeys::found(places);
+            chosen(of_platform.as_ref()).results(&current).unwrap().unwrap()
         };
         let names = |results: &PolicyResults| {
             let latest: Vec<String> = results.latest.keys().cloned().collect();
@@ -345,8 +369,49 @@ mod tests {
         let why = &of_platform.unverified["apps:own"];
         let text = "it was not verified with the keys of secret 'flux-system/keys'";
         assert!(why.starts_with(text), "{why}");
-        let nodes: Vec<String> = results.unverified_nodes().map(|it| it.to_string()).collect();
+        let nodes: Vec<String> = chosen(None).unverified_nodes().map(|it| it.to_string()).collect();
         assert_eq!(nodes, ["ImagePolicy/apps/forged", "ImagePolicy/apps/never"]);
+        // The keys of what is not verified do not matter, but those of what is are not known.
+        assert_eq!(chosen(None).secrets().into_keys().collect::<Vec<_>>(), ["apps/keys"]);
+        assert_eq!(chosen(None).results(&CurrentKeys::default()), Ok(None));
+    }
+
+    #[test]
+    fn only_policies_that_are_selected_and_of_the_own_shard_have_keys_that_are_read() {
+        let policy = |name: &str, shard: &str| -> Arc<ImagePolicy> {
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "namespace": "apps", "uid": name,
+                    "labels": {"shard": shard, "name": name},
+                    "annotations": {"windlass.dev/verify-images": name}},
+                "spec": {"imageRepositoryRef": {"name": "app"}, "policy": {},
+                    "digestReflectionPolicy": "IfNotPresent"},
+                "status": {"latestRef": {"name": "r.io/app", "tag": "1", "digest": "sha256:1"}},
+            }))
+            .map(Arc::new)
+            .unwrap()
+        };
+        let all = [policy("left-out", "a"), policy("other-shard", "b"), policy("own", "a")];
+        let notes = Arc::<VerificationNotes>::default();
+        for policy in &all {
+            let version = policy.status.as_ref().unwrap().latest_ref.clone().unwrap();
+            let keys =
+                KeyFingerprints::from([(format!("apps/{}", policy.name_any()), "a".to_owned())]);
+            notes.keep(policy, &VerificationNote { version, keys });
+        }
+        let spec: ImageUpdateAutomationSpec = serde_json::from_value(json!({"policySelector":
+            {"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["left-out"]}]}}))
+        .unwrap();
+        let settings = settings(&["--watch-label-selector=shard=a"]);
+        let facts = VerificationFacts { settings: &settings, of_platform: None, notes };
+        let selection = PolicySelection::select(&spec, "apps", all.iter(), facts).unwrap();
+        assert_eq!(selection.secrets().into_keys().collect::<Vec<_>>(), ["apps/own"]);
+        let current =
+            CurrentKeys::found([("apps/own", Ok(Some("a"))), ("apps/left-out", Err("x"))]);
+        let results = selection.results(&current).unwrap().unwrap();
+        assert_eq!(results.latest.into_keys().collect::<Vec<_>>(), ["own"]);
+        let why = "it belongs to another shard: give policy and automation the same label";
+        let expected = BTreeMap::from([("apps:other-shard".to_owned(), why.to_owned())]);
+        assert_eq!(results.unverified, expected);
     }
 
     #[test]

@@ -143,6 +143,14 @@ impl<M, O> RoundGathering<M, O> {
         self.of_members(|members| members.iter().any(|it| it.automation == *automation))
     }
 
+    /// Something of each of those that have joined.
+    pub(super) fn of_each<T>(&self, of_member: impl Fn(&M) -> T) -> Vec<T> {
+        let all = self.gathering.0.lock();
+        let rounds = all.rounds.get(&self.branch).map(Vec::as_slice).unwrap_or_default();
+        let own = rounds.iter().filter(|round| round.number == self.number);
+        own.flat_map(|round| &round.members).map(|it| of_member(&it.member)).collect()
+    }
+
     fn of_members(&self, is_so: impl Fn(&[GatheredMember<M, O>]) -> bool) -> bool {
         let all = self.gathering.0.lock();
         let rounds = all.rounds.get(&self.branch).map(Vec::as_slice).unwrap_or_default();
@@ -253,7 +261,9 @@ mod tests {
         let mut of_a = join(&rounds, &main, &a);
         let other = lead(&rounds, &target("other"), &automation("apps", "d"));
         assert!(round.has(&a) && !round.has(&automation("apps", "d")));
+        assert_eq!(round.of_each(|it| *it), ["leader", "member", "member"]);
         let members = round.close().unwrap().members;
+        assert!(round.of_each(|it| *it).is_empty());
         let names: Vec<&str> = members.iter().map(|it| it.automation.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"], "by namespace and name");
         let handed_over: Vec<&str> = members.iter().map(|it| it.member).collect();

@@ -1,9 +1,10 @@
 //! What an automation hands over to a round, and what the leader of a round does for all of them: it waits for those that are
-//! due, has a permit and the branch, and gives each its outcome.
+//! due, reads the keys of verified policies, has a permit and the branch, and gives each its outcome.
 //!
 //! Elsewhere: who is part of a round (`round_gathering`), its push (`push_round`).
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,10 +20,12 @@ use windlass_runtime::git_remote::operation_context;
 use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
+use windlass_runtime::run_permits::GrantedPermit;
 
 use super::branch_lock::{BranchLock, BranchLocks, RoundTarget};
+use super::current_keys::CurrentKeys;
 use super::git_source::{GitSource, SigningKey, node_of_reference};
-use super::policies::PolicyResults;
+use super::policies::{PolicyResults, PolicySelection};
 use super::pull_request::annotated_provider;
 use super::push_round::PushRound;
 use super::recommit::{CommittedValues, RecommitPause};
@@ -32,9 +35,13 @@ use super::round_gathering::{
 };
 use super::update::{CommitPlan, MergeState, PushBranchMode, Update, UpdateReport};
 use super::{ImageUpdateAutomationState, recommit_after};
+use crate::image_verification::KeySecret;
 
 /// How often a leader that waits finds out whether something is due.
 const GATHERING_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often the keys of verified policies are read anew while a leader waits for a permit.
+const KEYS_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What an update came to, and the results that it wrote, by the names of their policies.
 pub(super) struct MemberReport {
@@ -70,6 +77,8 @@ pub(super) struct RoundMember {
     pub(super) known_merge: Option<MergeState>,
     /// What it committed last, as far as this process knows.
     pub(super) committed: Option<CommittedValues>,
+    /// The keys of its policies when its run began, which count if it joins after the leader has read those of all.
+    pub(super) keys: CurrentKeys,
 }
 
 impl RoundMember {
@@ -150,10 +159,11 @@ impl RoundLeader<'_> {
         round: Gathering,
         mut outcome: oneshot::Receiver<MemberOutcome>,
     ) -> MemberOutcome {
+        let mut keys = CurrentKeys::default();
         // Before the branch is taken: what waits for a permit has no lock.
         let permit = async {
             self.gather(&round).await;
-            self.context.fetching.acquire(&self.node.namespace).await
+            self.permit(&round, &mut keys).await
         };
         let permit = tokio::select! {
             ended = &mut outcome => return ended.unwrap_or(Ok(MemberEnd::NotNow)),
@@ -174,7 +184,7 @@ impl RoundLeader<'_> {
             return Ok(MemberEnd::NotNow);
         };
         excess.iter().for_each(|it| branch_lock.put_off(it));
-        let own = self.write(members, &branch_lock).await;
+        let own = self.write(members, &keys, &branch_lock).await;
         drop(branch_lock);
         drop(permit);
         own
@@ -200,6 +210,33 @@ impl RoundLeader<'_> {
         }
     }
 
+    /// A permit. The keys of what the members write are read before it is waited for, and from time to time meanwhile, so that
+    /// what has the branch does not wait for the API server. A permit that comes meanwhile waits until they are read.
+    async fn permit(&self, round: &Gathering, keys: &mut CurrentKeys) -> GrantedPermit {
+        let mut permit = pin!(self.context.fetching.acquire(&self.node.namespace));
+        loop {
+            *keys = CurrentKeys::read(self.context, self.secrets(round)).await;
+            let granted = tokio::time::timeout(KEYS_REFRESH_INTERVAL, permit.as_mut()).await;
+            if let Ok(permit) = granted {
+                return permit;
+            }
+        }
+    }
+
+    /// The Secrets with the keys of the verified policies of all members, each once.
+    fn secrets(&self, round: &Gathering) -> BTreeMap<String, KeySecret> {
+        let mut secrets = BTreeMap::new();
+        for object in round.of_each(|member| member.object.clone()) {
+            let ObjectKey { namespace, .. } = node_of(&*object);
+            let selection = PolicySelection::current(self.context, &object.spec, &namespace);
+            // Why there is none is the outcome of that member.
+            if let Ok(selection) = selection {
+                secrets.extend(selection.secrets());
+            }
+        }
+        secrets
+    }
+
     /// The other automations that push there, as their specs say it.
     fn others(&self) -> Vec<ObjectKey> {
         let ObjectKey { namespace, name, .. } = self.node;
@@ -215,10 +252,11 @@ impl RoundLeader<'_> {
         others.map(|other| node_of(&**other)).filter(|node| node != self.node).collect()
     }
 
-    /// Writes the results of all members, and gives each its outcome.
+    /// Writes the results of all members, and gives each its outcome. `keys` are those of the verified policies.
     async fn write(
         self,
         members: Vec<GatheredMember<RoundMember, MemberOutcome>>,
+        keys: &CurrentKeys,
         branch_lock: &BranchLock,
     ) -> MemberOutcome {
         let mut outcomes: BTreeMap<ObjectKey, MemberOutcome> = BTreeMap::new();
@@ -234,13 +272,17 @@ impl RoundLeader<'_> {
             }
             // Another round may have written newer results meanwhile.
             let spec = &member.object.spec;
-            let current = PolicyResults::current(self.context, spec, &automation.namespace).await;
-            match current {
-                Ok(policies) => {
+            let selection = PolicySelection::current(self.context, spec, &automation.namespace);
+            match selection.and_then(|it| it.results(&keys.or(&member.keys))) {
+                Ok(Some(policies)) => {
                     let update = member.update(&policies);
                     written.insert(automation.clone(), policies.latest);
                     let is_outdated = Box::new(move || member.is_outdated());
                     updates.push(RoundUpdate { automation, update, is_outdated });
+                }
+                // A policy was verified meanwhile with keys of another Secret, which has woken the automation.
+                Ok(None) => {
+                    outcomes.insert(automation, Ok(MemberEnd::NotNow));
                 }
                 Err(failure) => {
                     outcomes.insert(automation, Err(failure));
