@@ -544,10 +544,11 @@ impl EventDelivery {
                 return Some(wait);
             }
             self.tries = 0;
-            // Differs(flux): Flux says only that its time is over, also where the last attempt did not reach the service.
+            // Differs(flux): Flux says only that its time is over, also where the last attempt was sent and did not reach the
+            // service.
             let why = match outcome {
-                Err((text, _)) => text,
-                Ok(_) => "context deadline exceeded".to_owned(),
+                Err((text, _)) if request.fault().is_none() => text,
+                Err(_) | Ok(_) => "context deadline exceeded".to_owned(),
             };
             self.flow = Some(then(Err(why)));
             return None;
