@@ -106,9 +106,10 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader-{0}}}
     ensure!(said.err.contains("left out: gitrepositories in namespace"), "{said:?}");
     let said = anywhere(&story, &["get", "ks", "-A", &user])?;
     ensure!(said.code == Some(2) && said.err.contains("use -n"), "{said:?}");
-    // A source that may not be read is not missing.
-    let why = windlass(&story, &["why", "ks/app", "-o", "json", &user])?.json(0)?;
+    // A source that may not be read is not missing, and whether an applied object is well is not known.
+    let why = windlass(&story, &["why", "ks/app", "-o", "json", &user])?.json(2)?;
     let remarks = why["remarks"].as_array().map(Vec::len);
-    ensure!(why["cause"].is_null() && remarks > Some(0), "{why:#}");
+    let unread = json!([format!("ConfigMap/{}/a", story.namespace)]);
+    ensure!(why["cause"].is_null() && remarks > Some(0) && why["unread"] == unread, "{why:#}");
     story.end().await
 }
