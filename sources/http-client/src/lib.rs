@@ -210,8 +210,8 @@ pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
     proxy::socks_words(&text).map_or(text, str::to_owned)
 }
 
-/// Until or from when a certificate is valid that is not valid now. The text of the library has the time of the attempt, so
-/// that each attempt would be another failure.
+/// Until or from when a certificate is valid that is not valid now, or that it is one of an authority. The text of the library
+/// has the time of the attempt, so that each attempt would be another failure.
 fn validity(error: &(dyn StdError + 'static)) -> Option<String> {
     let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() else { return None };
     let moment = |at: &UnixTime| Timestamp::from_second(i64::try_from(at.as_secs()).ok()?).ok();
@@ -223,6 +223,12 @@ fn validity(error: &(dyn StdError + 'static)) -> Option<String> {
             "invalid peer certificate: it is not valid before {}",
             moment(not_before)?
         )),
+        // The library exports no type for it.
+        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            let text = "invalid peer certificate: it is the certificate of an authority, which is not accepted as that of \
+                        a server";
+            Some(text.to_owned())
+        }
         _ => None,
     }
 }
@@ -249,6 +255,8 @@ fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -274,6 +282,14 @@ mod tests {
         assert_eq!(root_cause(&error), "invalid peer certificate: UnknownIssuer");
         assert!(is_distrust(&error));
         assert!(!is_distrust(&std::io::Error::other("certificate")));
+    }
+
+    #[test]
+    fn a_server_with_the_certificate_of_an_authority_is_refused_in_words() {
+        let why = rustls::OtherError(Arc::new(std::io::Error::other("CaUsedAsEndEntity")));
+        let error = rustls::Error::InvalidCertificate(CertificateError::Other(why));
+        let text = "invalid peer certificate: it is the certificate of an authority, which is not accepted as that of a server";
+        assert_eq!(root_cause(&std::io::Error::other(error)), text);
     }
 
     #[test]
