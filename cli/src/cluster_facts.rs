@@ -25,6 +25,10 @@ const MOST_LISTED: usize = 10_000;
 /// How many of them are kept that matter, and how many others.
 const MOST_KEPT: usize = 1_000;
 
+/// The metadata of an object that is being deleted: since when, and for what it waits.
+const FIELDS_OF_DELETION: [&str; 3] =
+    ["deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"];
+
 /// What is known of a cluster, and how more is found out.
 pub(super) struct ClusterFactSource<'c> {
     cluster: &'c ClusterConnection,
@@ -269,12 +273,17 @@ pub(super) async fn read(
     cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
 }
 
-/// A Secret or ConfigMap without its values: that it is there, which keys it has and whose it is, is all that is asked.
+/// A Secret or ConfigMap without its values: that it is there and stays, which keys it has and whose it is, is all that is
+/// asked.
 fn without_data(mut object: Object) -> Object {
     if matches!(object.kind(), "Secret" | "ConfigMap") && object.api_version() == "v1" {
         let mut metadata = cause::object_owners::marks(&object);
         metadata.insert("name".to_owned(), object.name().into());
         metadata.insert("namespace".to_owned(), object.namespace().into());
+        for field in FIELDS_OF_DELETION {
+            let said = object.meta(field).cloned();
+            metadata.extend(said.map(|said| (field.to_owned(), said)));
+        }
         let keys = |field: &str| {
             let data = object.get(field).and_then(Value::as_object).into_iter().flatten();
             data.map(|(key, _)| (key.clone(), Value::from(""))).collect::<Vec<_>>()
@@ -341,6 +350,20 @@ mod tests {
         let answer = facts.known().get(&query);
         let is_empty = matches!(answer, Some(FactAnswer::Objects(found)) if found.is_empty());
         assert!(is_empty, "{answer:?}");
+    }
+
+    #[test]
+    fn a_map_without_its_values_is_known_to_be_terminating() {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stuck", "namespace": "shop",
+            "deletionTimestamp": "2026-11-24T11:59:00Z", "finalizers": ["example.com/hold"]}});
+        let map = without_data(Object::new(map).unwrap());
+        let id = map.id();
+        let mut known = QueryAnswers::default();
+        known.insert(FactQuery::Object(id.clone()), FactAnswer::Objects(vec![map]));
+        known.insert(FactQuery::Warnings("shop".to_owned()), FactAnswer::Objects(Vec::new()));
+        let why = cause::explain(&id, &known, jiff::Timestamp::now()).unwrap();
+        let line = "ConfigMap/shop/stuck is not ready: is being deleted and waits for its finalizers example.com/hold";
+        assert_eq!(why.line(), line);
     }
 
     #[test]

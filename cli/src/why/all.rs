@@ -112,6 +112,7 @@ pub(super) async fn run(
         let refused = refused.await?;
         overview.left_out.extend(refused);
     }
+    overview.remarks.extend(listed.behind_suspended_sources());
     let ListedObjects { mut suspects, suspended, unfinished_rollbacks, applied, warnings, .. } =
         listed;
     let reported = ReportedObjects::of(&site, targets, labels);
@@ -171,6 +172,8 @@ struct ListedObjects {
     suspended: Vec<ObjectId>,
     /// Suspended objects of which a rollback is requested that is not done.
     unfinished_rollbacks: BTreeSet<ObjectId>,
+    /// The objects that are not suspended, by each source that they name.
+    consumers: BTreeMap<ObjectId, Vec<String>>,
     applied: AppliedObjects,
     /// What was left out of what was applied.
     warnings: Vec<String>,
@@ -198,11 +201,28 @@ impl ListedObjects {
         };
         if is_suspended {
             self.suspended.push(id.clone());
+        } else {
+            for source in object_references::sources(object) {
+                self.consumers.entry(source).or_default().push(subject.clone());
+            }
         }
         if is_suspect {
             self.suspects.push(id);
         }
         is_suspect
+    }
+
+    /// The objects that newer revisions do not reach, a line for each source that is suspended.
+    fn behind_suspended_sources(&self) -> Vec<String> {
+        let all = self.suspended.iter();
+        let behind = all.filter_map(|source| Some((source, self.consumers.get(source)?)));
+        let lines = behind.map(|(source, objects)| {
+            let named = objects.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = objects.len().saturating_sub(MOST_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("newer revisions do not reach {named}{more}: {} is suspended", source.subject())
+        });
+        lines.take(MOST_WARNINGS).collect()
     }
 }
 
@@ -781,6 +801,25 @@ mod tests {
         assert_eq!(overview.remarks.len(), MOST_WARNINGS + 1);
         assert!(overview.remarks[MOST_WARNINGS].starts_with("2 more warnings"));
         assert!(overview.sum(EVERYWHERE).starts_with("⚠ none of 1 object"));
+    }
+
+    #[test]
+    fn what_names_a_suspended_source_is_named_unless_it_is_suspended_itself() {
+        let mut listed = ListedObjects::default();
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        for (version, kind, name, suspend) in [
+            ("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "a", false),
+            ("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "b", true),
+            ("source.toolkit.fluxcd.io/v1", "GitRepository", "app", true),
+        ] {
+            let source = serde_json::json!({"kind": "GitRepository", "name": "app"});
+            let spec = serde_json::json!({"suspend": suspend, "sourceRef": source});
+            let object = serde_json::json!({"apiVersion": version, "kind": kind,
+                "metadata": {"name": name, "namespace": "apps"}, "spec": spec});
+            listed.add(&Object::new(object).unwrap(), now);
+        }
+        let line = "newer revisions do not reach Kustomization/apps/a: GitRepository/apps/app is suspended";
+        assert_eq!(listed.behind_suspended_sources(), [line]);
     }
 
     #[test]

@@ -262,6 +262,9 @@ impl<'k> CauseWalk<'k> {
                 _ => ExaminedObjectState::NotReady,
             };
         }
+        if problem == Some(CauseKind::Deletion) && object.meta("deletionTimestamp").is_some() {
+            return ExaminedObjectState::NotReady;
+        }
         let is_own = found.is_some_and(|it| it.cause.object == object.id());
         match (condition(object, "Ready").map(|it| it.status), problem) {
             (_, Some(CauseKind::Suspension)) if is_own => ExaminedObjectState::Suspended,

@@ -119,6 +119,9 @@ impl<'k> CauseWalk<'k> {
         first: Option<&CausePath>,
         subject: Option<&Object>,
     ) -> Option<CauseAdvice> {
+        if let Some(advice) = first.and_then(|first| left_to_the_same(found, first)) {
+            return Some(advice);
+        }
         let advice = self.advice(found, subject)?;
         let Some(subject) = subject else { return Some(advice) };
         let id = subject.id();
@@ -176,6 +179,17 @@ fn outdated_revision(object: &Object) -> Option<&str> {
     let applied = text(status, "lastAppliedRevision");
     let tried = text(status, "lastAttemptedRevision");
     (!applied.is_empty() && !tried.is_empty() && applied != tried).then_some(applied)
+}
+
+/// The advice about an object that another owner has, where the advice about the first cause is to leave another object to it.
+fn left_to_the_same(found: &CausePath, first: &CausePath) -> Option<CauseAdvice> {
+    let is_taken = found.cause.problem == CauseKind::Ownership;
+    // The walk adds the owner to the text of a refusal.
+    let (_, owner) = first.cause.text.rsplit_once(" belongs to ")?;
+    let is_same = found.cause.text.contains(&format!(" belongs to {owner} now"));
+    let is_refused = first.cause.problem == CauseKind::Apply;
+    let text = format!("leave it to {owner}, too");
+    (is_taken && is_refused && is_same).then_some(CauseAdvice { text, command: None })
 }
 
 /// Whether a problem keeps Pods from serving.

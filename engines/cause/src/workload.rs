@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use apply::health::{self, HealthError, HealthReport, HealthStatus};
+use jiff::SignedDuration;
 use objects::{Object, ObjectId};
 use reconcile::Time;
+use serde_json::Value;
 
 use crate::cause_result::{CauseKind, CauseStep, RootCause};
 use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult, shortened};
@@ -70,6 +72,8 @@ impl CauseWalk<'_> {
         let step = CauseStep { object: id.clone(), since, text: describe(&status, &message) };
         if status == HealthStatus::Terminating {
             let text = deletion(object);
+            let since = deleted(object);
+            let step = CauseStep { since, ..step };
             let event = self.event(&id, &[])?;
             let cause = RootCause { event, ..plain(&id, CauseKind::Deletion, text, since) };
             return Ok(Some(CausePath { steps: vec![step], cause }));
@@ -252,6 +256,13 @@ fn deletion(object: &Object) -> String {
         true => "is being deleted".to_owned(),
         false => format!("is being deleted and waits for its finalizers {}", names.join(", ")),
     }
+}
+
+/// Since when an object is being deleted: its time of deletion is that until which its Pods have time to end.
+fn deleted(object: &Object) -> Option<Time> {
+    let at = time(object.fields().get("metadata")?, "deletionTimestamp")?;
+    let grace = object.meta("deletionGracePeriodSeconds").and_then(Value::as_i64);
+    at.checked_sub(SignedDuration::from_secs(grace.unwrap_or_default())).ok()
 }
 
 /// Since when it is not ready, according to its conditions; if none is False, since it was created, unless its spec was

@@ -29,6 +29,13 @@ const NO_SUCH_PLACE: [&str; 4] =
 /// How errors read of a server whose certificate does not count.
 const UNTRUSTED: [&str; 2] = ["is not trusted", "invalid peer certificate"];
 
+/// How errors read of a certificate that is not valid at the time.
+const EXPIRED: [&str; 4] =
+    ["certificate expired", "it expired at ", "not valid yet", "it is not valid before "];
+
+/// How a refusal reads of a server that shows the certificate of an authority (`http_client`).
+const OF_AUTHORITY: &str = "it is the certificate of an authority";
+
 /// The fields with addresses, of which a spec has one.
 const ADDRESS_FIELDS: [&str; 3] = ["url", "endpoint", "image"];
 
@@ -219,9 +226,15 @@ fn host(address: &str) -> Option<&str> {
 
 fn certificate(said: &str, owner: &RemoteOwner<'_>) -> String {
     let of = &owner.of;
-    if says(said, &["certificate expired", "not valid yet"]) {
-        return "have the certificate of that server renewed, or correct the clock where windlass runs"
-            .to_owned();
+    let mut fields = ADDRESS_FIELDS.into_iter().chain(["address"]);
+    let server = match fields.find_map(|field| host(text(owner.spec(), field))) {
+        Some(host) => format!("the server `{host}`"),
+        None => "that server".to_owned(),
+    };
+    if says(said, &EXPIRED) {
+        return format!(
+            "renew the certificate of {server}, or correct the clock where windlass runs"
+        );
     }
     if said.contains("not valid for name") {
         return format!("name a host in spec.url{of} that the certificate of the server has");
@@ -230,6 +243,16 @@ fn certificate(said: &str, owner: &RemoteOwner<'_>) -> String {
         Some("GitRepository") => "secretRef",
         _ => "certSecretRef",
     };
+    if said.contains(OF_AUTHORITY) {
+        let place = match owner.secret(field) {
+            Some(secret) => format!("in {secret} (spec.{field}{of})"),
+            None => format!("in a Secret that spec.{field}{of} names"),
+        };
+        return format!(
+            "a certificate that is its own authority is not accepted as that of a server: issue the certificate of {server} \
+             by an authority, and name the certificate of that one as `ca.crt` {place}"
+        );
+    }
     match owner.secret(field) {
         Some(secret) => format!(
             "add the certificate of the authority of that server as `ca.crt` to {secret} (spec.{field}{of})"

@@ -30,14 +30,29 @@ pub(super) fn taken(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAn
         );
         return (help, None);
     }
-    let help = format!(
-        "let only one of {subject} and {} apply it: {}. Before that, have {subject} take it back, or it is deleted with what {} \
-         no longer applies",
-        other.owner,
-        separation(other.applier().unwrap_or(&applier)),
-        other.owner
-    );
-    (help, applied_again(&applier))
+    (decision(&applier, other), None)
+}
+
+/// The ways to go on for either of two owners, which are the same two from both sides: what one command would do alone, the
+/// other owner undoes with its next run.
+fn decision(applier: &ObjectId, other: &OtherOwner) -> String {
+    let subject = applier.subject();
+    let owner = &other.owner;
+    let keep = annotation_to_keep(other.applier().map_or("", |it| it.kind.as_str()));
+    let leaving = match other.applier() {
+        Some(other) => separation(other),
+        None => format!("let {owner} no longer have it"),
+    };
+    let command = match applied_again(applier) {
+        Some(command) => format!("take it back with `{command}`"),
+        None => format!("reconcile {subject}"),
+    };
+    format!(
+        "both {subject} and {owner} apply it: decide which of them keeps it. If {owner} does, {}; it is not deleted by that. \
+         If {subject} does, annotate it with {keep}, so that it is not deleted, and {leaving}; once {owner} does not apply it \
+         any more, {command}",
+        separation(applier)
+    )
 }
 
 /// What helps an applier that was refused to change an object of another owner; `None` if it is not the object of another one.

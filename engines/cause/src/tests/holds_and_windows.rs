@@ -205,6 +205,21 @@ fn a_deletion_waits_for_the_object_whose_finalizer_keeps_it() {
     assert_eq!((&cause.object, cause.problem), (&id("ConfigMap/stuck"), CauseKind::Deletion));
     assert_eq!(cause.text, "is being deleted and waits for its finalizers example.com/hold");
     assert!(why.second.is_none(), "{why:#?}");
+    let line = "Kustomization/apps/app is not ready: ConfigMap/apps/stuck: is being deleted and waits for its finalizers \
+                example.com/hold";
+    assert_eq!(why.line(), line);
+}
+
+#[test]
+fn an_object_that_waits_for_the_finalizers_of_others_is_not_ready() {
+    let held = json!({"metadata": {"deletionTimestamp": "2026-11-24T11:59:30Z",
+        "deletionGracePeriodSeconds": 30, "finalizers": ["example.com/hold"]}});
+    let stuck = with("ConfigMap/stuck", &[&held]);
+    let why = FakeClusterObjects::of(&[stuck]).why("ConfigMap/stuck");
+    let line = "ConfigMap/apps/stuck is not ready: is being deleted and waits for its finalizers example.com/hold";
+    expect(&why, ExaminedObjectState::NotReady, CauseKind::Deletion, "ConfigMap/stuck", line);
+    let since = why.cause.and_then(|cause| cause.since);
+    assert_eq!(since, Some("2026-11-24T11:59:00Z".parse().unwrap()));
 }
 
 /// A suspended HelmRelease, of which a rollback from revision 2 to 1 is requested.

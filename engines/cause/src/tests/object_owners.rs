@@ -52,8 +52,11 @@ fn a_release_whose_objects_another_one_took_is_not_well_and_neither_deletes_what
     let line = "HelmRelease/apps/shop is ready, but another owner has what it applied: Service/apps/web belongs to \
                 HelmRelease/apps/conflict now";
     expect(&why, ExaminedObjectState::Degraded, CauseKind::Ownership, "Service/web", line);
-    let command = why.advice.unwrap().command;
-    assert_eq!(command.as_deref(), Some("windlass reconcile helmrelease/shop -n apps --force"));
+    let advice = why.advice.unwrap();
+    assert_eq!(advice.command, None, "{}", advice.text);
+    let end = "once HelmRelease/apps/conflict does not apply it any more, take it back with `windlass reconcile \
+               helmrelease/shop -n apps --force`";
+    assert!(advice.text.ends_with(end), "{}", advice.text);
 
     let why = cluster.why("HelmRelease/conflict");
     let line = format!(
@@ -66,6 +69,31 @@ fn a_release_whose_objects_another_one_took_is_not_well_and_neither_deletes_what
     assert!(advice.text.starts_with(begin), "{}", advice.text);
     let command = advice.command;
     assert_eq!(command.as_deref(), Some("windlass reconcile helmrelease/shop -n apps --force"));
+}
+
+#[test]
+fn what_was_taken_back_is_left_to_the_owner_to_which_the_refused_object_belongs() {
+    let both = inventory(&[MAP, "apps_web_apps_Deployment"]);
+    let message =
+        "Helm upgrade failed: cannot patch \"web\" with kind Deployment: field is immutable";
+    let failed = status("False", "UpgradeFailed", message);
+    let cluster = FakeClusterObjects::of(&[
+        release("shop", &[&ready(), &both]),
+        release("conflict", &[&failed, &both]),
+        with("ConfigMap/a", &[&of_release("shop")]),
+        deployment(&of_release("shop")),
+    ]);
+    assert_eq!(cluster.why("HelmRelease/shop").cause, None);
+    let why = cluster.why("HelmRelease/conflict");
+    let begin = "leave Deployment/apps/web to HelmRelease/apps/shop";
+    assert!(why.advice.as_ref().is_some_and(|it| it.text.starts_with(begin)), "{why:#?}");
+    let second = why.second.unwrap();
+    assert_eq!(second.cause.object, id("ConfigMap/a"));
+    let advice = second.advice.unwrap();
+    assert_eq!(
+        (advice.text.as_str(), advice.command),
+        ("leave it to HelmRelease/apps/shop, too", None)
+    );
 }
 
 #[test]
@@ -114,8 +142,13 @@ fn of_two_kustomizations_that_apply_an_object_the_one_that_lost_it_says_so() {
                 Kustomization/apps/two now";
     expect(&why, ExaminedObjectState::Degraded, CauseKind::Ownership, "ConfigMap/a", line);
     let advice = why.advice.unwrap();
-    assert!(advice.text.contains("remove it from the files of Kustomization/apps/two"));
-    assert_eq!(advice.command.as_deref(), Some("windlass reconcile kustomization/one -n apps"));
+    let expected = "both Kustomization/apps/one and Kustomization/apps/two apply it: decide which of them keeps it. If \
+                    Kustomization/apps/two does, remove it from the files of Kustomization/apps/one, or choose another name \
+                    there; it is not deleted by that. If Kustomization/apps/one does, annotate it with \
+                    kustomize.toolkit.fluxcd.io/prune: disabled, so that it is not deleted, and remove it from the files of \
+                    Kustomization/apps/two, or choose another name there; once Kustomization/apps/two does not apply it any \
+                    more, take it back with `windlass reconcile kustomization/one -n apps`";
+    assert_eq!((advice.text.as_str(), advice.command), (expected, None));
     assert_eq!(cluster.why("Kustomization/two").cause, None);
 }
 

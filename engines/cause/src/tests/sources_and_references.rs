@@ -255,7 +255,17 @@ fn a_remote_that_does_not_answer_is_one_that_cannot_be_fetched() {
         ),
         (
             "cannot fetch `x`: invalid peer certificate: certificate expired: verification time 1",
-            "have the certificate of that server renewed",
+            "renew the certificate of the server `charts.test:8080`",
+        ),
+        (
+            "cannot fetch `x`: invalid peer certificate: it expired at 2025-02-01T00:00:00Z",
+            "renew the certificate of the server `charts.test:8080`",
+        ),
+        (
+            "cannot fetch `x`: invalid peer certificate: it is the certificate of an authority, which is not accepted",
+            "a certificate that is its own authority is not accepted as that of a server: issue the certificate of the \
+             server `charts.test:8080` by an authority, and name the certificate of that one as `ca.crt` in a Secret that \
+             spec.certSecretRef names",
         ),
         (
             "authentication failed for `x`: HTTP status 401; check the credentials",
