@@ -69,7 +69,7 @@ impl ArtifactTree {
         format!("{}-{digits}.tar.gz", self.content_hash)
     }
 
-    /// Whether a file may be its archive, by its name.
+    /// Whether a file name is one that the archive of this artifact can have.
     #[must_use]
     pub fn may_be_in(&self, file_name: &str) -> bool {
         file_name.split(['-', '.']).next() == Some(self.content_hash.to_string().as_str())

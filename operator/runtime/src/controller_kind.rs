@@ -66,7 +66,7 @@ pub fn node_of<K: WindlassKind>(object: &K) -> ObjectKey {
     node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any())
 }
 
-/// The key in the dependency graph of an object that is known by its name only.
+/// The dependency graph key of an object that a spec refers to by name.
 pub fn node_named<K: WindlassKind>(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), namespace, name)
 }

@@ -321,7 +321,7 @@ impl GeneratorRun<'_> {
 
     /// Offers what was made. The API server may take long to answer, so this needs no permit.
     ///
-    /// Parity(flux): what was made before one that fails is offered, and no inventory tells of it.
+    /// Parity(flux): if an artifact fails, those built before it are published, but `status.inventory` does not list them.
     async fn offer_all(&self, output: GeneratorOutput) -> Result<Vec<InventoryEntry>, RunOutcome> {
         let Self { context, object, spec, .. } = self;
         let ready = object.condition(reconcile::READY);

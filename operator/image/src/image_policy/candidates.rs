@@ -147,7 +147,7 @@ impl CandidateWalk<'_> {
                 let digest = lookup.digest(self.object, &version).await?;
                 return Ok(TagResult::Counts(ImageRef { digest, ..version }));
             }
-            // It is what was chosen, whatever the tag stands for now.
+            // With `IfNotPresent` the policy keeps the digest in its status, even if the tag was moved to another image.
             let digest = known.digest.as_ref();
             let digest = digest.filter(|_| reflection == DigestReflectionPolicy::IfNotPresent);
             if let Some(digest) = digest {
