@@ -19,6 +19,23 @@ const WINDLASS_GROUPS: &str = ".windlass.dev";
 /// The API group of helmfile-operator, whose kind windlass reconciles, too.
 const HELMFILE_OPERATOR: &str = "apps.mumoshu.github.io";
 
+/// The fields of a spec that name objects which windlass or Flux reconciles, or say whether these are in another cluster.
+///
+/// Functions here read no others to find such objects, so an object that is kept with these fields only leads to the same ones.
+/// It does not lead to the Secrets, ConfigMaps and ServiceAccounts of [`references`], which any field may name.
+pub const REFERENCE_FIELDS: [&str; 10] = [
+    "chart",
+    "chartRef",
+    "dependsOn",
+    "healthChecks",
+    "imageRepositoryRef",
+    "include",
+    "kubeConfig",
+    "providerRef",
+    "sourceRef",
+    "sources",
+];
+
 /// The kinds that apply objects, each with what the names of its labels have before `name` and `namespace`.
 const APPLIERS: [(&str, &str, &str); 4] = [
     ("kustomize.toolkit.fluxcd.io", "Kustomization", ""),

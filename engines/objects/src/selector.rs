@@ -24,6 +24,12 @@ enum LabelExpression {
 }
 
 impl LabelExpression {
+    fn key(&self) -> &str {
+        match self {
+            Self::Exists(key) | Self::Absent(key) | Self::In(key, _) | Self::NotIn(key, _) => key,
+        }
+    }
+
     fn selects<'a>(&self, value_of: &impl Fn(&str) -> Option<&'a str>) -> bool {
         match self {
             Self::Exists(key) => value_of(key).is_some(),
@@ -63,6 +69,11 @@ impl LabelSelector {
     /// Whether labels, given by the value of each key, match.
     pub fn selects<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.expressions.iter().all(|expression| expression.selects(&value_of))
+    }
+
+    /// The keys on which it has requirements, in its order; one with several requirements is there as often.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.expressions.iter().map(LabelExpression::key)
     }
 
     /// As it was given.
@@ -235,6 +246,14 @@ mod tests {
         ] {
             assert_eq!(selects(selector, &shard), selected, "{selector}");
         }
+    }
+
+    #[test]
+    fn a_selector_names_the_keys_on_which_it_depends() {
+        let selector =
+            LabelSelector::parse("tier in (web,db),!sharding.fluxcd.io/key,a!=b").unwrap();
+        assert_eq!(selector.keys().collect::<Vec<_>>(), ["tier", "sharding.fluxcd.io/key", "a"]);
+        assert_eq!(LabelSelector::default().keys().next(), None);
     }
 
     #[test]

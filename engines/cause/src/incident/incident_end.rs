@@ -24,6 +24,9 @@ pub struct IncidentRecord<'i> {
     pub affected: &'i BTreeSet<String>,
     /// Objects that may be affected still, by [`keep_affected`].
     pub kept: Option<&'i BTreeSet<ObjectId>>,
+    /// Whether the objects of all kinds are among the verdicts. Until then, such as after a restart, an affected object without
+    /// a verdict may exist and fail.
+    pub are_all_judged: bool,
 }
 
 impl IncidentRecord<'_> {
@@ -78,7 +81,8 @@ fn may_be_affected(
 }
 
 /// Whether an incident that is open and not among [`super::incidents`] has ended: its subject is ready, gone, or fails
-/// otherwise. Of a problem that others have with the subject, each of them is, or refers to the subject no longer.
+/// otherwise. Of a problem that others have with the subject, each of them is, or refers to the subject no longer, which is not
+/// known before the objects of all kinds were judged.
 ///
 /// While that is not clear it goes on: an object that is in progress, waits for another one, or whose source fails may fail
 /// as before. An object fails otherwise when its own run ended with a failure of another incident, and `is_known` says of
@@ -94,8 +98,10 @@ pub fn is_over(
         let is_same = failure.subject == *subject && record.is_problem(failure.problem);
         !is_same && is_known(&(failure.subject.clone(), failure.problem))
     };
-    let are_affected_done =
-        || !record.affected(verdicts).any(|it| may_be_affected(it, subject, is_other));
+    let are_affected_done = || {
+        record.are_all_judged
+            && !record.affected(verdicts).any(|it| may_be_affected(it, subject, is_other))
+    };
     let verdict = verdicts.get(subject);
     let failure = verdict.and_then(|it| it.failure.as_ref());
     match verdict.map_or(ReportedObjectState::Absent, |it| it.own) {

@@ -62,6 +62,7 @@ fn ended(
         cause: &cause,
         affected: &affected,
         kept: None,
+        are_all_judged: true,
     };
     is_over(&record, verdicts, |_| true)
 }
@@ -477,6 +478,7 @@ fn a_failure_that_changes_its_cause_ends_once_users_know_of_the_new_one() {
         cause: "Kustomization/apps/a",
         affected: &affected,
         kept: None,
+        are_all_judged: true,
     };
     let over =
         |known: Option<&IncidentIdentity>| is_over(&record, &verdicts, |it| Some(it) == known);
@@ -595,8 +597,32 @@ fn a_missing_object_is_over_once_it_exists_and_was_judged() {
         cause: "GitRepository/elsewhere/app",
         affected: &affected,
         kept: None,
+        are_all_judged: true,
     };
     assert!(!is_over(&record, &verdicts.verdicts(), |_| true));
+}
+
+#[test]
+fn what_others_have_with_an_object_is_not_over_before_all_kinds_were_judged() {
+    // After a restart sources are listed before their consumers, which fail as before.
+    for (problem, objects) in [("Artifact", vec![source()]), ("Missing", Vec::new())] {
+        let verdicts = FakeClusterObjects::of(&objects).verdicts();
+        let subject = id("GitRepository/app");
+        let cause = subject.subject();
+        let affected = BTreeSet::from([id("Kustomization/a").subject()]);
+        let is_over_if = |are_all_judged| {
+            let record = IncidentRecord {
+                subject: &subject,
+                problem,
+                cause: &cause,
+                affected: &affected,
+                kept: None,
+                are_all_judged,
+            };
+            is_over(&record, &verdicts, |_| true)
+        };
+        assert!(!is_over_if(false) && is_over_if(true), "{problem}");
+    }
 }
 
 #[test]
@@ -692,6 +718,7 @@ proptest! {
                 cause: &found[&(subject.clone(), *problem)].failure.cause.subject(),
                 affected: &affected,
                 kept: None,
+                are_all_judged: true,
             };
             prop_assert!(is_over(&record, &well, |_| true));
         }
