@@ -6,14 +6,17 @@
 //! about it.
 //!
 //! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed_objects`), Providers whose
-//! services accept nothing (`provider_incidents`), the objects that keep incidents (`incident_store`), when writes
-//! pause (`write_backoff`) and whose turn it is (`namespace_order`), who is sent what about them (`alerts_of_incident`,
-//! `incident_notifier`, `event_text`), and notifications that are sent after all (`notification_suppression`).
+//! services accept nothing (`provider_incidents`), kinds that are not served (`absent_kinds`), the objects that keep incidents
+//! (`incident_store`), which process keeps one (`incident_shard`), when writes pause (`write_backoff`) and whose turn it is
+//! (`namespace_order`), who is sent what about them (`alerts_of_incident`, `incident_notifier`, `event_text`), and
+//! notifications that are sent after all (`notification_suppression`).
 //! Elsewhere: which failures are one incident (`cause::incident`), Alerts and sending (`delivery`).
 
+mod absent_kinds;
 mod alerts_of_incident;
 mod event_text;
 mod incident_notifier;
+mod incident_shard;
 mod incident_store;
 mod namespace_order;
 mod notification_suppression;
@@ -34,12 +37,13 @@ use cause::incident::{
 };
 use crds::notification::{Alert, Provider};
 use crds::windlass_notification::{Incident, IncidentState, IncidentStep};
-use kube_core::ResourceExt as _;
+use kube_core::{Resource as _, ResourceExt as _};
 use notify::ObjectReference;
 use objects::ObjectId;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use self::absent_kinds::{AbsentKinds, KIND_CHECK_INTERVAL, end_of_kind};
 use self::alerts_of_incident::IncidentAudience;
 use self::incident_notifier::{IncidentNotifier, OpenIncidentNotice};
 use self::incident_store::IncidentWriter;
@@ -165,7 +169,7 @@ pub async fn run(
 ) {
     let work = async {
         context.cluster.leadership.begun().await;
-        if !wait_for_alerts(&context).await {
+        if !await_alerts_or_their_absence(&context, &rows).await {
             return;
         }
         let gone = context.shared::<DeletedIncidents>();
@@ -173,7 +177,8 @@ pub async fn run(
         drop(gone.take());
         let mut run = IncidentRun {
             gone,
-            book: IncidentWriter::new(context.clone()),
+            book: IncidentWriter::new(context.clone(), &rows),
+            absent: context.shared::<AbsentKinds>(),
             notifier: IncidentNotifier::new(context.clone(), delivery.incidents.clone()),
             deliveries: context.shared::<LastDeliveries>(),
             delivered: BTreeMap::new(),
@@ -200,10 +205,31 @@ pub async fn run(
     stop.run_until_cancelled(work).await;
 }
 
+/// Waits until Alerts and Providers were listed, or are not served and so do not exist: the incidents that are open end also
+/// without them. False if their watch ended before.
+async fn await_alerts_or_their_absence(context: &RunContext, rows: &[ObservedKind]) -> bool {
+    let absent = context.shared::<AbsentKinds>();
+    loop {
+        tokio::select! {
+            are_listed = wait_for_alerts(context) => return are_listed,
+            () = tokio::time::sleep(KIND_CHECK_INTERVAL) => {}
+        }
+        absent.check(rows, &context.cluster).await;
+        let listed = ListedKinds::of(rows, context);
+        if listed.has_kind(&Alert::group(&()), &Alert::kind(&()))
+            && listed.has_kind(&Provider::group(&()), &Provider::kind(&()))
+        {
+            return true;
+        }
+    }
+}
+
 /// What is known of all objects.
 #[derive(Default)]
 struct IncidentAssessment {
     at: Option<Instant>,
+    /// The kinds whose objects were judged, without which nothing is known of their objects.
+    listed: ListedKinds,
     verdicts: BTreeMap<ObjectId, ObjectVerdict>,
     found: BTreeMap<IncidentIdentity, failures::Incident>,
     /// The identities of `found`, by their subjects.
@@ -212,6 +238,7 @@ struct IncidentAssessment {
 
 impl IncidentAssessment {
     fn new(
+        listed: ListedKinds,
         verdicts: BTreeMap<ObjectId, ObjectVerdict>,
         found: BTreeMap<IncidentIdentity, failures::Incident>,
     ) -> Self {
@@ -219,7 +246,7 @@ impl IncidentAssessment {
         for identity in found.keys() {
             by_subject.entry(identity.0.clone()).or_default().push(identity.clone());
         }
-        Self { at: Some(Instant::now()), verdicts, found, by_subject }
+        Self { at: Some(Instant::now()), listed, verdicts, found, by_subject }
     }
 
     /// What an Incident is about, if that still fails.
@@ -243,6 +270,7 @@ struct IncidentRun {
     /// When conditions are compared next.
     next: Option<Instant>,
     gone: Arc<DeletedIncidents>,
+    absent: Arc<AbsentKinds>,
     book: IncidentWriter,
     notifier: IncidentNotifier,
     /// Since which comparison this process knows of a failure.
@@ -288,7 +316,7 @@ impl IncidentRun {
     async fn pass(&mut self) {
         self.book.pass();
         self.notifier.record(&mut self.book).await;
-        // All Providers were listed before the first pass, so one that is not seen does not exist.
+        // All Providers were listed before the first pass, or are not served, so one that is not seen does not exist.
         let now = jiff::Timestamp::now();
         self.deliveries.retain(|key| {
             let provider = self.context.seen::<Provider>(&key.namespace, &key.name);
@@ -311,7 +339,6 @@ impl IncidentRun {
             }
         }
         let subscribers = if is_kept { self.delivery.incidents.subscribers() } else { Vec::new() };
-        let listed = ListedKinds::of(&self.rows, &self.context);
         let is_at_rest = |incident: &Incident| {
             provider_incidents::is_at_rest(incident, now, |namespace, name| {
                 self.context.seen::<Provider>(namespace, name)
@@ -319,7 +346,7 @@ impl IncidentRun {
         };
         let is_needed = is_kept && (is_failing || self.book.has_unfinished(is_at_rest));
         if subscribers.is_empty() && !is_needed {
-            self.send_suppressed(&listed).await;
+            self.send_suppressed().await;
             if is_kept {
                 self.sweep().await;
             }
@@ -332,12 +359,16 @@ impl IncidentRun {
             self.over.clear();
             return;
         }
-        self.judge(&listed).await;
+        // An absent kind may be installed meanwhile.
+        if self.book.has_open() || self.absent.has_any() {
+            self.absent.check(&self.rows, &self.context.cluster).await;
+        }
+        self.judge().await;
         let audience =
             IncidentAudience::new(&subscribers, self.context.settings.no_cross_namespace_refs);
-        self.write(&listed, &audience).await;
+        self.write(&audience).await;
         self.tell(&subscribers, &audience).await;
-        self.send_suppressed(&listed).await;
+        self.send_suppressed().await;
         self.sweep().await;
     }
 
@@ -355,17 +386,17 @@ impl IncidentRun {
         self.book.sweep(is_needed).await;
     }
 
-    /// Judges all objects, if one changed, unless that took long a short while ago.
-    async fn judge(&mut self, listed: &ListedKinds) {
+    /// Judges all objects, if one changed or a further kind was listed, unless that took long a short while ago.
+    async fn judge(&mut self) {
         if self.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
         let delivered = self.deliveries.all();
-        let is_same = delivered == self.delivered;
+        let listed = ListedKinds::of(&self.rows, &self.context);
+        let is_same = delivered == self.delivered && listed == self.judged.listed;
         let is_recent = is_same && self.judged.at.is_some_and(|at| at.elapsed() < JUDGED_AGAIN);
         self.delivered = delivered.clone();
         let mut observed = std::mem::take(&mut self.observed);
-        let listed = listed.clone();
         let rows = self.rows.clone();
         let context = self.context.clone();
         let compared = Instant::now();
@@ -385,7 +416,7 @@ impl IncidentRun {
             failures::join_cycles(&mut verdicts, reach);
             provider_incidents::judge(&mut verdicts, &delivered);
             let found = failures::incidents(&verdicts);
-            (observed, Some(IncidentAssessment::new(verdicts, found)), begun.elapsed())
+            (observed, Some(IncidentAssessment::new(listed, verdicts, found)), begun.elapsed())
         });
         // It panics only by a bug, and begins anew then.
         let Ok((observed, judged, took)) = judging.await else { return };
@@ -407,8 +438,8 @@ impl IncidentRun {
     }
 
     /// Writes what incidents need: namespaces take turns, and in each what has ended comes first.
-    async fn write(&mut self, listed: &ListedKinds, audience: &IncidentAudience) {
-        let mut needs = self.ended(listed).await;
+    async fn write(&mut self, audience: &IncidentAudience) {
+        let mut needs = self.ended().await;
         needs.extend(self.begun(audience).await);
         for (namespace, need) in self.turns.order(needs) {
             if !self.book.has_writes() {
@@ -416,11 +447,12 @@ impl IncidentRun {
             }
             self.turns.served(&namespace);
             match need {
-                IncidentWrite::Resolve(incident) => self.book.resolve(&incident).await,
+                IncidentWrite::Resolve(incident) => self.resolve(&incident).await,
                 IncidentWrite::Open(identity) => {
                     let Some(incident) = self.judged.found.get(&identity) else { continue };
                     let subject = self.observed.reference(&incident.failure.subject);
-                    self.book.open(&identity, incident, &subject).await;
+                    let labels = self.observed.shard_labels(incident);
+                    self.book.open(&identity, incident, &subject, labels).await;
                 }
                 IncidentWrite::Update(known, identity) => {
                     let Some(incident) = self.judged.found.get(&identity) else { continue };
@@ -428,6 +460,18 @@ impl IncidentRun {
                 }
             }
         }
+    }
+
+    /// Resolves an incident, if the API server has its subject as it was judged.
+    async fn resolve(&mut self, incident: &Incident) {
+        let Some((subject, _)) = incident_store::identity(incident) else { return };
+        let judged = self.observed.reference(&subject);
+        if !self.book.confirms(incident, &subject, &judged).await {
+            return;
+        }
+        let is_served = !self.absent.has(&[subject.group.clone(), subject.kind.clone()]);
+        let end = (!is_served).then(|| end_of_kind(&subject));
+        self.book.resolve(incident, end.as_deref()).await;
     }
 
     /// Incidents that are to be opened, and then those that are open.
@@ -439,7 +483,9 @@ impl IncidentRun {
             let namespace = identity.0.namespace.clone();
             let known = self.book.of(identity);
             if let Some(known) = known.filter(|it| is_open(it)) {
-                updated.push((namespace, IncidentWrite::Update(known, identity.clone())));
+                if self.book.is_own(&known) {
+                    updated.push((namespace, IncidentWrite::Update(known, identity.clone())));
+                }
                 continue;
             }
             let since = self.since.get(identity).copied();
@@ -468,7 +514,7 @@ impl IncidentRun {
 
     /// Incidents that have ended, and have been over for as long as a failure lasts before it opens one, so that no Alert is sent
     /// an end and a beginning within seconds.
-    async fn ended(&mut self, listed: &ListedKinds) -> Vec<(String, IncidentWrite)> {
+    async fn ended(&mut self) -> Vec<(String, IncidentWrite)> {
         let mut ended = Vec::new();
         // Before anything was judged all would look deleted.
         let Some(compared) = self.compared else { return ended };
@@ -476,8 +522,8 @@ impl IncidentRun {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
             let Some((subject, problem)) = incident_store::identity(&object) else { continue };
-            // Of a kind that was not listed nothing is known.
-            if !listed.has(&subject) || !self.is_over(&object, &subject, &problem) {
+            // Of a kind that was not listed before the objects were judged nothing is known.
+            if !self.judged.listed.has(&subject) || !self.is_over(&object, &subject, &problem) {
                 continue;
             }
             let uid = object.uid().unwrap_or_default();
@@ -506,6 +552,7 @@ impl IncidentRun {
             cause: &object.spec.cause.object,
             affected: &incident_store::affected(object),
             kept: class.and_then(|class| self.affected.get(&(subject.clone(), class))),
+            are_all_judged: self.judged.listed.is_complete(),
         };
         let is_known = |identity: &IncidentIdentity| {
             let has_lasted = |since: &Instant| since.elapsed() >= MAX_OPENING_TIME;
@@ -560,11 +607,11 @@ impl IncidentRun {
     }
 
     /// Sends the notifications after all that no incident replaces.
-    async fn send_suppressed(&mut self, listed: &ListedKinds) {
+    async fn send_suppressed(&mut self) {
         for (step, (topic, beginning)) in self.delivery.suppression.topics().into_iter().enumerate()
         {
             pause(step).await;
-            match self.decision(&topic, beginning, listed) {
+            match self.decision(&topic, beginning) {
                 SuppressionDecision::Wait => {}
                 SuppressionDecision::Forget => self.delivery.suppression.forget(&topic),
                 SuppressionDecision::Send => self.delivery.send_suppressed(&topic).await,
@@ -573,12 +620,7 @@ impl IncidentRun {
     }
 
     /// What becomes of a notification that an incident may replace.
-    fn decision(
-        &self,
-        topic: &AlertTopic,
-        beginning: WaitBeginning,
-        listed: &ListedKinds,
-    ) -> SuppressionDecision {
+    fn decision(&self, topic: &AlertTopic, beginning: WaitBeginning) -> SuppressionDecision {
         let alert = self.context.seen::<Alert>(&topic.namespace, &topic.alert);
         // A deleted or suspended Alert wants nothing.
         let Some(alert) = alert.filter(|alert| self.delivery.incidents.is_sending(alert)) else {
@@ -596,7 +638,8 @@ impl IncidentRun {
             refers_to: None,
         };
         let verdict = self.judged.verdicts.get(&topic.object);
-        let verdict = verdict.or_else(|| listed.has(&topic.object).then_some(&absent));
+        let is_listed = self.judged.listed.has(&topic.object);
+        let verdict = verdict.or_else(|| is_listed.then_some(&absent));
         let failure = verdict.and_then(|it| it.failure.as_ref());
         let identity = failure.map(|it| (it.subject.clone(), it.problem));
         let notified = identity.and_then(|it| self.notified(&it, &alert));
@@ -605,13 +648,10 @@ impl IncidentRun {
 
     /// What an Alert is sent about the incident of a failure; none if no incident is open.
     fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> Option<OpenIncidentNotice> {
-        let own = self.book.of(identity);
-        if let Some(own) = own.filter(|it| is_open(it)) {
-            return Some(self.notifier.notice(&own, alert));
-        }
-        let other = self.book.of_other_shard(identity)?;
-        Some(self.notifier.notice(&other, alert))
-            .filter(|notice| *notice == OpenIncidentNotice::Sent)
+        let incident = self.book.of(identity).filter(|it| is_open(it))?;
+        let notice = self.notifier.notice(&incident, alert);
+        // What another process has not sent yet only that process knows.
+        (notice == OpenIncidentNotice::Sent || self.book.is_own(&incident)).then_some(notice)
     }
 
     /// Sends that an incident has ended.

@@ -1,8 +1,9 @@
 //! The objects that keep incidents: their names, their status, and when they are deleted.
 //!
 //! The name comes from the subject and the class of the failure, so that after a crash the same Incident is found instead of
-//! created twice. One that is opened again is the same object. Spec and status have one writer, which is this: where several
-//! processes divide the objects by a selector, each keeps Incidents of its own, which a label and the name tell apart.
+//! created twice. One that is opened again is the same object. Spec and status have one writer, which is this, in the process
+//! that keeps the Incident (`incident_shard`); while two processes disagree on that, such as for a moment after the labels of
+//! its subject changed, a status is written only over the version that was read.
 //!
 //! Elsewhere: when writes pause (`write_backoff`), what is opened and resolved (`incident`), the watched objects
 //! (`lifecycle::table`).
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cause::CauseKind;
 use cause::incident::{Incident as Failing, IncidentIdentity};
 use crds::Time as When;
 use crds::windlass_notification::{
@@ -19,15 +21,17 @@ use crds::windlass_notification::{
 };
 use kube_core::{Resource as _, ResourceExt as _};
 use notify::ObjectReference;
-use objects::{Gvk, ObjectId};
+use objects::{Gvk, Object, ObjectId};
 use reconcile::Time;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::absent_kinds::{AbsentKinds, is_defined};
+use super::incident_shard::{IncidentShard, SubjectPresence, is_shard_name};
 use super::namespace_order::NamespaceRoundRobin;
+use super::observed_objects::ObservedKind;
 use super::write_backoff::{IncidentWritePauses, RefusalScope};
 use windlass_cluster::ClusterError;
-use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_runtime::lifecycle::object_table::{KindTable, resource};
 use windlass_runtime::run_context::RunContext;
 
@@ -40,10 +44,14 @@ const MOST_OPEN: usize = 1_000;
 /// How many writes a pass may make, so that each comes to its end soon. Namespaces take turns (`namespace_order`).
 const MAX_WRITES_PER_PASS: usize = 64;
 
+/// How many reads of subjects may fail in a pass, since each may take its time.
+const MAX_FAILED_READS_PER_PASS: usize = 4;
+
 /// Longest name of a subject that the API server accepts.
 const LONGEST_NAME: usize = 253;
 
-/// On an Incident: the shard of the process that keeps it, as the Lease of the shard has it. Absent without shards.
+/// On an Incident about deliveries: the shard of the process that keeps it, as the Lease of the shard has it, for people who
+/// select Incidents. Absent without shards.
 const SHARD: &str = "windlass.dev/shard";
 
 /// How old an Incident without a state is that is deleted: its process was killed before it wrote one.
@@ -86,30 +94,22 @@ pub(super) struct IncidentWriter {
     /// Whether the CRD was there, and when that was checked.
     checked: Option<(Instant, bool)>,
     is_warned: bool,
-    /// The shard of this process; empty without shards.
-    shard: String,
+    /// The part of the Incidents that this process keeps.
+    shard: IncidentShard,
+    /// The kinds whose objects are observed, by group and kind.
+    kinds: BTreeMap<[String; 2], ObservedKind>,
+    absent: Arc<AbsentKinds>,
     pauses: IncidentWritePauses,
     /// Whose old Incidents are deleted next.
     turns: NamespaceRoundRobin,
     /// How many writes this pass may still make.
     left: usize,
+    /// How many reads of subjects may still fail in this pass.
+    failures_left: usize,
     /// How many Incidents are open, by namespace.
     open: BTreeMap<String, usize>,
     /// Namespaces of which the log says that too many are open.
     crowded: BTreeSet<String>,
-}
-
-/// The shard of a process by its selector.
-fn shard(selector: &str) -> String {
-    if selector.is_empty() {
-        return String::new();
-    }
-    hex::encode(Sha256::digest(selector)).chars().take(8).collect()
-}
-
-/// The shard of an Incident.
-fn shard_of(incident: &Incident) -> &str {
-    incident.labels().get(SHARD).map_or("", String::as_str)
 }
 
 /// The state of an Incident; none before it was opened.
@@ -123,7 +123,13 @@ pub(super) fn identity(incident: &Incident) -> Option<(ObjectId, String)> {
     let gvk = Gvk::new(&subject.api_version, &subject.kind);
     let namespace = incident.namespace().unwrap_or_default();
     let id = ObjectId::new(&namespace, &subject.name, &gvk.group, &subject.kind);
-    (name(&id, reason, shard_of(incident)) == incident.name_any()).then(|| (id, reason.clone()))
+    let named = incident.name_any();
+    let shard = named.strip_prefix(&name(&id, reason, ""))?;
+    let is_of_shard = || {
+        *reason == CauseKind::Delivery.to_string()
+            && shard.strip_prefix('-').is_some_and(is_shard_name)
+    };
+    (shard.is_empty() || is_of_shard()).then(|| (id, reason.clone()))
 }
 
 /// The objects that an Incident affected when that was written last.
@@ -132,20 +138,18 @@ pub(super) fn affected(incident: &Incident) -> BTreeSet<String> {
     affected.into_iter().flat_map(|it| it.objects.iter().cloned()).collect()
 }
 
-/// The name of an Incident: the same for the same subject and class, in each shard.
+/// The name of an Incident: the same for the same subject and class. It ends with a shard if each has an Incident of its own.
 pub(super) fn name(subject: &ObjectId, reason: &str, shard: &str) -> String {
     let ObjectId { namespace, name, group, kind } = subject;
-    let mut identity = [group, kind, namespace, name, reason].join("\n");
-    if !shard.is_empty() {
-        identity = [identity.as_str(), shard].join("\n");
-    }
+    let identity = [group, kind, namespace, name, reason].join("\n");
     let digest = hex::encode(Sha256::digest(identity));
     // Others may refer to an object by a name that no object can have.
     let allowed = |char: char| if char.is_ascii_alphanumeric() { char } else { '-' };
     let shown: String =
         name.chars().take(40).map(|char| allowed(char).to_ascii_lowercase()).collect();
     let shown = shown.trim_matches('-');
-    format!("{}-{shown}-{}", kind.to_lowercase(), &digest[..12])
+    let end = if shard.is_empty() { String::new() } else { format!("-{shard}") };
+    format!("{}-{shown}-{}{end}", kind.to_lowercase(), &digest[..12])
 }
 
 fn cut(text: &str, most: usize) -> String {
@@ -178,6 +182,21 @@ fn shown(failing: &Failing) -> (String, IncidentAffected) {
         objects: objects.map(|id| cut(&id.subject(), MAX_OBJECT_BYTES)).collect(),
     };
     (cut(&failing.failure.text, MAX_MESSAGE_BYTES), affected)
+}
+
+/// The message of an incident that has ended, with why, if that is not that its objects are ready.
+fn ended_message(said: &str, end: &str) -> String {
+    let room = MAX_MESSAGE_BYTES.saturating_sub(end.len() + 1);
+    format!("{}\n{end}", cut(said, room))
+}
+
+/// Whether the API server has an object in the version that was judged: none if it was judged as absent.
+fn is_as_judged(now: Option<&Object>, judged_version: &str) -> bool {
+    let version = now.map(|it| it.meta("resourceVersion").and_then(Value::as_str));
+    match version {
+        Some(version) => version == Some(judged_version),
+        None => judged_version.is_empty(),
+    }
 }
 
 /// The fields of a status that change while an incident is open. Each is there, since what a patch leaves out stays.
@@ -227,10 +246,13 @@ fn surplus(resolved: Vec<Arc<Incident>>, oldest: Time, records: usize) -> Vec<Ar
 }
 
 impl IncidentWriter {
-    pub(super) fn new(context: Arc<RunContext>) -> Self {
+    /// The writer of the Incidents of this process. `rows` are the kinds whose objects are observed.
+    pub(super) fn new(context: Arc<RunContext>, rows: &[ObservedKind]) -> Self {
         let table = context.shared::<KindTable<Incident>>();
-        let shard = shard(context.settings.watch_label_selector.text());
+        let shard = IncidentShard::new(&context.settings.watch_label_selector);
         Self {
+            kinds: rows.iter().map(|row| (row.group_and_kind(), *row)).collect(),
+            absent: context.shared::<AbsentKinds>(),
             context,
             table,
             updated: BTreeMap::new(),
@@ -240,6 +262,7 @@ impl IncidentWriter {
             pauses: IncidentWritePauses::default(),
             turns: NamespaceRoundRobin::default(),
             left: MAX_WRITES_PER_PASS,
+            failures_left: MAX_FAILED_READS_PER_PASS,
             open: BTreeMap::new(),
             crowded: BTreeSet::new(),
         }
@@ -248,6 +271,7 @@ impl IncidentWriter {
     /// Begins a pass.
     pub(super) fn pass(&mut self) {
         self.left = MAX_WRITES_PER_PASS;
+        self.failures_left = MAX_FAILED_READS_PER_PASS;
         self.pauses.pass(Instant::now());
         self.open.clear();
         for incident in self.open_ones() {
@@ -269,15 +293,9 @@ impl IncidentWriter {
         {
             return is_there;
         }
-        let definitions = ApiResourceLocation {
-            gvk: Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
-            plural: "customresourcedefinitions".to_owned(),
-            namespaced: false,
-            watchable: true,
-        };
         let name = format!("{}.{}", Incident::plural(&()), Incident::group(&()));
-        let is_there = match self.context.cluster.get(&definitions, "", &name).await {
-            Ok(found) => found.is_some(),
+        let is_there = match is_defined(&self.context.cluster, &name).await {
+            Ok(is_there) => is_there,
             // Incidents were listed, and without their definition that fails where it cannot be read.
             Err(error) => {
                 tracing::debug!(error = %error, "cannot read the CustomResourceDefinition of Incidents");
@@ -296,12 +314,32 @@ impl IncidentWriter {
 
     /// Whether this process keeps an Incident.
     pub(super) fn is_own(&self, incident: &Incident) -> bool {
-        shard_of(incident) == self.shard
+        self.shard.keeps(incident, |subject| self.presence(subject))
+    }
+
+    /// What is known of the subject of an Incident.
+    fn presence(&self, subject: &ObjectId) -> SubjectPresence {
+        let key = [subject.group.clone(), subject.kind.clone()];
+        if self.absent.has(&key) {
+            return SubjectPresence::Absent;
+        }
+        let Some(kind) = self.kinds.get(&key) else { return SubjectPresence::Unknown };
+        match kind.is_selected(&self.context, subject) {
+            Some(is_selected) => SubjectPresence::Exists { is_selected },
+            None if kind.is_listed(&self.context) => SubjectPresence::Absent,
+            None => SubjectPresence::Unknown,
+        }
     }
 
     fn all(&self, is_it: impl Fn(&Incident) -> bool) -> Vec<Arc<Incident>> {
         let all = self.table.all().into_iter();
-        all.filter(|incident| self.is_own(incident) && is_it(incident)).collect()
+        all.filter(|incident| is_it(incident) && self.is_own(incident)).collect()
+    }
+
+    /// Whether an Incident is open that another client did not make up, also one that another process keeps.
+    pub(super) fn has_open(&self) -> bool {
+        let is_open = |it: &Incident| state(it) == Some(IncidentState::Open);
+        self.table.all().iter().any(|it| is_open(it) && identity(it).is_some())
     }
 
     /// Incidents that are open. Those that another client made up never end, and would take the room of others for ever.
@@ -318,35 +356,18 @@ impl IncidentWriter {
     /// Whether there are any of both, but for those that are open and for which nothing can be done now.
     pub(super) fn has_unfinished(&self, is_at_rest: impl Fn(&Incident) -> bool) -> bool {
         let now = jiff::Timestamp::now();
-        self.table.all().iter().any(|it| self.is_own(it) && is_unfinished(it, now, &is_at_rest))
+        self.table.all().iter().any(|it| is_unfinished(it, now, &is_at_rest) && self.is_own(it))
     }
 
     fn name(&self, (subject, problem): &IncidentIdentity) -> String {
-        name(subject, &problem.to_string(), &self.shard)
+        name(subject, &problem.to_string(), self.shard.suffix_of(*problem))
     }
 
-    /// The Incident of a failure, if there is one that another client did not make up.
+    /// The Incident of a failure, if there is one that another client did not make up. Where several processes divide the
+    /// objects, another one may keep it.
     pub(super) fn of(&self, of: &IncidentIdentity) -> Option<Arc<Incident>> {
         let found = self.table.get(&of.0.namespace, &self.name(of))?;
-        (self.is_own(&found) && identity(&found).is_some()).then_some(found)
-    }
-
-    /// The open Incident of a failure that another process keeps, if several divide the objects.
-    pub(super) fn of_other_shard(
-        &self,
-        (subject, problem): &IncidentIdentity,
-    ) -> Option<Arc<Incident>> {
-        if self.shard.is_empty() {
-            return None;
-        }
-        let reason = problem.to_string();
-        let mut all = self.table.of(&subject.namespace).into_iter();
-        all.find(|it| {
-            let is_named = it.spec.reason == reason && it.spec.subject.name == subject.name;
-            is_named
-                && state(it) == Some(IncidentState::Open)
-                && identity(it).is_some_and(|(id, _)| id == *subject)
-        })
+        identity(&found).is_some().then_some(found)
     }
 
     /// The Incident of a name, if it is still the same.
@@ -372,19 +393,63 @@ impl IncidentWriter {
         self.pauses.allows(&incident.namespace().unwrap_or_default(), &incident.name_any())
     }
 
-    /// Writes fields of a status. A rejection is logged, and writes pause.
+    /// Whether the API server has the subject of an Incident as it was judged, or does not have it either. An Incident ends on
+    /// nothing else: what a watch saw last may be old, and an object that cannot be decoded is in no store.
+    pub(super) async fn confirms(
+        &mut self,
+        incident: &Incident,
+        subject: &ObjectId,
+        judged: &ObjectReference,
+    ) -> bool {
+        if self.left == 0 || self.failures_left == 0 || !self.allows(incident) {
+            return false;
+        }
+        let namespace = incident.namespace().unwrap_or_default();
+        let name = incident.name_any();
+        let version = judged.api_version.rsplit('/').next().unwrap_or_default();
+        let is_confirmed = match self.context.cluster.get_by_id(subject, version).await {
+            Ok(found) => is_as_judged(found.as_ref(), &judged.resource_version),
+            Err(error) => {
+                self.failures_left -= 1;
+                tracing::warn!(
+                    namespace,
+                    name,
+                    subject = subject.subject(),
+                    error = %error,
+                    "cannot read the subject of an Incident, which stays open until that is possible"
+                );
+                false
+            }
+        };
+        if !is_confirmed {
+            self.left -= 1;
+            self.pauses.refused(&namespace, &name, RefusalScope::Early, Instant::now());
+        }
+        is_confirmed
+    }
+
+    /// Writes fields of a status over the version that was read. A rejection is logged, and writes pause.
     pub(super) async fn patch(
         &mut self,
         incident: &Incident,
         status: &Value,
     ) -> IncidentWriteOutcome {
-        match self.context.cluster.write_status(incident, MANAGER, status, None).await {
+        let version = incident.resource_version();
+        let cluster = &self.context.cluster;
+        match cluster.write_status(incident, MANAGER, status, version.as_deref()).await {
             Ok(Some(written)) => {
                 let written: Incident = written;
                 drop(self.table.insert(written));
                 IncidentWriteOutcome::Written
             }
             Ok(None) => IncidentWriteOutcome::Gone,
+            // The watch will report what was written in between.
+            Err(error) if error.is_conflict() => {
+                let namespace = incident.namespace().unwrap_or_default();
+                let name = incident.name_any();
+                self.pauses.refused(&namespace, &name, RefusalScope::Early, Instant::now());
+                IncidentWriteOutcome::Rejected
+            }
             Err(error) => {
                 let namespace = incident.namespace().unwrap_or_default();
                 self.refused(&namespace, &incident.name_any(), &error);
@@ -411,12 +476,13 @@ impl IncidentWriter {
         }
     }
 
-    /// Opens an incident, for the first time or again.
+    /// Opens an incident, for the first time or again. A new one gets `labels`, by which its subject is selected.
     pub(super) async fn open(
         &mut self,
         identity: &IncidentIdentity,
         failing: &Failing,
         subject: &ObjectReference,
+        labels: BTreeMap<String, String>,
     ) {
         let namespace = &identity.0.namespace;
         // The API server accepts no longer name of a subject.
@@ -425,10 +491,13 @@ impl IncidentWriter {
         }
         let incident = match self.of(identity) {
             Some(known) => known,
-            None => match self.create(namespace, identity, failing, subject).await {
-                Some(created) => created,
-                None => return,
-            },
+            None => {
+                let spec = spec(identity, failing, subject);
+                match self.create(namespace, identity, spec, labels).await {
+                    Some(created) => created,
+                    None => return,
+                }
+            }
         };
         let now = When(jiff::Timestamp::now());
         let mut status = changing(failing);
@@ -465,17 +534,19 @@ impl IncidentWriter {
         &mut self,
         namespace: &str,
         identity: &IncidentIdentity,
-        failing: &Failing,
-        subject: &ObjectReference,
+        spec: IncidentSpec,
+        labels: BTreeMap<String, String>,
     ) -> Option<Arc<Incident>> {
         let name = self.name(identity);
         if !self.pauses.allows_creation(namespace) || !self.may_write(namespace, &name) {
             return None;
         }
-        let mut incident = Incident::new(&name, spec(identity, failing, subject));
+        let mut incident = Incident::new(&name, spec);
         incident.metadata.namespace = Some(namespace.to_owned());
-        if !self.shard.is_empty() {
-            incident.labels_mut().insert(SHARD.to_owned(), self.shard.clone());
+        incident.labels_mut().extend(labels);
+        let shard = self.shard.suffix_of(identity.1);
+        if !shard.is_empty() {
+            incident.labels_mut().insert(SHARD.to_owned(), shard.to_owned());
         }
         match self.context.cluster.create(&incident, MANAGER).await {
             Ok(created) => self.table.insert(created),
@@ -511,12 +582,16 @@ impl IncidentWriter {
         }
     }
 
-    /// Resolves an incident.
-    pub(super) async fn resolve(&mut self, incident: &Incident) {
+    /// Resolves an incident; `end` says why, if that is not that its objects are ready.
+    pub(super) async fn resolve(&mut self, incident: &Incident, end: Option<&str>) {
         let now = When(jiff::Timestamp::now());
         let namespace = incident.namespace().unwrap_or_default();
         let name = incident.name_any();
-        let status = json!({"state": IncidentState::Resolved, "resolvedAt": now});
+        let mut status = json!({"state": IncidentState::Resolved, "resolvedAt": now});
+        if let Some(end) = end {
+            let said = incident.status.as_ref().and_then(|it| it.message.as_deref());
+            status["message"] = json!(ended_message(said.unwrap_or_default(), end));
+        }
         if self.write(incident, &status).await {
             self.updated.remove(&incident.uid().unwrap_or_default());
             tracing::info!(namespace, name, "incident resolved");
@@ -644,18 +719,39 @@ mod tests {
     }
 
     #[test]
-    fn an_incident_is_of_the_shard_that_created_it() {
-        assert_eq!(shard(""), "");
-        let own = shard("sharding.fluxcd.io/key=shard1");
-        let other = shard("key=shard2");
-        assert!(own.len() == 8 && own != other);
-        let (subject, problem) = failing(0).0;
-        let named = name(&subject, &problem.to_string(), &own);
-        let mut of_shard = (*incident(&named, json!(null))).clone();
-        assert_eq!(identity(&of_shard), None, "its label was removed");
-        of_shard.labels_mut().insert(SHARD.to_owned(), own.clone());
-        assert_eq!(identity(&of_shard), Some((subject, "Fetch".to_owned())));
-        assert_eq!(shard_of(&of_shard), own);
+    fn only_an_incident_about_deliveries_has_a_shard_in_its_name() {
+        let (subject, _) = failing(0).0;
+        let of = |reason: &str, shard: &str| {
+            let mut of_shard = (*incident(&name(&subject, reason, shard), json!(null))).clone();
+            reason.clone_into(&mut of_shard.spec.reason);
+            identity(&of_shard)
+        };
+        assert_eq!(of("Delivery", "1a2b3c4d"), Some((subject.clone(), "Delivery".to_owned())));
+        assert_eq!(of("Delivery", "of-another-client"), None);
+        assert_eq!(of("Fetch", "1a2b3c4d"), None);
+        assert!(of("Fetch", "").is_some());
+    }
+
+    #[test]
+    fn an_incident_ends_only_if_the_api_server_has_its_subject_as_it_was_judged() {
+        let at = |version: &str| {
+            let metadata = json!({"name": "app", "resourceVersion": version});
+            Object::new(
+                json!({"apiVersion": "g.io/v1", "kind": "GitRepository", "metadata": metadata}),
+            )
+            .unwrap()
+        };
+        assert!(is_as_judged(Some(&at("7")), "7") && is_as_judged(None, ""));
+        assert!(!is_as_judged(Some(&at("8")), "7"), "a watch is late");
+        assert!(!is_as_judged(Some(&at("7")), ""), "it exists, and cannot be decoded");
+        assert!(!is_as_judged(None, "7"), "it was deleted since");
+    }
+
+    #[test]
+    fn the_message_of_an_end_keeps_its_bound_and_says_why() {
+        assert_eq!(ended_message("authentication failed", "Gone."), "authentication failed\nGone.");
+        let long = ended_message(&"ä".repeat(3_000), "Gone.");
+        assert!(long.len() <= MAX_MESSAGE_BYTES && long.ends_with("ä\nGone."), "{long}");
     }
 
     #[test]

@@ -5,23 +5,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cause::incident::{Incident, ObjectVerdict, ReportedObjectState, RootFailureSearchScope};
+use cause::object_references::REFERENCE_FIELDS;
 use cause::{FactAnswer, FactQuery, QueryAnswers};
 use crds::ReconciledObject;
 use futures::FutureExt as _;
 use kube_core::ResourceExt as _;
 use notify::ObjectReference;
-use objects::{Object, ObjectId};
+use objects::{Gvk, Object, ObjectId};
 use reconcile::{SUSPENDED_UNTIL, Time};
 use serde_json::Value;
 
+use super::absent_kinds::AbsentKinds;
+use super::incident_shard::shard_labels;
 use crate::delivery::CONTROLLER;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
 
-/// What of a spec decides what an object waits for.
-const SPEC: [&str; 7] =
-    ["chart", "chartRef", "dependsOn", "include", "sourceRef", "suspend", "type"];
+/// What of a spec decides whether an object is reconciled, besides the [`REFERENCE_FIELDS`] to what it waits for.
+const SPEC: [&str; 2] = ["suspend", "type"];
 
 /// What of a status tells how it is.
 const STATUS: [&str; 7] = [
@@ -62,8 +64,12 @@ const MAX_REQUEST_ROUNDS: usize = 200;
 pub struct ObservedKind {
     /// Group, kind and API version.
     name: fn() -> [String; 3],
+    /// The name of its CustomResourceDefinition.
+    definition: fn() -> String,
     refresh: fn(&mut ObservedObjects, &RunContext),
     is_listed: fn(&RunContext) -> bool,
+    /// Whether an object is in this process' part of the cluster; none if it was not seen.
+    is_selected: fn(&RunContext, &ObjectId) -> Option<bool>,
 }
 
 impl ObservedKind {
@@ -73,17 +79,49 @@ impl ObservedKind {
             name: || {
                 [K::group(&()), K::kind(&()), K::api_version(&())].map(std::borrow::Cow::into_owned)
             },
+            definition: || format!("{}.{}", K::plural(&()), K::group(&())),
             refresh: refresh::<K>,
             is_listed: |context| context.kept.listed::<K>().now_or_never() == Some(true),
+            is_selected: |context, id| {
+                let object = context.seen::<K>(&id.namespace, &id.name)?;
+                Some(context.settings.selects(object.labels()))
+            },
         }
+    }
+
+    pub(super) fn group_and_kind(&self) -> [String; 2] {
+        let [group, kind, _] = (self.name)();
+        [group, kind]
+    }
+
+    pub(super) fn gvk(&self) -> Gvk {
+        let [_, kind, api_version] = (self.name)();
+        Gvk::new(&api_version, &kind)
+    }
+
+    /// The name of its CustomResourceDefinition.
+    pub(super) fn definition(&self) -> String {
+        (self.definition)()
+    }
+
+    /// Whether its objects were listed.
+    pub(super) fn is_listed(&self, context: &RunContext) -> bool {
+        (self.is_listed)(context)
+    }
+
+    /// Whether an object of it is in this process' part of the cluster; none if it was not seen.
+    pub(super) fn is_selected(&self, context: &RunContext, id: &ObjectId) -> Option<bool> {
+        (self.is_selected)(context, id)
     }
 }
 
-/// The kinds whose objects were listed, and where they are watched.
-#[derive(Clone)]
+/// The kinds whose objects were listed or that have none, since they are not served, and where they are watched.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedKinds {
     /// Group and kind.
     kinds: BTreeSet<[String; 2]>,
+    /// Whether no object of another kind can be read.
+    is_complete: bool,
     /// The only namespace that is watched.
     namespace: Option<String>,
 }
@@ -91,19 +129,31 @@ pub(super) struct ListedKinds {
 impl ListedKinds {
     pub(super) fn of(rows: &[ObservedKind], context: &RunContext) -> Self {
         let OperatorSettings { watch_all_namespaces, runtime_namespace, .. } = &context.settings;
-        let listed = rows.iter().filter(|row| (row.is_listed)(context));
-        let kinds = listed.map(|row| {
-            let [group, kind, _] = (row.name)();
-            [group, kind]
-        });
+        let absent = context.shared::<AbsentKinds>();
+        let is_known =
+            |row: &&ObservedKind| row.is_listed(context) || absent.has(&row.group_and_kind());
+        let kinds: BTreeSet<[String; 2]> =
+            rows.iter().filter(is_known).map(ObservedKind::group_and_kind).collect();
+        let mut keys = rows.iter().map(ObservedKind::group_and_kind);
+        let is_complete = keys.all(|key| kinds.contains(&key) || absent.is_unserved(&key));
         let namespace = (!watch_all_namespaces).then(|| runtime_namespace.clone());
-        Self { kinds: kinds.collect(), namespace }
+        Self { kinds, is_complete, namespace }
+    }
+
+    /// Whether a kind was listed, or has no objects.
+    pub(super) fn has_kind(&self, group: &str, kind: &str) -> bool {
+        self.kinds.contains(&[group.to_owned(), kind.to_owned()])
+    }
+
+    /// Whether no object of another kind can be read, so that there are no more to be judged.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// Whether an object that is not known does not exist.
     pub(super) fn has(&self, id: &ObjectId) -> bool {
         let is_watched = self.namespace.as_ref().is_none_or(|it| *it == id.namespace);
-        is_watched && self.kinds.contains(&[id.group.clone(), id.kind.clone()])
+        is_watched && self.has_kind(&id.group, &id.kind)
     }
 }
 
@@ -114,6 +164,8 @@ struct ObservedEntry {
     controller: &'static str,
     /// Whether it is in this process' part of the cluster.
     is_selected: bool,
+    /// The labels that decide that.
+    shard_labels: BTreeMap<String, String>,
     pass: u64,
 }
 
@@ -149,6 +201,7 @@ fn refresh<K: WindlassKind + ReconciledObject>(
             uid: object.uid().unwrap_or_default(),
             controller: K::CONTROLLER,
             is_selected: context.settings.selects(object.labels()),
+            shard_labels: shard_labels(&context.settings.watch_label_selector, object.labels()),
             pass: observed.pass,
         };
         observed.known.insert(FactQuery::Object(id.clone()), FactAnswer::Objects(vec![slim]));
@@ -164,7 +217,7 @@ fn slim(mut object: Value) -> Option<Object> {
             fields.retain(|key, _| keys.contains(&key.as_str()));
         }
     };
-    keep(object.get_mut("spec"), &SPEC);
+    keep(object.get_mut("spec"), &[&SPEC[..], &REFERENCE_FIELDS[..]].concat());
     keep(object.get_mut("status"), &STATUS);
     keep(object.get_mut("metadata"), &METADATA);
     // Who set the end of a suspension tells whether it counts; nothing else is read of them.
@@ -199,7 +252,9 @@ impl ObservedObjects {
     pub(super) fn refresh(&mut self, rows: &[ObservedKind], context: &RunContext) -> bool {
         self.pass += 1;
         self.has_changed = false;
-        for row in rows {
+        let absent = context.shared::<AbsentKinds>();
+        // What a store has of a kind that is not served any more is what an interrupted watch saw last.
+        for row in rows.iter().filter(|row| !absent.has(&row.group_and_kind())) {
             (row.refresh)(self, context);
         }
         let pass = self.pass;
@@ -233,12 +288,21 @@ impl ObservedObjects {
         verdicts
     }
 
-    /// Whether an incident is of this process' part of the cluster: by its subject, or by who names one that does not exist.
-    pub(super) fn is_selected(&self, incident: &Incident) -> bool {
+    /// The object whose labels say which process opens an incident: its subject, or who names one that does not exist.
+    fn selected_by(&self, incident: &Incident) -> Option<&ObservedEntry> {
         let first = incident.affected.first();
         let entry = self.entries.get(&incident.failure.subject);
-        let entry = entry.or_else(|| first.and_then(|id| self.entries.get(id)));
-        entry.is_some_and(|entry| entry.is_selected)
+        entry.or_else(|| first.and_then(|id| self.entries.get(id)))
+    }
+
+    /// Whether an incident is of this process' part of the cluster.
+    pub(super) fn is_selected(&self, incident: &Incident) -> bool {
+        self.selected_by(incident).is_some_and(|entry| entry.is_selected)
+    }
+
+    /// The labels that decide that.
+    pub(super) fn shard_labels(&self, incident: &Incident) -> BTreeMap<String, String> {
+        self.selected_by(incident).map(|entry| entry.shard_labels.clone()).unwrap_or_default()
     }
 
     /// An object, as events name it.
@@ -326,6 +390,77 @@ mod tests {
         assert_eq!(slim["metadata"]["managedFields"], json!([{}]));
     }
 
+    /// A value with all fields of a schema.
+    fn filled(schema: &Value) -> Value {
+        if let Some(first) = schema.pointer("/enum/0") {
+            return first.clone();
+        }
+        if let Some(fields) = schema["properties"].as_object() {
+            return fields.iter().map(|(name, field)| (name.clone(), filled(field))).collect();
+        }
+        match schema["type"].as_str() {
+            Some("array") => json!([filled(&schema["items"])]),
+            Some("boolean") => json!(false),
+            Some("integer" | "number") => json!(1),
+            Some("object") => json!({"a": filled(&schema["additionalProperties"])}),
+            _ => json!("it"),
+        }
+    }
+
+    #[test]
+    fn of_each_kind_no_reference_to_a_reconciled_object_is_dropped() {
+        use cause::object_references as of;
+
+        let mut leading = BTreeSet::new();
+        for (names, (_, crd)) in crds::names().zip(crds::all()) {
+            let crd = serde_json::to_value(crd).unwrap();
+            let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+            let whole = json!({"apiVersion": format!("{}/{}", names.group, names.version),
+                "kind": names.kind, "metadata": {"name": "app", "namespace": "apps"},
+                "spec": crd.pointer(schema).map(filled)});
+            let kept = slim(whole.clone()).unwrap();
+            let whole = Object::new(whole).unwrap();
+            let kind = names.kind;
+            assert_eq!(of::sources(&kept), of::sources(&whole), "{kind}");
+            assert_eq!(of::dependencies(&kept), of::dependencies(&whole), "{kind}");
+            assert_eq!(of::made_chart(&kept), of::made_chart(&whole), "{kind}");
+            assert_eq!(of::provider(&kept), of::provider(&whole), "{kind}");
+            assert_eq!(of::applied(&kept), of::applied(&whole), "{kind}");
+            assert_eq!(of::is_elsewhere(&kept), of::is_elsewhere(&whole), "{kind}");
+            assert_eq!(of::has_no_runs(&kept), of::has_no_runs(&whole), "{kind}");
+            if !of::sources(&whole).is_empty() || of::provider(&whole).is_some() {
+                leading.insert(kind);
+            }
+        }
+        // The fields were filled so that they name something.
+        for kind in ["Alert", "ArtifactGenerator", "GitRepository", "HelmRelease", "ImagePolicy"] {
+            assert!(leading.contains(kind), "{kind}: {leading:?}");
+        }
+    }
+
+    #[test]
+    fn a_policy_and_its_repository_that_fails_are_one_incident() {
+        let of = |kind: &str, name: &str, spec: Value| {
+            let ready = json!({"type": "Ready", "status": "False", "reason": "ReadOperationFailed",
+                "message": "cannot list tags", "observedGeneration": 1});
+            let object = json!({"apiVersion": "image.toolkit.fluxcd.io/v1", "kind": kind,
+                "metadata": {"name": name, "namespace": "apps", "generation": 1}, "spec": spec,
+                "status": {"observedGeneration": 1, "conditions": [ready]}});
+            slim(object).unwrap()
+        };
+        let policy = of("ImagePolicy", "app", json!({"imageRepositoryRef": {"name": "tags"}}));
+        let repository = of("ImageRepository", "tags", json!({"image": "registry.io/app"}));
+        let mut known = QueryAnswers::default();
+        for object in [policy.clone(), repository] {
+            known.insert(FactQuery::Object(object.id()), FactAnswer::Objects(vec![object]));
+        }
+        let listed = ListedKinds::default();
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let reach = RootFailureSearchScope::All;
+        let verdict = judged(&mut known, &mut Vec::new(), &policy.id(), &listed, reach, now);
+        assert_eq!(verdict.failure.map(|it| it.subject.name).as_deref(), Some("tags"));
+    }
+
     #[test]
     fn what_is_not_known_is_absent_only_if_its_kind_was_listed() {
         let mut object = kustomization("app");
@@ -334,7 +469,8 @@ mod tests {
         let id = object.id();
         let verdict = |kinds: &[[&str; 2]], namespace: Option<&str>| {
             let kinds = kinds.iter().map(|it| it.map(str::to_owned)).collect();
-            let listed = ListedKinds { kinds, namespace: namespace.map(str::to_owned) };
+            let namespace = namespace.map(str::to_owned);
+            let listed = ListedKinds { kinds, is_complete: false, namespace };
             let mut known = QueryAnswers::default();
             let answer = FactAnswer::Objects(vec![object.clone()]);
             known.insert(FactQuery::Object(id.clone()), answer);

@@ -155,6 +155,7 @@ mod tests {
                 cause: "",
                 affected: &BTreeSet::new(),
                 kept: None,
+                are_all_judged: true,
             };
             is_over(&record, &verdicts, |_| true)
         };

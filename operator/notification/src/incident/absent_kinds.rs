@@ -1,0 +1,182 @@
+//! Kinds that the API server does not serve, since their CustomResourceDefinition is not installed or was deleted: they have
+//! no objects.
+//!
+//! That a kind is absent is concluded from a discovery document that does not have it, together with the absence of its
+//! definition, and never from a list that fails. Elsewhere: kinds whose objects were listed (`observed_objects`).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use objects::{Gvk, ObjectId};
+use parking_lot::Mutex;
+
+use super::observed_objects::ObservedKind;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::{ClusterConnection, ClusterError};
+
+/// How often it is checked which kinds are served.
+pub(super) const KIND_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How the API server serves a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KindService {
+    /// In the version that windlass reads.
+    Served,
+    /// Not in that version. Its definition may be there and serve others, in which the objects live on.
+    Unserved,
+    /// Not at all: it has no definition and no objects.
+    Absent,
+}
+
+/// The kinds that are not served, by group and kind.
+#[derive(Default)]
+pub(super) struct AbsentKinds(Mutex<KindChecks>);
+
+#[derive(Default)]
+struct KindChecks {
+    ended: Option<Instant>,
+    unserved: BTreeMap<[String; 2], KindService>,
+}
+
+impl AbsentKinds {
+    /// Whether a kind was proved to have no objects, by group and kind.
+    pub(super) fn has(&self, kind: &[String; 2]) -> bool {
+        self.0.lock().unserved.get(kind) == Some(&KindService::Absent)
+    }
+
+    /// Whether no object of a kind can be read, by group and kind: none of them is reconciled.
+    pub(super) fn is_unserved(&self, kind: &[String; 2]) -> bool {
+        self.0.lock().unserved.contains_key(kind)
+    }
+
+    /// Whether any kind is not served.
+    pub(super) fn has_any(&self) -> bool {
+        !self.0.lock().unserved.is_empty()
+    }
+
+    /// Checks which of the kinds are served, unless that was checked a short while ago.
+    pub(super) async fn check(&self, rows: &[ObservedKind], cluster: &ClusterConnection) {
+        let is_recent = |at: Instant| at.elapsed() < KIND_CHECK_INTERVAL;
+        if self.0.lock().ended.is_some_and(is_recent) {
+            return;
+        }
+        let mut unserved = BTreeMap::new();
+        for row in rows {
+            match service_of(cluster, &row.gvk(), &row.definition()).await {
+                Ok(KindService::Served) => {}
+                Ok(service) => {
+                    unserved.insert(row.group_and_kind(), service);
+                }
+                Err(error) => {
+                    tracing::debug!(error = %error, "cannot find out whether a kind is served");
+                    // The API server does not work: the others are checked later.
+                    if error.is_transient() {
+                        break;
+                    }
+                }
+            }
+        }
+        *self.0.lock() = KindChecks { ended: Some(Instant::now()), unserved };
+    }
+}
+
+/// How a kind is served. Where its objects were found before, that costs no request until its definition changes.
+async fn service_of(
+    cluster: &ClusterConnection,
+    gvk: &Gvk,
+    definition: &str,
+) -> Result<KindService, ClusterError> {
+    match cluster.resource(gvk).await {
+        Ok(_) => return Ok(KindService::Served),
+        Err(ClusterError::NoSuchKind { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(match is_defined(cluster, definition).await {
+        Ok(false) => KindService::Absent,
+        // Not every installation may read definitions.
+        Ok(true) | Err(_) => KindService::Unserved,
+    })
+}
+
+/// Whether a CustomResourceDefinition exists.
+///
+/// # Errors
+/// The API server did not say so.
+pub(super) async fn is_defined(
+    cluster: &ClusterConnection,
+    name: &str,
+) -> Result<bool, ClusterError> {
+    let definitions = ApiResourceLocation {
+        gvk: Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        plural: "customresourcedefinitions".to_owned(),
+        namespaced: false,
+        watchable: true,
+    };
+    cluster.get(&definitions, "", name).await.map(|found| found.is_some())
+}
+
+/// Why an object of an absent kind is gone, as people read it.
+pub(super) fn end_of_kind(subject: &ObjectId) -> String {
+    let ObjectId { group, kind, .. } = subject;
+    let object = subject.subject();
+    format!(
+        "The API server does not serve the kind {kind} of the group {group}, whose CustomResourceDefinition was deleted, so \
+         {object} does not exist."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use fake_cluster::answering;
+    use serde_json::json;
+
+    use super::*;
+
+    const DEFINITION: &str = "gitrepositories.source.toolkit.fluxcd.io";
+
+    #[tokio::test]
+    async fn a_kind_is_absent_if_discovery_and_its_definition_say_so_and_not_if_a_request_fails() {
+        let groups = json!({"kind": "APIGroupList", "groups": []}).to_string();
+        let not_found =
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+            "reason": "NotFound", "message": "not found",
+            "details": {"name": DEFINITION, "kind": "customresourcedefinitions"}})
+            .to_string();
+        let definition =
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": DEFINITION}})
+            .to_string();
+        let page = || "404 page not found".to_owned();
+        for (discovery, defined, service) in [
+            ((200, groups.clone()), (404, not_found.clone()), Some(KindService::Absent)),
+            ((200, groups.clone()), (200, definition), Some(KindService::Unserved)),
+            ((200, groups.clone()), (404, page()), Some(KindService::Unserved)),
+            ((200, groups), (403, "{}".to_owned()), Some(KindService::Unserved)),
+            ((404, page()), (404, not_found.clone()), None),
+            ((403, "{}".to_owned()), (404, not_found), None),
+        ] {
+            let case = format!("{discovery:?} {defined:?}");
+            let cluster = answering(move |(request, _)| {
+                let (code, body) = match request.as_str() {
+                    "GET /apis" => discovery.clone(),
+                    it if it.contains("/customresourcedefinitions/") => defined.clone(),
+                    _ => (404, page()),
+                };
+                (code, Body::from(body))
+            })
+            .await;
+            let gvk = Gvk::new("source.toolkit.fluxcd.io/v1", "GitRepository");
+            assert_eq!(service_of(&cluster, &gvk, DEFINITION).await.ok(), service, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_an_incident_names_the_kind_that_is_not_served() {
+        let id = ObjectId::new("apps", "app", "source.toolkit.fluxcd.io", "GitRepository");
+        let text = end_of_kind(&id);
+        for part in ["GitRepository/apps/app does not exist", "group source.toolkit.fluxcd.io"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
