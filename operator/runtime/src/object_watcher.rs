@@ -65,6 +65,18 @@ impl KindOwnershipMarks {
         self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
     }
 
+    /// Whether a write by another node of the same kind is not in what a watch saw of an object: a write replaces the labels of
+    /// the owner.
+    fn is_before_write(&self, owner: &ObjectKey, writer: &ObjectKey, metadata: &Value) -> bool {
+        let marks = |node: &ObjectKey| self.all.get(&[node.group.clone(), node.kind.clone()]);
+        let (Some(own), Some(of_writer)) = (marks(owner), marks(writer)) else { return false };
+        let label = |name: &str| metadata.get("labels").and_then(|it| it.get(name)?.as_str());
+        owner != writer
+            && own.name == of_writer.name
+            && label(own.name) == Some(owner.name.as_str())
+            && label(own.namespace) == Some(owner.namespace.as_str())
+    }
+
     /// The version and the fingerprint of an object, from its live metadata.
     fn sighting_of(&self, metadata: &Value) -> LiveObjectSighting {
         LiveObjectSighting {
@@ -129,7 +141,7 @@ impl ObjectWatcher {
     pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> LiveObjectKnowledge {
         let state = self.state();
         let Some(tracked) = state.tracked.get(id) else { return LiveObjectKnowledge::None };
-        let steady = tracked.owner == *owner && !tracked.dirty && !tracked.writing;
+        let steady = tracked.owner == *owner && !tracked.dirty && tracked.writer.is_none();
         if !steady || !state.is_watched(tracked) {
             return LiveObjectKnowledge::None;
         }
@@ -152,14 +164,14 @@ impl ObjectWatcher {
 
     /// Whether no watch has seen a change of an object that a node applied, and no write is in progress.
     pub fn is_calm(&self, owner: &ObjectKey) -> bool {
-        self.state().tracked_of(owner).all(|(_, t)| !t.dirty && !t.writing)
+        self.state().tracked_of(owner).all(|(_, t)| !t.dirty && t.writer.is_none())
     }
 
     /// Whether everything that a node applied is watched, and none of it changed in any way since it was compared.
     pub fn is_unmoved(&self, owner: &ObjectKey) -> bool {
         let state = self.state();
         let mut tracked = state.tracked_of(owner);
-        tracked.all(|(id, t)| !t.dirty && !t.writing && state.is_unmoved(id, t))
+        tracked.all(|(id, t)| !t.dirty && t.writer.is_none() && state.is_unmoved(id, t))
     }
 
     /// The current moment. Take it before a run or a write, for [`Self::applied`].
@@ -167,19 +179,19 @@ impl ObjectWatcher {
         self.state().losses.now()
     }
 
-    /// Notes that a write to an object begins. [`Self::applied`] or [`Self::released`] ends it.
+    /// Notes that a write to an object begins. [`Self::applied`] or [`Self::write_failed`] ends it.
     pub fn writing(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         // A watch may see a new object before its creation is answered, so it is known from here on.
         match state.tracked.get_mut(id) {
-            Some(tracked) => tracked.writing = true,
+            Some(tracked) => tracked.writer = Some(owner.clone()),
             None => {
                 let tracked = TrackedObject {
                     owner: owner.clone(),
                     watch: None,
                     digest: String::new(),
                     applied: LiveObjectSighting::default(),
-                    writing: true,
+                    writer: Some(owner.clone()),
                     dirty: false,
                 };
                 state.track(id.clone(), tracked);
@@ -209,7 +221,7 @@ impl ObjectWatcher {
         let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
         let owner_of_it = owner.clone();
         let tracked =
-            TrackedObject { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
+            TrackedObject { owner: owner_of_it, watch, digest, applied, writer: None, dirty };
         state.track(id, tracked);
         self.ensure(&mut state, owner, resource, WatchSelection::Labelled(label));
         drop(state);
@@ -241,6 +253,28 @@ impl ObjectWatcher {
     /// wakes when it goes.
     pub fn released(&self, owner: &ObjectKey, id: &ObjectId) {
         self.state().untrack(owner, id);
+    }
+
+    /// Ends a write to an object that failed. The object is no longer remembered for the node; another node that applied it
+    /// before has it again, and wakes if it drifted meanwhile.
+    pub fn write_failed(&self, owner: &ObjectKey, id: &ObjectId) {
+        let drifted = self.state().fail(owner, id);
+        self.tell(drifted, BTreeSet::new());
+    }
+
+    /// Notes that an object of an owner cannot be compared. If it drifted, and another node applied it before, that one has it
+    /// again and wakes; else nothing changes.
+    pub fn comparison_failed(&self, owner: &ObjectKey, id: &ObjectId) {
+        let mut state = self.state();
+        let drifted = state.hides_drift(owner, id).then(|| state.fail(owner, id)).flatten();
+        drop(state);
+        self.tell(drifted, BTreeSet::new());
+    }
+
+    /// Stops remembering the objects of an owner that `is_wanted` does not choose: they left what it applies, also if
+    /// another client deleted them.
+    pub fn release_unwanted(&self, owner: &ObjectKey, is_wanted: impl Fn(&ObjectId) -> bool) {
+        self.state().untrack_others(owner, is_wanted);
     }
 
     /// Forgets the objects that a node applied or waited for. The objects that its spec names stay.
@@ -383,8 +417,11 @@ impl ObjectWatcher {
         if let WatchSelection::Labelled(label) = key.selection {
             state.sight(label, id, seen);
         }
+        let is_before_write = |writer: &ObjectKey, tracked: &TrackedObject| {
+            self.marks.is_before_write(&tracked.owner, writer, metadata)
+        };
         if let Some(tracked) = state.tracked.get_mut(id)
-            && !tracked.writing
+            && tracked.writer.as_ref().is_none_or(|writer| is_before_write(writer, tracked))
             && seen.is_drift_from(tracked.applied)
         {
             tracked.dirty = true;
@@ -420,7 +457,7 @@ impl ObjectWatcher {
         let tracked = state.tracked.get_mut(id);
         if let Some(tracked) = tracked.filter(|it| key.is_of(self.marks.label_of(&it.owner))) {
             tracked.dirty = true;
-            if !tracked.writing {
+            if tracked.writer.is_none() {
                 drifted = Some(tracked.owner.clone());
             }
         }

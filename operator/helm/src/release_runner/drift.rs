@@ -55,6 +55,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let ids: BTreeSet<&ObjectId> = members.iter().map(|member| &member.id).collect();
         self.contests().retain(|id| ids.contains(id));
         self.unanswered().retain(|id| ids.contains(id));
+        // Objects that left the release count as changed no more.
+        self.target.watcher().release_unwanted(&self.node, |id| ids.contains(id));
         let action = self.journal(record.version).map(|it| it.action);
         let is_rollback = action == Some(OperationKind::Rollback);
         let observations: Vec<_> =
@@ -95,6 +97,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 }
                 Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
                 Err(error) => {
+                    self.target.watcher().comparison_failed(&self.node, &member.id);
                     self.note_refusal(&error, &member.id);
                     faults.push(format!("{subject}: {error}"));
                 }

@@ -501,6 +501,10 @@ impl KustomizationExecutor {
                 return Ok(observed);
             }
         }
+        // Objects that left the manifests count as changed no more, whether this run deletes them or they are gone already.
+        let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+        let wanted: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
+        self.target.watcher().release_unwanted(&self.node, |id| wanted.contains(id));
         if desired.prune {
             self.observe_prune_candidates().await?;
         }

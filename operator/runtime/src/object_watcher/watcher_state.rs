@@ -42,8 +42,8 @@ pub(super) struct TrackedObject {
     pub(super) digest: String,
     /// The live object after the manifest was applied.
     pub(super) applied: LiveObjectSighting,
-    /// A write is under way, so what a watch sees may be its result.
-    pub(super) writing: bool,
+    /// The node whose write is under way: what a watch sees may be its result.
+    pub(super) writer: Option<ObjectKey>,
     /// It is not what was applied.
     pub(super) dirty: bool,
 }
@@ -186,11 +186,12 @@ impl ObjectWatcherState {
     /// A node gives an object up. If another node applied it before, it is remembered for that one, and counts as not what
     /// that one applied: it wakes when the object goes, and compares it at its next run.
     pub(super) fn untrack(&mut self, owner: &ObjectKey, id: &ObjectId) {
-        if let Some(other) = self.tracked.get_mut(id).filter(|it| it.owner != *owner) {
-            // A write of this node that failed does not hide changes from the other.
-            other.writing = false;
-        }
         if self.tracked.get(id).is_none_or(|it| it.owner != *owner) {
+            let other = self.tracked.get_mut(id);
+            if let Some(other) = other.filter(|it| it.writer.as_ref() == Some(owner)) {
+                // A write of this node that failed does not hide changes from the other.
+                other.writer = None;
+            }
             self.drop_superseded(owner, id);
             return;
         }
@@ -201,9 +202,31 @@ impl ObjectWatcherState {
         let Some(last) = last.map(|it| it.owner.clone()) else { return };
         let Some(mut before) = self.drop_superseded(&last, id) else { return };
         before.dirty = true;
-        before.writing = false;
+        before.writer = None;
         self.owned.entry(last).or_default().insert(id.clone());
         self.tracked.insert(id.clone(), before);
+    }
+
+    /// A node gives an object up because it cannot write it. Returns the other node that applied it, if a watch saw that it
+    /// drifted: no event will wake that one, since the failed write has hidden it.
+    pub(super) fn fail(&mut self, owner: &ObjectKey, id: &ObjectId) -> Option<ObjectKey> {
+        let tracked = self.tracked.get(id)?;
+        let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
+        let has_drifted =
+            tracked.dirty || seen.is_some_and(|seen| seen.is_drift_from(tracked.applied));
+        self.untrack(owner, id);
+        // What a write of its own changes is compared when that ends.
+        let is_idle_other = |it: &&mut TrackedObject| it.owner != *owner && it.writer.is_none();
+        let other = self.tracked.get_mut(id).filter(is_idle_other).filter(|_| has_drifted)?;
+        other.dirty = true;
+        let woken = other.owner.clone();
+        (!self.hushed.contains(id)).then_some(woken)
+    }
+
+    /// Whether drift of an object wakes a node, and not the other one that applied it before.
+    pub(super) fn hides_drift(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
+        let has_drifted = self.tracked.get(id).is_some_and(|it| it.owner == *owner && it.dirty);
+        has_drifted && self.superseded.contains_key(id)
     }
 
     /// Forgets that a node applied an object before another one did.
@@ -233,10 +256,19 @@ impl ObjectWatcherState {
 
     /// Forgets the objects that a node applied.
     pub(super) fn untrack_all(&mut self, owner: &ObjectKey) {
-        for id in self.superseded_of.get(owner).cloned().unwrap_or_default() {
-            self.drop_superseded(owner, &id);
-        }
-        for id in self.owned.get(owner).cloned().unwrap_or_default() {
+        self.untrack_others(owner, |_| false);
+    }
+
+    /// Forgets the objects that a node applied, but those that `is_kept` chooses.
+    pub(super) fn untrack_others(
+        &mut self,
+        owner: &ObjectKey,
+        is_kept: impl Fn(&ObjectId) -> bool,
+    ) {
+        let superseded = self.superseded_of.get(owner).into_iter().flatten();
+        let all = superseded.chain(self.owned.get(owner).into_iter().flatten());
+        let left: Vec<ObjectId> = all.filter(|id| !is_kept(id)).cloned().collect();
+        for id in left {
             self.untrack(owner, &id);
         }
     }
@@ -282,7 +314,7 @@ impl ObjectWatcherState {
         let sort = (key.group.clone(), key.kind.clone(), label);
         let sighted = self.sightings.get(&sort).into_iter().flat_map(BTreeMap::keys);
         let all = tracked.map(|(id, _)| id).chain(sighted);
-        all.filter(|id| !self.tracked.get(*id).is_some_and(|it| it.writing)).collect()
+        all.filter(|id| self.tracked.get(*id).is_none_or(|it| it.writer.is_none())).collect()
     }
 
     /// Who waits for an object.

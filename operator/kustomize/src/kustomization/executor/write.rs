@@ -188,7 +188,7 @@ impl KustomizationExecutor {
                 Ok(())
             }
             Err(error) => {
-                watcher.released(&self.node, id);
+                watcher.write_failed(&self.node, id);
                 let subject = manifest.digest.clone();
                 self.note_unanswered(id, UnansweredWrite { action, subject, sent }, &error);
                 Err(error)
@@ -342,8 +342,6 @@ impl KustomizationExecutor {
         id: &ObjectId,
         live: &Object,
     ) -> Result<(), ClusterError> {
-        // From here on its end is our doing, not drift.
-        self.target.watcher().released(&self.node, id);
         if crd_guard::is_definition(live) {
             if !self.remove_definition(permit, live).await? {
                 self.known().gone.insert(id.clone());

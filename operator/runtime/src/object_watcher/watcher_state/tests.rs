@@ -1,6 +1,7 @@
 //! What the watcher remembers, and that it finds by index what a search of everything would find.
 
 use super::*;
+use crate::object_watcher::OwnershipMarks;
 
 fn id(at: usize) -> ObjectId {
     ObjectId::new("shop", &format!("object-{at}"), "", "ConfigMap")
@@ -162,7 +163,7 @@ fn applied_by(at: usize) -> TrackedObject {
         watch: None,
         digest: format!("digest-{at}"),
         applied: LiveObjectSighting::default(),
-        writing: false,
+        writer: None,
         dirty: false,
     }
 }
@@ -214,4 +215,74 @@ fn nodes_that_apply_an_object_in_turn_are_remembered_once() {
     }
     assert_eq!(state.superseded.values().map(Vec::len).sum::<usize>(), 1);
     assert_eq!(state.superseded_of.keys().collect::<Vec<_>>(), [&node(0)]);
+}
+
+#[test]
+fn an_object_that_left_two_nodes_at_once_is_remembered_for_neither() {
+    let mut state = ObjectWatcherState::default();
+    for at in 0..2 {
+        state.track(id(1), applied_by(at));
+        state.track(id(2), applied_by(at));
+    }
+    // The second one deletes it, and so the first one has an object that is not what it applied.
+    state.untrack(&node(1), &id(1));
+    assert_eq!(applier(&state, 1), Some((node(0), true)));
+    state.untrack_others(&node(0), |it| *it == id(2));
+    assert_eq!(applier(&state, 1), None);
+    assert!(state.tracked_of(&node(0)).all(|(_, it)| !it.dirty));
+    assert_eq!(applier(&state, 2), Some((node(1), false)));
+    state.untrack(&node(1), &id(2));
+    assert_eq!(applier(&state, 2), Some((node(0), true)), "the first one still applies it");
+}
+
+#[test]
+fn a_write_that_fails_does_not_hide_drift_from_another_node() {
+    let seen = LiveObjectSighting { version: 5, fingerprint: 6 };
+    let mut state = ObjectWatcherState::default();
+    state.track(id(1), applied_by(0));
+    let begin_write = |state: &mut ObjectWatcherState| {
+        state.tracked.get_mut(&id(1)).unwrap().writer = Some(node(1));
+    };
+    begin_write(&mut state);
+    assert_eq!(state.fail(&node(1), &id(1)), None, "nothing has changed");
+    begin_write(&mut state);
+    state.sight("", &id(1), seen);
+    assert_eq!(state.fail(&node(1), &id(1)), Some(node(0)));
+    assert_eq!(applier(&state, 1), Some((node(0), true)));
+    // It has a run planned for that.
+    state.hushed.insert(id(1));
+    begin_write(&mut state);
+    assert_eq!(state.fail(&node(1), &id(1)), None);
+}
+
+#[test]
+fn drift_that_a_node_cannot_correct_is_that_of_the_node_before() {
+    let mut state = ObjectWatcherState::default();
+    state.track(id(1), applied_by(0));
+    state.track(id(1), applied_by(1));
+    assert!(!state.hides_drift(&node(1), &id(1)), "it has not drifted");
+    state.tracked.get_mut(&id(1)).unwrap().dirty = true;
+    assert!(state.hides_drift(&node(1), &id(1)) && !state.hides_drift(&node(0), &id(1)));
+    assert_eq!(state.fail(&node(1), &id(1)), Some(node(0)));
+    assert_eq!(applier(&state, 1), Some((node(0), true)));
+    assert!(!state.hides_drift(&node(0), &id(1)), "there is no other node");
+    assert_eq!(state.fail(&node(0), &id(1)), None);
+    assert!(state.tracked.is_empty());
+}
+
+#[test]
+fn the_labels_of_an_owner_show_that_a_write_of_another_one_is_not_in_a_sighting() {
+    let marks = |name, namespace| OwnershipMarks { name, namespace, manager: "manager" };
+    let kind = |node: &ObjectKey| [node.group.clone(), node.kind.clone()];
+    let mut release = node(2);
+    release.kind = "HelmRelease".to_owned();
+    let marks = KindOwnershipMarks::new(BTreeMap::from([
+        (kind(&node(0)), marks("name", "namespace")),
+        (kind(&release), marks("release-name", "release-namespace")),
+    ]));
+    let metadata = serde_json::json!({"labels": {"name": "app-0", "namespace": "shop"}});
+    assert!(marks.is_before_write(&node(0), &node(1), &metadata));
+    assert!(!marks.is_before_write(&node(1), &node(0), &metadata), "they are those of the writer");
+    assert!(!marks.is_before_write(&node(0), &node(0), &metadata), "it is its own write");
+    assert!(!marks.is_before_write(&node(0), &release, &metadata), "other labels are added");
 }
