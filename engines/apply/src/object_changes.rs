@@ -115,6 +115,15 @@ pub fn between(before: &[Object], after: &[Object]) -> Vec<ObjectChange> {
     changes
 }
 
+/// Counts objects as changed that were not created, because they existed before they were applied first.
+pub fn adopt(changes: &mut [ObjectChange], is_adopted: impl Fn(&ObjectId) -> bool) {
+    for change in changes {
+        if change.what == ObjectChangeKind::Added && is_adopted(&change.id) {
+            change.what = ObjectChangeKind::Changed;
+        }
+    }
+}
+
 /// What an audit has room for.
 pub fn list(changes: Vec<ObjectChange>) -> ObjectChangeList {
     let mut listing = ObjectChangeList::default();
@@ -217,6 +226,23 @@ mod tests {
         assert_eq!(fields(&before, &after), ["/data", "/stringData"]);
         let elsewhere = ObjectId::new("n", "s", "secrets.example.com", "Secret");
         assert_eq!(masked(&elsewhere, vec!["/data/a".to_owned()]), ["/data/a"]);
+    }
+
+    #[test]
+    fn objects_that_existed_before_count_as_changed() {
+        let new = [
+            object("ConfigMap", "new", json!({})),
+            object("ConfigMap", "old", json!({})),
+            object("Secret", "old", json!({})),
+        ];
+        let old = ObjectId::new("n", "old", "", "ConfigMap");
+        let gone = object("ConfigMap", "gone", json!({}));
+        let mut changes = between(&[gone], &new);
+        adopt(&mut changes, |id| *id == old || id.name == "gone");
+        let listing = list(changes);
+        assert_eq!((listing.added, listing.changed, listing.removed), (2, 1, 1));
+        let changed = listing.listed.iter().find(|it| it.what == ObjectChangeKind::Changed);
+        assert_eq!(changed.map(|it| &it.id), Some(&old));
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub struct RevisionSpan {
     pub before: Option<Arc<ReleaseRecord>>,
     /// What was to be there.
     pub after: Option<Arc<ReleaseRecord>>,
+    /// Inventory ids of objects that only the record after has, and that the operation took over instead of creating them.
+    pub adopted: Vec<String>,
     /// Whether the operation failed while it wrote that, so that not all of it was written, or while it waited until deleted
     /// objects are gone.
     pub partial: bool,
@@ -176,8 +178,11 @@ fn span(
     let partial = failed_at == Some(write) || is_left;
     let record = Some(record.clone());
     Some(match journal.action.is_removal() {
-        true => RevisionSpan { before: record, after: None, partial },
-        false => RevisionSpan { before: base.cloned(), after: record, partial },
+        true => RevisionSpan { before: record, after: None, adopted: Vec::new(), partial },
+        false => {
+            let adopted = journal.adopted.clone();
+            RevisionSpan { before: base.cloned(), after: record, adopted, partial }
+        }
     })
 }
 

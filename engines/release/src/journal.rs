@@ -26,6 +26,8 @@ pub const HOOK_ANNOTATION: &str = "windlass.dev/release-operation";
 const MAX_TEXT: usize = 8 << 10;
 /// How many objects to clean up are remembered.
 const MAX_CREATED: usize = 1000;
+/// How many objects that were taken over are remembered.
+const MAX_ADOPTED: usize = 1000;
 /// How many faults are remembered.
 const MAX_FAULTS: usize = 16;
 
@@ -251,6 +253,9 @@ pub struct OperationJournal {
     /// Inventory ids of what was created, where that is to be cleaned up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<String>,
+    /// Inventory ids of objects that the revision before does not have, and that existed before they were applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adopted: Vec<String>,
     /// Errors that did not stop a removal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
@@ -300,6 +305,7 @@ impl OperationJournal {
             hook_uid: None,
             hook_begun: false,
             created: Vec::new(),
+            adopted: Vec::new(),
             faults: Vec::new(),
             passed: Vec::new(),
             answers: Vec::new(),
@@ -338,6 +344,11 @@ impl OperationJournal {
     /// Remembers what was created; what is beyond the limit stays in the cluster if the operation fails.
     pub(crate) fn remember_created(&mut self, created: &[String]) {
         self.created = created.iter().take(MAX_CREATED).cloned().collect();
+    }
+
+    /// Remembers what was taken over; what is beyond the limit counts as created in the audit.
+    pub(crate) fn remember_adopted(&mut self, adopted: &[String]) {
+        self.adopted = adopted.iter().take(MAX_ADOPTED).cloned().collect();
     }
 
     /// Remembers the present task, which is over.
@@ -401,6 +412,7 @@ mod tests {
             hook_uid: Some("u".to_owned()),
             hook_begun: true,
             created: vec!["ns_a__Secret".to_owned()],
+            adopted: vec!["ns_b__Secret".to_owned()],
             faults: vec!["a".to_owned()],
             passed: vec![CompletedTask {
                 task: TimedTaskKind::Apply,

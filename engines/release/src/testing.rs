@@ -397,7 +397,7 @@ impl TestCluster {
             ReleaseStep::Apply { .. } => vec!["apps_new__Secret".to_owned()],
             _ => Vec::new(),
         };
-        StepOutcome { step: step.clone(), created, error }
+        StepOutcome { created, error, ..StepOutcome::of(step) }
     }
 
     /// Does a step; gives a line for the log, and the fault that would make it fail.

@@ -120,7 +120,7 @@ fn an_audit_tells_from_where_to_where_and_what_to_compare() {
     assert_eq!(place(&audit.to), Some((2, "1.1.0".to_owned())));
     let span = audit.span.unwrap();
     assert_eq!((span.before.unwrap().version, span.after.unwrap().version), (1, 2));
-    assert!(!span.partial);
+    assert!(!span.partial && span.adopted.is_empty());
     assert_eq!((audit.outcome, audit.error), (OperationOutcome::Succeeded, None));
     let removal = OperationJournal {
         ended: None,
@@ -133,6 +133,18 @@ fn an_audit_tells_from_where_to_where_and_what_to_compare() {
     let test = journal(OperationKind::Test, origin(2, "1.1.0", "7"));
     let audit = audited(first("a"), record(2, "1.1.0", "a", "deployed"), &test);
     assert!(audit.span.is_none(), "tests change no object of a release");
+}
+
+#[test]
+fn an_audit_tells_which_objects_were_taken_over() {
+    let adopted = vec!["apps_web__Service".to_owned()];
+    let journal = OperationJournal {
+        base: None,
+        adopted: adopted.clone(),
+        ..journal(OperationKind::Install, origin(1, "1.0.0", "7"))
+    };
+    let audit = audited(first("a"), record(2, "1.0.0", "a", "deployed"), &journal);
+    assert_eq!(audit.span.map(|it| it.adopted), Some(adopted));
 }
 
 #[test]

@@ -93,8 +93,17 @@ pub struct StepOutcome {
     pub step: ReleaseStep,
     /// Inventory ids of what was created.
     pub created: Vec<String>,
+    /// Inventory ids of what existed before it was applied, although the revision before does not have it.
+    pub adopted: Vec<String>,
     /// Why it failed, in Helm's words.
     pub error: Option<String>,
+}
+
+impl StepOutcome {
+    /// A step that was done, and has created nothing and taken over nothing.
+    pub fn of(step: &ReleaseStep) -> Self {
+        Self { step: step.clone(), created: Vec::new(), adopted: Vec::new(), error: None }
+    }
 }
 
 /// What an operation needs now.
@@ -240,12 +249,15 @@ impl OperationPosition<'_> {
         }
     }
 
-    /// The journal with what the last step created.
+    /// The journal with what the last step created and took over.
     fn applied(&self) -> OperationJournal {
         let mut journal = self.journal.clone();
         let applied = self.outcome.filter(|it| matches!(it.step, ReleaseStep::Apply { .. }));
-        if let (true, Some(outcome)) = (journal.plan.cleanup, applied) {
-            journal.remember_created(&outcome.created);
+        if let Some(outcome) = applied {
+            journal.remember_adopted(&outcome.adopted);
+            if journal.plan.cleanup {
+                journal.remember_created(&outcome.created);
+            }
         }
         journal
     }

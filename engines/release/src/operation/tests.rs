@@ -241,3 +241,26 @@ fn a_hook_that_kubernetes_deletes_is_noted_before_it_is_created() {
     // A hook that cannot be watched is created nevertheless.
     assert_eq!(due(false, false), "create");
 }
+
+#[test]
+fn objects_that_an_apply_took_over_are_remembered_whether_it_failed_or_not() {
+    let record = with_hooks();
+    let installation = journal(OperationKind::Install);
+    let all = tasks(&installation, &record);
+    let at = all.iter().position(|it| *it == OperationTask::Apply).unwrap();
+    let begun = OperationJournal { at, ..installation };
+    let due = |outcome: Option<&StepOutcome>| {
+        let revisions = ReleaseRevisions::default();
+        let live = ObservedLiveObjects::default();
+        next(&begun, &record, &revisions, &live, outcome, None, Time::UNIX_EPOCH)
+    };
+    let OperationNeed::Do(apply) = due(None) else { panic!("nothing is due") };
+    let adopted = vec!["apps_web__Service".to_owned()];
+    for error in [None, Some("rejected".to_owned())] {
+        let outcome = StepOutcome { adopted: adopted.clone(), error, ..StepOutcome::of(&apply) };
+        let OperationNeed::Do(ReleaseStep::Write(write)) = due(Some(&outcome)) else {
+            panic!("the journal is not written")
+        };
+        assert_eq!(write.journal.adopted, adopted);
+    }
+}

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use apply::object_changes::{ObjectChange, ObjectChangeKind, between};
+use apply::object_changes::{ObjectChange, ObjectChangeKind, adopt, between};
 use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRelease, AuditState, AuditStep,
     AuditSubject, ReleaseAuditSpec,
@@ -241,6 +241,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let kept: BTreeSet<ObjectId> = kept.map(Object::id).collect();
         let mut changes = between(&before, &after);
         changes.retain(|it| it.what != ObjectChangeKind::Removed || !kept.contains(&it.id));
+        let adopted: BTreeSet<&str> = span.adopted.iter().map(String::as_str).collect();
+        adopt(&mut changes, |id| adopted.contains(id.to_string().as_str()));
         changes
     }
 

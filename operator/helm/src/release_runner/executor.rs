@@ -248,7 +248,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// The records that a run is about.
-    async fn storage(&self) -> Result<Arc<ReleaseStorage>, RunOutcome> {
+    pub(super) async fn storage(&self) -> Result<Arc<ReleaseStorage>, RunOutcome> {
         let status = self.owner.status();
         let (namespace, name) = released(self.desired(), &status);
         if let Some(storage) = self.known().storage.clone()
@@ -497,7 +497,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
 
     /// Does a step; what came of it is its outcome.
     async fn done(&self, step: &ReleaseStep) -> Result<StepOutcome, RunOutcome> {
-        let mut outcome = StepOutcome { step: step.clone(), created: Vec::new(), error: None };
+        let mut outcome = StepOutcome::of(step);
         let failed = |error: StorageError| self.not_stored(&error);
         match step {
             ReleaseStep::Tell(report) => self.tell(report).await?,
@@ -539,7 +539,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 let base = base.and_then(|version| self.record(version).ok());
                 let journal = self.journal(*version).unwrap_or_else(|| self.idle_journal(&record));
                 let applied = self.apply(&record, base.as_deref(), &journal, *permit).await?;
-                (outcome.created, outcome.error) = (applied.created, applied.error);
+                outcome.created = applied.created;
+                outcome.adopted = applied.adopted;
+                outcome.error = applied.error;
                 self.known().healthy.clear();
             }
             ReleaseStep::Delete { version, propagation, permit, .. } => {

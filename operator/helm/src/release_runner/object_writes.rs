@@ -4,17 +4,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{RemovalPermit, RunOutcome};
+use reconcile::{RemovalPermit, RunOutcome, Time};
 use release::ReleaseRecord;
 use release::journal::{OperationJournal, OperationKind};
 
 use super::executor::{DriftedObject, ReleaseExecutor};
 use super::manifest_objects::{self, ManifestObject};
 use super::step_error::StepError;
+use super::storage::creation_time;
 use super::{MANAGER, ReleaseStatusOwner, merge};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -28,6 +30,8 @@ use windlass_runtime::unanswered_writes::UnansweredWrite;
 pub(super) struct ApplyReport {
     /// Inventory ids of what was created.
     pub(super) created: Vec<String>,
+    /// Inventory ids of what existed before, although the base does not have it.
+    pub(super) adopted: Vec<String>,
     /// Why not all of it could be done, in Helm's words.
     pub(super) error: Option<String>,
 }
@@ -40,6 +44,23 @@ pub(super) struct CorrectionReport {
     pub(super) faults: Vec<String>,
     /// The outcome of the run that could not go on.
     pub(super) stopped: Option<RunOutcome>,
+}
+
+/// What a write did to an object.
+struct ObjectWrite {
+    /// Whether it created the object, where that matters; else `false`.
+    is_new: bool,
+    /// When the object was created, by the clock of the API server.
+    created: Option<Time>,
+}
+
+/// How far the clocks of two API servers of a cluster may be apart.
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
+
+/// Whether an object that was written existed before the record of its revision.
+fn existed_before(record: Option<Time>, created: Option<Time>) -> bool {
+    let created = created.and_then(|it| it.checked_add(MAX_CLOCK_DIFFERENCE).ok());
+    record.zip(created).is_some_and(|(record, created)| created < record)
 }
 
 /// Why an object was not written.
@@ -123,6 +144,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if refused.is_some() {
             return Ok(ApplyReport { error: refused, ..applied });
         }
+        let recorded = self.storage().await?.creation_time_of(record.version);
+        let is_new = |id: &ObjectId| !before.iter().any(|it| it.id == *id);
         for batch in batches(&members) {
             let writes: Vec<_> = batch
                 .iter()
@@ -132,13 +155,17 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                     self.write(member, original, mode, was_merged, journal)
                 })
                 .collect();
-            let done: Vec<Result<bool, UnwrittenObjectError>> =
+            let done: Vec<Result<ObjectWrite, UnwrittenObjectError>> =
                 stream::iter(writes).buffered(self.width()).collect().await;
             let written = batch.iter().filter(|member| !left_alone.contains(&member.id));
             for (member, done) in written.zip(done) {
                 match done {
-                    Ok(true) => applied.created.push(member.id.to_string()),
-                    Ok(false) => {}
+                    Ok(write) if write.is_new => applied.created.push(member.id.to_string()),
+                    Ok(write) => {
+                        if existed_before(recorded, write.created) && is_new(&member.id) {
+                            applied.adopted.push(member.id.to_string());
+                        }
+                    }
                     Err(UnwrittenObjectError { error, .. }) if error.is_of_server() => {
                         return Err(self.no_answer(&error));
                     }
@@ -184,8 +211,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(Arc::new(served))
     }
 
-    /// Writes one object; says whether that created it, where that matters. After a conflict with another client's
-    /// write it is read and written again.
+    /// Writes one object. After a conflict with another client's write it is read and written again.
     async fn write(
         &self,
         member: &ManifestObject,
@@ -193,7 +219,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         mode: WriteMode,
         was_merged: bool,
         journal: &OperationJournal,
-    ) -> Result<bool, UnwrittenObjectError> {
+    ) -> Result<ObjectWrite, UnwrittenObjectError> {
         for _ in 1..MAX_WRITE_ATTEMPTS {
             match self.write_once(member, original, mode, was_merged, journal).await {
                 Err(UnwrittenObjectError { error, .. }) if error.code() == Some(409) => {}
@@ -210,7 +236,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         mode: WriteMode,
         was_merged: bool,
         journal: &OperationJournal,
-    ) -> Result<bool, UnwrittenObjectError> {
+    ) -> Result<ObjectWrite, UnwrittenObjectError> {
         let cluster = &self.target.cluster;
         let ManifestObject { id, object, resource } = member;
         let strict = !self.options().of_action(journal.action).disable_openapi;
@@ -228,10 +254,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let is_new = needs_live && live.is_none();
         let written = match (mode, live) {
             (WriteMode::Server, live) => {
-                if let Some(live) = live.filter(|_| was_merged) {
-                    self.take_over(member, live).await?;
+                let taken = match live.filter(|_| was_merged) {
+                    Some(live) => self.take_over(member, live).await,
+                    None => Ok(()),
+                };
+                match taken {
+                    Ok(()) => self.apply_object(resource, object, strict).await,
+                    Err(error) => Err(error),
                 }
-                self.apply_object(resource, object, strict).await
             }
             (_, None) => cluster.create_object(resource, object, MANAGER, strict).await,
             (WriteMode::Replaced, Some(live)) => {
@@ -261,16 +291,17 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                     let now = jiff::Timestamp::now();
                     self.contests().corrected(id, now, self.contested_pause());
                 }
+                let created = creation_time(&written);
                 self.wrote(id, written, since);
+                Ok(ObjectWrite { is_new, created })
             }
             Err(error) => {
                 if is_observed {
-                    watcher.released(&self.node, id);
+                    watcher.write_failed(&self.node, id);
                 }
-                return Err(UnwrittenObjectError { error, is_new });
+                Err(UnwrittenObjectError { error, is_new })
             }
         }
-        Ok(is_new)
     }
 
     /// Applies an object. Fields that no manager owns, because the object was released or restored, become ours, so
@@ -491,5 +522,19 @@ fn not_created(member: &ManifestObject, error: &str) -> String {
     match error.contains(&name) {
         true => format!("failed to create resource: {error}"),
         false => format!("failed to create resource: {} {name}: {error}", member.id.kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_existed_before_its_release_if_it_is_older_than_the_record() {
+        let at = |second| Some(Time::from_second(second).unwrap());
+        assert!(existed_before(at(100), at(97)));
+        assert!(!existed_before(at(100), at(98)), "clocks may differ");
+        assert!(!existed_before(at(100), at(101)));
+        assert!(!existed_before(None, at(97)) && !existed_before(at(100), None));
     }
 }

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use objects::{Gvk, Object};
 use parking_lot::{Mutex, MutexGuard};
+use reconcile::Time;
 use release::operation::RecordAndJournalWrite;
 use release::record::{RecordChange, ReleaseRecord, RevisionStatus as Life};
 use release::storage::{
@@ -61,6 +62,8 @@ struct StoredRevision {
     secret: String,
     uid: String,
     version: String,
+    /// When the Secret was created, by the clock of the API server.
+    created: Option<Time>,
     labels: BTreeMap<String, String>,
     layout: RecordLayout,
 }
@@ -99,10 +102,16 @@ impl StoredRevision {
             secret: secret.name().to_owned(),
             uid: secret.uid().to_owned(),
             version: version.to_owned(),
+            created: creation_time(secret),
             labels,
             layout,
         }
     }
+}
+
+/// When an object was created, by the clock of the API server.
+pub(super) fn creation_time(object: &Object) -> Option<Time> {
+    object.meta("creationTimestamp")?.as_str()?.parse().ok()
 }
 
 /// The Secrets that store the revisions of a Helm release, read once for each run and written only
@@ -465,6 +474,11 @@ impl ReleaseStorage {
             }
             Err(error) => ReadRevision::Broken(error.to_string()),
         })
+    }
+
+    /// When the record of a revision was created, by the clock of the API server; `None` if that is unknown.
+    pub(super) fn creation_time_of(&self, version: i64) -> Option<Time> {
+        self.known().as_ref()?.stored.get(&version)?.created
     }
 
     /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next run.

@@ -347,7 +347,7 @@ impl FakeReleaseCluster {
             }
             other => return Err(mismatch("a step of an operation", &format!("{other:?}"))),
         };
-        Ok(StepOutcome { step, created, error })
+        Ok(StepOutcome { created, error, ..StepOutcome::of(&step) })
     }
 
     fn revisions(&self) -> ReleaseRevisions {
