@@ -3,6 +3,7 @@
 //! Here: judging a refusal by its reason and text, and many refusals in one text, also taken apart again for people. Elsewhere:
 //! sending the dry-run (the program).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use objects::ObjectId;
@@ -26,6 +27,9 @@ const MOST_NAMED: usize = 8;
 /// How many objects have to be refused for the same reason to be reported in one line.
 const MIN_GROUPED_REFUSALS: usize = 3;
 
+/// How many lines the refusals of a run have at most; the objects of further ones are counted.
+const MAX_REFUSAL_LINES: usize = 64;
+
 /// All refusals of a run in one text: those that differ by their object alone, such as for a missing
 /// CustomResourceDefinition, are one line, which names the first objects and counts all.
 pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
@@ -45,7 +49,9 @@ pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
             }
         }
     }
-    let descriptions = lines.iter().flat_map(|alike| match alike.as_slice() {
+    let omitted: usize = lines.iter().skip(MAX_REFUSAL_LINES).map(Vec::len).sum();
+    let shown = lines.iter().take(MAX_REFUSAL_LINES);
+    let descriptions = shown.flat_map(|alike| match alike.as_slice() {
         [(_, text), ..] if alike.len() >= MIN_GROUPED_REFUSALS => {
             let named = alike.iter().take(MOST_NAMED).map(|(id, _)| id.subject());
             let named = named.collect::<Vec<_>>().join(", ");
@@ -55,7 +61,18 @@ pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
         }
         few => few.iter().map(|(_, text)| (*text).to_owned()).collect(),
     });
-    descriptions.collect::<Vec<_>>().join("\n")
+    let rest = (omitted > 0).then(|| format!("and {omitted} more objects were rejected"));
+    descriptions.chain(rest).collect::<Vec<_>>().join("\n")
+}
+
+/// The first refusal of a text, and how many more it has; another text stays as it is.
+pub fn first_with_count(text: &str) -> Cow<'_, str> {
+    match split(text).as_slice() {
+        [first, more @ ..] if !more.is_empty() => {
+            format!("{first} (and {} more)", more.len()).into()
+        }
+        _ => text.into(),
+    }
 }
 
 /// What follows the object in a refusal, in the words of [`describe`].
@@ -160,6 +177,30 @@ mod tests {
         // They are taken apart as they were put together.
         assert_eq!(split(&text), lines);
         assert_eq!((subject(lines[0]), subject(lines[1])), (None, Some("Deployment/apps/web")));
+    }
+
+    #[test]
+    fn a_line_has_the_first_refusal_and_counts_the_others() {
+        let first = "Service/apps/a dry-run failed (Invalid): spec: Invalid value:\nis wrong";
+        let second = "Deployment/apps/b dry-run failed (Forbidden): no";
+        let several = format!("{first}\n{second}\n{second}");
+        assert_eq!(first_with_count(&several), format!("{first} (and 2 more)"));
+        for one in [first, "", "build failed:\na.yaml: line 3"] {
+            assert_eq!(first_with_count(one), one);
+        }
+    }
+
+    #[test]
+    fn a_text_has_a_bounded_number_of_refusals() {
+        let ids: Vec<ObjectId> =
+            (0..70).map(|at| ObjectId::new("apps", "a", "", &format!("Kind{at}"))).collect();
+        let texts: Vec<String> =
+            ids.iter().map(|id| describe(id, "Forbidden", &format!("no {}", id.kind))).collect();
+        let refused: Vec<(&ObjectId, &str)> =
+            ids.iter().zip(texts.iter().map(String::as_str)).collect();
+        let text = together(&refused);
+        assert_eq!(text.lines().count(), MAX_REFUSAL_LINES + 1);
+        assert!(text.ends_with("\nand 6 more objects were rejected"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use apply::dry_run_refusal;
 use objects::{Object, ObjectId};
 use serde_json::Value;
 
-use super::rights::{is_forbidden, right};
+use super::rights::{is_forbidden, rights};
 use super::{
     AdviceTextAndCommand, CauseSubjects, is_plain, is_word, reconciliation, windlass_name,
 };
@@ -14,6 +14,9 @@ use crate::cause_result::RootCause;
 use crate::cause_walk::named_first;
 use crate::condition::{condition, exhausted, text};
 use crate::object_references;
+
+/// What follows once rights are granted.
+const AFTER_GRANT: &str = ", after which it is retried";
 
 /// How many refusals of one run get advice.
 const MOST_ADVISED: usize = 3;
@@ -96,13 +99,21 @@ pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceText
     }
 }
 
-/// Several refusals of one run, each of which needs its own correction.
+/// Several refusals of one run, each of which needs its own correction, but for rights: those are granted at once.
 fn several(cause: &RootCause, owner: &Object, refusals: &[&str]) -> AdviceTextAndCommand {
     let mut helps: Vec<String> = Vec::new();
     let mut commands: Vec<String> = Vec::new();
-    for said in refusals {
+    let (forbidden, others): (Vec<&str>, Vec<&str>) =
+        refusals.iter().copied().partition(|said| is_forbidden(said));
+    let granted = rights(&forbidden, Some(owner)).filter(|_| !forbidden.is_empty());
+    let others = if granted.is_some() { others } else { refusals.to_vec() };
+    if let Some((help, command)) = granted {
+        helps.push(format!("{help}{AFTER_GRANT}"));
+        commands.extend(command);
+    }
+    for said in others {
         let object = named_first(owner, said).unwrap_or_else(|| owner.id());
-        let one = RootCause { object, text: (*said).to_owned(), ..cause.clone() };
+        let one = RootCause { object, text: said.to_owned(), ..cause.clone() };
         let (help, command) = refusal(&one, Some(owner));
         if helps.contains(&help) {
             continue;
@@ -154,9 +165,9 @@ fn refusal(cause: &RootCause, owner: Option<&Object>) -> AdviceTextAndCommand {
         return (help, reset.or(Some(logs)));
     }
     if is_forbidden(&cause.text)
-        && let Some((help, command)) = right(&cause.text, owner)
+        && let Some((help, command)) = rights(&[&cause.text], owner)
     {
-        let again = if reset.is_some() { then } else { ", after which it is retried" };
+        let again = if reset.is_some() { then } else { AFTER_GRANT };
         let commands = [command, reset].into_iter().flatten();
         let command = commands.reduce(|first, second| format!("{first} && {second}"));
         return (format!("{help}{again}"), command);

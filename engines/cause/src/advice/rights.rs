@@ -2,6 +2,8 @@
 //!
 //! What an API server says is read for advice only. Elsewhere: other refusals (`apply.rs`).
 
+use std::collections::BTreeMap;
+
 use objects::{Object, ObjectId};
 
 use super::{AdviceTextAndCommand, is_plain, is_word};
@@ -21,36 +23,68 @@ pub(crate) fn is_forbidden(said: &str) -> bool {
     said.contains("cannot ") && (said.contains("forbidden") || said.contains("Forbidden"))
 }
 
-/// Which right to grant; none if neither the refusal nor the owner names a ServiceAccount.
-pub(super) fn right(said: &str, owner: Option<&Object>) -> Option<AdviceTextAndCommand> {
-    let account = user(said).or_else(|| owner.and_then(account))?;
+/// Which rights to grant for all of some refusals, by one rule for each namespace; none if neither a refusal nor the owner names a
+/// ServiceAccount.
+pub(super) fn rights(refusals: &[&str], owner: Option<&Object>) -> Option<AdviceTextAndCommand> {
+    let named = refusals.iter().find_map(|said| user(said));
+    let account = named.or_else(|| owner.and_then(account))?;
     let subject = account.subject();
-    let refused = RefusedRequest::of(said).filter(|it| it.group != RBAC);
-    let Some(RefusedRequest { resource, group, namespace }) = refused else {
+    let mut scopes: BTreeMap<Option<&str>, BTreeMap<String, &str>> = BTreeMap::new();
+    let mut is_whole = true;
+    for said in refusals {
+        match RefusedRequest::of(said).filter(|it| it.group != RBAC) {
+            Some(request) => {
+                let resources = scopes.entry(request.namespace).or_default();
+                resources.insert(request.whole(), request.resource);
+            }
+            None => is_whole = false,
+        }
+    }
+    if scopes.is_empty() {
         return Some((format!("grant {subject} the right that the message names"), None));
-    };
-    let whole = match group {
-        "" => resource.to_owned(),
-        group => format!("{resource}.{group}"),
-    };
-    let place = match namespace {
-        Some(namespace) => format!("in namespace {namespace}"),
-        None => "in the whole cluster".to_owned(),
-    };
-    let help = format!("grant {subject} the rights {VERBS} on {whole} {place}");
+    }
+    let rules = scopes.iter().map(|(namespace, resources)| {
+        let place = match namespace {
+            Some(namespace) => format!("in namespace {namespace}"),
+            None => "in the whole cluster".to_owned(),
+        };
+        let resources = resources.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        format!("on {resources} {place}")
+    });
+    let rules = rules.collect::<Vec<_>>().join(" and ");
+    let rest = if is_whole { "" } else { ", and the other rights that the message names" };
+    let help = format!("grant {subject} the rights {VERBS} {rules}{rest}");
+    let mut names = scopes.iter().flat_map(|(namespace, resources)| {
+        resources.keys().map(String::as_str).chain([namespace.unwrap_or_default()])
+    });
+    let is_command = is_plain(&account) && names.all(is_word);
+    let commands =
+        scopes.iter().map(|(namespace, resources)| grant(&account, *namespace, resources));
+    let command = commands.collect::<Vec<_>>().join(" && ");
+    Some((help, Some(command).filter(|_| is_command)))
+}
+
+/// The command that grants the rights on resources of one namespace, or of the whole cluster.
+fn grant(
+    account: &ObjectId,
+    namespace: Option<&str>,
+    resources: &BTreeMap<String, &str>,
+) -> String {
     let (scope, kind) = match namespace {
         Some(namespace) => (format!(" -n {namespace}"), "role"),
         None => (String::new(), "clusterrole"),
     };
-    let role = format!("{}-{resource}", account.name);
-    let command = format!(
-        "kubectl{scope} create {kind} {role} --verb={VERBS} --resource={whole} && kubectl{scope} create {kind}binding {role} \
+    let first = resources.values().next().copied().unwrap_or_default();
+    let role = match resources.len().saturating_sub(1) {
+        0 => format!("{}-{first}", account.name),
+        more => format!("{}-{first}-and-{more}-more", account.name),
+    };
+    let all = resources.keys().map(String::as_str).collect::<Vec<_>>().join(",");
+    format!(
+        "kubectl{scope} create {kind} {role} --verb={VERBS} --resource={all} && kubectl{scope} create {kind}binding {role} \
          --{kind}={role} --serviceaccount={}:{}",
         account.namespace, account.name
-    );
-    let words = [resource, group, namespace.unwrap_or_default()];
-    let is_command = is_plain(&account) && words.into_iter().all(is_word);
-    Some((help, Some(command).filter(|_| is_command)))
+    )
 }
 
 /// The ServiceAccount that an API server names as the user of a request.
@@ -89,5 +123,13 @@ impl<'t> RefusedRequest<'t> {
             }
         };
         Some(Self { resource, group, namespace })
+    }
+
+    /// The resource with its group, as kubectl names it.
+    fn whole(&self) -> String {
+        match self.group {
+            "" => self.resource.to_owned(),
+            group => format!("{}.{group}", self.resource),
+        }
     }
 }

@@ -358,6 +358,35 @@ fn a_right_that_is_missing_is_granted_by_a_command() {
 }
 
 #[test]
+fn all_rights_that_are_missing_are_granted_at_once() {
+    let account = json!({"spec": {"serviceAccountName": "deployer"}});
+    let refused = |kind: &str, group: &str, place: &str| {
+        let plural = format!("{}s", kind.to_lowercase());
+        format!(
+            "{kind}/apps/w dry-run failed (Forbidden): {plural}.{group} \"w\" is forbidden: User \
+             \"system:serviceaccount:apps:deployer\" cannot patch resource \"{plural}\" in API group \"{group}\" {place}"
+        )
+    };
+    let apps = "in the namespace \"apps\"";
+    let mut refusals = ["A", "B", "C", "D"].map(|kind| refused(kind, "a.test", apps)).to_vec();
+    refusals.push(refused("Widget", "", "at the cluster scope"));
+    refusals.push("E/apps/e dry-run failed (Invalid): bad".to_owned());
+    let failed = status("False", "ReconciliationFailed", &refusals.join("\n"));
+    let app = kustomization("app", &[&account, &failed]);
+    let account = with("ServiceAccount/deployer", &[]);
+    let (text, command) =
+        advised(&FakeClusterObjects::of(&[app, source(), account]).why("Kustomization/app"));
+    let grant = "grant ServiceAccount/apps/deployer the rights get,list,create,update,patch,delete on widgets in the whole \
+                 cluster and on as.a.test, bs.a.test, cs.a.test, ds.a.test in namespace apps, after which it is retried; ";
+    assert!(text.starts_with(grant), "{text}");
+    assert_eq!(text.matches("grant").count(), 1, "{text}");
+    let role = "kubectl -n apps create role deployer-as-and-3-more \
+                --verb=get,list,create,update,patch,delete --resource=as.a.test,bs.a.test,cs.a.test,ds.a.test && ";
+    assert!(command.contains(role), "{command}");
+    assert!(command.starts_with("kubectl create clusterrole deployer-widgets "), "{command}");
+}
+
+#[test]
 fn a_release_that_is_healthy_by_now_is_reset() {
     let message = "Helm install failed for release apps/web: timeout waiting for: [Deployment/apps/web status: 'InProgress']";
     let mut release = with(

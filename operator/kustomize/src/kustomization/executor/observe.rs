@@ -35,6 +35,12 @@ fn word(error: &ClusterError) -> &str {
     }
 }
 
+/// Whether an object that cannot be compared does not keep a run from comparing the others: when drift is corrected, and where
+/// rights are missing, which are reported all at once.
+fn is_of_one_object(error: &ClusterError, is_correction: bool) -> bool {
+    error.code() == Some(403) || (is_correction && error.is_of_object())
+}
+
 /// The field that lists what others may set.
 const IGNORE: &str = "spec.ignore";
 
@@ -55,9 +61,14 @@ impl KustomizationExecutor {
             }
             refused => refused,
         };
+        let is_refused = |state: &LiveObjectState| {
+            matches!(state, LiveObjectState::Refused(_) | LiveObjectState::Incompatible(_))
+        };
+        if compared.as_ref().map_or(true, is_refused) {
+            self.target.watcher().comparison_failed(&self.node, &manifest.id);
+        }
         let state = match compared {
-            // When drift is corrected, an object that cannot be compared does not stop the others.
-            Err(error) if self.settings.is_correction && error.is_of_object() => {
+            Err(error) if is_of_one_object(&error, self.settings.is_correction) => {
                 self.refused(manifest, &error)
             }
             state => state?,
@@ -476,9 +487,6 @@ impl KustomizationExecutor {
         let ours = apply::is_owned(&live, &self.node.name, &self.node.namespace);
         let is_wanted = self.desired.wants_cluster_scoped(&live.id());
         if !ours || is_wanted || apply::switches(&live).skips_prune() {
-            if !ours {
-                self.target.watcher().released(&self.node, &id);
-            }
             known.gone.insert(id);
             return;
         }
@@ -507,5 +515,21 @@ fn current() -> HealthReport {
         status: apply::HealthStatus::Current,
         message: String::new(),
         conditions: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_core::Status;
+
+    use super::*;
+
+    #[test]
+    fn rights_that_are_missing_for_an_object_do_not_hide_those_that_are_missing_for_others() {
+        let refused = |code| ClusterError::Refused(Box::new(Status { code, ..Status::default() }));
+        assert!(is_of_one_object(&refused(403), false) && is_of_one_object(&refused(403), true));
+        assert!(!is_of_one_object(&refused(500), false) && is_of_one_object(&refused(500), true));
+        let no_answer = ClusterError::NoAnswer("timed out".to_owned());
+        assert!(!is_of_one_object(&no_answer, true), "the API server is at fault");
     }
 }
