@@ -1,6 +1,7 @@
 //! `windlass get`: one table of objects of any kinds.
 
 use anyhow::{Context as _, bail};
+use apply::dry_run_refusal;
 use cause::{ExaminedObjectState, StateExplanation, condition, object_references};
 use clap::Args as ClapArgs;
 use futures::stream::{StreamExt as _, select_all};
@@ -219,7 +220,7 @@ impl RowPrinter {
             cells.push(TableCell::new(&applier.unwrap_or_default()));
             cells.push(TableCell::new(&row.reason));
         }
-        let message = TableCell::new(&row.message);
+        let message = TableCell::new(&dry_run_refusal::first_with_count(&row.message));
         cells.push(if row.ready == "True" { message } else { message.vital() });
         cells
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use apply::health;
+use apply::{dry_run_refusal, health};
 use cause::object_owners::{ApplierMarks, OtherOwner};
 use cause::{object_references, pod};
 use clap::Args as ClapArgs;
@@ -358,7 +358,8 @@ fn draw(branch: &ObjectTreeBranch, first: &str, rest: &str, on: TerminalScreen, 
     };
     let mut line = format!("{first}{}", clean(&branch.object));
     let mut more = format!(" {}", branch.health);
-    for text in [&branch.revision, &branch.message].into_iter().filter(|it| !it.is_empty()) {
+    let message = dry_run_refusal::first_with_count(&branch.message);
+    for text in [branch.revision.as_str(), &*message].into_iter().filter(|it| !it.is_empty()) {
         more = format!("{more} {}", clean(text));
     }
     let left = on.width.unwrap_or(usize::MAX).saturating_sub(line.chars().count());
