@@ -205,7 +205,7 @@ fn unknown(word: &str) -> String {
 }
 
 /// The most alike of some names, if one is alike at all.
-fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(super) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let alike = names.map(|name| (strsim::jaro_winkler(word, name), name));
     let best = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
     (best.0 >= MIN_NAME_SIMILARITY).then_some(best.1)

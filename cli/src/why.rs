@@ -1,9 +1,10 @@
 //! `windlass why`: why an object is not ready, on one screen.
 //!
 //! Here: the screen. Below: everything that is not ready (`why/all.rs`), tags that an ImagePolicy does not choose
-//! (`why/tags.rs`). Elsewhere: the walk to the cause (engine `cause`), fetching its facts (`cluster_facts.rs`).
+//! (`why/tags.rs`), annotations that are unknown (`why/annotations.rs`). Elsewhere: the walk to the cause (engine `cause`), fetching its facts (`cluster_facts.rs`).
 
 mod all;
+mod annotations;
 mod tags;
 
 use std::path::PathBuf;
@@ -190,11 +191,13 @@ async fn explain(
     let is_policy = tags::is_policy(&id);
     ensure!(is_policy || args.tags.is_none(), "--tags is for ImagePolicies");
     let policy = is_policy.then(|| object.clone());
+    let unknown_annotations = annotations::remarks(&object);
     facts.knows(&target.resource, object);
     let mut why = facts.explain(&id).await?;
     if cause::object_references::is_reconciled(&id) {
         let remark = cluster_operators::remark(&site.cluster, jiff::Timestamp::now());
         why.remarks.extend(remark.await);
+        why.remarks.extend(unknown_annotations);
     }
     let tags = match policy {
         Some(policy) => Some(tags::of(site, policy, args.tags.as_deref()).await?),

@@ -4,12 +4,13 @@
 //! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `layers`, `licence`), how often it is
 //! compiled (`features`), sizes of crates (`crate_sizes`), source files (`source_file`), leftovers of tools (`leftovers`),
 //! settings of the tools (`lints`), pages (`pages`), public items that nothing uses (`dead_code`), deletions without a gate
-//! (`removals`), tests of every kind (`kinds`), words (`words`), names (`names`), CRDs (`tools/crd-manifests`), recorded
-//! answers (`tools/conformance`).
+//! (`removals`), tests of every kind (`kinds`), names of annotations (`annotations`), words (`words`), names (`names`), CRDs
+//! (`tools/crd-manifests`), recorded answers (`tools/conformance`).
 //!
 //! Every check is a function over text or names that returns faults, so a bad example can show that it finds some.
 #![cfg(test)]
 
+mod annotations;
 mod crate_sizes;
 mod dead_code;
 mod dependencies;

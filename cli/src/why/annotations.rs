@@ -1,0 +1,110 @@
+//! Annotations of windlass that an object has and that windlass does not know, such as a name with a typing error: they have no
+//! effect.
+//!
+//! Here: the names that are known; a tidy test (`xtask/src/tidy/annotations.rs`) compares them with the constants of the program.
+//! Elsewhere: names of kinds that are unknown (`kind_argument.rs`).
+
+use objects::Object;
+use serde_json::Value;
+
+use crate::kind_argument::nearest;
+
+/// What the names of annotations of windlass begin with.
+const ANNOTATION_PREFIX: &str = "windlass.dev/";
+
+/// How many unknown annotations of an object are named.
+const MAX_NAMED_ANNOTATIONS: usize = 8;
+
+/// What follows [`ANNOTATION_PREFIX`] in the names that windlass reads or writes.
+const KNOWN_ANNOTATIONS: [&str; 42] = [
+    "allow-downgrade",
+    "allow-empty",
+    "break-glass",
+    "bundle",
+    "crd-export",
+    "crd-export-digest",
+    "crd-export-objects",
+    "crd-export-parts",
+    "crd-export-tenant",
+    "crd-export-time",
+    "crd-name",
+    "crd-policy",
+    "crd-removal",
+    "depends-on",
+    "event-sources",
+    "incident-after",
+    "incident-reminder",
+    "incidents",
+    "installation",
+    "min-age",
+    "pull-request",
+    "release-digest",
+    "release-journal",
+    "release-operation",
+    "release-owner",
+    "release-part-of",
+    "release-parts",
+    "requested-by",
+    "requested-reason",
+    "require-verified",
+    "required-platforms",
+    "resources",
+    "rollback",
+    "schedule",
+    "shard",
+    "sops-mac",
+    "suspended-by",
+    "suspended-reason",
+    "suspended-until",
+    "verify-images",
+    "verify-provenance",
+    "window",
+];
+
+/// A remark for each annotation of an object that has the prefix of windlass and an unknown name.
+pub(super) fn remarks(object: &Object) -> Vec<String> {
+    let annotations = object.meta("annotations").and_then(Value::as_object);
+    let all = annotations.into_iter().flatten();
+    let names = all.filter_map(|(name, _)| name.strip_prefix(ANNOTATION_PREFIX));
+    let unknown = names.filter(|name| !KNOWN_ANNOTATIONS.contains(name));
+    let remark = |name: &str| {
+        let text = format!("annotation `{ANNOTATION_PREFIX}{name}` is unknown and has no effect");
+        match nearest(name, KNOWN_ANNOTATIONS.into_iter()) {
+            Some(nearest) => format!("{text}: did you mean `{ANNOTATION_PREFIX}{nearest}`?"),
+            None => text,
+        }
+    };
+    unknown.take(MAX_NAMED_ANNOTATIONS).map(remark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_annotation_of_windlass_is_named_with_the_nearest_known_one() {
+        let object = |annotations: Value| {
+            Object::new(
+                json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": "app", "annotations": annotations}}),
+            )
+            .unwrap()
+        };
+        let known = json!({"windlass.dev/window": "a", "team": "web", "reconcile.fluxcd.io/requestedAt": "now",
+            "release.windlass.dev/requires": "b"});
+        assert!(remarks(&object(known)).is_empty());
+        let unknown = json!({"windlass.dev/windw": "a", "windlass.dev/zzzz": "b"});
+        assert_eq!(
+            remarks(&object(unknown)),
+            [
+                "annotation `windlass.dev/windw` is unknown and has no effect: did you mean `windlass.dev/window`?",
+                "annotation `windlass.dev/zzzz` is unknown and has no effect",
+            ]
+        );
+        let many: serde_json::Map<String, Value> =
+            (0..20).map(|at| (format!("windlass.dev/{at}"), Value::Null)).collect();
+        assert_eq!(remarks(&object(many.into())).len(), MAX_NAMED_ANNOTATIONS);
+    }
+}
