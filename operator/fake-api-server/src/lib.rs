@@ -121,8 +121,9 @@ pub async fn with_shared_objects(
     (server, writes)
 }
 
-/// The same server, where merge patches change objects and statuses: each counts up the version of its object, and an object that is
-/// being deleted is gone with its last finalizer. Lists have a version and watches end at once, so that both can be followed.
+/// The same server, where merge patches change objects and statuses, and what is applied replaces labels, annotations and spec, as
+/// if all had one manager. Each counts up the version of its object. What is deleted is gone, with its last finalizer if it has any.
+/// Lists have a version and watches end at once, so that both can be followed.
 ///
 /// # Panics
 /// Where no port or no folder can be had.
@@ -134,7 +135,9 @@ pub async fn with_patched_objects(objects: Arc<Mutex<Vec<Value>>>) -> FakeApiSer
         }
         let mut objects = objects.lock();
         let (code, mut answer) = match method {
+            "PATCH" if target.contains("force=true") => applied(&mut objects, target, body),
             "PATCH" => patched(&mut objects, target, &body),
+            "DELETE" => deleted(&mut objects, target),
             _ => answer(&objects, target),
         };
         if answer["kind"] == "List" {
@@ -153,19 +156,56 @@ fn patched(objects: &mut Vec<Value>, target: &str, patch: &Value) -> (u16, Value
         return answer(objects, of_object);
     };
     let object = &mut objects[at];
-    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    let version = version.parse::<u64>().unwrap_or_default() + 1;
+    let version = next_version(object);
     match of_object == path {
         true => merge(object, patch),
         false => merge(&mut object["status"], &patch["status"]),
     }
-    object["metadata"]["resourceVersion"] = json!(version.to_string());
+    object["metadata"]["resourceVersion"] = version;
     let object = object.clone();
     let finalizers = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
     if object["metadata"]["deletionTimestamp"].is_string() && finalizers == 0 {
         objects.remove(at);
     }
     (200, object)
+}
+
+/// Makes an object, or gives it the labels, annotations and spec that are applied.
+fn applied(objects: &mut Vec<Value>, target: &str, mut desired: Value) -> (u16, Value) {
+    let (path, _) = target.split_once('?').unwrap_or((target, ""));
+    let Some(object) = objects.iter_mut().find(|it| place(it) == path) else {
+        desired["metadata"]["uid"] = json!(format!("applied-{}", objects.len()));
+        desired["metadata"]["resourceVersion"] = json!("1");
+        objects.push(desired.clone());
+        return (201, desired);
+    };
+    for field in ["labels", "annotations"] {
+        object["metadata"][field] = desired["metadata"][field].take();
+    }
+    object["spec"] = desired["spec"].take();
+    object["metadata"]["resourceVersion"] = next_version(object);
+    (200, object.clone())
+}
+
+/// Deletes an object, or says that it is being deleted if it has finalizers.
+fn deleted(objects: &mut Vec<Value>, target: &str) -> (u16, Value) {
+    let (path, _) = target.split_once('?').unwrap_or((target, ""));
+    let Some(at) = objects.iter().position(|it| place(it) == path) else {
+        return answer(objects, path);
+    };
+    let object = &mut objects[at];
+    if object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
+        return (200, objects.remove(at));
+    }
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    object["metadata"]["resourceVersion"] = next_version(object);
+    (200, object.clone())
+}
+
+/// The version of an object after its next change.
+fn next_version(object: &Value) -> Value {
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    json!((version.parse::<u64>().unwrap_or_default() + 1).to_string())
 }
 
 /// RFC 7386.
@@ -295,4 +335,32 @@ fn place(object: &Value) -> String {
     let api = text(&object["apiVersion"]);
     let kind = text(&object["kind"]);
     format!("{}{namespace}/{}/{}", prefix(&api), plural(&kind), text(&metadata["name"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_applied_is_made_or_replaced_and_what_is_deleted_goes_with_its_last_finalizer() {
+        let target = "/api/v1/namespaces/apps/configmaps/a?fieldManager=m&force=true";
+        let desired = |labels: &Value| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"namespace": "apps", "name": "a", "labels": labels}})
+        };
+        let mut objects = Vec::new();
+        assert_eq!(applied(&mut objects, target, desired(&json!({"x": "1"}))).0, 201);
+        objects[0]["status"] = json!({"kept": true});
+        assert_eq!(applied(&mut objects, target, desired(&json!({"y": "2"}))).0, 200);
+        assert_eq!(objects[0]["metadata"]["labels"], json!({"y": "2"}));
+        assert_eq!(objects[0]["metadata"]["resourceVersion"], "2");
+        assert_eq!(objects[0]["status"], json!({"kept": true}));
+        objects[0]["metadata"]["finalizers"] = json!(["f"]);
+        let path = "/api/v1/namespaces/apps/configmaps/a";
+        assert_eq!(deleted(&mut objects, path).0, 200);
+        assert!(objects[0]["metadata"]["deletionTimestamp"].is_string());
+        patched(&mut objects, path, &json!({"metadata": {"finalizers": []}}));
+        assert!(objects.is_empty());
+        assert_eq!(deleted(&mut objects, path).0, 404);
+    }
 }

@@ -55,7 +55,7 @@ pub async fn with_shared_objects(
     (connected(&server).await, writes)
 }
 
-/// The same with objects and statuses that merge patches change.
+/// The same with objects and statuses that merge patches change, and objects that are applied and deleted.
 ///
 /// # Panics
 /// Where no port or no folder can be had.
