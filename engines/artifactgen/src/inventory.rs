@@ -3,7 +3,7 @@
 //! Here: comparing the inventory with the ExternalArtifacts and stored files that exist. Elsewhere: storing, applying and
 //! removing them (the program).
 //!
-//! Source of the semantics: source-watcher 2.2 `artifactgenerator_drift.go`, `findOrphanedReferences`, `notify`.
+//! Source of the semantics: source-watcher 2.2 `artifactgenerator_drift.go`, `notify`.
 
 use std::collections::BTreeSet;
 
@@ -125,20 +125,6 @@ impl From<&InventoryEntry> for ExternalArtifactState {
     }
 }
 
-/// What was made before and is not made any more: its ExternalArtifacts and files go.
-#[must_use]
-pub fn orphans<'a>(
-    before: &'a [InventoryEntry],
-    now: &[InventoryEntry],
-) -> Vec<&'a InventoryEntry> {
-    let kept: BTreeSet<(&str, &str)> =
-        now.iter().map(|entry| (entry.namespace.as_str(), entry.name.as_str())).collect();
-    before
-        .iter()
-        .filter(|entry| !kept.contains(&(entry.namespace.as_str(), entry.name.as_str())))
-        .collect()
-}
-
 /// The message of the event about artifacts with new digests, a line for each; none if no digest is new.
 #[must_use]
 pub fn changes_message(before: &[InventoryEntry], now: &[InventoryEntry]) -> Option<String> {
@@ -149,13 +135,6 @@ pub fn changes_message(before: &[InventoryEntry], now: &[InventoryEntry]) -> Opt
     let known: BTreeSet<String> = before.iter().map(key).collect();
     let changed: Vec<String> = now.iter().map(key).filter(|it| !known.contains(it)).collect();
     (!changed.is_empty()).then(|| format!("external artifacts reconciled: {}", changed.join("\n")))
-}
-
-/// The message of the event about one ExternalArtifact with a new digest.
-#[must_use]
-pub fn reconciled_message(entry: &InventoryEntry, revision: &str) -> String {
-    let InventoryEntry { namespace, name, .. } = entry;
-    format!("ExternalArtifact/{namespace}/{name} reconciled with revision {revision}")
 }
 
 /// The message of `Ready` once all artifacts are made.

@@ -7,8 +7,7 @@
 //!   anything to do.
 //! * [`artifact_requests`] expands the pattern of paths; [`build()`] makes the tree of one artifact. Files share their bodies
 //!   with the sources.
-//! * [`revisions`] and [`external_artifact()`] describe the artifact; [`orphans`] and the messages compare it with the
-//!   last one.
+//! * [`revisions`] and [`external_artifact()`] describe the artifact; [`changes_message`] compares it with the last one.
 //!
 //! Source of the semantics: source-watcher 2.2.3, which Flux 2.9.4 ships.
 
@@ -39,8 +38,7 @@ pub use copy_path::CopyPathError;
 pub use external_artifact::{GENERATOR_LABEL, GeneratorIdentity, external_artifact};
 pub use inventory::{
     ExternalArtifactState, GeneratorDrift, GeneratorRunRequest, InventoryEntry, LastGeneratorRun,
-    StoredArchiveFile, changes_message, drift, orphans, reconciled_message, succeeded_message,
-    up_to_date_message,
+    StoredArchiveFile, changes_message, drift, succeeded_message, up_to_date_message,
 };
 pub use merge::MergeError;
 pub use path_pattern::{

@@ -1,4 +1,4 @@
-//! What the source-watcher makes of ArtifactGenerators: replayed through `engines/artifactgen`.
+//! What the source-watcher makes of ArtifactGenerators: replayed through `engines/artifactgen`, and whole runs by the controller.
 //!
 //! Here: the topics, the pattern of paths, the digest of sources. Below: artifacts (`build.rs`), whole runs (`reconcile.rs`),
 //! trees as they are recorded (`trees.rs`). What counts as the same is said by the README beside the cases.
@@ -19,7 +19,11 @@ use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil, same};
 use trees::LinkHandling;
 
 mod build;
+mod digest_labels;
+mod generator_cluster;
 mod reconcile;
+mod reconcile_differences;
+mod served_archives;
 mod trees;
 
 pub(super) const TOPICS: [Topic; 4] = [

@@ -28,7 +28,7 @@ pub(super) enum CaseFailure {
 }
 
 /// The answer of the reference implementation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum ReferenceAnswer {
     /// A value.
     Out(Value),
@@ -41,7 +41,7 @@ pub(super) enum ReferenceAnswer {
 }
 
 /// A case: its name, its operation, its answer, and the inputs that are left.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) name: String,
     /// Empty in topics with one operation.
@@ -59,27 +59,29 @@ impl Case {
     /// Says why the text is not a JSON object.
     pub(super) fn parse(name: &str, text: &[u8]) -> Result<Self, serde_json::Error> {
         let mut inputs: Map<String, Value> = serde_json::from_slice(text)?;
-        let mut text = |member: &str| match inputs.get_mut(member).map(Value::take) {
-            Some(Value::String(text)) => {
-                inputs.remove(member);
-                Some(text)
-            }
-            Some(other) => {
-                inputs.insert(member.to_owned(), other);
-                None
-            }
-            None => None,
-        };
-        let name = text("name").or_else(|| text("id")).unwrap_or_else(|| name.to_owned());
-        let op = text("op").unwrap_or_default();
-        let answer = match (text("err"), text("panic")) {
-            (Some(error), _) => ReferenceAnswer::Error(error),
-            (None, Some(_)) => ReferenceAnswer::Panic,
-            (None, None) => {
-                inputs.remove("out").map_or(ReferenceAnswer::Elsewhere, ReferenceAnswer::Out)
-            }
-        };
+        let recorded_name = taken_text(&mut inputs, "name");
+        let recorded_name = recorded_name.or_else(|| taken_text(&mut inputs, "id"));
+        let name = recorded_name.unwrap_or_else(|| name.to_owned());
+        let op = taken_text(&mut inputs, "op").unwrap_or_default();
+        let answer = taken_answer(&mut inputs);
         Ok(Self { name, op, answer, folder: PathBuf::new(), inputs })
+    }
+
+    /// The case with each of its answers: where chance decides in the reference implementation, all that were seen are in `anyOf`,
+    /// and one of them is due.
+    pub(super) fn with_each_answer(mut self) -> Vec<Self> {
+        let answers = match self.inputs.get("anyOf") {
+            Some(Value::Array(answers)) => answers.clone(),
+            _ => return vec![self],
+        };
+        self.inputs.remove("anyOf");
+        let with = |answer: &Value| {
+            let mut members = answer.as_object().cloned().unwrap_or_default();
+            let mut case = Self { answer: taken_answer(&mut members), ..self.clone() };
+            case.inputs.extend(members);
+            case
+        };
+        answers.iter().map(with).collect()
     }
 
     /// Drops the members whose name begins like this, which are for another topic.
@@ -138,6 +140,26 @@ impl Case {
         } else {
             format!("unknown op `{op}`")
         })
+    }
+}
+
+/// Takes a member that is a text.
+fn taken_text(members: &mut Map<String, Value>, member: &str) -> Option<String> {
+    let text = members.get(member)?.as_str()?.to_owned();
+    members.remove(member);
+    Some(text)
+}
+
+/// Takes the members that are the answer.
+fn taken_answer(members: &mut Map<String, Value>) -> ReferenceAnswer {
+    let error = taken_text(members, "err");
+    let panic = taken_text(members, "panic");
+    match (error, panic) {
+        (Some(error), _) => ReferenceAnswer::Error(error),
+        (None, Some(_)) => ReferenceAnswer::Panic,
+        (None, None) => {
+            members.remove("out").map_or(ReferenceAnswer::Elsewhere, ReferenceAnswer::Out)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use ::golang::GoRuntimeValue;
 use ::golang::fmt::sprintf;
 use ::golang::semver::{SemverVersion, VersionConstraint};
+use ::golang::time::GoDuration;
 use ::golang::value::{GoList, GoObject, GoString, GoType, IntegerKind, ReflectKind, SizedInteger};
 use serde::Deserialize;
 
@@ -86,14 +87,7 @@ impl GoObject for GoDurationObject {
     }
 
     fn text(&self) -> Option<GoString> {
-        let seconds = self.0 / 1_000_000_000;
-        let minutes = seconds / 60;
-        let seconds = seconds % 60;
-        // What the cases need: whole seconds below an hour.
-        Some(GoString::from(match minutes {
-            0 => format!("{seconds}s"),
-            _ => format!("{minutes}m{seconds}s"),
-        }))
+        Some(GoString::from(GoDuration(self.0).to_string()))
     }
 }
 

@@ -2,9 +2,9 @@
 //! is due.
 //!
 //! Here: ImageRepositories and ImagePolicies. In the folder: ImageUpdateAutomations (`automation`) and their repository
-//! (`git_repository`) and keys (`signing_keys`), the registry of a case (`registry`), what a controller runs with (`operator`),
-//! what counts as the same (`comparison`), what is due where ours differ on purpose (`differences`, `automation_differences`,
-//! `update_model`). Elsewhere: what they decide without a registry (`image.rs`).
+//! (`git_repository`) and keys (`signing_keys`), the registry of a case (`registry`), what is due where ours differ on purpose
+//! (`differences`, `automation_differences`, `update_model`). Elsewhere: what a controller runs with (`fake_operator.rs`), what
+//! counts as the same (`controller_answer.rs`), what they decide without a registry (`image.rs`).
 //!
 //! Differences that hold for every case are not compared:
 //! - `Reconciling` repeats the failure, where Flux's says what was in progress.
@@ -15,10 +15,8 @@
 
 mod automation;
 mod automation_differences;
-mod comparison;
 mod differences;
 mod git_repository;
-mod operator;
 mod registry;
 mod signing_keys;
 mod update_model;
@@ -36,12 +34,12 @@ use serde_json::{Map, Value};
 use sources::oci::OciDigest;
 use windlass_runtime::controller_kind::ControllerKind;
 
-use self::comparison::{ControllerAnswer, same_answer};
 use self::differences::{ExpectedRun, expected};
-use self::operator::FakeOperator;
 use self::registry::{FakeRegistry, RegistryAnswers};
 use super::Topic;
 use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil};
+use super::controller_answer::{ControllerAnswer, same_answer};
+use super::fake_operator::{FakeOperator, on_runtime};
 
 pub(super) const TOPICS: [Topic; 3] = [
     Topic { name: "image/scan", path: "image/scan.jsonl", judge: scan, exceptions: &[] },
@@ -58,9 +56,6 @@ pub(super) const TOPICS: [Topic; 3] = [
         exceptions: &[],
     },
 ];
-
-/// The stack of the threads on which controllers block.
-const STACK_BYTES: usize = 16 << 20;
 
 /// The longest time that a policy waits for tags before its status says that there are none.
 const MAX_WAIT_FOR_TAGS: Duration = Duration::from_millis(2250);
@@ -103,24 +98,6 @@ fn judge<K: ControllerKind>(case: &Case) -> CaseJudgement {
     };
     let RunComparison { wanted, before, got, .. } = compared?;
     same_answer(&wanted, &before, &got)
-}
-
-/// Does the work of a case on a runtime of its own.
-fn on_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> Result<T, CaseFailure> {
-    let unusable = |error: anyhow::Error| CaseFailure::Mismatch {
-        wanted: "a run".to_owned(),
-        got: format!("{error:#}"),
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_stack_size(STACK_BYTES)
-        .enable_all()
-        .build()
-        .map_err(|error| unusable(error.into()))?;
-    let outcome = runtime.block_on(work);
-    // A request that is not answered has a thread until its time is up.
-    runtime.shutdown_background();
-    outcome.map_err(unusable)
 }
 
 /// Host and port of the registry in a case.

@@ -94,6 +94,29 @@ fn an_exception_stands_beside_its_case_with_the_reason() {
 }
 
 #[test]
+fn one_of_several_answers_that_were_seen_is_due() {
+    let topic = Topic {
+        name: "topic",
+        path: "cases.jsonl",
+        judge: |case| {
+            case.judge(if case.name == "b" { Err("b".to_owned()) } else { Ok("a".into()) })
+        },
+        exceptions: &[],
+    };
+    let lines = [
+        r#"{"name":"a","anyOf":[{"out":"x"},{"out":"a"}]}"#,
+        r#"{"name":"b","anyOf":[{"out":"b"},{"err":"b"}]}"#,
+        r#"{"name":"c","anyOf":[{"out":"x"},{"err":"a"}]}"#,
+        r#"{"name":"d","anyOf":[]}"#,
+    ];
+    let tallies = replay(&[topic], &[recorded("cases.jsonl", lines.join("\n")).path().to_owned()]);
+    let tallies = tallies.unwrap();
+    let tally = &tallies["topic"];
+    let not_run: usize = tally.not_run.values().sum();
+    assert_eq!((tally.passed, tally.failures.len(), not_run), (2, 1, 1));
+}
+
+#[test]
 fn a_panic_fails_its_case_only() {
     let topic = Topic {
         name: "topic",

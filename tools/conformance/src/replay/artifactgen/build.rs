@@ -177,7 +177,7 @@ fn judge_without_links(
 }
 
 /// Flux's words are the same, up to those of the system.
-fn is_same_error(wanted: &str, got: &str) -> CaseJudgement {
+pub(super) fn is_same_error(wanted: &str, got: &str) -> CaseJudgement {
     let of_system = OF_SYSTEM.iter().filter_map(|beginning| wanted.find(beginning)).min();
     let own = of_system.map(|at| wanted[..at].trim_end_matches(": "));
     match own {
@@ -228,11 +228,25 @@ pub(super) struct ArtifactArchive {
     pub(super) digest: String,
 }
 
+fn failed(error: &dyn std::error::Error) -> CaseFailure {
+    mismatch("an archive", &error.to_string())
+}
+
 /// Archives a tree as the program does: without what no source has by default.
-pub(super) fn archive(built: &ArtifactTree) -> Result<ArtifactArchive, CaseFailure> {
-    let mut contents: ArchiveContents<RelPath> = ArchiveContents::new();
-    let failed = |error: &dyn std::error::Error| mismatch("an archive", &error.to_string());
-    for (path, metadata) in built.files.walk() {
+fn archive(built: &ArtifactTree) -> Result<ArtifactArchive, CaseFailure> {
+    let mut contents = contents(&built.files)?;
+    contents.leave_out(&IgnoreMatcher::new(&[], None).map_err(|error| failed(&error))?);
+    packed(&contents, &built.files)
+}
+
+/// Archives the tree of a source, with all that is in it.
+pub(super) fn source_archive(files: &MemoryTree) -> Result<ArtifactArchive, CaseFailure> {
+    packed(&contents(files)?, files)
+}
+
+fn contents(files: &MemoryTree) -> Result<ArchiveContents<RelPath>, CaseFailure> {
+    let mut contents = ArchiveContents::new();
+    for (path, metadata) in files.walk() {
         let added = match metadata {
             FileMetadata::File { executable, .. } => {
                 contents.file(path.clone(), executable, path.clone())
@@ -241,12 +255,17 @@ pub(super) fn archive(built: &ArtifactTree) -> Result<ArtifactArchive, CaseFailu
         };
         added.map_err(|error| failed(&error))?;
     }
-    contents.leave_out(&IgnoreMatcher::new(&[], None).map_err(|error| failed(&error))?);
-    let load = |_: &RelPath, path: &RelPath| {
-        Ok::<_, Infallible>(built.files.read(path).unwrap_or_default())
-    };
+    Ok(contents)
+}
+
+fn packed(
+    contents: &ArchiveContents<RelPath>,
+    files: &MemoryTree,
+) -> Result<ArtifactArchive, CaseFailure> {
+    let load =
+        |_: &RelPath, path: &RelPath| Ok::<_, Infallible>(files.read(path).unwrap_or_default());
     let out =
-        write(DigestingWriter::new(Vec::new()), &contents, load).map_err(|error| failed(&error))?;
+        write(DigestingWriter::new(Vec::new()), contents, load).map_err(|error| failed(&error))?;
     let (bytes, sum) = out.finish();
     Ok(ArtifactArchive { bytes, digest: sum.digest })
 }

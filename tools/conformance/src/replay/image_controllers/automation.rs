@@ -1,6 +1,6 @@
 //! Runs of ImageUpdateAutomations: what they commit and push, beside what they say of it.
 //!
-//! Here: the runs of a case. Elsewhere: its repository (`git_repository`), statuses and events (`comparison`), what is due where
+//! Here: the runs of a case. Elsewhere: its repository (`git_repository`), statuses and events (`controller_answer`), what is due where
 //! ours differ on purpose (`automation_differences`).
 //!
 //! Commits are compared with their parents, authors, messages, files and kinds of signatures, which have to be valid. A file that
@@ -19,12 +19,11 @@ use serde_json::{Map, Value, json};
 use windlass_serve::settings::OperatorSettings;
 
 use super::automation_differences::{ExpectedRuns, RecordedAutomationRun};
-use super::comparison::{ControllerAnswer, same_answer, same_part};
 use super::git_repository::{CaseRepository, CommitInputs, GitInputs, References};
-use super::on_runtime;
-use super::operator::FakeOperator;
 use super::signing_keys::with_keys;
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil};
+use crate::replay::controller_answer::{ControllerAnswer, same_answer, same_part};
+use crate::replay::fake_operator::{FakeOperator, on_runtime};
 use crate::replay::image::says_the_same;
 
 /// The URL of the Git server in a case.

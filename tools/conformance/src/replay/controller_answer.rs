@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 use crate::replay::case::{CaseFailure, CaseJudgement, same, same_value};
 
 /// Words of Flux after which messages of Go's libraries follow, which are not compared.
-const LAST_WORDS_OF_FLUX: [&str; 12] = [
+const LAST_WORDS_OF_FLUX: [&str; 13] = [
     "failed to parse policy selector: ",
     "scan failed: ",
+    "fetch sources failed: ",
     "failed to apply policies: ",
     "failed to checkout source: ",
     "failed to update source: ",

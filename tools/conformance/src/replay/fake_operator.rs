@@ -1,6 +1,7 @@
 //! What a controller needs to run one object: a cluster with the objects of a case, storage, and events that are kept.
 //!
-//! Elsewhere: the API server (crate `fake-cluster`), what the parts are for (crate `windlass-runtime`).
+//! Elsewhere: the API server (crate `fake-cluster`), what the parts are for (crate `windlass-runtime`), what counts as the same
+//! run (`controller_answer`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +9,11 @@ use std::time::Duration;
 
 use anyhow::bail;
 use artifacts::store::{ArtifactStore, StoreOptions};
+use crds::source::{Bucket, ExternalArtifact, GitRepository, HelmChart, OCIRepository};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use source_controller::external_artifact::ExternalArtifactController;
+use source_controller::source::SourceController;
 use tempfile::TempDir;
 use windlass_cluster::events::{
     EventDistributor, EventObject, EventRecord, EventSeverity, EventSink, ObjectEvent,
@@ -30,6 +34,11 @@ use windlass_runtime::source_catalog::SourceCatalog;
 use windlass_runtime::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 
+use super::case::CaseFailure;
+
+/// The stack of the threads on which controllers block.
+const STACK_BYTES: usize = 16 << 20;
+
 /// How many permits there are of each sort.
 const PERMIT_COUNT: usize = 4;
 
@@ -37,12 +46,38 @@ const PERMIT_COUNT: usize = 4;
 const SERVED_KINDS: [(&str, &str); 3] =
     [("v1", "Secret"), ("v1", "ServiceAccount"), ("v1", "ConfigMap")];
 
+/// The host at which recorded artifacts are.
+const STORE_HOST: &str = "store.example";
+
 /// The reason of the event that is behind all events of a run.
 const LAST_EVENT: &str = "LastEventOfReplay";
 
 /// How long events take at most, in steps.
 const EVENT_WAIT: Duration = Duration::from_millis(2);
 const MAX_EVENT_WAITS: usize = 5000;
+
+/// Does the work of a case on a runtime of its own.
+///
+/// # Errors
+/// The work says why it could not be done.
+pub(super) fn on_runtime<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> Result<T, CaseFailure> {
+    let unusable = |error: anyhow::Error| CaseFailure::Mismatch {
+        wanted: "a run".to_owned(),
+        got: format!("{error:#}"),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()
+        .map_err(|error| unusable(error.into()))?;
+    let outcome = runtime.block_on(work);
+    // A request that is not answered has a thread until its time is up.
+    runtime.shutdown_background();
+    outcome.map_err(unusable)
+}
 
 /// Keeps events as Kubernetes has them.
 struct EventRecorder(Arc<Mutex<Vec<Value>>>);
@@ -68,7 +103,7 @@ pub(super) struct FakeOperator {
     objects: Arc<Mutex<Vec<Value>>>,
     events: Arc<Mutex<Vec<Value>>>,
     /// Where the artifacts are.
-    _folder: TempDir,
+    pub(super) folder: TempDir,
 }
 
 impl FakeOperator {
@@ -82,7 +117,10 @@ impl FakeOperator {
         let settings =
             OperatorSettings::from_flags(&[flags, &["--allow-loopback-sources"][..]].concat())?;
         let folder = tempfile::tempdir()?;
-        let artifacts = Arc::new(ArtifactStore::open(folder.path(), StoreOptions::default())?);
+        let advertised = STORE_HOST.to_owned();
+        // What a case removes is not remembered.
+        let options = StoreOptions { advertised, cache_bytes: 0, ..StoreOptions::default() };
+        let artifacts = Arc::new(ArtifactStore::open(folder.path(), options)?);
         let metrics = MetricsRegistry::new();
         let work_queue = Arc::new(WorkQueue::new(metrics.clone()));
         let kept = Arc::new(TypeMap::default());
@@ -109,7 +147,7 @@ impl FakeOperator {
             events,
             metrics,
             remotes,
-            sources: SourceCatalog::new(kept.clone()),
+            sources: sources(kept.clone()),
             dependencies: DependencyTargets::new(kept.clone()),
             kept,
             cluster,
@@ -117,7 +155,7 @@ impl FakeOperator {
         let known = context.shared::<NamespacePolicies>();
         let work_queue = context.work_queue.clone();
         tokio::spawn(namespace_policies::follow(context.cluster.clone(), work_queue, known));
-        Ok(Self { context, objects, events: recorded, _folder: folder })
+        Ok(Self { context, objects, events: recorded, folder })
     }
 
     /// An object as the API server has it; null if it has none of this kind and name.
@@ -148,15 +186,12 @@ impl FakeOperator {
         let mut objects = self.objects.lock();
         let count = objects.len();
         let Some(former) = objects.iter_mut().find(|it| is_same(it, &object)) else {
-            object["metadata"]["uid"] = json!(format!("uid-{count}"));
-            object["metadata"]["resourceVersion"] = json!("1");
+            identify(&mut object, count);
             objects.push(object);
             return;
         };
-        let version = former["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let version = version.parse::<u64>().unwrap_or_default() + 1;
         object["metadata"]["uid"] = former["metadata"]["uid"].clone();
-        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        object["metadata"]["resourceVersion"] = next_version(former);
         if keeps_status {
             object["status"] = former["status"].clone();
         }
@@ -166,6 +201,25 @@ impl FakeOperator {
     /// Removes the objects of a kind with this name.
     pub(super) fn remove(&self, kind: &str, name: &str) {
         self.objects.lock().retain(|it| it["kind"] != kind || it["metadata"]["name"] != name);
+    }
+
+    /// Deletes the object of a kind, namespace and name. One with finalizers stays until its controller removes them.
+    pub(super) fn delete(&self, kind: &str, namespace: &str, name: &str) {
+        let mut objects = self.objects.lock();
+        let found = objects.iter().position(|it| {
+            let metadata = &it["metadata"];
+            it["kind"] == kind && metadata["namespace"] == namespace && metadata["name"] == name
+        });
+        let Some(at) = found else { return };
+        let Some(object) = objects.get_mut(at) else { return };
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        object["metadata"]["resourceVersion"] = next_version(object);
+        objects.retain(|it| {
+            let metadata = &it["metadata"];
+            let has_finalizers =
+                metadata["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+            !metadata["deletionTimestamp"].is_string() || has_finalizers
+        });
     }
 
     /// The objects of a kind are seen as they are now.
@@ -178,6 +232,18 @@ impl FakeOperator {
         let read = of_kind.map(serde_json::from_value).collect::<Result<Vec<K>, _>>()?;
         self.context.kept.list(read);
         Ok(())
+    }
+
+    /// The sources that artifacts are made of are seen as they are now.
+    ///
+    /// # Errors
+    /// One of them is none of its kind.
+    pub(super) fn list_sources(&self) -> Result<(), serde_json::Error> {
+        self.list::<Bucket>("Bucket")?;
+        self.list::<ExternalArtifact>("ExternalArtifact")?;
+        self.list::<GitRepository>("GitRepository")?;
+        self.list::<HelmChart>("HelmChart")?;
+        self.list::<OCIRepository>("OCIRepository")
     }
 
     /// The events since the last call.
@@ -205,6 +271,31 @@ impl FakeOperator {
     }
 }
 
+/// The sources that artifacts are made of.
+fn sources(kept: Arc<TypeMap>) -> SourceCatalog {
+    let mut sources = SourceCatalog::new(kept);
+    sources.add::<ExternalArtifactController>();
+    sources.add::<SourceController<Bucket>>();
+    sources.add::<SourceController<GitRepository>>();
+    sources.add::<SourceController<HelmChart>>();
+    sources.add::<SourceController<OCIRepository>>();
+    sources
+}
+
+/// Gives a new object its identity, but for a uid that it has.
+fn identify(object: &mut Value, number: usize) {
+    if object["metadata"]["uid"].is_null() {
+        object["metadata"]["uid"] = json!(format!("uid-{number}"));
+    }
+    object["metadata"]["resourceVersion"] = json!("1");
+}
+
+/// The version of an object after its next change.
+fn next_version(object: &Value) -> Value {
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    json!((version.parse::<u64>().unwrap_or_default() + 1).to_string())
+}
+
 /// Whether two objects have the same kind, namespace and name.
 fn is_same(one: &Value, other: &Value) -> bool {
     ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"]
@@ -221,8 +312,7 @@ fn with_kinds(mut objects: Vec<Value>) -> Vec<Value> {
     objects
         .push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "unrelated"}}));
     for (at, object) in objects.iter_mut().enumerate() {
-        object["metadata"]["uid"] = json!(format!("uid-{at}"));
-        object["metadata"]["resourceVersion"] = json!("1");
+        identify(object, at);
     }
     objects
 }
