@@ -403,6 +403,17 @@ impl ReleaseStorage {
         self.delete_parts_where(&storage::parts_selector(&self.owner), is_garbage).await
     }
 
+    /// Logs why parts that belong to no revision stay. No revision depends on it: they are deleted before the next record in
+    /// several parts is written, or with the release.
+    fn log_left_parts(&self, error: &StorageError) {
+        tracing::warn!(
+            namespace = self.namespace,
+            release = self.name,
+            error = %error,
+            "failed to delete parts of release records that belong to no revision; they are deleted later"
+        );
+    }
+
     /// Deletes parts that a label selector matches. Only their metadata is read, since parts are large.
     async fn delete_parts_where(
         &self,
@@ -490,8 +501,10 @@ impl ReleaseStorage {
         let version = record.version;
         let labels = storage::labels(&record, RecordWriteMode::New, jiff::Timestamp::now());
         let (record, packed) = packed(record).await?;
-        if packed.parts.len() > 1 {
-            self.sweep().await?;
+        if packed.parts.len() > 1
+            && let Err(error) = self.sweep().await
+        {
+            self.log_left_parts(&error);
         }
         self.write_parts(version, &packed).await?;
         let mut annotations = packed.annotations();
@@ -655,11 +668,13 @@ impl ReleaseStorage {
             }
         };
         let layout = packed_now.as_ref().map_or_else(|| before.layout.clone(), RecordLayout::of);
-        if packed_now.is_some() && (before.layout.parts.is_some() || layout.parts.is_some()) {
-            self.delete_parts(version, layout.parts.as_deref()).await?;
-        }
+        let parts = layout.parts.clone();
+        let had_parts = packed_now.is_some() && (before.layout.parts.is_some() || parts.is_some());
         let journal = journal.cloned().or(before.journal);
         self.remember(record, journal, &written, labels, layout);
+        if had_parts && let Err(error) = self.delete_parts(version, parts.as_deref()).await {
+            self.log_left_parts(&error);
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use parking_lot::Mutex as TestMutex;
+use sha2::{Digest as _, Sha256};
 
 use super::*;
 use fake_cluster::answering;
@@ -45,9 +46,47 @@ async fn parts_without_a_revision_are_found_on_every_page_and_deleted() {
     assert_eq!(deleted, [of(1, "sha256:aaaa"), of(2, "sha256:bbbb")]);
 }
 
-/// The Secret of a revision; `padding` is how much else it holds.
-fn revision(version: i64, status: Life, padding: usize) -> Value {
-    let record = ReleaseRecord {
+#[tokio::test]
+async fn a_revision_is_stored_although_the_parts_of_others_cannot_be_listed() {
+    let created = Arc::new(TestMutex::new(Vec::new()));
+    let recorded = created.clone();
+    let cluster = answering(move |(request, body)| {
+        let (code, body) = match request.as_str() {
+            "GET /api/v1" => {
+                let secrets = json!({"name": "secrets", "singularName": "", "kind": "Secret",
+                    "namespaced": true, "verbs": ["list"]});
+                (200, json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [secrets]}))
+            }
+            it if it.starts_with("POST ") => {
+                recorded.lock().push(body["metadata"]["name"].clone());
+                (201, body)
+            }
+            it if it.contains("owner%3Dhelm") => (200, json!({"metadata": {}, "items": []})),
+            _ => (500, json!({"kind": "Status", "status": "Failure", "code": 500, "message": "no"})),
+        };
+        (code, Body::from(body.to_string()))
+    })
+    .await;
+    let storage = ReleaseStorage::new(&cluster, "apps", "web", "owner").await.unwrap();
+    storage.revisions().await.unwrap();
+    // It does not compress to one part.
+    let mut record = record(1, Life::PendingInstall);
+    for number in 0..40_000 {
+        record.manifest += &hex::encode(Sha256::digest(format!("{number}")));
+    }
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let id = "web.v1.0".to_owned();
+    let journal =
+        OperationJournal::begin(id, "owner".to_owned(), release::OperationKind::Install, now);
+    storage.create(record, &journal).await.unwrap();
+    let created = created.lock().clone();
+    assert_eq!(created.last(), Some(&Value::from(storage::secret_name("web", 1))));
+    assert!(created.len() > 1, "the record has one part: nothing is listed");
+    assert_eq!(storage.revisions().await.unwrap().versions(), [1]);
+}
+
+fn record(version: i64, status: Life) -> ReleaseRecord {
+    ReleaseRecord {
         name: "web".to_owned(),
         namespace: "apps".to_owned(),
         version,
@@ -58,7 +97,12 @@ fn revision(version: i64, status: Life, padding: usize) -> Value {
         hooks: Vec::new(),
         apply_method: String::new(),
         labels: BTreeMap::new(),
-    };
+    }
+}
+
+/// The Secret of a revision; `padding` is how much else it holds.
+fn revision(version: i64, status: Life, padding: usize) -> Value {
+    let record = record(version, status);
     let name = storage::secret_name("web", version);
     let labels = storage::labels(&record, RecordWriteMode::New, jiff::Timestamp::UNIX_EPOCH);
     let data = BASE64.encode(&storage::pack(&record).unwrap().parts[0]);
