@@ -110,8 +110,8 @@ impl AlertMatcher {
     }
 
     /// Has the Alerts that may want an event decide about it soon.
-    pub(super) fn push(self: &Arc<Self>, event: &Arc<notify::FluxEvent>) {
-        for (namespace, alerts) in self.delivery.router.candidates(&event.object) {
+    pub(super) async fn push(self: &Arc<Self>, event: &Arc<notify::FluxEvent>) {
+        for (namespace, alerts) in self.delivery.router.candidates(&event.object).await {
             let job = AlertMatchJob::new(event.clone(), alerts);
             let (is_new, dropped) = self.queues.lock().push(&namespace, job, WAITING_BYTES);
             for _ in 0..dropped {

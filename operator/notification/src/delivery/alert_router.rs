@@ -20,6 +20,9 @@ use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
 use windlass_runtime::run_context::RunContext;
 
+/// How many Alerts are compared with an event before others on this thread have their turn.
+const ALERTS_PER_TURN: usize = 64;
+
 /// The labels of an object, which are read once an Alert asks for them.
 #[derive(Clone)]
 pub(super) enum ObjectLabels {
@@ -72,19 +75,16 @@ impl AlertRouter {
     }
 
     /// The names of the Alerts that may want events of an object, by namespace.
-    pub(super) fn candidates(&self, object: &ObjectReference) -> BTreeMap<String, Vec<String>> {
-        let mut candidates: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for alert in self.context.store::<Alert>().state() {
-            let more = named(&*alert, EVENT_SOURCES).unwrap_or_else(|message| {
-                self.warnings.warn_invalid(&alert, message);
-                Vec::new()
-            });
-            if may_want(&alert, &more, object) {
-                let names = candidates.entry(alert.namespace().unwrap_or_default()).or_default();
-                names.push(alert.name_any());
-            }
+    pub(super) async fn candidates(
+        &self,
+        object: &ObjectReference,
+    ) -> BTreeMap<String, Vec<String>> {
+        let alerts = self.context.store::<Alert>().state();
+        let AlertCandidates { names, invalid } = candidates(&alerts, object).await;
+        for (alert, problem) in invalid {
+            self.warnings.warn_invalid(&alert, problem);
         }
-        candidates
+        names
     }
 
     /// What an Alert makes of an event. If it asks for the labels of the object and they were not read, they are read now.
@@ -207,6 +207,34 @@ impl AlertRouter {
     }
 }
 
+/// The Alerts that may want events of an object.
+#[derive(Default)]
+struct AlertCandidates {
+    /// Their names, by namespace.
+    names: BTreeMap<String, Vec<String>>,
+    /// Alerts with an annotation that cannot be read, and why.
+    invalid: Vec<(Arc<Alert>, String)>,
+}
+
+/// Those of some Alerts that may want events of an object. Others on this thread have their turn, however many Alerts there are.
+async fn candidates(alerts: &[Arc<Alert>], object: &ObjectReference) -> AlertCandidates {
+    let mut candidates = AlertCandidates::default();
+    for some in alerts.chunks(ALERTS_PER_TURN) {
+        for alert in some {
+            let more = named(&**alert, EVENT_SOURCES).unwrap_or_else(|problem| {
+                candidates.invalid.push((alert.clone(), problem));
+                Vec::new()
+            });
+            if may_want(alert, &more, object) {
+                let namespace = alert.namespace().unwrap_or_default();
+                candidates.names.entry(namespace).or_default().push(alert.name_any());
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    candidates
+}
+
 /// Whether windlass reconciles a kind, in any group: Alerts select events by kind and name, not by group.
 pub(super) fn is_reconciled(kind: &str) -> bool {
     crds::names().any(|names| names.kind == kind)
@@ -254,6 +282,8 @@ fn may_want(alert: &Alert, more: &[EventSourceSelector], object: &ObjectReferenc
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
 
     use super::*;
@@ -331,6 +361,33 @@ mod tests {
         assert_eq!(asked("2026-01-01T00:00:00Z"), (true, true));
         assert_eq!(asked("9999-01-01T00:00:00Z"), (false, false));
         assert_eq!(asked("soon"), (false, false), "it does not expire");
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_while_many_alerts_are_compared_with_an_event() {
+        const NUMBER: usize = 10 * ALERTS_PER_TURN;
+        let alert = |at: usize| {
+            let alert: Alert = serde_json::from_value(json!({
+                "metadata": {"name": format!("a{at}"), "namespace": "apps"},
+                "spec": {"providerRef": {"name": "p"},
+                    "eventSources": [{"kind": "Kustomization", "name": "*"}]},
+            }))
+            .unwrap();
+            Arc::new(alert)
+        };
+        let others = Arc::new(AtomicUsize::new(0));
+        let counted = others.clone();
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        let alerts: Vec<Arc<Alert>> = (0..NUMBER).map(alert).collect();
+        let found = candidates(&alerts, &object()).await;
+        other.abort();
+        assert_eq!(found.names["apps"].len(), NUMBER);
+        assert!(others.load(Ordering::Relaxed) >= NUMBER / ALERTS_PER_TURN - 1, "{others:?}");
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl EventSink for EventDispatcher {
             self.delivery.context.metrics.notified(NotificationOutcome::Repeated);
             return;
         }
-        self.matcher.push(&Arc::new(event));
+        self.matcher.push(&Arc::new(event)).await;
     }
 
     async fn end(&mut self) {
