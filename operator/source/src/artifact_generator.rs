@@ -18,12 +18,13 @@ use artifactgen::{
     ArtifactRequest, ExternalArtifactState, GeneratorSpec, InventoryEntry, sources_digest,
     succeeded_message, up_to_date_message,
 };
+use artifacts::store::ArtifactStore;
 use crds::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crds::source::ExternalArtifact;
 use crds::{ArtifactSource as _, ReconciledObject as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::ResourceExt as _;
+use kube_core::{CustomResourceExt as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
     ObjectKey, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, RunOutcome, Time, reason,
@@ -33,7 +34,8 @@ use self::executor::{ArtifactMaker, StoredGeneratedArtifact};
 use self::external_artifact::{ArtifactOffer, remove};
 use self::report::GeneratedArtifacts;
 use crate::source::{AFTER_REFUSAL, SourceState, next_run, retry_after};
-use windlass_cluster::ClusterError;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::applier::finalize::kind_deleted;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::object_status::LatestWrittenObject;
@@ -105,8 +107,6 @@ fn permit_removal(
 }
 
 /// The object goes: so does what it made, then its finalizer.
-///
-/// Differs(flux): what a generator made that is disabled stays, as what a Kustomization applied that is suspended.
 async fn delete(
     context: &Arc<RunContext>,
     latest: &LatestWrittenObject<ArtifactGenerator>,
@@ -116,13 +116,34 @@ async fn delete(
     if !context.kept.listed::<ExternalArtifact>().await {
         return Ok(None);
     }
-    if let Ok(permit) = permit_removal(object, RemovalCause::OwnerDeleted, jiff::Timestamp::now()) {
-        for name in made_names(context, object) {
-            remove(&context.cluster, &context.artifacts, object, &name, permit).await?;
-        }
+    let names = made_names(context, object);
+    if !remove_all(&context.cluster, &context.artifacts, object, names).await? {
+        let event = kind_deleted(ArtifactGenerator::crd_name());
+        context.events.announce(&**object, ArtifactGenerator::CONTROLLER, event);
     }
     latest.set_finalizer(context, object, false).await?;
     Ok(None)
+}
+
+/// Removes what a generator made that is deleted; false if its kind is deleted, too, so that all of it stays.
+///
+/// Differs(flux): what a generator made that is disabled stays, as what a Kustomization applied that is suspended.
+async fn remove_all(
+    cluster: &ClusterConnection,
+    store: &Arc<ArtifactStore>,
+    object: &ArtifactGenerator,
+    names: BTreeSet<String>,
+) -> Result<bool, ClusterError> {
+    // Differs(flux): it stays when the kind is removed, as what appliers applied (`windlass_runtime::applier::finalize`).
+    if cluster.is_kind_leaving(ArtifactGenerator::crd_name()).await? {
+        return Ok(false);
+    }
+    if let Ok(permit) = permit_removal(object, RemovalCause::OwnerDeleted, jiff::Timestamp::now()) {
+        for name in names {
+            remove(cluster, store, object, &name, permit).await?;
+        }
+    }
+    Ok(true)
 }
 
 /// The names of what a generator made, as its status and the labels of ExternalArtifacts say it: a run that failed has
@@ -359,3 +380,6 @@ impl GeneratorRun<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

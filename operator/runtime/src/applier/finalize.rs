@@ -29,7 +29,7 @@ pub enum FinalizeTarget {
 }
 
 /// The event for an object that is deleted together with its kind.
-fn kept(crd: &str) -> ObjectEvent {
+pub fn kind_deleted(crd: &str) -> ObjectEvent {
     ObjectEvent {
         severity: EventSeverity::Info,
         reason: "KindDeleted".to_owned(),
@@ -55,7 +55,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         // stays when their kind is removed.
         let crd = format!("{}.{}", K::Object::plural(&()), K::Object::group(&()));
         if self.context.cluster.is_kind_leaving(&crd).await? {
-            self.context.events.announce(&*object, K::Object::CONTROLLER, kept(&crd));
+            self.context.events.announce(&*object, K::Object::CONTROLLER, kind_deleted(&crd));
             self.latest.set_finalizer(&self.context, &object, false).await?;
             return Ok(None);
         }
