@@ -1,4 +1,5 @@
-//! Holds on an object: who suspended it, why and until when (`windlass.dev/suspended-…`), and lifting them.
+//! Holds on an object: who suspended it, why and until when (`windlass.dev/suspended-…`), and lifting them; which release an
+//! entry of `spec.suspendedReleases` of a Helmfile suspends.
 //!
 //! Elsewhere: what a hold says (engine `reconcile`), showing it (`hold_conditions.rs`).
 
@@ -6,12 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::ReconciledObject;
+use crds::helmfile::SuspendedRelease;
 use kube_core::{Resource, ResourceExt as _};
 use reconcile::{
     ConditionStatus, HOLD, ManagerOwnedFields, ObjectHold, ROLLBACK, ReleaseRollback,
     RequestedCondition, SUSPEND_FIELD, Time, reason,
 };
 
+use super::lifecycle::ReleaseNameAndContext;
 use super::object_status::LatestWrittenObject;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
@@ -45,6 +48,21 @@ fn expired<K: Resource>(object: &K, now: Time) -> Option<(ObjectHold, Time)> {
 /// Whether an object is suspended: `spec.suspend`, unless it is a hold that has expired.
 pub fn is_suspended<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> bool {
     object.is_suspended() && expired(object, now).is_none()
+}
+
+/// Whether an entry of `spec.suspendedReleases` of a Helmfile is in force.
+pub fn is_in_force(entry: &SuspendedRelease, now: Time) -> bool {
+    entry.until.as_ref().is_none_or(|until| until.0 > now)
+}
+
+/// Whether an entry of `spec.suspendedReleases` of a Helmfile names a release.
+pub fn names_release(
+    entry: &SuspendedRelease,
+    (name, namespace, kube_context): ReleaseNameAndContext<'_>,
+) -> bool {
+    entry.name == name
+        && entry.namespace.as_ref().is_none_or(|it| it == namespace)
+        && entry.kube_context.as_ref().is_none_or(|it| it == kube_context)
 }
 
 /// The condition that shows the hold of an object; `None` if the object is not suspended, or has no annotations of a

@@ -1,7 +1,8 @@
 //! Releases that `spec.suspendedReleases` suspends: which they are, and what their outcome is.
 //!
 //! A suspended release is neither changed nor uninstalled, also if the helmfile drops it or the Helmfile is deleted.
-//! Elsewhere: a Helmfile that is suspended as a whole (`windlass_runtime::applier`).
+//! Elsewhere: a Helmfile that is suspended as a whole (`windlass_runtime::applier`), which release an entry names
+//! (`windlass_runtime::object_hold`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ pub(super) struct ReleaseSuspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRele
 impl<'s> ReleaseSuspensions<'s> {
     pub(super) fn new(spec: &'s HelmfileSpec, now: Time) -> Self {
         let mut all = BTreeMap::<&str, Vec<&SuspendedRelease>>::new();
-        let is_in_force = |it: &&SuspendedRelease| it.until.as_ref().is_none_or(|it| it.0 > now);
-        for entry in spec.suspended_releases.iter().filter(is_in_force) {
+        let entries = spec.suspended_releases.iter();
+        for entry in entries.filter(|entry| object_hold::is_in_force(entry, now)) {
             all.entry(&entry.name).or_default().push(entry);
         }
         Self(all)
@@ -35,11 +36,9 @@ impl<'s> ReleaseSuspensions<'s> {
 
     /// The entry that suspends a release; `None` if none does.
     pub(super) fn of(&self, key: &ReleaseKey) -> Option<&'s SuspendedRelease> {
-        let is_of = |entry: &&&SuspendedRelease| {
-            entry.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
-                && entry.kube_context.as_ref().is_none_or(|context| *context == key.context)
-        };
-        self.0.get(key.name.as_str())?.iter().find(is_of).copied()
+        let release = (key.name.as_str(), key.namespace.as_str(), key.context.as_str());
+        let entries = self.0.get(key.name.as_str())?;
+        entries.iter().find(|entry| object_hold::names_release(entry, release)).copied()
     }
 }
 

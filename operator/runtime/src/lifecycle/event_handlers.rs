@@ -4,11 +4,12 @@
 //! Each open event has a task, which mostly sleeps. Nothing is remembered between two checks but what the status of the
 //! event has, so a restart changes nothing.
 //!
-//! Here: which events are handled, and their status. Below: one check (`check`), Jobs (`job`). Elsewhere: what it means (engine
-//! `lifecycle`).
+//! Here: which events are handled, and their status. Below: one check (`check`), Jobs (`job`), objects that are suspended
+//! (`subject_suspension`). Elsewhere: what it means (engine `lifecycle`).
 
 mod check;
 mod job;
+mod subject_suspension;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

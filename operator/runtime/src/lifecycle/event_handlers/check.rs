@@ -1,6 +1,7 @@
 //! One check of what the handler of a Lifecycle waits for.
 //!
-//! Elsewhere: what it means (engine `lifecycle`), when there is another one (`super`), Jobs (`job.rs`).
+//! Elsewhere: what it means (engine `lifecycle`), when there is another one (`super`), Jobs (`job.rs`), what waits for the end
+//! of a suspension (`subject_suspension.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crds::Applier;
 use crds::helm::HelmRelease;
-use crds::helmfile::{Helmfile, operator};
+use crds::helmfile::{Helmfile, SuspendedRelease, operator};
 use crds::kustomize::Kustomization;
 use crds::lifecycle::{
     HttpCheckHandler, HttpMethod, JobHandler, LifecycleEvent, LifecycleRevision, WaitForHandler,
@@ -26,6 +27,7 @@ use reconcile::{RunOutcome, Time};
 use serde_json::{Value, json};
 use url::Url;
 
+use super::subject_suspension::suspension;
 use super::{DEFAULT_CHECK_INTERVAL, LifecycleEventHandler, job};
 use crate::cluster_target::TargetSpec;
 use crate::expressions::on_thread;
@@ -55,6 +57,8 @@ struct CheckServers(OnceLock<HttpClients>);
 /// The object that waits.
 pub(super) struct CheckSubject {
     service_account: Option<String>,
+    /// Why nothing is begun for it now.
+    suspension: Option<String>,
 }
 
 impl CheckSubject {
@@ -67,22 +71,28 @@ impl CheckSubject {
         fn seen<K: WindlassKind + Applier>(
             context: &RunContext,
             event: &LifecycleEvent,
+            suspended_releases: fn(&K) -> &[SuspendedRelease],
         ) -> Option<CheckSubject> {
             let subject = &event.spec.subject;
             let namespace = event.namespace().unwrap_or_default();
             let object = context.seen::<K>(&namespace, &subject.name)?;
             let service_account = object.service_account_name().map(str::to_owned);
+            let suspension =
+                suspension(&*object, suspended_releases(&object), event, jiff::Timestamp::now());
             (object.meta().uid.as_ref() == Some(&subject.uid))
-                .then_some(CheckSubject { service_account })
+                .then_some(CheckSubject { service_account, suspension })
         }
         macro_rules! first {
             ($($kind:ty),*) => {
                 $(if is(&<$kind>::group(&()), &<$kind>::kind(&())) {
-                    return seen::<$kind>(context, event);
+                    return seen::<$kind>(context, event, |_| &[]);
                 })*
             };
         }
-        first!(HelmRelease, Kustomization, Helmfile, operator::Helmfile);
+        if is(&Helmfile::group(&()), &Helmfile::kind(&())) {
+            return seen::<Helmfile>(context, event, |it| &it.spec.suspended_releases);
+        }
+        first!(HelmRelease, Kustomization, operator::Helmfile);
         None
     }
 }
@@ -104,7 +114,13 @@ pub(super) async fn check(
             (pause(created, *duration, now), left.max(super::LEAST_INTERVAL))
         }
         LifecycleEventHandler::WaitFor(wait, interval) => (check.object(wait).await, *interval),
-        LifecycleEventHandler::Http(http, interval) => (check.server(http).await, *interval),
+        LifecycleEventHandler::Http(http, interval) => match &subject.suspension {
+            // It may begin something at the server.
+            Some(why) if http.method == Some(HttpMethod::Post) => {
+                (CheckResult::Wait(format!("{why}; the request is sent on resume")), *interval)
+            }
+            _ => (check.server(http).await, *interval),
+        },
         LifecycleEventHandler::Metrics { address, query, bounds, duration, interval } => {
             let found = match check.query(address, query).await {
                 Ok(body) => measurement(&body, *bounds),
@@ -334,7 +350,8 @@ impl HandlerCheck<'_> {
         let seen = context.shared::<KindTable<LifecycleEvent>>().get(&namespace, &name);
         let seen = seen.filter(|it| it.uid() == self.event.uid());
         let event = seen.as_deref().unwrap_or(self.event);
-        job::check(&context.cluster, &target.cluster, event, &wanted).await
+        let suspension = subject.suspension.as_deref();
+        job::check(&context.cluster, &target.cluster, event, &wanted, suspension).await
     }
 }
 

@@ -75,6 +75,7 @@ fn job_name(event: &str) -> String {
 }
 
 /// Creates the Job of an event in the cluster `target`, or tells how far it is. `event` is as it was seen last in `cluster`.
+/// A Job that is not begun is not created for the time of a `suspension`.
 ///
 /// # Errors
 /// The API server rejects a request, or another Job has the name; the next check tries again.
@@ -83,17 +84,21 @@ pub(super) async fn check(
     target: &ClusterConnection,
     event: &LifecycleEvent,
     wanted: &Object,
+    suspension: Option<&str>,
 ) -> Result<CheckResult, String> {
     let namespace = event.namespace().unwrap_or_default();
     let name = wanted.name();
+    let steps = event.status.as_ref().map_or(&[][..], |status| status.steps.as_slice());
+    let is_begun = steps.iter().any(|step| step.name == BEGUN);
+    if let Some(why) = suspension.filter(|_| !is_begun) {
+        return Ok(CheckResult::Wait(format!("{why}; Job {name} is created on resume")));
+    }
     let shown = |error: ClusterError| error.to_string();
     let found = target.get(&jobs(), &namespace, name).await.map_err(shown)?;
     let found = found.map(Object::into_value);
     if found.as_ref().is_some_and(|job| !is_of(job, event)) {
         return Err(format!("Job {name} exists and does not belong to this event; delete it"));
     }
-    let steps = event.status.as_ref().map_or(&[][..], |status| status.steps.as_slice());
-    let is_begun = steps.iter().any(|step| step.name == BEGUN);
     match job_task(name, is_begun, found.as_ref()) {
         EventJobStep::Judge(finding) => Ok(finding),
         EventJobStep::Begin => begin(cluster, target, event, steps, wanted).await,

@@ -87,13 +87,22 @@ impl FakeJobApiServer {
         cluster: &ClusterConnection,
         event: &LifecycleEvent,
     ) -> Result<CheckResult, String> {
+        self.check_during(None, cluster, event).await
+    }
+
+    async fn check_during(
+        &self,
+        suspension: Option<&str>,
+        cluster: &ClusterConnection,
+        event: &LifecycleEvent,
+    ) -> Result<CheckResult, String> {
         let job: JobHandler =
             serde_json::from_value(json!({"template": {"spec": {"ttlSecondsAfterFinished": 0,
             "template": {"spec": {"containers": [{"name": "c"}]}}}}}))
             .unwrap();
         let variables = BTreeMap::from([("LIFECYCLE_SUBJECT".to_owned(), "web".to_owned())]);
         let wanted = manifest(&job, event, "apps", &variables).unwrap();
-        check(cluster, cluster, event, &wanted).await
+        check(cluster, cluster, event, &wanted, suspension).await
     }
 }
 
@@ -140,6 +149,25 @@ async fn a_job_that_is_refused_is_tried_again() {
     server.state().refusal = None;
     assert!(server.check(&cluster, &server.event()).await.is_ok());
     assert_eq!(server.state().created, 1);
+}
+
+#[tokio::test]
+async fn a_job_that_was_refused_is_not_created_during_a_suspension() {
+    let server = FakeJobApiServer::new();
+    let cluster = cluster(&server).await;
+    server.state().refusal = Some(403);
+    server.check(&cluster, &server.event()).await.unwrap_err();
+    server.state().refusal = None;
+    let suspension = Some("HelmRelease apps/web is suspended");
+    let waits = server.check_during(suspension, &cluster, &server.event()).await;
+    let text = "HelmRelease apps/web is suspended; Job web-0123 is created on resume";
+    assert_eq!(waits, Ok(CheckResult::Wait(text.to_owned())));
+    assert_eq!(server.state().created, 0);
+    assert!(server.check(&cluster, &server.event()).await.is_ok());
+    assert_eq!(server.state().created, 1);
+    // One that is begun is judged meanwhile.
+    let runs = server.check_during(suspension, &cluster, &server.event()).await;
+    assert_eq!(runs, Ok(CheckResult::Wait("Job web-0123 runs".to_owned())));
 }
 
 #[tokio::test]
