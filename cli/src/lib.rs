@@ -301,6 +301,19 @@ mod tests {
     }
 
     #[test]
+    fn flags_of_flux_and_kubectl_are_understood() {
+        for line in [
+            "windlass events --for Kustomization/app",
+            "windlass trace web --kind Deployment --api-version apps/v1",
+            "windlass export kustomization --all",
+            "windlass version --client",
+        ] {
+            let refused = command().try_get_matches_from(line.split(' ')).err();
+            assert_eq!(refused.map(|error| error.to_string()), None, "{line}");
+        }
+    }
+
+    #[test]
     fn every_command_can_be_declared() {
         for name in command().get_subcommands().map(Command::get_name) {
             let asked = command().try_get_matches_from(["windlass", name, "--help"]);
