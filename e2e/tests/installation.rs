@@ -98,6 +98,7 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     definitions_go(&story).await?;
     kinds_removed(&story).await?;
     uninstalled_by_flux(&story, "single").await?;
+    uninstalled_by_flux(&story, "lockdown").await?;
     volumes(&story, ["volume-c", "volume-d"]).await?;
     uninstalled_by_flux(&story, "high-availability").await?;
     getting_started(&story).await

@@ -83,6 +83,51 @@ data: {value: {{ .Values.value | quote }}}
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_printed_for_a_chart_of_a_git_repository_keeps_the_release_after_it_is_resumed()
+-> Result<()> {
+    let story = Story::with_windlass("rollback-git").await?;
+    let chart = |version: &str| {
+        let config = CONFIG.replace("default \"none\"", &format!("default \"of-{version}\""));
+        [
+            ("charts/app/Chart.yaml", format!("apiVersion: v2\nname: app\nversion: {version}\n")),
+            ("charts/app/templates/config.yaml", config),
+        ]
+    };
+    let upstream = story.follow("shop", &chart("1.0.0")).await?;
+    let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+        "metadata": {"name": "app"}, "spec": {"interval": NEVER, "chart": {"spec": {
+            "chart": "./charts/app", "sourceRef": {"kind": "GitRepository", "name": "shop"}}}}});
+    story.apply_value(object).await?;
+    let app = StoryTarget::helm_release("app");
+    story.await_revision(&app, 1).await?;
+    upstream.push(&chart("2.0.0")).await?;
+    story.await_revision(&app, 2).await?;
+    story.await_value("app-config", "of-2.0.0").await?;
+
+    let said = windlass(&story, &["rollback", "hr/app", "--reason", "incident-1"])?;
+    let advice = format!(
+        "revert the chart to app 1.0.0 in charts/app of GitRepository/{}/shop",
+        story.namespace
+    );
+    ensure!(said.code == Some(0) && said.out.contains(&advice), "{said:?}");
+    ensure!(!said.out.contains("spec.chart.spec.version"), "it has no effect: {said:?}");
+    story.await_value("app-config", "of-1.0.0").await?;
+
+    upstream.push(&chart("1.0.0")).await?;
+    let is_reverted = |object: &kube::api::DynamicObject| {
+        object.data["status"]["artifact"]["revision"] == "1.0.0"
+    };
+    let chart = StoryTarget::helm_chart(&format!("{}-app", story.namespace));
+    story.await_object(&chart, DEFAULT_WAIT_TIMEOUT, is_reverted).await?;
+    windlass(&story, &["resume", "hr/app", "--wait"])?.ended(0)?;
+    let object = story.await_ready(&app).await?;
+    ensure!(newest(&object)["chartVersion"] == "1.0.0", "{:?}", object.data["status"]);
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    ensure!(config.data["data"]["value"] == "of-1.0.0", "{:?}", config.data);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_release_of_a_helmfile_is_suspended_rolled_back_and_resumed() -> Result<()> {
     let story = Story::with_windlass("rollback-helmfile").await?;
     let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";

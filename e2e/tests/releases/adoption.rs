@@ -1,7 +1,7 @@
 //! Releases, objects and records that others made: windlass takes them over, leaves them to their owners, or corrects them.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryTarget};
@@ -37,6 +37,52 @@ async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<(
     story.await_revision(&other, 1).await?;
     let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "x", "{:?}", config.data);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_that_one_commit_creates_one_installs_the_release_and_the_other_says_whose_it_is()
+-> Result<()> {
+    let story = Story::with_windlass("release-claims-at-once").await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    // During the first installation, no status has a history.
+    let slow = hook("slow", "pre-install", 0, "", PodBehavior::Unready);
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
+    let manifest = |name: &str| {
+        let chart = json!({"spec": {"chart": "app", "version": "*",
+            "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
+        let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": name},
+            "spec": {"interval": NEVER, "releaseName": "app", "chart": chart}});
+        object.to_string()
+    };
+    let files = [("one.yaml", manifest("one")), ("two.yaml", manifest("two"))];
+    let _upstream = story.follow("claims", &files).await?;
+    story.kustomization("claims", "claims", json!({})).await?;
+    let refused = story
+        .await_until("one of both to be refused", DEFAULT_WAIT_TIMEOUT, async || {
+            for name in ["one", "two"] {
+                let object = story.read(&StoryTarget::helm_release(name)).await?;
+                if object.is_some_and(|it| condition(&it, "Ready")["reason"] == "StateError") {
+                    return Ok(Some(name));
+                }
+            }
+            Ok(None)
+        })
+        .await?;
+    let owner = if refused == "one" { "two" } else { "one" };
+    let job = StoryTarget::new("batch/v1", "Job", "slow");
+    story.let_complete("slow").await?;
+    let begun = story.expect(&job).await?.metadata.uid;
+    story.await_revision(&StoryTarget::helm_release(owner), 1).await?;
+    let refused = StoryTarget::helm_release(refused);
+    story.request(&refused).await?;
+    let text = story.await_failure(&refused, "StateError").await?;
+    let belongs = format!("belongs to HelmRelease {}/{owner}", story.namespace);
+    ensure!(text.contains(&belongs), "{text}");
+    let history = story.history("app")?;
+    ensure!(history == ["1 | deployed | app-1.0.0 | Install complete"], "{history:?}");
+    ensure!(story.expect(&job).await?.metadata.uid == begun, "the hook ran twice");
     story.end().await
 }
 

@@ -1,5 +1,9 @@
 //! The largest objects that are accepted: whatever they cost, liveness probes are answered meanwhile; and the status of the
 //! largest Helmfiles fits.
+//!
+//! In the folder: sources, policies of images and Lifecycles (`largest_sources`).
+
+mod largest_sources;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -162,6 +166,23 @@ impl LargestObject {
     }
 }
 
+/// Reconciles objects one after the other: probes are answered meanwhile.
+async fn reconcile_each(
+    story: &Story,
+    windlass: &WindlassProcess,
+    all: Vec<LargestObject>,
+) -> Result<()> {
+    for largest in all {
+        let target = largest.target.to_string();
+        let latest = latest_until(windlass, largest.reconcile(story)).await?;
+        ensure!(
+            latest < LATEST,
+            "windlass delayed an answer to a probe by {latest:?} because of {target}"
+        );
+    }
+    Ok(())
+}
+
 /// Texts that do not repeat each other, by names.
 fn texts(prefix: &str, count: usize) -> Value {
     let mut random = e2e::random_sequence::RandomSequence::new(7);
@@ -292,14 +313,7 @@ async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconc
         wide_kustomization(&story.namespace),
         release(),
     ];
-    for largest in all {
-        let target = largest.target.to_string();
-        let latest = latest_until(&windlass, largest.reconcile(&story)).await?;
-        ensure!(
-            latest < LATEST,
-            "windlass delayed an answer to a probe by {latest:?} because of {target}"
-        );
-    }
+    reconcile_each(&story, &windlass, all.into()).await?;
 
     let [api, kind, name] = HOOK_RECEIVER;
     let object = story.expect(&StoryTarget::new(api, kind, name)).await?;
