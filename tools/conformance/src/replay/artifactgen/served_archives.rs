@@ -4,7 +4,6 @@
 //! source, and fetches those of ExternalArtifacts. Elsewhere: how a tree is packed (`build`), runs (`reconcile`).
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use anyhow::anyhow;
