@@ -1,8 +1,10 @@
-//! A fetched commit: its facts, and the files of its tree.
+//! A commit: its facts, and the files of its tree.
 //!
-//! Here: reading out of the scratch repository, within limits that also hold for a hostile tree.
+//! Here: reading out of the scratch repository of a fetch, or of a repository on this disk, within limits that also hold for
+//! a hostile tree.
 //! Elsewhere: which of the files become an artifact (`artifacts::ignore`, `artifacts::archive`).
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gix::hash::ObjectId;
@@ -39,6 +41,19 @@ pub struct CommitMetadata {
 }
 
 impl CommitMetadata {
+    /// The metadata of a commit, and its tree.
+    fn read(id: ObjectId, objects: &gix::odb::Handle) -> Result<(Self, ObjectId), gix::Error> {
+        let mut buffer = Vec::new();
+        let commit = objects.find_commit(&id, &mut buffer)?;
+        let message = String::from_utf8_lossy(commit.message);
+        let summary = message.trim_start().lines().next().unwrap_or_default().trim_end().to_owned();
+        let seconds = commit.author().ok().and_then(|author| author.time().ok()).map(|t| t.seconds);
+        let authored = seconds
+            .and_then(|seconds| Timestamp::from_second(seconds).ok())
+            .unwrap_or(Timestamp::UNIX_EPOCH);
+        Ok((Self { sha: id.to_string(), summary, authored }, commit.tree()))
+    }
+
     /// The summary as events quote it: its first 50 characters, with three dots if there are more.
     ///
     /// Parity(flux): `ShortMessage` of its Git package.
@@ -106,7 +121,8 @@ pub(super) struct ReceivedCommit {
     pub(super) scratch: TempDir,
 }
 
-/// A commit that was fetched. Its scratch repository is removed when this is dropped.
+/// A commit that was fetched, or is in a repository on this disk. The scratch repository of a fetch is removed when this is
+/// dropped.
 pub struct GitSnapshot {
     /// What the artifact is named by.
     pub revision: GitRevision,
@@ -121,7 +137,7 @@ pub struct GitSnapshot {
     pub(super) limits: GitLimits,
     read: AtomicU64,
     remote: String,
-    _scratch: TempDir,
+    _scratch: Option<TempDir>,
 }
 
 impl std::fmt::Debug for GitSnapshot {
@@ -135,14 +151,18 @@ impl std::fmt::Debug for GitSnapshot {
 
 /// Opens the objects of a scratch repository.
 pub(super) fn objects(scratch: &TempDir, limits: &GitLimits) -> Result<gix::odb::Handle, Error> {
+    objects_in(&scratch.path().join("objects"), limits)
+}
+
+/// Opens the objects of a repository: the folder `objects` of its folder.
+pub(super) fn objects_in(folder: &Path, limits: &GitLimits) -> Result<gix::odb::Handle, Error> {
     let options = gix::odb::store::init::Options {
         alloc_limit_bytes: Some(usize::try_from(limits.file).unwrap_or(usize::MAX)),
         ..gix::odb::store::init::Options::default()
     };
-    let opened =
-        gix::odb::at_opts(scratch.path().join("objects"), gix::hash::Kind::Sha1, None, options);
+    let opened = gix::odb::at_opts(folder.to_owned(), gix::hash::Kind::Sha1, None, options);
     let mut objects =
-        opened.map_err(|source| Error::Scratch { path: scratch.path().to_owned(), source })?;
+        opened.map_err(|source| Error::Scratch { path: folder.to_owned(), source })?;
     objects.set_pack_cache(|| Box::new(StaticLinkedList::<64>::default()));
     Ok(objects)
 }
@@ -156,17 +176,8 @@ impl GitSnapshot {
         wire: &GitOperation,
     ) -> Result<Self, Error> {
         let ReceivedCommit { id, tag, objects, scratch } = received;
-        let mut buffer = Vec::new();
-        let broken = |error: &gix::Error| wire.explain(error);
-        let commit = objects.find_commit(&id, &mut buffer).map_err(|error| broken(&error))?;
-        let tree = commit.tree();
-        let message = String::from_utf8_lossy(commit.message);
-        let summary = message.trim_start().lines().next().unwrap_or_default().trim_end().to_owned();
-        let seconds = commit.author().ok().and_then(|author| author.time().ok()).map(|t| t.seconds);
-        let authored = seconds
-            .and_then(|seconds| Timestamp::from_second(seconds).ok())
-            .unwrap_or(Timestamp::UNIX_EPOCH);
-        let commit = CommitMetadata { sha: id.to_string(), summary, authored };
+        let read = CommitMetadata::read(id, &objects);
+        let (commit, tree) = read.map_err(|error| wire.explain(&error))?;
         Ok(Self {
             revision,
             commit,
@@ -178,7 +189,34 @@ impl GitSnapshot {
             limits,
             read: AtomicU64::new(0),
             remote: wire.remote(),
-            _scratch: scratch,
+            _scratch: Some(scratch),
+        })
+    }
+
+    /// Reads a commit of a repository on this disk, which errors name by its path.
+    pub(super) fn of_repository(
+        id: ObjectId,
+        objects: gix::odb::Handle,
+        limits: GitLimits,
+        path: String,
+    ) -> Result<Self, Error> {
+        let read = CommitMetadata::read(id, &objects);
+        let (commit, tree) = read.map_err(|error| {
+            let cause = error.probable_cause().to_string();
+            Error::Protocol { remote: path.clone(), cause }
+        })?;
+        Ok(Self {
+            revision: GitRevision { name: None, sha: id.to_string() },
+            commit,
+            received: 0,
+            id,
+            tag: None,
+            tree,
+            objects,
+            limits,
+            read: AtomicU64::new(0),
+            remote: path,
+            _scratch: None,
         })
     }
 
