@@ -6,6 +6,7 @@
 
 mod addresses;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::error::Error as StdError;
 use std::io;
@@ -38,6 +39,29 @@ pub enum EgressRules {
     ///
     /// A proxy of the environment may be at any address, and decides itself which servers are reached through it.
     Public(Arc<EgressDenyList>),
+    /// The servers of a list, by their names in URLs, unless they have addresses that no spec may name.
+    Listed(Arc<EgressHostList>),
+}
+
+/// The hosts that requests may be sent to; also those that a redirect leads to.
+#[derive(Debug, Default)]
+pub struct EgressHostList {
+    hosts: BTreeSet<String>,
+    denied: EgressDenyList,
+}
+
+impl EgressHostList {
+    /// The hosts with these names or addresses, without ports.
+    pub fn new(hosts: impl IntoIterator<Item = String>) -> Self {
+        let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect();
+        Self { hosts, denied: EgressDenyList::default().with_loopback() }
+    }
+
+    /// Whether a host is in the list.
+    pub fn has(&self, host: &str) -> bool {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        self.hosts.contains(&bare.to_ascii_lowercase())
+    }
 }
 
 /// The addresses that no spec may name.
@@ -115,6 +139,7 @@ enum EgressDenialReason {
     Own,
     Service,
     NotPublic,
+    NotListed,
 }
 
 impl EgressDenialReason {
@@ -129,6 +154,7 @@ impl EgressDenialReason {
                  --allow-source-cidrs"
             }
             Self::NotPublic => "does not resolve to a public address; others are not allowed",
+            Self::NotListed => "is not among the hosts that are allowed",
         }
     }
 }
@@ -151,11 +177,12 @@ impl EgressRules {
         Self::Named(Arc::new(EgressDenyList::default().with_loopback()))
     }
 
-    /// Checks an IP address in a URL. A name is checked when it is resolved.
+    /// Checks an IP address in a URL, and a name if the rules are about names. Else a name is checked when it is resolved.
     ///
     /// # Errors
     /// The server may not be asked.
     pub fn admits(&self, url: &Url) -> Result<(), EgressDeniedError> {
+        self.lists(url.host_str().unwrap_or_default())?;
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
@@ -177,6 +204,7 @@ impl EgressRules {
     /// # Errors
     /// None of the addresses is allowed ([`EgressDeniedError`] inside), or the name is not known.
     pub async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        self.lists(host).map_err(io::Error::other)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let found: Vec<SocketAddr> = tokio::net::lookup_host((bare, port)).await?.collect();
         let mut why = None;
@@ -194,9 +222,20 @@ impl EgressRules {
         }
     }
 
+    /// Checks the name of a host, if the rules are about names.
+    fn lists(&self, host: &str) -> Result<(), EgressDeniedError> {
+        match self {
+            Self::Listed(list) if !list.has(host) => {
+                Err(EgressDeniedError { host: host.to_owned(), why: EgressDenialReason::NotListed })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn refusal(&self, address: IpAddr) -> Option<EgressDenialReason> {
         match self {
             Self::Anywhere => None,
+            Self::Listed(list) => list.denied.refusal(address),
             Self::Named(rules) => rules.refusal(address),
             Self::Provided(rules) => {
                 rules.refusal(address).filter(|why| *why != EgressDenialReason::Service)

@@ -23,7 +23,7 @@ use rustls::pki_types::UnixTime;
 use url::Url;
 
 pub use clients::HttpClients;
-pub use egress_rules::{EgressDeniedError, EgressDenyList, EgressRules, refusal};
+pub use egress_rules::{EgressDeniedError, EgressDenyList, EgressHostList, EgressRules, refusal};
 pub use host_budget::{HostBudgets, HostBusyError};
 pub use proxy::{HttpProxy, is_refusal_of_proxy};
 pub use single_flight::{LoginTokenCache, SingleFlightCache};

@@ -78,6 +78,20 @@ fn a_private_network_may_be_named_and_what_windlass_is_may_not() {
 }
 
 #[test]
+fn of_a_list_of_hosts_no_other_is_reached_and_no_metadata_service_either() {
+    let list = EgressHostList::new(["Charts.example.com".to_owned(), "169.254.169.254".to_owned()]);
+    let egress = EgressRules::Listed(Arc::new(list));
+    let error = refusal_text(&egress, "https://evil.example.com/index.yaml");
+    assert_eq!(error, "`evil.example.com` is not among the hosts that are allowed");
+    let admitted = egress.admits(&"https://charts.example.com:8443/".parse().unwrap());
+    assert_eq!(admitted, Ok(()));
+    assert!(refusal_text(&egress, "http://169.254.169.254/").contains("metadata"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let error = runtime.block_on(egress.look_up("localhost", 0)).unwrap_err().to_string();
+    assert!(error.contains("is not among the hosts"), "{error}");
+}
+
+#[test]
 fn services_are_refused_where_that_was_learned_and_exceptions_are_made() {
     let rules = Arc::new(EgressDenyList::new(nets(&["10.96.7.0/24", "127.0.0.0/8"])));
     let egress = EgressRules::Named(rules.clone());
