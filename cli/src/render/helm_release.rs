@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use crds::helm::{CrdsPolicy, HelmRelease};
-use golang::time::{GoTime, GoTimeZone};
-use golang::value::GoMap;
+use golang::time::GoTimeZone;
 use golang::work_meter::StopSignal;
 use helm::chart::Chart;
-use helm::render::{ReleaseToRender, RenderMode as Templates};
+use helm::render::ReleaseToRender;
 use helm::render_environment::{ClusterLookup, LookupQuery, RenderEnvironment};
-use helm::template::{RenderRequest, render};
 use objects::{Object, SecretMasking};
 use release::release_target::{self, ReleaseTarget, TargetChange};
 use release::{OperationKind as Operation, ReleaseRecord, ReleaseSpec};
@@ -27,7 +25,9 @@ use helm_controller::helm_release::{status, values};
 use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::chart::of_archive;
 use helm_controller::release_runner::manifest_objects;
-use helm_controller::release_runner::postrender::PostRenderers;
+use helm_controller::release_runner::manifest_rendering::{
+    ReleaseRendering, RenderedManifests, definitions, utc,
+};
 use helm_controller::release_runner::render;
 use helm_controller::release_runner::storage::{ReleaseStorage, StorageError};
 use windlass_cli_helm::template::load_chart;
@@ -94,9 +94,11 @@ pub(crate) async fn render_release(
     }
     let definitions = match options.of_action(operation).crds {
         CrdsPolicy::Skip => Vec::new(),
-        CrdsPolicy::Create | CrdsPolicy::CreateReplace => definitions(&chart)?,
+        CrdsPolicy::Create | CrdsPolicy::CreateReplace => {
+            definitions(&chart).map_err(anyhow::Error::msg)?
+        }
     };
-    let rendering = HelmReleaseRendering {
+    let rendering = ReleaseRendering {
         chart,
         config,
         release: ReleaseToRender {
@@ -111,8 +113,14 @@ pub(crate) async fn render_release(
     let served = cluster.served().await?;
     let asked = cluster.clone();
     let runtime = Handle::current();
-    let rendered = on_large_stack(move || rendering.manifests(asked, runtime, &served)).await?;
-    let (manifests, hooks) =
+    let rendered = on_large_stack(move || {
+        let stop = StopSignal::default();
+        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
+        let lookup = UserClusterLookup { cluster: asked, runtime, limit };
+        rendering.manifests(&env(&served, stop, lookup))
+    })
+    .await?;
+    let RenderedManifests { manifests, hooks } =
         rendered.map_err(|text| anyhow::anyhow!(values.secrets.mask(&text)))?;
     let objects = manifest_objects::read(&manifests).map_err(anyhow::Error::msg)?;
     let hooks = manifest_objects::read(&hooks).map_err(anyhow::Error::msg)?;
@@ -172,69 +180,15 @@ fn is_in_place(object: &HelmRelease, spec: &ReleaseSpec, chart: &Chart) -> anyho
     }
 }
 
-/// The definitions that the chart has in `crds`.
-fn definitions(chart: &Chart) -> anyhow::Result<Vec<Object>> {
-    let mut found = Vec::new();
-    for file in helm::chart::crds(chart) {
-        let text = String::from_utf8_lossy(&file.file.data).into_owned();
-        found.extend(manifest_objects::read(&text).map_err(anyhow::Error::msg)?);
-    }
-    Ok(found)
-}
-
-/// What is rendered.
-struct HelmReleaseRendering {
-    chart: Chart,
-    config: GoMap,
-    release: ReleaseToRender,
-    skip_schema: bool,
-    post: PostRenderers,
-}
-
-impl HelmReleaseRendering {
-    /// The manifests, and those of hooks.
-    fn manifests(
-        self,
-        cluster: ClusterConnection,
-        runtime: Handle,
-        served: &ServerCapabilities,
-    ) -> Result<(String, String), String> {
-        let Self { chart, config, release, skip_schema, post } = self;
-        let stop = StopSignal::default();
-        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
-        let env = env(served, stop, UserClusterLookup { cluster, runtime, limit });
-        let rendered = post.with(|post_render| {
-            let request = RenderRequest {
-                chart,
-                values: &config,
-                release,
-                mode: Templates::default(),
-                skip_schema,
-                sub_notes: false,
-                templates: None,
-                post_render,
-            };
-            render(request, &env, &mut Vec::new())
-        });
-        let rendered = rendered.map_err(|error| error.to_string())?;
-        let document = |text: &str| format!("---\n{text}\n");
-        let manifests = rendered.manifests.iter().map(|it| document(&it.content));
-        let hooks = rendered.hooks.iter().map(|it| document(&it.manifest));
-        Ok((manifests.collect(), hooks.collect()))
-    }
-}
-
 fn env(
     served: &ServerCapabilities,
     stop: StopSignal,
     finder: UserClusterLookup,
 ) -> RenderEnvironment {
-    let now = jiff::Timestamp::now();
-    let local = GoTimeZone::fixed("UTC", 0);
     let capabilities = served.to_helm();
     RenderEnvironment {
-        now: GoTime::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), local.clone()),
-        local,
+        now: utc(jiff::Timestamp::now()),
+        local: GoTimeZone::fixed("UTC", 0),
         random: Arc::new(windlass_runtime::random_bytes::fill),
         capabilities: Arc::new(capabilities),
         cluster: Some(Arc::new(finder)),

@@ -5,7 +5,7 @@
 //! deletion (`finalize`).
 
 mod chart;
-mod chart_template;
+pub mod chart_template;
 mod finalize;
 mod release_owner;
 mod release_pause;

@@ -2,7 +2,8 @@
 //!
 //! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner
 //! ([`ReleaseStatusOwner`]). In the folder: what a spec asks for (`validated_spec`), observing and performing steps
-//! (`executor` and the files that it names), charts, post-renderers, what an upgrade would change (`preview`).
+//! (`executor` and the files that it names), charts, post-renderers, what an upgrade would change (`preview`), rendering for
+//! commands (`manifest_rendering`).
 //! Elsewhere: what to do next (engine `release`), the owners (`helm_release`, `helmfile`).
 
 pub mod action_options;
@@ -16,6 +17,7 @@ pub(crate) mod hook_watch;
 mod hooks;
 mod legacy_readiness;
 pub mod manifest_objects;
+pub mod manifest_rendering;
 pub mod merge;
 mod object_writes;
 mod observe;

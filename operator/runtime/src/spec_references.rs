@@ -1,11 +1,14 @@
 //! Secrets, ConfigMaps and ServiceAccounts that a spec names: read for a run, and watched so that a change wakes the object.
 //!
-//! They are read with windlass's own identity (Parity(flux)), and nothing of them is kept beyond the run.
+//! They are read with windlass's own identity (Parity(flux)), and nothing of them is kept beyond the run. Without a cluster
+//! they are those that a repository declares ([`DeclaredReferences`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use objects::{Gvk, ObjectId};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use objects::{Gvk, Object, ObjectId};
 use reconcile::ObjectKey;
 
 use super::object_watcher::{ObjectWatcher, RunReferenceRead, WatchMoment};
@@ -30,17 +33,109 @@ pub fn distinct_pull_secrets(names: Vec<String>) -> Result<Vec<String>, String> 
     Ok(names)
 }
 
+/// The ConfigMaps and Secrets that manifests declare, with the data that the API server would store of them.
+#[derive(Default, Clone)]
+pub struct DeclaredReferences(BTreeMap<ObjectId, BTreeMap<String, Vec<u8>>>);
+
+impl DeclaredReferences {
+    /// Adds an object if it is a ConfigMap or Secret whose data can be read: one that SOPS encrypted is not. The last one of an
+    /// id counts. Values of a Secret that are not base64 stay as they are written.
+    pub fn add(&mut self, object: &Object) {
+        let is_secret = match (object.api_version(), object.kind()) {
+            ("v1", "Secret") => true,
+            ("v1", "ConfigMap") => false,
+            _ => return,
+        };
+        if object.get("sops").is_some() {
+            return;
+        }
+        let mut data = BTreeMap::new();
+        for (field, is_encoded) in [("data", is_secret), ("stringData", false)] {
+            let fields = object.get(field).and_then(serde_json::Value::as_object);
+            for (key, value) in fields.into_iter().flatten() {
+                let Some(text) = value.as_str() else { continue };
+                let decoded = is_encoded.then(|| STANDARD.decode(text).ok()).flatten();
+                data.insert(key.clone(), decoded.unwrap_or_else(|| text.as_bytes().to_vec()));
+            }
+        }
+        self.0.insert(object.id(), data);
+    }
+
+    /// What the Secrets hold.
+    pub fn secret_values(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.0.iter().filter(|(id, _)| id.kind == "Secret").flat_map(|(_, data)| data.values())
+    }
+
+    /// The data of a ConfigMap or Secret; `None` if it is not declared.
+    pub fn data(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<&BTreeMap<String, Vec<u8>>> {
+        self.0.get(&ObjectId::new(namespace, name, "", kind))
+    }
+}
+
+/// Where references are read.
+enum ReferenceOrigin {
+    /// The cluster that is watched.
+    Cluster(Arc<ObjectWatcher>),
+    /// Manifests; a cluster may have more.
+    Manifests(Arc<DeclaredReferences>),
+}
+
 /// What a run read; [`ReadReferences::watch`] ends it.
 #[must_use = "what was read is to be watched"]
 pub struct ReadReferences {
-    watcher: Arc<ObjectWatcher>,
+    origin: ReferenceOrigin,
     read: Vec<RunReferenceRead>,
+    /// What was asked for and is not declared by the manifests.
+    undeclared: BTreeSet<ObjectId>,
 }
 
 impl ReadReferences {
     /// Nothing was read yet from the cluster that is watched.
     pub fn new(watcher: &Arc<ObjectWatcher>) -> Self {
-        Self { watcher: watcher.clone(), read: Vec::new() }
+        Self {
+            origin: ReferenceOrigin::Cluster(watcher.clone()),
+            read: Vec::new(),
+            undeclared: BTreeSet::new(),
+        }
+    }
+
+    /// Nothing was read yet from manifests, without a cluster. No ServiceAccount is known.
+    pub fn of_manifests(declared: Arc<DeclaredReferences>) -> Self {
+        Self {
+            origin: ReferenceOrigin::Manifests(declared),
+            read: Vec::new(),
+            undeclared: BTreeSet::new(),
+        }
+    }
+
+    /// Whether an object that is not found does not exist. Else a cluster may have it.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.origin, ReferenceOrigin::Cluster(_))
+    }
+
+    /// What was asked for and is not declared by the manifests; nothing if a cluster was read.
+    pub fn undeclared(&self) -> &BTreeSet<ObjectId> {
+        &self.undeclared
+    }
+
+    /// The data of an object that manifests declare.
+    fn declared(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        declared: &DeclaredReferences,
+    ) -> Option<BTreeMap<String, Vec<u8>>> {
+        let data = declared.data(kind, namespace, name);
+        if data.is_none() {
+            self.undeclared.insert(ObjectId::new(namespace, name, "", kind));
+        }
+        data.cloned()
     }
 
     /// The data of a Secret; `None` when there is none of that name.
@@ -49,9 +144,16 @@ impl ReadReferences {
         namespace: &str,
         name: &str,
     ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ClusterError> {
-        let since = self.watcher.before_reading();
-        let (data, version) = self.watcher.cluster().secret(namespace, name).await?.unzip();
-        self.note("Secret", namespace, name, version, since).await?;
+        let watcher = match &self.origin {
+            ReferenceOrigin::Cluster(watcher) => watcher.clone(),
+            ReferenceOrigin::Manifests(declared) => {
+                let declared = declared.clone();
+                return Ok(self.declared("Secret", namespace, name, &declared));
+            }
+        };
+        let since = watcher.before_reading();
+        let (data, version) = watcher.cluster().secret(namespace, name).await?.unzip();
+        self.note(&watcher, ObjectId::new(namespace, name, "", "Secret"), version, since).await?;
         Ok(data)
     }
 
@@ -61,9 +163,19 @@ impl ReadReferences {
         namespace: &str,
         name: &str,
     ) -> Result<Option<BTreeMap<String, String>>, ClusterError> {
-        let since = self.watcher.before_reading();
-        let (data, version) = self.watcher.cluster().config_map(namespace, name).await?.unzip();
-        self.note("ConfigMap", namespace, name, version, since).await?;
+        let watcher = match &self.origin {
+            ReferenceOrigin::Cluster(watcher) => watcher.clone(),
+            ReferenceOrigin::Manifests(declared) => {
+                let declared = declared.clone();
+                let data = self.declared("ConfigMap", namespace, name, &declared);
+                let text = |(key, value)| Some((key, String::from_utf8(value).ok()?));
+                return Ok(data.map(|data| data.into_iter().filter_map(text).collect()));
+            }
+        };
+        let since = watcher.before_reading();
+        let (data, version) = watcher.cluster().config_map(namespace, name).await?.unzip();
+        self.note(&watcher, ObjectId::new(namespace, name, "", "ConfigMap"), version, since)
+            .await?;
         Ok(data)
     }
 
@@ -73,15 +185,24 @@ impl ReadReferences {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Vec<String>>, ClusterError> {
-        let since = self.watcher.before_reading();
-        let (names, version) = self.watcher.cluster().pull_secrets(namespace, name).await?.unzip();
-        self.note("ServiceAccount", namespace, name, version, since).await?;
+        let id = ObjectId::new(namespace, name, "", "ServiceAccount");
+        let watcher = match &self.origin {
+            ReferenceOrigin::Cluster(watcher) => watcher.clone(),
+            ReferenceOrigin::Manifests(_) => {
+                self.undeclared.insert(id);
+                return Ok(None);
+            }
+        };
+        let since = watcher.before_reading();
+        let (names, version) = watcher.cluster().pull_secrets(namespace, name).await?.unzip();
+        self.note(&watcher, id, version, since).await?;
         Ok(names)
     }
 
     /// What else was read for the same run.
     pub fn join(&mut self, other: Self) {
         self.read.extend(other.read);
+        self.undeclared.extend(other.undeclared);
     }
 
     /// In which version something was read that is there.
@@ -92,21 +213,21 @@ impl ReadReferences {
 
     async fn note(
         &mut self,
-        kind: &str,
-        namespace: &str,
-        name: &str,
+        watcher: &ObjectWatcher,
+        id: ObjectId,
         version: Option<u64>,
         since: WatchMoment,
     ) -> Result<(), ClusterError> {
-        let resource = self.watcher.cluster().resource(&Gvk::new("v1", kind)).await?;
-        let id = ObjectId::new(namespace, name, "", kind);
+        let resource = watcher.cluster().resource(&Gvk::new("v1", &id.kind)).await?;
         self.read.push(RunReferenceRead { resource, id, version, since });
         Ok(())
     }
 
     /// Has the object woken by changes of all that was read, and of nothing that an earlier run had read.
     pub fn watch(self, node: &ObjectKey) {
-        self.watcher.refer_to(node, &self.read);
+        if let ReferenceOrigin::Cluster(watcher) = &self.origin {
+            watcher.refer_to(node, &self.read);
+        }
     }
 }
 
@@ -123,5 +244,26 @@ mod tests {
         let many = |count: usize| (0..count).map(|at| at.to_string()).collect::<Vec<_>>();
         assert!(distinct_pull_secrets(many(MAX_PULL_SECRETS)).is_ok());
         assert!(distinct_pull_secrets(many(MAX_PULL_SECRETS + 1)).is_err());
+    }
+
+    #[tokio::test]
+    async fn what_manifests_do_not_declare_is_named_and_does_not_count_as_missing() {
+        let object = |value| Object::new(value).unwrap();
+        let mut declared = DeclaredReferences::default();
+        declared.add(&object(serde_json::json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "a", "namespace": "shop"},
+            "data": {"x": "eA==", "plain": "a b"}, "stringData": {"x": "z"}})));
+        declared.add(&object(serde_json::json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "sealed", "namespace": "shop"}, "data": {"x": "ENC[y]"}, "sops": {}})));
+        assert!(declared.data("Secret", "shop", "sealed").is_none());
+        let mut references = ReadReferences::of_manifests(Arc::new(declared));
+        assert!(!references.is_complete());
+        let found = references.secret("shop", "a").await.unwrap().unwrap();
+        assert_eq!(found["x"], b"z", "stringData counts most");
+        assert_eq!(found["plain"], b"a b");
+        assert_eq!(references.config_map("shop", "a").await.unwrap(), None);
+        let undeclared: Vec<String> =
+            references.undeclared().iter().map(ObjectId::subject).collect();
+        assert_eq!(undeclared, ["ConfigMap/shop/a"]);
     }
 }

@@ -32,7 +32,7 @@ const ANY_VERSION: &str = "*";
 const SERVER_RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The HelmChart that a HelmRelease should have; none where it names a source that holds the chart.
-pub(super) fn wanted(object: &HelmRelease) -> Option<(ObjectKey, HelmChart)> {
+pub fn wanted(object: &HelmRelease) -> Option<(ObjectKey, HelmChart)> {
     let HelmChartTemplate { metadata, spec } = object.spec.chart.clone()?;
     let HelmChartTemplateSpec {
         chart,

@@ -1,5 +1,7 @@
 //! What a build takes beside the artifact's files: variables and keys.
 
+use std::collections::BTreeSet;
+
 use crds::kustomize::Kustomization;
 use objects::SecretMasking;
 use reconcile::RunOutcome;
@@ -15,6 +17,8 @@ use windlass_serve::settings::OperatorSettings;
 pub struct KustomizationInputs {
     pub(super) substitution: Option<PostBuildSubstitution>,
     pub(super) decryption: Option<BuildDecryptionKeys>,
+    /// Whether objects that are encrypted stay so, because no key is known. Else they end the build.
+    pub(super) keeps_encrypted: bool,
 }
 
 impl KustomizationInputs {
@@ -30,11 +34,30 @@ impl KustomizationInputs {
         // All references are watched before a missing one ends the run.
         let substitution = PostBuildSubstitution::read(settings, object, references).await;
         let decryption = BuildDecryptionKeys::read(settings, object, references).await;
-        Ok(Self { substitution: substitution?, decryption: decryption? })
+        Ok(Self { substitution: substitution?, decryption: decryption?, keeps_encrypted: false })
+    }
+
+    /// Reads what a spec names as far as manifests declare it, without a cluster: variables that are not known stay as they are
+    /// written ([`Self::unknown_variables`]), and nothing is decrypted.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn of_manifests(
+        settings: &OperatorSettings,
+        object: &Kustomization,
+        references: &mut ReadReferences,
+    ) -> Result<Self, RunOutcome> {
+        let substitution = PostBuildSubstitution::read(settings, object, references).await?;
+        Ok(Self { substitution, decryption: None, keeps_encrypted: true })
+    }
+
+    /// The variables that builds with these inputs asked for, and whose values are not known.
+    pub fn unknown_variables(&self) -> BTreeSet<String> {
+        self.substitution.as_ref().map(PostBuildSubstitution::unknown).unwrap_or_default()
     }
 
     /// Names the content of all of it; empty if there is none.
-    pub(super) fn digest(&self) -> String {
+    pub fn digest(&self) -> String {
         let substitution = self.substitution.as_ref().map(|it| it.digest.as_str());
         let decryption = self.decryption.as_ref().map(|it| it.digest.as_str());
         match (substitution, decryption) {

@@ -2,6 +2,8 @@
 //!
 //! Source: fluxcd/pkg/kustomize 1.44 and kustomize-controller 1.9. Elsewhere: expressions (`envsubst`).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crds::ConfigKind;
 use crds::kustomize::{Kustomization, PostBuild, SubstituteStrategy};
 use envsubst::{
@@ -9,6 +11,7 @@ use envsubst::{
 };
 use kube_core::ResourceExt as _;
 use objects::{Object, SecretMasking};
+use parking_lot::Mutex;
 use reconcile::{RunOutcome, WakeTrigger, reason};
 use sha2::{Digest as _, Sha256};
 
@@ -30,6 +33,8 @@ pub(crate) struct PostBuildSubstitution {
     has_secrets: bool,
     /// Of all that a build depends on here.
     pub(super) digest: String,
+    /// The variables without a value, if some of the sources are not known; they stay as they are written.
+    unknown: Option<Mutex<BTreeSet<String>>>,
 }
 
 impl PostBuildSubstitution {
@@ -61,7 +66,9 @@ impl PostBuildSubstitution {
                     found.map(|data| gathered.add_secrets(data))
                 }
             };
-            if is_there.is_none() && !source.optional {
+            if is_there.is_none() && !references.is_complete() {
+                gathered.is_incomplete = true;
+            } else if is_there.is_none() && !source.optional {
                 let advice = "create it, or set `optional: true` in spec.postBuild.substituteFrom";
                 return Err(failed(format!("not found; {advice}")));
             }
@@ -80,7 +87,8 @@ impl PostBuildSubstitution {
         if is_off(object.label(SWITCH)) || is_off(object.annotation(SWITCH)) {
             return Ok(object);
         }
-        let has_variables = !self.variables.is_empty() || self.invalid.is_some();
+        let has_variables =
+            !self.variables.is_empty() || self.invalid.is_some() || self.unknown.is_some();
         if !has_variables && !self.is_always {
             return Ok(object);
         }
@@ -94,7 +102,9 @@ impl PostBuildSubstitution {
             return Err(invalid.to_string());
         }
         let text = goyaml::emit(&object.into_value()).map_err(|error| error.to_string())?;
-        let lookup = |name: &str| self.variables.get(name);
+        let unknown = self.unknown_of(text.as_bytes())?;
+        let lookup =
+            |name: &str| self.variables.get(name).or_else(|| Some(unknown.get(name)?.as_bytes()));
         let done = envsubst::substitute(
             text.as_bytes(),
             lookup,
@@ -113,6 +123,33 @@ impl PostBuildSubstitution {
         })?;
         Object::new(value).map_err(|error| format!("UnmarshalJSON: {error}"))
     }
+
+    /// The variables of a manifest whose values are not known, each with the expression that stands for its value.
+    ///
+    /// # Errors
+    /// What of the manifest is not an expression.
+    fn unknown_of(&self, text: &[u8]) -> Result<BTreeMap<String, String>, String> {
+        let Some(unknown) = &self.unknown else { return Ok(BTreeMap::new()) };
+        let asked = Mutex::new(BTreeSet::new());
+        let lookup = |name: &str| {
+            let value = self.variables.get(name);
+            if value.is_none() {
+                asked.lock().insert(name.to_owned());
+            }
+            value
+        };
+        let limits = SubstitutionLimits::default();
+        envsubst::substitute(text, lookup, UnsetVariablePolicy::Empty, limits)
+            .map_err(|error| format!("variable substitution failed: {error}"))?;
+        let asked = asked.into_inner();
+        unknown.lock().extend(asked.iter().cloned());
+        Ok(asked.into_iter().map(|name| (name.clone(), format!("${{{name}}}"))).collect())
+    }
+
+    /// The variables that manifests named so far, and whose values are not known.
+    pub(super) fn unknown(&self) -> BTreeSet<String> {
+        self.unknown.as_ref().map(|it| it.lock().clone()).unwrap_or_default()
+    }
 }
 
 #[derive(Default)]
@@ -121,6 +158,8 @@ struct SubstitutionInputs {
     invalid: Option<InvalidVariableName>,
     secrets: Vec<Vec<u8>>,
     hash: Sha256,
+    /// Whether values are not known that a cluster may have.
+    is_incomplete: bool,
 }
 
 impl SubstitutionInputs {
@@ -161,14 +200,13 @@ impl SubstitutionInputs {
             has_secrets: !self.secrets.is_empty(),
             secrets: SecretMasking::new(self.secrets),
             digest: hex::encode(self.hash.finalize()),
+            unknown: self.is_incomplete.then(Mutex::default),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::{Value, json};
 
     use super::*;
@@ -201,6 +239,18 @@ mod tests {
             .apply(config_map(&json!({"x": "${a} ${b} ${c:=none}"})), false)
             .unwrap();
         assert_eq!(data_of(&done), json!({"x": "spec secret none"}));
+    }
+
+    #[test]
+    fn a_variable_of_a_source_that_is_not_known_stays_as_it_is_written_and_is_named() {
+        let gathered = SubstitutionInputs { is_incomplete: true, ..SubstitutionInputs::default() };
+        let substitution = gathered.finish(&spec(&[("a", "1")]), true);
+        let object = config_map(&json!({"x": "v${a} ${host} ${port:=80}", "y": "$${raw}"}));
+        let done = substitution.apply(object, false).unwrap();
+        let expected = json!({"x": "v1 ${host} ${port}", "y": "${raw}"});
+        assert_eq!(data_of(&done), expected);
+        let unknown: Vec<String> = substitution.unknown().into_iter().collect();
+        assert_eq!(unknown, ["host", "port"]);
     }
 
     #[test]

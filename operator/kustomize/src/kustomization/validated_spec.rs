@@ -46,7 +46,7 @@ pub struct DesiredKustomization {
     /// Names the content of all manifests.
     pub(super) digest: String,
     /// Which files were read.
-    pub(super) trace: TreeTrace,
+    pub trace: TreeTrace,
     /// Whether something on another server went into it, which the trace does not have.
     pub(super) is_remote: bool,
     /// Digest of what was used beside files.
@@ -340,7 +340,8 @@ fn completed(
             count(&manifest, "decryption of")?;
             hidden.extend(revealed);
         }
-        if decryption::is_still_encrypted(&manifest) {
+        let is_encrypted = decryption::is_still_encrypted(&manifest);
+        if is_encrypted && !inputs.keeps_encrypted {
             return Err(failed(format!(
                 "{subject} is encrypted with SOPS; set spec.decryption, and name the Secret with the key there"
             )));
@@ -357,7 +358,9 @@ fn completed(
         if let Some(key) = value_that_is_no_text(&manifest) {
             return Err(failed(format!("{subject} {key} must be a string; put it in quotes")));
         }
-        let unknown = add_common_metadata(&mut manifest, object);
+        add_common_metadata(&mut manifest, object);
+        // The types of built-in kinds have no place for what SOPS writes, by which ciphertext is recognized.
+        let unknown = if is_encrypted { Vec::new() } else { normalize(&mut manifest) };
         if !unknown.is_empty() && unknown_fields.len() < MAX_WARNINGS {
             unknown_fields.push(unknown_fields_text(&subject, &unknown));
         }
@@ -401,9 +404,8 @@ fn value_that_is_no_text(manifest: &Object) -> Option<String> {
     })
 }
 
-/// Puts on what the spec adds to every object: metadata, owner. Returns fields that the type of its kind does not have,
-/// which are left out.
-fn add_common_metadata(manifest: &mut Object, object: &Kustomization) -> Vec<String> {
+/// Puts on what the spec adds to every object: metadata, owner.
+fn add_common_metadata(manifest: &mut Object, object: &Kustomization) {
     if let Some(common) = &object.spec.common_metadata {
         for (key, value) in &common.labels {
             manifest.set_label(key, value);
@@ -417,6 +419,11 @@ fn add_common_metadata(manifest: &mut Object, object: &Kustomization) -> Vec<Str
         &object.name_any(),
         &object.namespace().unwrap_or_default(),
     );
+}
+
+/// Gives an object the form in which it is applied. Returns fields that the type of its kind does not have, which are left
+/// out.
+fn normalize(manifest: &mut Object) -> Vec<String> {
     let unknown = apply::normalize::typed(manifest);
     ca_bundle::remove_unusable(manifest);
     unknown
