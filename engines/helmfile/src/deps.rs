@@ -51,6 +51,22 @@ pub struct ChartVersionRequest {
     alias: String,
 }
 
+impl ChartVersionRequest {
+    /// A chart of a repository or a registry (`oci://…`) that gives it without a login.
+    pub fn anonymous(url: &str, name: &str, range: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            range: if range.is_empty() { "*" } else { range }.to_owned(),
+            url: url.to_owned(),
+            login: None,
+            pass_credentials: false,
+            plain_http: false,
+            unsupported: Vec::new(),
+            alias: String::new(),
+        }
+    }
+}
+
 impl std::fmt::Debug for ChartVersionRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Wanted({} {})", self.name, self.range)
@@ -222,16 +238,9 @@ impl Helmfile {
 
 /// A chart that a release names by the address of its registry.
 fn of_registry(release: &Release, folder: &str, name: &str) -> ChartVersionRequest {
-    ChartVersionRequest {
-        name: name.to_owned(),
-        range: if release.version.is_empty() { "*" } else { &release.version }.to_owned(),
-        url: format!("oci://{folder}"),
-        login: None,
-        pass_credentials: false,
-        plain_http: release.plain_http,
-        unsupported: Vec::new(),
-        alias: String::new(),
-    }
+    let request =
+        ChartVersionRequest::anonymous(&format!("oci://{folder}"), name, &release.version);
+    ChartVersionRequest { plain_http: release.plain_http, ..request }
 }
 
 /// User and password of a repository, or those of the variables with its name.
