@@ -1,0 +1,451 @@
+//! Compares two renderings of a repository.
+//!
+//! Here: which appliers can be compared, and what of their objects is added, changed, moved or gone. Elsewhere: what is
+//! deleted of that (`removal.rs`), single fields (`field_change.rs`), images, immutable fields, definitions, and what
+//! deserves attention (`plan_finding.rs`).
+//!
+//! Everything takes time in proportion to the objects, times the logarithm of their number.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::{Object, ObjectId, SecretMasking};
+
+use crate::change_plan::{
+    ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedObject, PlanObjectReference,
+    PlanSummary,
+};
+use crate::definition_change::definition_change;
+use crate::deletion_budget::DeletionBudget;
+use crate::field_change::{FieldChangeList, is_encrypted, shown_text};
+use crate::image_change::image_changes;
+use crate::immutable_field::{ImmutableFieldConsequence, immutable_field_changes};
+use crate::plan_finding::plan_findings;
+use crate::removal::ObjectRemovals;
+use crate::rendering::{RenderedApplier, RepositoryRendering, UnknownValue};
+
+/// The most objects of an applier that are compared.
+const MAX_COMPARED_OBJECTS: usize = 10_000;
+
+/// The most fields that a plan lists.
+const MAX_LISTED_FIELDS: usize = 20_000;
+
+/// The most unknown values of an applier that are listed.
+const MAX_UNKNOWN_VALUES: usize = 100;
+
+/// What a comparison needs besides both sides.
+#[derive(Debug, Clone)]
+pub struct CompareOptions {
+    /// What may be deleted without attention.
+    pub budget: DeletionBudget,
+    /// What was decrypted, or read from Secrets, and may have been substituted into other objects. It is masked wherever it
+    /// is; what a Secret of a rendering holds is never shown of this Secret, and need not be here.
+    pub secrets: SecretMasking,
+    /// How many fields of an object are listed; the rest is counted.
+    pub max_listed_fields: usize,
+}
+
+impl Default for CompareOptions {
+    fn default() -> Self {
+        let budget = DeletionBudget::default();
+        Self { budget, secrets: SecretMasking::default(), max_listed_fields: 50 }
+    }
+}
+
+/// What changes from one rendering to another.
+///
+/// # Guarantees
+/// A rendering compared with itself has no changes. Exchanging both sides exchanges what is added and what is removed, as
+/// long as neither side has failures. Nothing counts as removed because of a failure.
+pub fn compare(
+    base: &RepositoryRendering,
+    head: &RepositoryRendering,
+    options: &CompareOptions,
+) -> ChangePlan {
+    let base = RenderingIndex::new(base);
+    let head = RenderingIndex::new(head);
+    let comparison = RenderingComparison::new(&base, &head, options);
+    let removals = ObjectRemovals::new(&comparison);
+    let mut verdicts = removals.verdicts(&options.budget);
+    let mut appliers = Vec::new();
+    for (id, state) in &comparison.states {
+        let mut change = comparison.applier_change(id, state);
+        change.removed = removals.removed_objects(id);
+        change.deletion = verdicts.remove(id);
+        appliers.push(change);
+    }
+    let summary = summary(&appliers);
+    appliers.retain(|it| it.has_changes() || !it.unknown_values.is_empty());
+    let incomplete = |side: &RepositoryRendering| {
+        side.incomplete.as_ref().map(|reason| shown_text(reason, &options.secrets))
+    };
+    let mut plan = ChangePlan {
+        base_revision: base.rendering.revision.clone(),
+        head_revision: head.rendering.revision.clone(),
+        summary,
+        findings: Vec::new(),
+        omitted_findings: 0,
+        base_incomplete: incomplete(base.rendering),
+        head_incomplete: incomplete(head.rendering),
+        appliers,
+    };
+    plan_findings(&mut plan);
+    plan
+}
+
+fn summary(appliers: &[ApplierChange]) -> PlanSummary {
+    let mut summary = PlanSummary::default();
+    for change in appliers {
+        summary.added += change.added.len();
+        summary.changed += change.changed.len();
+        summary.removed += change.removed.len();
+        let deleted = change.removed.iter().filter(|it| it.left_in_cluster.is_none());
+        summary.deleted += deleted.count();
+        summary.moved += change.moved.len();
+        summary.unchanged += change.unchanged;
+        summary.images += change.images.len();
+        summary.not_compared += usize::from(!change.comparison.is_complete());
+    }
+    summary
+}
+
+/// An object in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClusterObject<'i> {
+    /// Empty for the cluster of the appliers.
+    pub(crate) cluster: &'i str,
+    pub(crate) id: &'i ObjectId,
+}
+
+/// The objects of a rendering by their ids.
+pub(crate) struct RenderingIndex<'r> {
+    pub(crate) rendering: &'r RepositoryRendering,
+    /// Of each applier that was rendered.
+    objects: BTreeMap<&'r ObjectId, BTreeMap<ObjectId, &'r Object>>,
+}
+
+impl<'r> RenderingIndex<'r> {
+    fn new(rendering: &'r RepositoryRendering) -> Self {
+        let rendered = rendering.appliers.iter().filter(|(_, applier)| applier.failure.is_none());
+        let by_id = |applier: &'r RenderedApplier| -> BTreeMap<ObjectId, &'r Object> {
+            applier.objects.iter().map(|object| (object.id(), object)).collect()
+        };
+        let objects = rendered.map(|(id, applier)| (id, by_id(applier))).collect();
+        Self { rendering, objects }
+    }
+
+    pub(crate) fn applier(&self, id: &ObjectId) -> Option<&'r RenderedApplier> {
+        self.rendering.appliers.get(id)
+    }
+
+    fn failure(&self, id: &ObjectId) -> Option<&'r str> {
+        self.applier(id)?.failure.as_deref()
+    }
+
+    /// The objects of an applier; none if it is absent or failed.
+    pub(crate) fn objects(&self, applier: &ObjectId) -> Option<&BTreeMap<ObjectId, &'r Object>> {
+        self.objects.get(applier)
+    }
+
+    /// The cluster that an applier applies to.
+    fn cluster(&self, applier: &ObjectId) -> &'r str {
+        self.applier(applier).map_or("", |it| it.target_cluster.as_str())
+    }
+
+    /// The first applier of each object.
+    fn owners(&self) -> BTreeMap<ClusterObject<'_>, &ObjectId> {
+        let mut owners = BTreeMap::new();
+        for (applier, objects) in &self.objects {
+            let cluster = self.cluster(applier);
+            for id in objects.keys() {
+                owners.entry(ClusterObject { cluster, id }).or_insert(*applier);
+            }
+        }
+        owners
+    }
+}
+
+/// Whether an applier can be compared, and why not.
+pub(crate) struct ApplierState {
+    pub(crate) comparison: ApplierComparison,
+    message: Option<String>,
+}
+
+impl ApplierState {
+    fn of(comparison: ApplierComparison) -> Self {
+        Self { comparison, message: None }
+    }
+
+    fn because(comparison: ApplierComparison, message: impl Into<String>) -> Self {
+        Self { comparison, message: Some(message.into()) }
+    }
+}
+
+/// Two renderings that are compared.
+pub(crate) struct RenderingComparison<'i> {
+    pub(crate) base: &'i RenderingIndex<'i>,
+    pub(crate) head: &'i RenderingIndex<'i>,
+    base_owners: BTreeMap<ClusterObject<'i>, &'i ObjectId>,
+    head_owners: BTreeMap<ClusterObject<'i>, &'i ObjectId>,
+    /// Of all appliers of both sides.
+    pub(crate) states: BTreeMap<&'i ObjectId, ApplierState>,
+    options: &'i CompareOptions,
+    /// How many fields may still be listed.
+    fields_left: Cell<usize>,
+}
+
+impl<'i> RenderingComparison<'i> {
+    fn new(
+        base: &'i RenderingIndex<'i>,
+        head: &'i RenderingIndex<'i>,
+        options: &'i CompareOptions,
+    ) -> Self {
+        let mut comparison = Self {
+            base,
+            head,
+            base_owners: base.owners(),
+            head_owners: head.owners(),
+            states: BTreeMap::new(),
+            options,
+            fields_left: Cell::new(MAX_LISTED_FIELDS),
+        };
+        let all: BTreeSet<&'i ObjectId> =
+            base.rendering.appliers.keys().chain(head.rendering.appliers.keys()).collect();
+        let states = all.into_iter().map(|id| (id, comparison.state(id))).collect();
+        comparison.states = states;
+        comparison
+    }
+
+    fn state(&self, id: &ObjectId) -> ApplierState {
+        let count = |side: &RenderingIndex<'_>| side.objects(id).map_or(0, BTreeMap::len);
+        if let Some(failure) = self.head.failure(id) {
+            return ApplierState::because(ApplierComparison::HeadFailed, failure);
+        }
+        if let Some(failure) = self.base.failure(id) {
+            return ApplierState::because(ApplierComparison::BaseFailed, failure);
+        }
+        let is_in_base = self.base.applier(id).is_some();
+        let is_in_head = self.head.applier(id).is_some();
+        let absence = match (is_in_base, is_in_head) {
+            (true, false) => unknown_absence(id, self.base, self.head, &self.head_owners),
+            (false, true) => unknown_absence(id, self.head, self.base, &self.base_owners),
+            _ => None,
+        };
+        match absence {
+            Some(reason) if is_in_base => {
+                ApplierState::because(ApplierComparison::HeadUnknown, reason)
+            }
+            Some(reason) => ApplierState::because(ApplierComparison::BaseUnknown, reason),
+            None if count(self.base).max(count(self.head)) > MAX_COMPARED_OBJECTS => {
+                let message = format!(
+                    "it has more than {MAX_COMPARED_OBJECTS} objects, which is the most that are compared"
+                );
+                ApplierState::because(ApplierComparison::TooLarge, message)
+            }
+            None if !is_in_base => ApplierState::of(ApplierComparison::New),
+            None if !is_in_head => ApplierState::of(ApplierComparison::Removed),
+            None => ApplierState::of(ApplierComparison::Compared),
+        }
+    }
+
+    /// Whether an applier of the head applies an object.
+    pub(crate) fn is_in_head(&self, object: ClusterObject<'_>) -> bool {
+        self.head_owners.contains_key(&object)
+    }
+
+    /// The objects of an applier that it does not have any more, as they were; none if that is not known.
+    pub(crate) fn gone(
+        &self,
+        id: &ObjectId,
+    ) -> impl Iterator<Item = (ClusterObject<'i>, &'i Object)> {
+        let state = self.states.get(id).map(|it| it.comparison);
+        let is_known =
+            matches!(state, Some(ApplierComparison::Compared | ApplierComparison::Removed));
+        let base: &'i RenderingIndex<'i> = self.base;
+        let cluster = base.cluster(id);
+        let kept = self.kept_objects(id);
+        let objects = base.objects(id).filter(|_| is_known).into_iter().flatten();
+        objects
+            .filter(move |(object, _)| kept.is_none_or(|kept| !kept.contains_key(*object)))
+            .map(move |(id, object)| (ClusterObject { cluster, id }, *object))
+    }
+
+    /// The objects of an applier in the head if they are in the same cluster as before.
+    fn kept_objects(&self, id: &ObjectId) -> Option<&'i BTreeMap<ObjectId, &'i Object>> {
+        let head: &'i RenderingIndex<'i> = self.head;
+        head.objects(id).filter(|_| head.cluster(id) == self.base.cluster(id))
+    }
+
+    fn applier_change(&self, id: &ObjectId, state: &ApplierState) -> ApplierChange {
+        let base = self.base.applier(id);
+        let head = self.head.applier(id);
+        let revision = |it: &RenderedApplier| it.source_revision.clone();
+        let mut change = ApplierChange {
+            applier: id.into(),
+            comparison: state.comparison,
+            message: state.message.as_ref().map(|it| shown_text(it, &self.options.secrets)),
+            fails_in_base: base.is_some_and(|it| it.failure.is_some()),
+            file: head.or(base).and_then(|it| it.file.clone()),
+            target_cluster: head.or(base).map(|it| it.target_cluster.clone()).unwrap_or_default(),
+            base_source_revision: base.map(revision).filter(|it| !it.is_empty()),
+            head_source_revision: head.map(revision).filter(|it| !it.is_empty()),
+            is_suspended: head.is_some_and(|it| it.is_suspended),
+            added: Vec::new(),
+            changed: Vec::new(),
+            removed: Vec::new(),
+            moved: Vec::new(),
+            moved_away: self.gone(id).filter(|(object, _)| self.is_in_head(*object)).count(),
+            unchanged: 0,
+            not_compared: Vec::new(),
+            images: Vec::new(),
+            immutable_fields: Vec::new(),
+            definitions: Vec::new(),
+            deletion: None,
+            unknown_values: head.map(|it| self.unknown_values(it)).unwrap_or_default(),
+        };
+        if let (Some(head), Some(objects)) = (head, self.head.objects(id)) {
+            match state.comparison {
+                ApplierComparison::Compared | ApplierComparison::New => {
+                    for (object_id, object) in objects {
+                        self.add_object(&mut change, id, head, object_id, object);
+                    }
+                }
+                ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown => {
+                    let ids = objects.keys().take(MAX_COMPARED_OBJECTS);
+                    change.not_compared = ids.map(PlanObjectReference::from).collect();
+                }
+                _ => {}
+            }
+        }
+        change
+    }
+
+    fn unknown_values(&self, applier: &RenderedApplier) -> Vec<UnknownValue> {
+        let mut all: Vec<&UnknownValue> = applier.unknown_values.iter().collect();
+        all.sort();
+        all.dedup();
+        let shown = |text: &str| shown_text(text, &self.options.secrets);
+        let mut values: Vec<UnknownValue> = all
+            .iter()
+            .take(MAX_UNKNOWN_VALUES)
+            .map(|it| UnknownValue { what: shown(&it.what), reason: shown(&it.reason) })
+            .collect();
+        if all.len() > MAX_UNKNOWN_VALUES {
+            let what = format!("… {} more", all.len() - MAX_UNKNOWN_VALUES);
+            values.push(UnknownValue { what, reason: "they are not listed".to_owned() });
+        }
+        values
+    }
+
+    /// Adds an object of the head to what changes in its applier.
+    fn add_object(
+        &self,
+        change: &mut ApplierChange,
+        applier_id: &ObjectId,
+        applier: &RenderedApplier,
+        id: &ObjectId,
+        object: &Object,
+    ) {
+        let cluster = applier.target_cluster.as_str();
+        let is_same_cluster = self.base.cluster(applier_id) == cluster;
+        let own = self.base.objects(applier_id).filter(|_| is_same_cluster);
+        let own = own.and_then(|objects| objects.get(id).copied());
+        if let Some(before) = own {
+            match self.add_differences(change, applier, before, object) {
+                Some(fields) => change.changed.push(ChangedObject { object: id.into(), fields }),
+                None => change.unchanged += 1,
+            }
+            return;
+        }
+        let from = self.base_owners.get(&ClusterObject { cluster, id }).copied();
+        let before = from.and_then(|from| self.base.objects(from)?.get(id).copied());
+        if let (Some(from), Some(before)) = (from, before) {
+            let fields = self.add_differences(change, applier, before, object).unwrap_or_default();
+            let stays = self.head.objects(from).is_some_and(|objects| objects.contains_key(id));
+            let is_shared = stays && self.head.cluster(from) == cluster;
+            let to = applier_id.into();
+            change.moved.push(MovedObject {
+                object: id.into(),
+                from: from.into(),
+                to,
+                is_shared,
+                fields,
+            });
+            return;
+        }
+        change.added.push(id.into());
+        change.images.extend(image_changes(None, object, &self.options.secrets));
+    }
+
+    /// The fields in which two states of an object differ; none if they are applied alike. What follows from them is added
+    /// to what changes in the applier.
+    fn add_differences(
+        &self,
+        change: &mut ApplierChange,
+        applier: &RenderedApplier,
+        before: &Object,
+        after: &Object,
+    ) -> Option<FieldChangeList> {
+        if before == after {
+            return None;
+        }
+        let mut before = before.clone();
+        let mut after = after.clone();
+        // The type of a Secret has no field for what SOPS knows, and ciphertext is no base64.
+        if !is_encrypted(&before) && !is_encrypted(&after) {
+            apply::normalize::typed(&mut before);
+            apply::normalize::typed(&mut after);
+        }
+        let left = self.fields_left.get();
+        let most = self.options.max_listed_fields.min(left);
+        let fields = FieldChangeList::between(&before, &after, &self.options.secrets, most);
+        if fields.is_empty() {
+            return None;
+        }
+        self.fields_left.set(left.saturating_sub(fields.fields.len()));
+        let secrets = &self.options.secrets;
+        change.images.extend(image_changes(Some(&before), &after, secrets));
+        let is_recreated = applier.forces || apply::switches(&after).force;
+        let consequence = match is_recreated {
+            true => ImmutableFieldConsequence::Recreated,
+            false => ImmutableFieldConsequence::Rejected,
+        };
+        change.immutable_fields.extend(immutable_field_changes(&before, &after, consequence));
+        change.definitions.extend(definition_change(&before, &after));
+        Some(fields)
+    }
+}
+
+/// Why it is not known that an applier of one side is absent from the other one; none if it is absent.
+fn unknown_absence(
+    id: &ObjectId,
+    present: &RenderingIndex<'_>,
+    absent: &RenderingIndex<'_>,
+    owners: &BTreeMap<ClusterObject<'_>, &ObjectId>,
+) -> Option<String> {
+    if let Some(reason) = &absent.rendering.incomplete {
+        return Some(reason.clone());
+    }
+    let mut at = id;
+    for _ in 0..=present.rendering.appliers.len() {
+        if let Some(owner) = owners.get(&ClusterObject { cluster: "", id: at }) {
+            let declared = at.subject();
+            return Some(format!(
+                "{} declares {declared}, which was not rendered",
+                owner.subject()
+            ));
+        }
+        let parent = present.applier(at)?.parent.as_ref()?;
+        match absent.applier(parent) {
+            Some(RenderedApplier { failure: Some(_), .. }) => {
+                return Some(format!(
+                    "{}, which declares it, could not be rendered",
+                    parent.subject()
+                ));
+            }
+            Some(_) => return None,
+            None => at = parent,
+        }
+    }
+    None
+}

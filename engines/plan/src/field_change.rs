@@ -1,0 +1,361 @@
+//! The fields of an object that change, with both values, and without what Secrets hold.
+//!
+//! Elsewhere: which fields differ (`apply::diff_paths`), how they are printed (`table.rs`, `markdown.rs`).
+
+use apply::diff_paths;
+use objects::{Object, SecretMasking};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+/// What stands for a value of a Secret.
+const MASK: &str = "****";
+
+/// Fields of a Secret that hold nothing secret.
+const PLAIN_SECRET_FIELDS: [&str; 4] = ["/apiVersion", "/metadata/labels", "/type", "/immutable"];
+
+/// Fields of a Secret whose keys are names.
+const KEYED_SECRET_FIELDS: [&str; 3] = ["/data", "/stringData", "/metadata/annotations"];
+
+/// How ciphertext of SOPS begins.
+const CIPHERTEXT_PREFIX: &str = "ENC[AES256_GCM,data:";
+
+/// How many digits of a digest name a ciphertext.
+const CIPHERTEXT_DIGEST_DIGITS: usize = 12;
+
+/// The most fields of an object that are counted; they are listed up to a lower bound.
+const MAX_COUNTED_FIELDS: usize = 10_000;
+
+/// A longer value, as JSON, is not shown at all: masking it would take too long, and a part of it may be one of a Secret.
+const MAX_SHOWN_VALUE_BYTES: usize = 16 << 10;
+
+/// A longer value, as JSON, is cut.
+const MAX_WHOLE_VALUE_BYTES: usize = 512;
+
+/// A longer text that is no value, such as an error, is not shown at all.
+const MAX_MASKED_TEXT_BYTES: usize = 256 << 10;
+
+/// A longer one is cut after it is masked.
+const MAX_SHOWN_TEXT_BYTES: usize = 2048;
+
+/// A longer pointer is cut.
+const MAX_PATH_BYTES: usize = 1024;
+
+/// The fields in which two states of an object differ.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldChangeList {
+    /// The first of them, in the order of the document.
+    pub fields: Vec<FieldChange>,
+    /// How many more there are, of which at most 10000 are counted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub omitted_fields: usize,
+}
+
+/// A field that changes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldChange {
+    /// A JSON pointer.
+    pub path: String,
+    /// The value before; none if there was none. A long one is a string that ends with `…` and its length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old: Option<Value>,
+    /// The value after; none if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new: Option<Value>,
+}
+
+/// For serde: whether a count is left out.
+pub(crate) fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl FieldChangeList {
+    /// The fields in which two states of an object differ, at most `most` of them listed.
+    ///
+    /// # Guarantees
+    /// No value of a Secret is among them, nor what `secrets` masks. What SOPS encrypted is named by a digest of its
+    /// ciphertext; of what SOPS writes besides, `/sops` alone is listed, and only if nothing else changes.
+    pub fn between(before: &Object, after: &Object, secrets: &SecretMasking, most: usize) -> Self {
+        let mut paths = diff_paths(before, after, MAX_COUNTED_FIELDS);
+        let is_encrypted = is_encrypted(before) || is_encrypted(after);
+        if is_encrypted {
+            without_sops(&mut paths);
+        }
+        let is_secret = is_secret(before) || is_secret(after);
+        if is_secret {
+            paths.iter_mut().for_each(cut_secret_path);
+            paths.dedup();
+        }
+        let count = paths.len();
+        paths.truncate(most);
+        let field = |path: String| {
+            let values = [before, after].map(|object| {
+                let value = value_at(object, &path).filter(|value| !value.is_null());
+                value.map(|value| FieldValue {
+                    value,
+                    is_encrypted: is_encrypted_value(object, value),
+                })
+            });
+            let [old, new] = match is_secret && !is_plain(&path) {
+                true => values.map(|value| value.map(|value| value.hidden(&path))),
+                false => shown(values, secrets),
+            };
+            FieldChange { path: cut_text(path, MAX_PATH_BYTES), old, new }
+        };
+        let omitted_fields = count - paths.len();
+        Self { fields: paths.into_iter().map(field).collect(), omitted_fields }
+    }
+
+    /// Whether nothing differs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.omitted_fields == 0
+    }
+}
+
+/// Whether an object is a Secret, in whatever version.
+fn is_secret(object: &Object) -> bool {
+    let gvk = object.gvk();
+    gvk.group.is_empty() && gvk.kind == "Secret"
+}
+
+/// Whether SOPS encrypted an object.
+pub(crate) fn is_encrypted(object: &Object) -> bool {
+    object.get("sops").is_some_and(|sops| sops.get("mac").is_some_and(Value::is_string))
+}
+
+/// Whether a value of an object is ciphertext, or what SOPS knows of it.
+fn is_encrypted_value(object: &Object, value: &Value) -> bool {
+    let is_ciphertext = match value {
+        Value::String(text) => text.starts_with(CIPHERTEXT_PREFIX) && text.ends_with(']'),
+        other => object.get("sops").is_some_and(|sops| std::ptr::eq(sops, other)),
+    };
+    is_ciphertext && is_encrypted(object)
+}
+
+/// What SOPS writes besides ciphertext changes with every encryption.
+fn without_sops(paths: &mut Vec<String>) {
+    let is_of_sops = |path: &str| path == "/sops" || path.starts_with("/sops/");
+    let count = paths.len();
+    paths.retain(|path| !is_of_sops(path));
+    if paths.is_empty() && count > 0 {
+        paths.push("/sops".to_owned());
+    }
+}
+
+/// Cuts a pointer into a Secret after the key of its data, label or annotation: what is below is not known to be a name.
+fn cut_secret_path(path: &mut String) {
+    let parts = if path.starts_with("/metadata/") { 3 } else { 2 };
+    if let Some((end, _)) = path.match_indices('/').nth(parts) {
+        path.truncate(end);
+    }
+}
+
+/// Whether a field of a Secret holds nothing secret.
+fn is_plain(path: &str) -> bool {
+    PLAIN_SECRET_FIELDS.iter().any(|plain| {
+        path.strip_prefix(plain).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// The value at a JSON pointer (RFC 6901).
+fn value_at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
+    let path = path.strip_prefix('/')?;
+    let (first, rest) = path.find('/').map_or((path, ""), |at| path.split_at(at));
+    object.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
+}
+
+/// A value of a field.
+#[derive(Debug, Clone, Copy)]
+struct FieldValue<'o> {
+    value: &'o Value,
+    /// Whether it is ciphertext.
+    is_encrypted: bool,
+}
+
+impl FieldValue<'_> {
+    /// What stands for a value of a Secret: the keys of its data and its annotations, and nothing else.
+    fn hidden(self, path: &str) -> Value {
+        match self.value {
+            _ if self.is_encrypted => encrypted(self.value),
+            Value::Object(entries) if KEYED_SECRET_FIELDS.contains(&path) => {
+                let masked = entries.keys().map(|key| (key.clone(), MASK.into()));
+                cut(Value::Object(masked.collect::<Map<_, _>>()))
+            }
+            _ => MASK.into(),
+        }
+    }
+
+    /// The value without what is masked.
+    fn masked(self, secrets: &SecretMasking) -> MaskedValue {
+        if self.is_encrypted {
+            return MaskedValue { value: encrypted(self.value), is_masked: false };
+        }
+        let text = self.value.to_string();
+        if text.len() > MAX_SHOWN_VALUE_BYTES {
+            let value = format!("… ({} bytes)", text.len()).into();
+            return MaskedValue { value, is_masked: false };
+        }
+        let masked = secrets.mask(&text);
+        if masked == text {
+            return MaskedValue { value: cut(self.value.clone()), is_masked: false };
+        }
+        let value = serde_json::from_str(&masked).unwrap_or(Value::String(masked));
+        MaskedValue { value: cut(value), is_masked: true }
+    }
+}
+
+/// A value as it is shown.
+#[derive(Debug, Clone)]
+struct MaskedValue {
+    value: Value,
+    /// Whether something in it was masked.
+    is_masked: bool,
+}
+
+/// Both values of a field. Where one came from a Secret, the other one did so earlier or does so later.
+fn shown(values: [Option<FieldValue<'_>>; 2], secrets: &SecretMasking) -> [Option<Value>; 2] {
+    let values = values.map(|value| value.map(|value| value.masked(secrets)));
+    let is_any_masked = values.iter().flatten().any(|it| it.is_masked);
+    values.map(|value| {
+        let value = value?;
+        Some(if is_any_masked && !value.is_masked { MASK.into() } else { value.value })
+    })
+}
+
+/// What stands for ciphertext: it changes if the ciphertext does.
+fn encrypted(value: &Value) -> Value {
+    let digest = hex::encode(Sha256::digest(value.to_string()));
+    let digits = digest.get(..CIPHERTEXT_DIGEST_DIGITS).unwrap_or(&digest);
+    format!("encrypted, sha256:{digits}").into()
+}
+
+/// A value as it is, or the beginning of a long one.
+fn cut(value: Value) -> Value {
+    let text = match &value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    if text.len() <= MAX_WHOLE_VALUE_BYTES {
+        return value;
+    }
+    let length = text.len();
+    format!("{} ({length} bytes)", cut_text(text, MAX_WHOLE_VALUE_BYTES)).into()
+}
+
+/// A text, or the beginning of a long one with `…`.
+fn cut_text(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+    }
+    text
+}
+
+/// A text that is shown, such as an image or an error, without what is masked: the beginning of a long one.
+pub(crate) fn shown_text(text: &str, secrets: &SecretMasking) -> String {
+    if text.len() > MAX_MASKED_TEXT_BYTES {
+        return format!("… ({} bytes)", text.len());
+    }
+    cut_text(secrets.mask(text), MAX_SHOWN_TEXT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(kind: &str, more: &Value) -> Object {
+        let mut value = json!({"apiVersion": "v1", "kind": kind,
+            "metadata": {"name": "a", "namespace": "n"}});
+        for (key, field) in more.as_object().unwrap() {
+            value[key] = field.clone();
+        }
+        Object::new(value).unwrap()
+    }
+
+    fn between(kind: &str, before: &Value, after: &Value, secrets: &SecretMasking) -> Value {
+        let list =
+            FieldChangeList::between(&object(kind, before), &object(kind, after), secrets, 10);
+        serde_json::to_value(list).unwrap()["fields"].clone()
+    }
+
+    #[test]
+    fn fields_have_their_values_before_and_after() {
+        let before = json!({"data": {"a": "1", "gone": "x"}, "list": [1, {"b/c": 2}]});
+        let after = json!({"data": {"a": "2", "new": "y"}, "list": [1, {"b/c": 3}]});
+        let expected = json!([
+            {"path": "/data/a", "old": "1", "new": "2"},
+            {"path": "/data/gone", "old": "x"},
+            {"path": "/data/new", "new": "y"},
+            {"path": "/list/1/b~1c", "old": 2, "new": 3},
+        ]);
+        assert_eq!(between("ConfigMap", &before, &after, &SecretMasking::default()), expected);
+    }
+
+    #[test]
+    fn of_a_secret_only_keys_are_shown_and_nothing_below_them() {
+        let last = json!({"name": "a", "annotations": {"last-applied": "aHVudGVyMg=="}});
+        let before = json!({"data": {"password": "aHVudGVyMg==", "deep": {"hunter": "1"}}});
+        let after = json!({"data": {"password": "b3RoZXI=", "deep": {"hunter": "2"}}, "type": "x",
+            "stringData": {"token": "hunter3"}, "metadata": last});
+        let expected = json!([
+            {"path": "/data/deep", "old": MASK, "new": MASK},
+            {"path": "/data/password", "old": MASK, "new": MASK},
+            {"path": "/metadata/annotations", "new": {"last-applied": MASK}},
+            {"path": "/stringData", "new": {"token": MASK}},
+            {"path": "/type", "new": "x"},
+        ]);
+        assert_eq!(between("Secret", &before, &after, &SecretMasking::default()), expected);
+    }
+
+    #[test]
+    fn what_came_from_a_secret_is_masked_in_other_objects() {
+        let secrets = SecretMasking::new([b"hunter2-and-more".to_vec()]);
+        let before = json!({"data": {"a": "was what it held before", "b": "other"}});
+        let after = json!({"data": {"a": "is hunter2-and-more", "b": "plain"}});
+        let expected = json!([{"path": "/data/a", "old": MASK, "new": "is ****"},
+            {"path": "/data/b", "old": "other", "new": "plain"}]);
+        assert_eq!(between("ConfigMap", &before, &after, &secrets), expected);
+        assert_eq!(shown_text("no hunter2-and-more here", &secrets), "no **** here");
+    }
+
+    #[test]
+    fn ciphertext_is_named_by_its_digest_and_what_sops_writes_besides_is_not_listed() {
+        let encrypted = |text: &str, mac: &str| {
+            json!({"data": {"password": format!("ENC[AES256_GCM,data:{text},type:str]")},
+                "sops": {"mac": mac, "lastmodified": mac}})
+        };
+        let none = SecretMasking::default();
+        let fields = between("Secret", &encrypted("a", "1"), &encrypted("b", "2"), &none);
+        assert_eq!(fields.as_array().unwrap().len(), 1, "{fields}");
+        assert_eq!(fields[0]["path"], "/data/password");
+        assert_ne!(fields[0]["old"], fields[0]["new"]);
+        assert!(fields[0]["new"].as_str().unwrap().starts_with("encrypted, sha256:"));
+        let fields = between("Secret", &encrypted("a", "1"), &encrypted("a", "2"), &none);
+        assert_eq!(fields[0]["path"], "/sops");
+        // A Secret that says so without being encrypted has no digest: it could be guessed.
+        let plain = json!({"data": {"password": "ENC[AES256_GCM,data:x]"}});
+        let fields = between("Secret", &json!({"data": {"password": "x"}}), &plain, &none);
+        assert_eq!(fields[0]["new"], MASK);
+    }
+
+    #[test]
+    fn long_values_and_long_lists_are_cut_and_counted() {
+        let long = |text: &str, times: usize| json!({"data": {"a": text.repeat(times)}});
+        let none = SecretMasking::default();
+        let fields = between("ConfigMap", &long("é", 600), &long("x", 20_000), &none);
+        assert!(fields[0]["old"].as_str().unwrap().ends_with("é… (1200 bytes)"), "{fields}");
+        assert_eq!(fields[0]["new"], "… (20002 bytes)");
+        let many = |value: usize| {
+            let data = (0..100).map(|at| (format!("k{at:03}"), Value::from(value.to_string())));
+            object("ConfigMap", &json!({"data": data.collect::<Map<_, _>>()}))
+        };
+        let list = FieldChangeList::between(&many(1), &many(2), &none, 30);
+        assert_eq!((list.fields.len(), list.omitted_fields), (30, 70));
+        assert!(FieldChangeList::between(&many(1), &many(1), &none, 30).is_empty());
+        assert!(!FieldChangeList::between(&many(1), &many(2), &none, 0).is_empty());
+    }
+}

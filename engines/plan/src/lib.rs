@@ -1,0 +1,47 @@
+//! What a change of a Git repository would change in a cluster: two renderings of it, compared.
+//!
+//! Here: what is compared ([`RepositoryRendering`]), the comparison ([`compare`]) and its result ([`ChangePlan`]): objects
+//! added, changed, removed and moved from one applier to another, images, immutable fields, definitions, deletions beyond
+//! a budget ([`DeletionBudget`]), and what cannot be known without a cluster. Its formats: plain text ([`table_text`]),
+//! a comment in Markdown ([`markdown_comment`]), SARIF ([`sarif_log`]); as JSON a plan is what serde makes of it.
+//! Elsewhere: reading a repository and rendering what it declares (the program), which fields differ and which form an
+//! object is applied in (`apply`), whether a definition fits the objects that exist (`crdguard`).
+//!
+//! # Guarantees
+//! No value of a Secret is in a plan: neither of its data nor of an annotation. Of a Secret that SOPS encrypted, a digest
+//! of the ciphertext is. An object counts as removed only if the applier of both sides was rendered without an error.
+
+mod change_plan;
+mod comparison;
+mod definition_change;
+mod deletion_budget;
+mod field_change;
+mod image_change;
+mod immutable_field;
+mod markdown;
+mod plan_finding;
+mod plan_lines;
+mod removal;
+mod rendering;
+mod sarif;
+mod table;
+mod untrusted_text;
+
+#[cfg(test)]
+mod tests;
+
+pub use change_plan::{
+    ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedObject, PlanObjectReference,
+    PlanSummary, RemovedObject,
+};
+pub use comparison::{CompareOptions, compare};
+pub use definition_change::{DefinitionChange, DefinitionFinding};
+pub use deletion_budget::{BudgetVerdict, DeletionBudget, DeletionRule};
+pub use field_change::{FieldChange, FieldChangeList};
+pub use image_change::ImageChange;
+pub use immutable_field::{ImmutableFieldChange, ImmutableFieldConsequence};
+pub use markdown::markdown_comment;
+pub use plan_finding::{FindingLevel, PlanFinding, PlanRule};
+pub use rendering::{RenderedApplier, RepositoryRendering, UnknownValue};
+pub use sarif::sarif_log;
+pub use table::table_text;

@@ -1,0 +1,125 @@
+//! A plan as a comment of a pull request, in Markdown as forges show it.
+//!
+//! Here: how the comment is divided, and what is left out of a long one. Elsewhere: the lines of an applier
+//! (`plan_lines.rs`), what makes text harmless (`untrusted_text.rs`).
+//!
+//! Outside of fences there are fixed words, numbers, and names that have the characters of names only, each of them as
+//! code: a manifest can neither mention a user, nor add a link or HTML, nor end a fence.
+
+use std::fmt::Write as _;
+
+use crate::change_plan::{ApplierChange, ChangePlan};
+use crate::plan_lines::{applier_lines, applier_summary, finding_line, summary_text};
+use crate::untrusted_text::{fence_around, plain_name};
+
+/// The most that a comment may have: GitHub takes 65536 characters.
+const MAX_COMMENT_BYTES: usize = 60_000;
+
+/// The most that its findings may have.
+const MAX_FINDINGS_BYTES: usize = 12_000;
+
+/// What is kept for the line that says what was left out.
+const LAST_LINE_BYTES: usize = 200;
+
+/// The part of an applier is not made shorter than this, but left out.
+const MIN_APPLIER_BYTES: usize = 1024;
+
+/// What is kept in a part for the line that says how many lines were left out.
+const OMITTED_LINES_BYTES: usize = 40;
+
+/// Where a longer fence would be needed, other quotation marks stand for backticks.
+const MAX_FENCE_CHARACTERS: usize = 16;
+
+/// By this a program finds the comment that it wrote before.
+const COMMENT_MARKER: &str = "<!-- windlass plan -->";
+
+/// A plan as one comment, of at most 60000 bytes. Its last line says what was left out.
+pub fn markdown_comment(plan: &ChangePlan) -> String {
+    comment_within(plan, MAX_COMMENT_BYTES)
+}
+
+/// A part of a comment.
+struct CommentPart {
+    text: String,
+    /// How many lines were left out.
+    omitted_lines: usize,
+}
+
+pub(crate) fn comment_within(plan: &ChangePlan, most: usize) -> String {
+    let revisions = [&plan.base_revision, &plan.head_revision].map(|it| plain_name(it));
+    let [base, head] = revisions;
+    let mut text = format!("{COMMENT_MARKER}\n### Plan: {}\n\n", summary_text(plan));
+    let _ = write!(text, "From `{base}` to `{head}`.\n\n");
+    let mut omitted_lines = plan.omitted_findings;
+    let findings: Vec<String> = plan.findings.iter().map(finding_line).collect();
+    if !findings.is_empty() {
+        let part = fenced(&findings, "", MAX_FINDINGS_BYTES.min(most / 4));
+        text.push_str(&part.text);
+        omitted_lines += part.omitted_lines;
+    }
+    let mut omitted_appliers = 0;
+    for (at, change) in plan.appliers.iter().enumerate() {
+        let left = most.saturating_sub(LAST_LINE_BYTES + text.len());
+        let share = (left / (plan.appliers.len() - at)).max(MIN_APPLIER_BYTES).min(left);
+        match applier_part(change, share) {
+            Some(part) => {
+                text.push_str(&part.text);
+                omitted_lines += part.omitted_lines;
+            }
+            None => omitted_appliers += 1,
+        }
+    }
+    if omitted_appliers + omitted_lines > 0 {
+        let _ = writeln!(
+            text,
+            "This comment is cut (appliers left out: {omitted_appliers}, lines left out: {omitted_lines}): \
+             `windlass plan -o table` prints the whole plan."
+        );
+    }
+    text
+}
+
+/// The part of an applier in at most so many bytes; none if that is not enough.
+fn applier_part(change: &ApplierChange, most: usize) -> Option<CommentPart> {
+    let subject = plain_name(&change.applier.subject());
+    let head = format!(
+        "<details><summary><code>{subject}</code>: {}</summary>\n\n",
+        applier_summary(change)
+    );
+    let end = "</details>\n\n";
+    let lines = applier_lines(change);
+    let left = most.checked_sub(head.len() + end.len())?;
+    let body = fenced(&lines, "diff", left);
+    if body.text.len() > left {
+        return None;
+    }
+    let text = format!("{head}{}{end}", body.text);
+    Some(CommentPart { text, omitted_lines: body.omitted_lines })
+}
+
+/// Lines in a fence, as many as fit into so many bytes; an empty fence may take more.
+fn fenced(lines: &[String], language: &str, most: usize) -> CommentPart {
+    let mut fence = fence_around(lines.iter().map(String::as_str));
+    // A line of backticks must not take the room of what it is about.
+    let has_long_fence = fence.len() > MAX_FENCE_CHARACTERS;
+    if has_long_fence {
+        fence = fence_around(std::iter::empty());
+    }
+    let mut text = format!("{fence}{language}\n");
+    let kept = 2 * fence.len() + language.len() + OMITTED_LINES_BYTES;
+    let mut left = most.saturating_sub(kept);
+    let mut listed = 0;
+    for line in lines {
+        let Some(rest) = left.checked_sub(line.len() + 1) else { break };
+        left = rest;
+        listed += 1;
+        let line = if has_long_fence { line.replace('`', "'") } else { line.clone() };
+        let _ = writeln!(text, "{line}");
+    }
+    let omitted_lines = lines.len() - listed;
+    if omitted_lines > 0 {
+        let _ = writeln!(text, "… {omitted_lines} more");
+    }
+    let _ = write!(text, "{fence}\n\n");
+    CommentPart { text, omitted_lines }
+}

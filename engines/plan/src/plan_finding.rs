@@ -1,0 +1,184 @@
+//! What deserves attention in a plan: what destroys something, is rejected, or could not be compared.
+//!
+//! Elsewhere: how findings are printed (`table.rs`, `markdown.rs`, `sarif.rs`).
+
+use serde::Serialize;
+
+use crate::change_plan::{ApplierChange, ApplierComparison, ChangePlan, PlanObjectReference};
+use crate::deletion_budget::DeletionRule;
+
+/// The most findings of a plan.
+const MAX_FINDINGS: usize = 1000;
+
+/// Something that deserves attention.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanFinding {
+    /// What kind of finding it is.
+    pub rule: PlanRule,
+    /// How severe it is.
+    pub level: FindingLevel,
+    /// The applier; none if it is about a whole side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applier: Option<PlanObjectReference>,
+    /// The object; none if it is about the whole applier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<PlanObjectReference>,
+    /// The file in the repository that declares the applier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What was found.
+    pub message: String,
+}
+
+/// The kinds of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlanRule {
+    /// An applier deletes more than the budget.
+    DeletionBudget,
+    /// A field changes that cannot be changed.
+    ImmutableField,
+    /// A CustomResourceDefinition loses something.
+    DefinitionChange,
+    /// Something could not be rendered, or not be compared.
+    NotCompared,
+}
+
+impl PlanRule {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::DeletionBudget, Self::ImmutableField, Self::DefinitionChange, Self::NotCompared];
+
+    /// Its name, the same as in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::DeletionBudget => "deletion-budget",
+            Self::ImmutableField => "immutable-field",
+            Self::DefinitionChange => "definition-change",
+            Self::NotCompared => "not-compared",
+        }
+    }
+
+    /// What it finds.
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::DeletionBudget => "An applier deletes more objects than the budget allows.",
+            Self::ImmutableField => "A field changes that the API server does not let change.",
+            Self::DefinitionChange => {
+                "A CustomResourceDefinition loses a version, or a field of it changes that cannot be changed."
+            }
+            Self::NotCompared => "An applier could not be rendered or compared.",
+        }
+    }
+}
+
+/// How severe a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FindingLevel {
+    /// It destroys something, or the API server rejects it.
+    Error,
+    /// It may do so, or was so before.
+    Warning,
+}
+
+impl FindingLevel {
+    /// Its name, the same as in JSON and SARIF.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// Puts the findings into a plan, errors first.
+pub(crate) fn plan_findings(plan: &mut ChangePlan) {
+    let sides = [("base", &plan.base_incomplete), ("head", &plan.head_incomplete)];
+    let incomplete = sides.into_iter().filter_map(|(side, reason)| {
+        let reason = reason.as_ref()?;
+        let message = format!("the {side} was not read to its end: {reason}");
+        Some(PlanFinding {
+            rule: PlanRule::NotCompared,
+            level: FindingLevel::Error,
+            applier: None,
+            object: None,
+            file: None,
+            message,
+        })
+    });
+    let of_appliers = plan.appliers.iter().flat_map(applier_findings);
+    let mut findings: Vec<PlanFinding> = incomplete.chain(of_appliers).collect();
+    findings.sort_by_key(|it| (it.level, it.rule));
+    plan.omitted_findings = findings.len().saturating_sub(MAX_FINDINGS);
+    findings.truncate(MAX_FINDINGS);
+    plan.findings = findings;
+}
+
+fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
+    let finding = |rule, level, object: Option<&PlanObjectReference>, message| PlanFinding {
+        rule,
+        level,
+        applier: Some(change.applier.clone()),
+        object: object.cloned(),
+        file: change.file.clone(),
+        message,
+    };
+    let mut findings = Vec::new();
+    if let Some((level, message)) = not_compared(change) {
+        findings.push(finding(PlanRule::NotCompared, level, None, message));
+    }
+    if let Some(verdict) = change.deletion.as_ref().filter(|it| !it.is_within()) {
+        let rules: Vec<String> = verdict.exceeded.iter().map(DeletionRule::text).collect();
+        let message =
+            format!("deletes {} of {} objects: {}", verdict.deleted, verdict.of, rules.join("; "));
+        findings.push(finding(PlanRule::DeletionBudget, FindingLevel::Error, None, message));
+    }
+    for field in &change.immutable_fields {
+        let message = format!("{}; {}", field.rule, field.consequence.text());
+        findings.push(finding(
+            PlanRule::ImmutableField,
+            FindingLevel::Error,
+            Some(&field.object),
+            message,
+        ));
+    }
+    for definition in &change.definitions {
+        for loss in &definition.losses {
+            let level = match loss.is_rejected() {
+                true => FindingLevel::Error,
+                false => FindingLevel::Warning,
+            };
+            let object = Some(&definition.object);
+            findings.push(finding(PlanRule::DefinitionChange, level, object, loss.text()));
+        }
+    }
+    findings
+}
+
+/// Why an applier was not compared, and how severe that is.
+fn not_compared(change: &ApplierChange) -> Option<(FindingLevel, String)> {
+    let reason = change.message.as_deref().unwrap_or_default();
+    let finding = match change.comparison {
+        ApplierComparison::Compared | ApplierComparison::New | ApplierComparison::Removed => {
+            return None;
+        }
+        ApplierComparison::HeadFailed if change.fails_in_base => {
+            (FindingLevel::Warning, format!("cannot be rendered, as before: {reason}"))
+        }
+        ApplierComparison::HeadFailed => {
+            (FindingLevel::Error, format!("cannot be rendered: {reason}"))
+        }
+        ApplierComparison::HeadUnknown => (
+            FindingLevel::Warning,
+            format!("was not found, and is not taken for removed: {reason}"),
+        ),
+        ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown => (
+            FindingLevel::Warning,
+            format!("the base cannot be rendered, so the head is shown alone: {reason}"),
+        ),
+        ApplierComparison::TooLarge => (FindingLevel::Error, format!("was not compared: {reason}")),
+    };
+    Some(finding)
+}

@@ -1,0 +1,140 @@
+//! What changes, line by line, as plain text and Markdown have it: a sign and a text.
+//!
+//! Elsewhere: where the lines go (`table.rs`, `markdown.rs`).
+
+use serde_json::Value;
+
+use crate::change_plan::{ApplierChange, ApplierComparison, ChangePlan, PlanObjectReference};
+use crate::field_change::FieldChangeList;
+use crate::plan_finding::PlanFinding;
+use crate::untrusted_text::clean_line;
+
+/// Counts with their words, without those of nothing: `2 added, 1 removed`.
+fn counted(counts: &[(usize, &str)]) -> String {
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
+    match counts.is_empty() {
+        true => "no changes".to_owned(),
+        false => counts.join(", "),
+    }
+}
+
+/// How much changes in all: `2 added, 1 removed`.
+pub(crate) fn summary_text(plan: &ChangePlan) -> String {
+    let summary = &plan.summary;
+    let images = if summary.images == 1 { "image" } else { "images" };
+    let appliers = if summary.not_compared == 1 { "applier" } else { "appliers" };
+    let not_compared = format!("{appliers} not compared");
+    counted(&[
+        (summary.added, "added"),
+        (summary.changed, "changed"),
+        (summary.moved, "moved"),
+        (summary.removed - summary.deleted, "left in the cluster"),
+        (summary.deleted, "deleted"),
+        (summary.images, images),
+        (summary.unchanged, "unchanged"),
+        (summary.not_compared, not_compared.as_str()),
+    ])
+}
+
+/// The same of an applier.
+pub(crate) fn applier_summary(change: &ApplierChange) -> String {
+    let left = change.removed.iter().filter(|it| it.left_in_cluster.is_some()).count();
+    let comparison = match change.comparison {
+        ApplierComparison::Compared => "",
+        ApplierComparison::New => "new: ",
+        ApplierComparison::Removed => "removed: ",
+        ApplierComparison::HeadFailed => return "cannot be rendered".to_owned(),
+        ApplierComparison::HeadUnknown => return "not found, not taken for removed".to_owned(),
+        ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown => {
+            return format!("{} not compared", change.not_compared.len());
+        }
+        ApplierComparison::TooLarge => return "too large to be compared".to_owned(),
+    };
+    let counts = counted(&[
+        (change.added.len(), "added"),
+        (change.changed.len(), "changed"),
+        (change.moved.len(), "moved here"),
+        (change.moved_away, "moved away"),
+        (left, "left in the cluster"),
+        (change.removed.len() - left, "deleted"),
+        (change.unknown_values.len(), "not known"),
+    ]);
+    format!("{comparison}{counts}")
+}
+
+/// A finding: `error: Kustomization/flux-system/apps: deletes …`.
+pub(crate) fn finding_line(finding: &PlanFinding) -> String {
+    let subjects = [&finding.applier, &finding.object].into_iter().flatten();
+    let subjects: String = subjects.map(|it| format!("{}: ", it.subject())).collect();
+    clean_line(&format!("{}: {subjects}{}", finding.level.name(), finding.message))
+}
+
+/// What changes in an applier. A line begins with the sign of what happens: `-` removed, `!` attention, `~` changed, `>`
+/// moved, `+` added, `=` an image, `?` not known, and a blank for a field of the object above it.
+pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut add = |line: String| lines.push(clean_line(&line));
+    if let Some(message) = &change.message {
+        add(format!("! {message}"));
+    }
+    if change.is_suspended {
+        add("! it is suspended: nothing of this happens before it is resumed".to_owned());
+    }
+    if let (Some(old), Some(new)) = (&change.base_source_revision, &change.head_source_revision)
+        && old != new
+    {
+        add(format!("  source: {old} -> {new}"));
+    }
+    for removed in &change.removed {
+        let subject = removed.object.subject();
+        match removed.left_in_cluster {
+            Some(reason) => add(format!("- removed {subject}, left in the cluster: {reason}")),
+            None => add(format!("- deleted {subject}")),
+        }
+    }
+    for field in &change.immutable_fields {
+        let subject = field.object.subject();
+        add(format!("! immutable {subject}: {}; {}", field.rule, field.consequence.text()));
+    }
+    for definition in &change.definitions {
+        for loss in &definition.losses {
+            add(format!("! definition {}: {}", definition.object.name, loss.text()));
+        }
+    }
+    for changed in &change.changed {
+        add(format!("~ changed {}", changed.object.subject()));
+        field_lines(&changed.fields).into_iter().for_each(&mut add);
+    }
+    for moved in &change.moved {
+        let stays = if moved.is_shared { ", which still has it" } else { "" };
+        add(format!("> moved {} from {}{stays}", moved.object.subject(), moved.from.subject()));
+        field_lines(&moved.fields).into_iter().for_each(&mut add);
+    }
+    for image in &change.images {
+        let shown = |image: &Option<String>| image.clone().unwrap_or_else(|| "(none)".to_owned());
+        let subject = format!("{} {}", image.object.subject(), image.container);
+        add(format!("= image {subject}: {} -> {}", shown(&image.old), shown(&image.new)));
+    }
+    let objects = |sign: &str, objects: &[PlanObjectReference]| -> Vec<String> {
+        objects.iter().map(|it| format!("{sign} {}", it.subject())).collect()
+    };
+    objects("+ added", &change.added).into_iter().for_each(&mut add);
+    objects("? not compared", &change.not_compared).into_iter().for_each(&mut add);
+    for unknown in &change.unknown_values {
+        add(format!("? not known: {}: {}", unknown.what, unknown.reason));
+    }
+    lines
+}
+
+fn field_lines(fields: &FieldChangeList) -> Vec<String> {
+    let shown = |value: &Option<Value>| value.as_ref().map_or("(none)".into(), Value::to_string);
+    let listed = fields.fields.iter();
+    let mut lines: Vec<String> = listed
+        .map(|it| format!("    {}: {} -> {}", it.path, shown(&it.old), shown(&it.new)))
+        .collect();
+    if fields.omitted_fields > 0 {
+        lines.push(format!("    … {} more", fields.omitted_fields));
+    }
+    lines
+}

@@ -1,0 +1,173 @@
+//! What is deleted of the objects that no applier has any more, and by which applier.
+//!
+//! Here: what stays in the cluster and why, and the applier that deletes the rest: the one that had the objects, or, if it
+//! goes itself, the one above it that deletes it. Elsewhere: how much may be deleted (`deletion_budget.rs`).
+
+use std::collections::BTreeMap;
+
+use objects::{Object, ObjectId};
+
+use crate::change_plan::{ApplierComparison, RemovedObject};
+use crate::comparison::{ClusterObject, RenderingComparison};
+use crate::deletion_budget::{BudgetVerdict, DeletedObject, DeletionBudget};
+
+const SUSPENDED_APPLIER: &str = "the applier is suspended";
+const NO_PRUNE: &str = "the applier does not prune";
+const KEPT_WITHOUT_APPLIER: &str = "the applier leaves its objects when it is deleted";
+const OTHER_CLUSTER: &str = "the applier applies to another cluster now";
+const NO_PARENT: &str = "no applier is known that deletes the applier";
+const PARENT_UNKNOWN: &str = "whether the applier is deleted is not known";
+const EXCLUDED_OBJECT: &str = "its annotations or labels exclude it from deletion";
+
+/// The group of Kustomizations.
+const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
+
+/// Annotation of Helm; with the value `keep`, an object survives its release.
+const HELM_RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+
+/// What becomes of the objects that an applier does not have any more.
+#[derive(Debug, Clone, Copy)]
+enum RemovalEffect<'i> {
+    /// This applier deletes them.
+    DeletedBy(&'i ObjectId),
+    /// They stay in the cluster, for this reason.
+    LeftInCluster(&'static str),
+}
+
+/// An object that no applier of the head has.
+struct ObjectRemoval<'i> {
+    key: ClusterObject<'i>,
+    object: &'i Object,
+    /// Whether it says of itself that it stays.
+    is_excluded: bool,
+}
+
+/// The removals of one applier.
+struct ApplierRemovals<'i> {
+    effect: RemovalEffect<'i>,
+    objects: Vec<ObjectRemoval<'i>>,
+}
+
+/// All removals.
+pub(crate) struct ObjectRemovals<'c, 'i> {
+    comparison: &'c RenderingComparison<'i>,
+    by_applier: BTreeMap<&'i ObjectId, ApplierRemovals<'i>>,
+}
+
+impl<'c, 'i> ObjectRemovals<'c, 'i> {
+    pub(crate) fn new(comparison: &'c RenderingComparison<'i>) -> Self {
+        let mut removals = Self { comparison, by_applier: BTreeMap::new() };
+        for id in comparison.states.keys().copied() {
+            let gone = comparison.gone(id).filter(|(key, _)| !comparison.is_in_head(*key));
+            let removal = |(key, object): (ClusterObject<'i>, &'i Object)| ObjectRemoval {
+                key,
+                object,
+                is_excluded: is_excluded(id, object),
+            };
+            let objects: Vec<ObjectRemoval<'i>> = gone.map(removal).collect();
+            let effect = removals.effect(id);
+            removals.by_applier.insert(id, ApplierRemovals { effect, objects });
+        }
+        removals
+    }
+
+    /// What becomes of the objects that an applier does not have any more.
+    fn effect(&self, id: &'i ObjectId) -> RemovalEffect<'i> {
+        let mut at = id;
+        for _ in 0..=self.comparison.states.len() {
+            let state = self.comparison.states.get(at).map(|it| it.comparison);
+            let base = self.comparison.base.applier(at);
+            let head = self.comparison.head.applier(at);
+            let parent = match (state, base, head) {
+                (Some(ApplierComparison::Compared), Some(base), Some(head))
+                    if base.target_cluster != head.target_cluster =>
+                {
+                    return RemovalEffect::LeftInCluster(OTHER_CLUSTER);
+                }
+                (Some(ApplierComparison::Compared), _, Some(head)) => {
+                    return match (head.is_suspended, head.prunes) {
+                        (true, _) => RemovalEffect::LeftInCluster(SUSPENDED_APPLIER),
+                        (false, false) => RemovalEffect::LeftInCluster(NO_PRUNE),
+                        (false, true) => RemovalEffect::DeletedBy(at),
+                    };
+                }
+                (Some(ApplierComparison::Removed), Some(base), _) if base.is_suspended => {
+                    return RemovalEffect::LeftInCluster(SUSPENDED_APPLIER);
+                }
+                (Some(ApplierComparison::Removed), Some(base), _) if !base.deletes_with_itself => {
+                    return RemovalEffect::LeftInCluster(KEPT_WITHOUT_APPLIER);
+                }
+                (Some(ApplierComparison::Removed), Some(base), _) => base.parent.as_ref(),
+                _ => return RemovalEffect::LeftInCluster(PARENT_UNKNOWN),
+            };
+            let Some(parent) = parent else { return RemovalEffect::LeftInCluster(NO_PARENT) };
+            // Nothing in the head declares the applier, else it would not count as removed.
+            let declared = self.comparison.base.objects(parent).and_then(|it| it.get(at));
+            match declared {
+                Some(object) if is_excluded(parent, object) => {
+                    return RemovalEffect::LeftInCluster(EXCLUDED_OBJECT);
+                }
+                Some(_) => at = parent,
+                None => return RemovalEffect::LeftInCluster(NO_PARENT),
+            }
+        }
+        RemovalEffect::LeftInCluster(NO_PARENT)
+    }
+
+    /// The removed objects of an applier, in the order of their names.
+    pub(crate) fn removed_objects(&self, id: &ObjectId) -> Vec<RemovedObject> {
+        let Some(removals) = self.by_applier.get(id) else { return Vec::new() };
+        let left = match removals.effect {
+            RemovalEffect::LeftInCluster(reason) => Some(reason),
+            RemovalEffect::DeletedBy(_) => None,
+        };
+        let removed = |it: &ObjectRemoval<'_>| RemovedObject {
+            object: it.key.id.into(),
+            left_in_cluster: left.or(it.is_excluded.then_some(EXCLUDED_OBJECT)),
+        };
+        removals.objects.iter().map(removed).collect()
+    }
+
+    /// The verdicts on what appliers delete, by these appliers.
+    pub(crate) fn verdicts(
+        &self,
+        budget: &DeletionBudget,
+    ) -> BTreeMap<&'i ObjectId, BudgetVerdict> {
+        let mut deletions: BTreeMap<&'i ObjectId, ApplierDeletion<'i>> = BTreeMap::new();
+        for (id, removals) in &self.by_applier {
+            let RemovalEffect::DeletedBy(by) = removals.effect else { continue };
+            let deletion = deletions.entry(by).or_default();
+            deletion.of += self.comparison.base.objects(id).map_or(0, BTreeMap::len);
+            for removal in removals.objects.iter().filter(|it| !it.is_excluded) {
+                let is_here = removal.key.cluster.is_empty();
+                let is_applier = is_here && self.comparison.base.applier(removal.key.id).is_some();
+                let deleted = DeletedObject { object: removal.object, is_applier };
+                deletion.objects.insert(removal.key, deleted);
+            }
+        }
+        let deletions = deletions.into_iter().filter(|(_, it)| !it.objects.is_empty());
+        let verdict = |deletion: &ApplierDeletion<'i>| {
+            let objects: Vec<DeletedObject<'i>> = deletion.objects.values().copied().collect();
+            budget.verdict(&objects, deletion.of)
+        };
+        deletions.map(|(by, deletion)| (by, verdict(&deletion))).collect()
+    }
+}
+
+/// What one applier deletes.
+#[derive(Default)]
+struct ApplierDeletion<'i> {
+    /// Each object once.
+    objects: BTreeMap<ClusterObject<'i>, DeletedObject<'i>>,
+    /// How many objects there were.
+    of: usize,
+}
+
+/// Whether an object says of itself that it stays when its applier does not have it any more.
+fn is_excluded(applier: &ObjectId, object: &Object) -> bool {
+    if applier.group == KUSTOMIZE_GROUP {
+        return apply::switches(object).skips_prune();
+    }
+    let policy = object.annotation(HELM_RESOURCE_POLICY);
+    policy.is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+}

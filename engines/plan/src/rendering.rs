@@ -1,0 +1,60 @@
+//! One side of a comparison: everything that a repository declares at a revision, rendered.
+//!
+//! Elsewhere: comparing two of them (`comparison.rs`); reading the repository and rendering (the program).
+
+use std::collections::BTreeMap;
+
+use objects::{Object, ObjectId};
+use serde::Serialize;
+
+/// What a repository declares at a revision, from an entry point down.
+#[derive(Debug, Clone, Default)]
+pub struct RepositoryRendering {
+    /// The revision, as people read it: a commit.
+    pub revision: String,
+    /// The appliers that were found, by the objects that declare them. All of them are objects of one cluster.
+    pub appliers: BTreeMap<ObjectId, RenderedApplier>,
+    /// Why there may be appliers that were not found, such as a limit that the search reached. No applier counts as absent
+    /// from such a side.
+    pub incomplete: Option<String>,
+}
+
+/// A Kustomization, HelmRelease or Helmfile, and the objects that it applies.
+#[derive(Debug, Clone, Default)]
+pub struct RenderedApplier {
+    /// The revision of its source: a commit, or the version of a chart.
+    pub source_revision: String,
+    /// The cluster that it applies to; empty for the one that it lives in. Objects of different clusters are different
+    /// objects, whatever their names are.
+    pub target_cluster: String,
+    /// The file in the repository that declares it, where that is known: a path with `/`, from the root of the repository.
+    pub file: Option<String>,
+    /// The applier that applies it; none for the entry point.
+    pub parent: Option<ObjectId>,
+    /// What it applies, with the namespaces that the objects will have. Of two objects of one name the last one counts.
+    pub objects: Vec<Object>,
+    /// What could not be known when it was rendered.
+    pub unknown_values: Vec<UnknownValue>,
+    /// Why it could not be rendered; the objects mean nothing then.
+    pub failure: Option<String>,
+    /// Whether it is suspended: nothing is applied or deleted.
+    pub is_suspended: bool,
+    /// Whether it deletes objects that it no longer has: `spec.prune` of a Kustomization; true for releases of Helm.
+    pub prunes: bool,
+    /// Whether its objects are deleted when it is deleted itself, as `spec.prune` and `spec.deletionPolicy` of a
+    /// Kustomization say; true for releases of Helm.
+    pub deletes_with_itself: bool,
+    /// Whether it recreates an object whose immutable field changes: `spec.force` of a Kustomization, `upgrade.force` of a
+    /// HelmRelease.
+    pub forces: bool,
+}
+
+/// Something that is known in the cluster only, and was replaced or left out when an applier was rendered.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnknownValue {
+    /// What is not known, such as `Secret/apps/database, key password`, never a value.
+    pub what: String,
+    /// Why, such as `spec.valuesFrom names it, and it is not in the repository`.
+    pub reason: String,
+}

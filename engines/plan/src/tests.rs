@@ -1,0 +1,285 @@
+//! Comparisons of small repositories.
+//!
+//! Below: each format of one plan (`formats`), laws over random repositories and text that attacks (`laws`).
+
+use objects::{Object, ObjectId};
+use serde_json::{Value, json};
+
+use crate::{
+    ApplierComparison, ChangePlan, CompareOptions, RenderedApplier, RepositoryRendering,
+    UnknownValue, compare,
+};
+
+mod formats;
+mod laws;
+
+fn object(api: &str, kind: &str, name: &str, fields: &Value) -> Object {
+    let mut value = json!({"apiVersion": api, "kind": kind,
+        "metadata": {"name": name, "namespace": "shop"}});
+    for (key, field) in fields.as_object().unwrap() {
+        value[key] = field.clone();
+    }
+    Object::new(value).unwrap()
+}
+
+fn map(name: &str, value: &str) -> Object {
+    object("v1", "ConfigMap", name, &json!({"data": {"a": value}}))
+}
+
+fn maps(names: &[&str]) -> Vec<Object> {
+    names.iter().map(|name| map(name, "1")).collect()
+}
+
+fn deployment(app: &str, replicas: u8, image: &str) -> Object {
+    let template = json!({"metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{"name": "web", "image": image}]}});
+    let spec = json!({"replicas": replicas, "template": template,
+        "selector": {"matchLabels": {"app": app}}});
+    object("apps/v1", "Deployment", "web", &json!({"spec": spec}))
+}
+
+fn kustomization(name: &str) -> ObjectId {
+    ObjectId::new("flux-system", name, "kustomize.toolkit.fluxcd.io", "Kustomization")
+}
+
+/// The object that declares a Kustomization.
+fn declaration(name: &str) -> Object {
+    let metadata = json!({"name": name, "namespace": "flux-system"});
+    object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", name, &json!({"metadata": metadata}))
+}
+
+fn applier(objects: Vec<Object>) -> RenderedApplier {
+    RenderedApplier {
+        objects,
+        prunes: true,
+        deletes_with_itself: true,
+        ..RenderedApplier::default()
+    }
+}
+
+fn child(objects: Vec<Object>, parent: &str) -> RenderedApplier {
+    RenderedApplier { parent: Some(kustomization(parent)), ..applier(objects) }
+}
+
+fn failed(failure: &str) -> RenderedApplier {
+    RenderedApplier { failure: Some(failure.to_owned()), ..applier(Vec::new()) }
+}
+
+fn rendering(revision: &str, appliers: Vec<(&str, RenderedApplier)>) -> RepositoryRendering {
+    let appliers = appliers.into_iter().map(|(name, it)| (kustomization(name), it)).collect();
+    RepositoryRendering { revision: revision.to_owned(), appliers, incomplete: None }
+}
+
+fn plan(base: Vec<(&str, RenderedApplier)>, head: Vec<(&str, RenderedApplier)>) -> ChangePlan {
+    compare(&rendering("aaa", base), &rendering("bbb", head), &CompareOptions::default())
+}
+
+/// What changes, a line each: `applier: sign object`.
+fn lines(plan: &ChangePlan) -> Vec<String> {
+    let mut lines = Vec::new();
+    for change in &plan.appliers {
+        let mut add = |line: String| lines.push(format!("{}: {line}", change.applier.name));
+        if change.comparison != ApplierComparison::Compared {
+            add(format!("{:?}", change.comparison));
+        }
+        change.added.iter().for_each(|it| add(format!("+ {}", it.name)));
+        change.changed.iter().for_each(|it| add(format!("~ {}", it.object.name)));
+        for moved in &change.moved {
+            let shared = if moved.is_shared { " shared" } else { "" };
+            add(format!("> {} from {}{shared}", moved.object.name, moved.from.name));
+        }
+        for removed in &change.removed {
+            let left = removed.left_in_cluster.map(|it| format!(" left: {it}")).unwrap_or_default();
+            add(format!("- {}{left}", removed.object.name));
+        }
+    }
+    lines
+}
+
+fn messages(plan: &ChangePlan) -> Vec<&str> {
+    plan.findings.iter().map(|it| it.message.as_str()).collect()
+}
+
+#[test]
+fn objects_are_added_changed_and_deleted() {
+    let base = vec![map("same", "1"), map("other", "1"), map("gone", "1")];
+    let head = vec![map("new", "1"), map("other", "2"), map("same", "1")];
+    let plan = plan(vec![("apps", applier(base))], vec![("apps", applier(head))]);
+    assert_eq!(lines(&plan), ["apps: + new", "apps: ~ other", "apps: - gone"]);
+    assert_eq!((plan.summary.unchanged, plan.summary.deleted), (1, 1));
+    let verdict = plan.appliers[0].deletion.clone().unwrap();
+    assert_eq!((verdict.deleted, verdict.of, verdict.is_within()), (1, 3, true));
+    assert!(plan.findings.is_empty() && !plan.is_unchanged());
+}
+
+#[test]
+fn what_is_applied_alike_is_unchanged() {
+    let limits = |cpu: Value| {
+        let container = json!({"name": "web", "image": "a", "resources": {"limits": {"cpu": cpu}}});
+        let fields = json!({"spec": {"containers": [container]}, "status": {"phase": "x"}});
+        vec![("apps", applier(vec![object("v1", "Pod", "web", &fields)]))]
+    };
+    assert!(plan(limits(json!(0.5)), limits(json!("500m"))).is_unchanged());
+    assert!(!plan(limits(json!(0.5)), limits(json!("600m"))).is_unchanged());
+}
+
+#[test]
+fn an_object_that_another_applier_takes_over_is_moved_and_not_deleted() {
+    let base = vec![("a", applier(maps(&["x", "y"]))), ("b", applier(vec![]))];
+    let head = vec![("a", applier(maps(&["y"]))), ("b", applier(vec![map("x", "2")]))];
+    let moved = plan(base, head);
+    assert_eq!(lines(&moved), ["b: > x from a"]);
+    assert_eq!(moved.appliers[0].moved_away, 1);
+    assert_eq!(moved.appliers[1].moved[0].fields.fields[0].path, "/data/a");
+    assert!(moved.appliers.iter().all(|it| it.deletion.is_none()));
+    let base = || vec![("a", applier(maps(&["x"])))];
+    let both = plan(base(), vec![("a", applier(maps(&["x"]))), ("b", applier(maps(&["x"])))]);
+    assert_eq!(lines(&both), ["b: New", "b: > x from a shared"]);
+    let elsewhere = RenderedApplier { target_cluster: "west".to_owned(), ..applier(maps(&["x"])) };
+    let other_cluster = plan(base(), vec![("a", applier(vec![])), ("b", elsewhere)]);
+    assert_eq!(lines(&other_cluster), ["a: - x", "b: New", "b: + x"]);
+}
+
+#[test]
+fn an_applier_that_fails_removes_nothing() {
+    let base = || vec![("a", applier(maps(&["x", "y"]))), ("b", applier(maps(&["z"])))];
+    let broken = plan(base(), vec![("a", failed("boom")), ("b", applier(maps(&["z"])))]);
+    assert_eq!(lines(&broken), ["a: HeadFailed"]);
+    assert_eq!(messages(&broken), ["cannot be rendered: boom"]);
+    assert_eq!((broken.summary.removed, broken.summary.not_compared), (0, 1));
+    let alone = plan(vec![("a", failed("boom"))], vec![("a", applier(maps(&["x"])))]);
+    assert_eq!(lines(&alone), ["a: BaseFailed"]);
+    assert_eq!(alone.appliers[0].not_compared.len(), 1);
+    let always = plan(vec![("a", failed("boom"))], vec![("a", failed("boom"))]);
+    assert_eq!(messages(&always), ["cannot be rendered, as before: boom"]);
+}
+
+#[test]
+fn an_applier_below_one_that_fails_is_not_taken_for_removed() {
+    let tree = |root: RenderedApplier| {
+        vec![
+            ("root", root),
+            ("middle", child(vec![declaration("leaf")], "root")),
+            ("leaf", child(maps(&["x"]), "middle")),
+        ]
+    };
+    let base = tree(applier(vec![declaration("middle")]));
+    let broken = plan(base.clone(), vec![("root", failed("boom"))]);
+    assert_eq!(lines(&broken), ["leaf: HeadUnknown", "middle: HeadUnknown", "root: HeadFailed"]);
+    let fixed = plan(vec![("root", failed("boom"))], base.clone());
+    assert_eq!(lines(&fixed), ["leaf: BaseUnknown", "middle: BaseUnknown", "root: BaseFailed"]);
+    // Declared, and not rendered.
+    let head = vec![("root", applier(vec![declaration("middle")]))];
+    let unknown = ["leaf: HeadUnknown", "middle: HeadUnknown"];
+    assert_eq!(lines(&plan(base.clone(), head)), unknown);
+    let mut head = rendering("bbb", vec![("root", applier(vec![declaration("middle")]))]);
+    head.incomplete = Some("too many appliers".to_owned());
+    let partial = compare(&rendering("aaa", base), &head, &CompareOptions::default());
+    assert_eq!(lines(&partial), unknown);
+    assert_eq!(messages(&partial)[0], "the head was not read to its end: too many appliers");
+}
+
+#[test]
+fn an_applier_that_is_removed_takes_along_what_is_below_it_each_object_once() {
+    let base = || {
+        vec![
+            ("root", applier(vec![declaration("middle"), map("kept", "1")])),
+            ("middle", child(vec![declaration("leaf"), map("m", "1")], "root")),
+            ("leaf", child(maps(&["m", "x"]), "middle")),
+        ]
+    };
+    let head = || vec![("root", applier(maps(&["kept"])))];
+    let removed = plan(base(), head());
+    assert_eq!(
+        lines(&removed),
+        [
+            "leaf: Removed",
+            "leaf: - m",
+            "leaf: - x",
+            "middle: Removed",
+            "middle: - leaf",
+            "middle: - m",
+            "root: - middle"
+        ]
+    );
+    let verdict = removed.appliers[2].deletion.clone().unwrap();
+    assert_eq!((verdict.deleted, verdict.of), (4, 6));
+    let expected = "deletes 4 of 6 objects: Kustomization/flux-system/leaf and 1 more, whose deletion deletes more than themselves";
+    assert_eq!(messages(&removed), [expected]);
+    let mut orphaned = base();
+    orphaned[1].1.deletes_with_itself = false;
+    let orphaned = plan(orphaned, head());
+    let left = "the applier leaves its objects when it is deleted";
+    assert_eq!(lines(&orphaned)[1], format!("leaf: - m left: {left}"));
+    assert_eq!(orphaned.appliers[2].deletion.as_ref().unwrap().deleted, 1);
+}
+
+#[test]
+fn an_applier_that_does_not_prune_or_is_suspended_leaves_objects_in_the_cluster() {
+    let base = || vec![("a", applier(maps(&["x"])))];
+    let head = |change: fn(&mut RenderedApplier)| {
+        let mut applier = applier(vec![]);
+        change(&mut applier);
+        lines(&plan(base(), vec![("a", applier)]))
+    };
+    assert_eq!(head(|_| {}), ["a: - x"]);
+    assert_eq!(head(|it| it.prunes = false), ["a: - x left: the applier does not prune"]);
+    assert_eq!(head(|it| it.is_suspended = true), ["a: - x left: the applier is suspended"]);
+    let gone = plan(base(), vec![]);
+    let expected = ["a: Removed", "a: - x left: no applier is known that deletes the applier"];
+    assert_eq!(lines(&gone), expected);
+    let mut kept = map("x", "1");
+    kept.set_annotation("kustomize.toolkit.fluxcd.io/prune", "disabled");
+    let excluded = plan(vec![("a", applier(vec![kept]))], vec![("a", applier(vec![]))]);
+    let expected = ["a: - x left: its annotations or labels exclude it from deletion"];
+    assert_eq!(lines(&excluded), expected);
+    assert_eq!(excluded.appliers[0].deletion, None);
+}
+
+#[test]
+fn many_deletions_are_over_the_budget() {
+    let names: Vec<String> = (0..12).map(|at| format!("m{at:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let over = plan(vec![("a", applier(maps(&names)))], vec![("a", applier(maps(&names[..1])))]);
+    let expected = "deletes 11 of 12 objects: more than 10 objects; more than 30 % of the objects";
+    assert_eq!(messages(&over), [expected]);
+    assert_eq!(over.appliers[0].deletion.as_ref().unwrap().first.len(), 10);
+}
+
+#[test]
+fn images_and_immutable_fields_are_found_in_changed_and_moved_objects() {
+    let base = || vec![("a", applier(vec![deployment("x", 1, "nginx:1")]))];
+    let changed = plan(base(), vec![("a", applier(vec![deployment("y", 1, "nginx:2")]))]);
+    assert_eq!(changed.appliers[0].images.len(), 1);
+    let rejected = "`spec.selector` of a Deployment is immutable; the API server rejects it, unless the applier has `force`";
+    assert_eq!(messages(&changed), [rejected]);
+    let forcing = RenderedApplier { forces: true, ..applier(vec![deployment("y", 1, "nginx:2")]) };
+    let moved = plan(base(), vec![("b", forcing)]);
+    assert_eq!(lines(&moved), ["a: Removed", "b: New", "b: > web from a"]);
+    let recreated =
+        "`spec.selector` of a Deployment is immutable; the object is deleted and created again";
+    assert_eq!(messages(&moved), [recreated]);
+    let added = plan(vec![], vec![("a", applier(vec![deployment("x", 1, "nginx:1")]))]);
+    assert_eq!(added.appliers[0].images[0].new.as_deref(), Some("nginx:1"));
+}
+
+#[test]
+fn an_applier_with_too_many_objects_is_not_compared() {
+    let many: Vec<Object> = (0..10_001).map(|at| map(&format!("m{at}"), "1")).collect();
+    let large = plan(vec![("a", applier(many))], vec![("a", applier(vec![]))]);
+    assert_eq!(lines(&large), ["a: TooLarge"]);
+    assert_eq!(large.summary.removed, 0);
+}
+
+#[test]
+fn what_is_not_known_is_listed_once_and_is_no_change() {
+    let unknown = |what: &str| UnknownValue { what: what.to_owned(), reason: "why".to_owned() };
+    let values = vec![unknown("b"), unknown("a"), unknown("b")];
+    let side = || {
+        let applier = applier(maps(&["x"]));
+        vec![("a", RenderedApplier { unknown_values: values.clone(), ..applier })]
+    };
+    let plan = plan(side(), side());
+    assert_eq!(plan.appliers[0].unknown_values, [unknown("a"), unknown("b")]);
+    assert!(plan.is_unchanged());
+}

@@ -1,0 +1,74 @@
+//! Text of manifests and errors, made harmless: what a repository says may come from anyone who can propose a change.
+//!
+//! Here: one line without control characters, names of objects outside of code, fences of Markdown. Elsewhere: what is
+//! printed (`plan_lines.rs`), where (`table.rs`, `markdown.rs`, `sarif.rs`).
+
+use std::fmt::Write as _;
+
+/// A longer line is cut.
+const MAX_LINE_BYTES: usize = 1600;
+
+/// A longer name is cut. The names of kinds and namespaces and of most objects are shorter.
+const MAX_NAME_CHARACTERS: usize = 400;
+
+/// A text on one line in which nothing steers a terminal or turns the text around: such characters are escaped.
+pub(crate) fn clean_line(text: &str) -> String {
+    let begin = text.get(..text.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or_default();
+    let mut line = String::with_capacity(begin.len());
+    for letter in begin.chars() {
+        match letter {
+            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => line.push(' '),
+            letter if letter.is_control() || is_invisible(letter) => {
+                let _ = write!(line, "\\u{{{:x}}}", u32::from(letter));
+            }
+            letter => line.push(letter),
+        }
+    }
+    if begin.len() < text.len() {
+        line.push('…');
+    }
+    line
+}
+
+/// Characters that change the direction of a text or are not seen, so that it reads as another.
+fn is_invisible(letter: char) -> bool {
+    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A name with nothing but what names of Kubernetes have: no HTML, no Markdown and no mention is left of another text.
+pub(crate) fn plain_name(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:/".contains(letter);
+    let letters = name.chars().take(MAX_NAME_CHARACTERS);
+    letters.map(|letter| if is_plain(letter) { letter } else { '?' }).collect()
+}
+
+/// A fence of Markdown around some lines: longer than each run of backticks in them.
+pub(crate) fn fence_around<'l>(lines: impl Iterator<Item = &'l str>) -> String {
+    let runs = lines.flat_map(|line| line.split(|letter| letter != '`')).map(str::len);
+    "`".repeat(runs.max().unwrap_or_default().max(2) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_no_control_characters_and_an_end() {
+        assert_eq!(clean_line("a\nb\u{1b}[2J\u{202e}c"), "a b\\u{1b}[2J\\u{202e}c");
+        let long = clean_line(&"é".repeat(MAX_LINE_BYTES));
+        assert!(long.ends_with("é…") && long.len() <= MAX_LINE_BYTES + '…'.len_utf8());
+    }
+
+    #[test]
+    fn a_name_has_neither_markup_nor_mentions() {
+        assert_eq!(plain_name("Role/a/system:x-1.y"), "Role/a/system:x-1.y");
+        assert_eq!(plain_name("<b>`@all` [x]\n"), "?b???all???x??");
+        assert_eq!(plain_name(&"a".repeat(1000)).len(), MAX_NAME_CHARACTERS);
+    }
+
+    #[test]
+    fn a_fence_is_longer_than_all_runs_of_backticks() {
+        assert_eq!(fence_around(["a", "b"].into_iter()), "```");
+        assert_eq!(fence_around(["a ``` b", "`````", ""].into_iter()), "``````");
+    }
+}
