@@ -1,7 +1,8 @@
 //! What people type: which command a command line names, and commands about objects, one file each.
 //!
-//! Elsewhere: commands about charts and helmfiles (`windlass-cli-helm`) and about windlass itself
-//! (`windlass-cli-installation`), what commands share, and what exit codes mean (`windlass-cli-runtime`).
+//! Elsewhere: commands about charts and helmfiles (`windlass-cli-helm`), about windlass itself (`windlass-cli-installation`)
+//! and about changes of repositories (`windlass-cli-plan`), what commands share, and what exit codes mean
+//! (`windlass-cli-runtime`).
 
 mod alerts;
 mod approve;
@@ -52,6 +53,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use windlass_cli_helm::{bundle, helmfile, template};
 use windlass_cli_installation::{bootstrap, check, install, migrate, uninstall};
+use windlass_cli_plan as plan;
 use windlass_cli_runtime::exit_code::{CommandError, ExitCode};
 use windlass_cluster::error::plain;
 use windlass_serve::settings::OperatorSettings;
@@ -95,6 +97,7 @@ fn command() -> Command {
         declared!("logs", LOGS, logs::Args, logs::EXAMPLES),
         declared!("man", MAN, shell::ManPageArgs),
         declared!("migrate", MIGRATE, migrate::Args),
+        declared!("plan", PLAN, plan::Args, plan::EXAMPLES),
         declared!("reconcile", RECONCILE, reconcile::Args, reconcile::EXAMPLES),
         declared!("resume", RESUME, resume::Args, resume::EXAMPLES),
         declared!("rollback", ROLLBACK, rollback::Args, rollback::EXAMPLES),
@@ -154,6 +157,7 @@ const LOGS: &str = "Print what windlass logged about objects, or what their Pods
 const MAN: &str = "Write the manual pages of all commands";
 const MIGRATE: &str =
     "Take a cluster over from Flux, or give it back; convert objects of other tools";
+const PLAN: &str = "Show what a change of a Git repository would change, without a cluster";
 const RECONCILE: &str = "Reconcile objects now, and follow what happens";
 const RESUME: &str = "Resume objects that are suspended";
 const ROLLBACK: &str = "Roll a release back to an earlier revision, and suspend it";
@@ -210,6 +214,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "logs" => logs::run(&flags(given)?)?,
         "man" => shell::man(&flags(given)?, command())?.into(),
         "migrate" => migrate::run(&flags(given)?)?.into(),
+        "plan" => plan::run(&flags(given)?)?,
         "reconcile" => reconcile::run(&flags(given)?)?,
         "resume" => resume::run(&flags(given)?)?,
         "rollback" => rollback::run(&flags(given)?)?,

@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 53] = [
+const PLACES: [(&str, &[&str]); 55] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/src/why/tags", &["cli::", "images::"]),
@@ -54,6 +54,8 @@ const PLACES: [(&str, &[&str]); 53] = [
     ("cli/installation/src/install", &["installation"]),
     ("cli/installation/src/uninstall", &["installation", "migration"]),
     ("cli/helm/", &["releases::helmfile", "stories::helmfile", "cli::", "migration"]),
+    // No cluster is read, and so no story is about it.
+    ("cli/plan/", &[]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
     (
@@ -134,6 +136,7 @@ const PLACES: [(&str, &[&str]); 53] = [
         ],
     ),
     ("engines/notify/", &["notifications::", "services::"]),
+    ("engines/plan/", &[]),
     ("engines/release/", &["releases::", "releases_alone::"]),
     ("engines/signatures/", &["stories::trust", "stories::verif", "stories::image_signatures"]),
     (

@@ -1,0 +1,117 @@
+//! Charts of repositories and registries, fetched once, from hosts that the user allows.
+//!
+//! Elsewhere: speaking to repositories (`helm_controller::helmfile::charts`), which hosts requests reach
+//! (`http_client::EgressRules`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use helm_controller::helmfile::charts::ChartRepositoryCache;
+use helmfile::ChartVersionRequest;
+use http_client::{EgressHostList, EgressRules, HostBudgets, HttpClients};
+use parking_lot::Mutex;
+use sources::bucket::BucketClientCache;
+use sources::charts::repository::RepositoryAccess;
+use sources::oci::RegistryCache;
+use url::Url;
+
+use windlass_cli_runtime::connection::{ProgressGlyph, block_on, say};
+
+/// How long fetching one chart may take, with the index of its repository.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The archive of a chart, or why it was not fetched.
+type FetchedArchive = Result<Arc<[u8]>, String>;
+
+/// Fetches charts without credentials; nothing is kept after the command.
+pub(crate) struct ChartFetcher {
+    hosts: Arc<EgressHostList>,
+    repositories: Mutex<ChartRepositoryCache>,
+    archives: Mutex<BTreeMap<String, FetchedArchive>>,
+}
+
+impl ChartFetcher {
+    /// Fetches from these hosts alone, wherever an index or a redirect leads.
+    pub(crate) fn new(hosts: Vec<String>) -> Self {
+        let hosts = Arc::new(EgressHostList::new(hosts));
+        let egress = EgressRules::Listed(hosts.clone());
+        let budgets = Arc::new(HostBudgets::within(egress.clone()));
+        let access = RepositoryAccess {
+            budgets: budgets.clone(),
+            clients: Arc::new(HttpClients::within(egress)),
+            buckets: Arc::new(BucketClientCache::default().sharing(budgets.clone())),
+        };
+        let registries = Arc::new(RegistryCache::default().sharing(budgets));
+        let repositories = ChartRepositoryCache::new(access, registries, None);
+        Self { hosts, repositories: Mutex::new(repositories), archives: Mutex::default() }
+    }
+
+    /// The archive of the highest version of a chart in a range.
+    ///
+    /// # Errors
+    /// Its host is not allowed, or it cannot be fetched.
+    pub(crate) fn archive(&self, url: &str, name: &str, range: &str) -> FetchedArchive {
+        let key = [url, name, range].join("\n");
+        // Held while a chart is fetched, so that each is fetched once.
+        let mut archives = self.archives.lock();
+        if let Some(known) = archives.get(&key) {
+            return known.clone();
+        }
+        let fetched = self.fetch(url, name, range);
+        archives.insert(key, fetched.clone());
+        fetched
+    }
+
+    fn fetch(&self, url: &str, name: &str, range: &str) -> FetchedArchive {
+        let shown = without_userinfo(url);
+        let parsed = Url::parse(url).map_err(|error| format!("invalid URL `{shown}`: {error}"))?;
+        if !matches!(parsed.scheme(), "https" | "http" | "oci") {
+            return Err(format!("chart {name} of {shown} was not fetched: buckets are not read"));
+        }
+        let host = parsed.host_str().unwrap_or_default();
+        if !self.hosts.has(host) {
+            return Err(format!(
+                "chart {name} of {shown} was not fetched: allow its host with --allow-hosts={host}"
+            ));
+        }
+        say(ProgressGlyph::Action, &format!("fetching chart {name} {range} of {shown}"));
+        let request = ChartVersionRequest::anonymous(url, name, range);
+        let mut repositories = self.repositories.lock();
+        let fetched = block_on(async {
+            let fetching = repositories.archive(&request);
+            let within = tokio::time::timeout(FETCH_TIMEOUT, fetching).await;
+            within.unwrap_or_else(|_elapsed| Err(anyhow!("timed out after {FETCH_TIMEOUT:?}")))
+        });
+        let failed =
+            |error: anyhow::Error| format!("chart {name} of {shown} was not fetched: {error:#}");
+        Ok(fetched.map_err(failed)?.into())
+    }
+}
+
+/// An address without user and password.
+fn without_userinfo(url: &str) -> String {
+    sources::remote_bases::without_credentials(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_host_is_reached_that_is_not_allowed() {
+        let fetcher = ChartFetcher::new(vec!["charts.example.com".to_owned()]);
+        let error = |url: &str| fetcher.archive(url, "web", "1.x").unwrap_err();
+        assert_eq!(
+            error("https://evil.example.com/charts"),
+            "chart web of https://evil.example.com/charts was not fetched: allow its host with \
+             --allow-hosts=evil.example.com"
+        );
+        assert!(error("oci://evil.example.com/charts").contains("--allow-hosts=evil.example.com"));
+        assert!(error("s3://bucket/charts").contains("buckets are not read"));
+        assert!(error("charts").contains("invalid URL"));
+        let error = error("https://user:hunter2@evil.example.com/charts");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

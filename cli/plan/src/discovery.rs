@@ -1,0 +1,443 @@
+//! Everything that a revision declares, from the entry point down: appliers, and what they need of each other.
+//!
+//! Kustomizations are built on the way, because their objects are what declares more. An applier waits until what it names
+//! is declared: its source, ConfigMaps and Secrets; what nothing declares is unknown. Releases are rendered later, and only
+//! where they differ (`rendering.rs`), unless they may declare appliers themselves. Elsewhere: building
+//! (`kustomization_build.rs`), releases (`release_inputs.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crds::helm::HelmRelease;
+use crds::kustomize::Kustomization;
+use objects::{Object, ObjectId};
+use plan::RenderedApplier;
+use serde_json::{Value, json};
+use tree::RelPath;
+
+use super::kustomization_build::{KustomizationBuilds, KustomizationSource, target_cluster};
+use super::parallel_work::in_parallel;
+use super::release_chart::ReleaseChart;
+use super::release_inputs::ReleaseInputs;
+use super::release_rendering::ReleaseRenderer;
+use super::repository::RevisionFiles;
+use super::repository_sources::{
+    BOOTSTRAP_NAME, DeclaredSources, RepositorySources, SOURCE_GROUP, SourceOrigin, is_source,
+    spec_of,
+};
+use super::resource_scope::DeclaredKinds;
+use windlass_runtime::spec_references::DeclaredReferences;
+use windlass_serve::settings::OperatorSettings;
+
+/// The most appliers of a revision.
+const MAX_APPLIERS: usize = 5_000;
+
+/// The most objects of a revision: all of them are in memory.
+const MAX_OBJECTS: usize = 200_000;
+
+/// Why Helmfiles have no objects here.
+const HELMFILES: &str =
+    "windlass plan does not render Helmfiles; `windlass helmfile template` renders one";
+
+/// A kind whose objects apply others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ApplierKind {
+    Kustomization,
+    HelmRelease,
+    Helmfile,
+}
+
+impl ApplierKind {
+    /// That of an object; none if it applies nothing.
+    pub(crate) fn of(object: &Object) -> Option<Self> {
+        let gvk = object.gvk();
+        match (gvk.group.as_str(), gvk.kind.as_str()) {
+            ("kustomize.toolkit.fluxcd.io", "Kustomization") => Some(Self::Kustomization),
+            ("helm.toolkit.fluxcd.io", "HelmRelease") => Some(Self::HelmRelease),
+            ("helmfile.windlass.dev", "Helmfile") => Some(Self::Helmfile),
+            _ => None,
+        }
+    }
+}
+
+/// A revision, and what its appliers are built with.
+pub(crate) struct Revision<'r> {
+    pub(crate) files: &'r RevisionFiles,
+    pub(crate) sources: &'r RepositorySources,
+    pub(crate) builds: &'r KustomizationBuilds,
+    pub(crate) renderer: &'r ReleaseRenderer,
+    pub(crate) settings: &'r OperatorSettings,
+    /// When no further applier is begun.
+    pub(crate) deadline: Instant,
+}
+
+impl Revision<'_> {
+    /// What a source is made of.
+    pub(crate) fn origin(
+        &self,
+        id: &ObjectId,
+        declarations: &RepositoryDeclarations,
+    ) -> SourceOrigin {
+        self.sources.origin(id, &declarations.sources, &declarations.own_sources)
+    }
+}
+
+/// An applier that was found.
+pub(crate) struct DeclaredApplier {
+    pub(crate) rendered: RenderedApplier,
+    /// What is rendered only if the other side has something else.
+    pub(crate) deferred: Option<DeferredRendering>,
+}
+
+/// The objects of an applier that were not rendered yet.
+pub(crate) struct DeferredRendering {
+    /// Identifies all that they depend on.
+    pub(crate) key: String,
+    pub(crate) work: DeferredWork,
+}
+
+/// How objects are rendered.
+pub(crate) enum DeferredWork {
+    /// As those of a release.
+    Release(Box<ReleaseInputs>),
+    /// Not at all, for this reason.
+    NotRendered(String),
+}
+
+/// Everything that a revision declares.
+#[derive(Default)]
+pub(crate) struct RepositoryDeclarations {
+    pub(crate) appliers: BTreeMap<ObjectId, DeclaredApplier>,
+    pub(crate) sources: DeclaredSources,
+    /// Sources that are the repository because the entry point says so.
+    pub(crate) own_sources: BTreeSet<ObjectId>,
+    pub(crate) references: Arc<DeclaredReferences>,
+    pub(crate) kinds: DeclaredKinds,
+    pub(crate) incomplete: Option<String>,
+    /// Releases whose inputs are known at the end only.
+    releases: BTreeMap<ObjectId, HelmRelease>,
+    /// All appliers that were found, so that none is followed twice.
+    seen: BTreeSet<ObjectId>,
+    objects: usize,
+}
+
+/// An applier whose turn has not come.
+struct PendingApplier {
+    kind: ApplierKind,
+    object: Object,
+    parent: Option<ObjectId>,
+    is_entry: bool,
+}
+
+/// The Kustomization that builds the folder of the entry point.
+fn entry_applier(folder: &RelPath) -> anyhow::Result<PendingApplier> {
+    let object = Object::new(json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+        "kind": "Kustomization",
+        "metadata": {"name": BOOTSTRAP_NAME, "namespace": BOOTSTRAP_NAME},
+        "spec": {
+            "interval": "10m",
+            "path": folder.as_str(),
+            "prune": true,
+            "sourceRef": {"kind": "GitRepository", "name": BOOTSTRAP_NAME},
+        },
+    }))?;
+    Ok(PendingApplier { kind: ApplierKind::Kustomization, object, parent: None, is_entry: true })
+}
+
+/// Finds everything that a revision declares from a folder down, and builds its Kustomizations.
+///
+/// # Errors
+/// A thread could not do its work. That an applier cannot be built is said of the applier.
+pub(crate) fn declarations(
+    revision: &Revision<'_>,
+    entry: &RelPath,
+) -> anyhow::Result<RepositoryDeclarations> {
+    let mut found = RepositoryDeclarations::default();
+    let mut pending = vec![entry_applier(entry)?];
+    while !pending.is_empty() {
+        let (mut ready, mut waiting): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|it| found.is_ready(it, revision));
+        if ready.is_empty() {
+            // Nothing declares what they wait for.
+            std::mem::swap(&mut ready, &mut waiting);
+        }
+        pending = waiting;
+        let applied = in_parallel(ready, |applier| {
+            let declared = found.apply(&applier, revision);
+            (applier, declared)
+        })?;
+        for (applier, declared) in applied {
+            if applier.is_entry
+                && let Some(own) = found.applies_itself(&declared.rendered, entry, revision)
+            {
+                pending.push(own);
+                continue;
+            }
+            found.add(applier, declared, entry, &mut pending);
+        }
+    }
+    found.defer_releases(revision)?;
+    Ok(found)
+}
+
+/// The source that an object's `spec.sourceRef` names.
+fn source_of(object: &Object) -> Option<ObjectId> {
+    let reference = &object.get("spec")?["sourceRef"];
+    let namespace = reference["namespace"].as_str().unwrap_or(object.namespace());
+    let kind = reference["kind"].as_str()?;
+    Some(ObjectId::new(namespace, reference["name"].as_str()?, SOURCE_GROUP, kind))
+}
+
+/// An object as its type.
+fn typed<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, String> {
+    serde_json::from_value(object.clone().into_value())
+        .map_err(|error| format!("{} cannot be read: {error}", object.id().subject()))
+}
+
+impl RepositoryDeclarations {
+    /// Whether all that an applier names is declared.
+    fn is_ready(&self, applier: &PendingApplier, revision: &Revision<'_>) -> bool {
+        let object = &applier.object;
+        let namespace = object.namespace();
+        let is_declared = |reference: &Value| {
+            let text = |key: &str| reference[key].as_str().unwrap_or_default();
+            self.references.data(text("kind"), namespace, text("name")).is_some()
+        };
+        let Some(spec) = object.get("spec") else { return true };
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        match applier.kind {
+            ApplierKind::Kustomization => {
+                let is_known = source_of(object).is_none_or(|id| self.knows(&id, revision));
+                is_known && list(&spec["postBuild"]["substituteFrom"]).iter().all(is_declared)
+            }
+            ApplierKind::HelmRelease => {
+                let has_chart = |release: HelmRelease| ReleaseChart::of(&release, self, revision);
+                let is_known = typed(object).and_then(has_chart).is_ok();
+                is_known && list(&spec["valuesFrom"]).iter().all(is_declared)
+            }
+            ApplierKind::Helmfile => true,
+        }
+    }
+
+    fn knows(&self, source: &ObjectId, revision: &Revision<'_>) -> bool {
+        let is_here = || !matches!(revision.origin(source, self), SourceOrigin::Elsewhere(_));
+        self.sources.contains_key(source) || is_here()
+    }
+
+    /// What an applier applies.
+    fn apply(&self, applier: &PendingApplier, revision: &Revision<'_>) -> DeclaredApplier {
+        if Instant::now() > revision.deadline {
+            let text = "the time limit of this command was reached before its turn";
+            return DeclaredApplier::failed(text.to_owned());
+        }
+        let applied = match applier.kind {
+            ApplierKind::Kustomization => typed(&applier.object)
+                .map(|object: Kustomization| self.kustomization(&object, applier, revision)),
+            ApplierKind::HelmRelease => {
+                typed(&applier.object).map(|release| self.release(release, revision))
+            }
+            ApplierKind::Helmfile => Ok(self.helmfile(&applier.object, revision)),
+        };
+        applied.unwrap_or_else(DeclaredApplier::failed)
+    }
+
+    fn kustomization(
+        &self,
+        object: &Kustomization,
+        applier: &PendingApplier,
+        revision: &Revision<'_>,
+    ) -> DeclaredApplier {
+        let source = source_of(&applier.object);
+        let origin = source.as_ref().map(|id| revision.origin(id, self));
+        let ignore = match (origin, &source) {
+            _ if applier.is_entry => None,
+            (Some(SourceOrigin::ThisRepository { ignore }), _) => ignore,
+            (Some(SourceOrigin::Elsewhere(reason)), Some(id)) => {
+                let key = json!([applier.object.get("spec"), spec_of(id, &self.sources)]);
+                return DeclaredApplier::not_rendered(key.to_string(), reason);
+            }
+            _ => return DeclaredApplier::failed("spec.sourceRef names no source".to_owned()),
+        };
+        let files = match revision.files.artifact(ignore.as_deref()) {
+            Ok(files) => files,
+            Err(error) => return DeclaredApplier::failed(format!("{error:#}")),
+        };
+        let source = KustomizationSource {
+            object,
+            files: &files,
+            revision: &revision.files.revision,
+            references: self.references.clone(),
+        };
+        let mut rendered = revision.builds.build(&source, revision.settings);
+        for object in &mut rendered.objects {
+            self.kinds.place(object, None);
+        }
+        DeclaredApplier { rendered, deferred: None }
+    }
+
+    fn release(&self, release: HelmRelease, revision: &Revision<'_>) -> DeclaredApplier {
+        let namespace = release.metadata.namespace.as_deref().unwrap_or_default();
+        let begun = RenderedApplier {
+            is_suspended: release.spec.suspend,
+            target_cluster: target_cluster(namespace, release.spec.kube_config.as_ref()),
+            prunes: true,
+            deletes_with_itself: true,
+            forces: release.spec.upgrade.as_ref().is_some_and(|it| it.force),
+            ..RenderedApplier::default()
+        };
+        let inputs = ReleaseInputs::new(release, self, revision);
+        let rendered = match inputs.may_declare_appliers() {
+            true => revision.renderer.render(&inputs, &self.kinds, true, begun),
+            false => begun,
+        };
+        DeclaredApplier { rendered, deferred: None }
+    }
+
+    fn helmfile(&self, object: &Object, revision: &Revision<'_>) -> DeclaredApplier {
+        let source = source_of(object);
+        let content = match source.as_ref().map(|id| (id, revision.origin(id, self))) {
+            // Its files may be anywhere in the repository.
+            Some((_, SourceOrigin::ThisRepository { .. })) => revision.files.content_digest(),
+            Some((id, SourceOrigin::Elsewhere(_))) => spec_of(id, &self.sources).to_string(),
+            None => String::new(),
+        };
+        let key = json!([object.get("spec"), content]);
+        DeclaredApplier::not_rendered(key.to_string(), HELMFILES.to_owned())
+    }
+
+    /// The Kustomization by which the entry point applies itself, if it declares one: it takes the place of the one that was
+    /// made for the folder, since it may have patches and variables.
+    fn applies_itself(
+        &mut self,
+        rendered: &RenderedApplier,
+        entry: &RelPath,
+        revision: &Revision<'_>,
+    ) -> Option<PendingApplier> {
+        let sources = rendered.objects.iter().filter(|it| is_source(it));
+        self.sources.extend(sources.map(|it| (it.id(), it.clone())));
+        let declarations = &*self;
+        // Another repository may have the same folder, most often its root.
+        let is_here = |object: &&Object| {
+            object.name() == BOOTSTRAP_NAME
+                || source_of(object).is_some_and(|id| {
+                    !matches!(revision.origin(&id, declarations), SourceOrigin::Elsewhere(_))
+                })
+        };
+        let mut builders = rendered.objects.iter().filter(|it| builds(it, entry));
+        let object = builders.find(is_here)?.clone();
+        self.own_sources.extend(source_of(&object));
+        self.seen.insert(object.id());
+        let kind = ApplierKind::Kustomization;
+        Some(PendingApplier { kind, object, parent: None, is_entry: false })
+    }
+
+    /// Adds an applier, and what its objects declare.
+    fn add(
+        &mut self,
+        applier: PendingApplier,
+        mut declared: DeclaredApplier,
+        entry: &RelPath,
+        pending: &mut Vec<PendingApplier>,
+    ) {
+        let id = applier.object.id();
+        if let Some(failure) = declared.rendered.failure.as_ref().filter(|_| applier.is_entry) {
+            self.incomplete = Some(format!("the folder `{entry}` cannot be built: {failure}"));
+        }
+        self.seen.insert(id.clone());
+        self.objects += declared.rendered.objects.len();
+        if self.objects > MAX_OBJECTS {
+            self.stop_at(&format!("more than {MAX_OBJECTS} objects"));
+            return;
+        }
+        // Another cluster has its own operator, which is not asked.
+        if declared.rendered.target_cluster.is_empty() {
+            self.follow(&id, &declared.rendered.objects, pending);
+        }
+        let release = (applier.kind == ApplierKind::HelmRelease).then(|| typed(&applier.object));
+        if let Some(Ok(release)) = release.filter(|_| declared.is_empty()) {
+            self.releases.insert(id.clone(), release);
+        }
+        declared.rendered.parent = applier.parent;
+        self.appliers.insert(id, declared);
+    }
+
+    /// Takes note of what objects declare.
+    fn follow(&mut self, parent: &ObjectId, objects: &[Object], pending: &mut Vec<PendingApplier>) {
+        for object in objects {
+            self.kinds.add(object);
+            if is_source(object) {
+                self.sources.insert(object.id(), object.clone());
+            }
+            if ["ConfigMap", "Secret"].contains(&object.kind()) {
+                Arc::make_mut(&mut self.references).add(object);
+            }
+            let Some(kind) = ApplierKind::of(object) else { continue };
+            let id = object.id();
+            if self.seen.len() >= MAX_APPLIERS && !self.seen.contains(&id) {
+                self.stop_at(&format!("more than {MAX_APPLIERS} appliers"));
+                return;
+            }
+            if self.seen.insert(id) {
+                let parent = Some(parent.clone());
+                pending.push(PendingApplier {
+                    kind,
+                    object: object.clone(),
+                    parent,
+                    is_entry: false,
+                });
+            }
+        }
+    }
+
+    fn stop_at(&mut self, limit: &str) {
+        let text = || format!("the repository declares {limit}, and no more are compared");
+        self.incomplete.get_or_insert_with(text);
+    }
+
+    /// Takes note of what each release depends on, now that all that may be declared is.
+    fn defer_releases(&mut self, revision: &Revision<'_>) -> anyhow::Result<()> {
+        let releases: Vec<_> = std::mem::take(&mut self.releases).into_iter().collect();
+        let declarations = &*self;
+        let inputs = in_parallel(releases, |(id, release)| {
+            (id, ReleaseInputs::new(release, declarations, revision))
+        })?;
+        for (id, inputs) in inputs {
+            if let Some(applier) = self.appliers.get_mut(&id) {
+                applier.rendered.source_revision = inputs.chart_text();
+                let key = inputs.digest();
+                let work = DeferredWork::Release(Box::new(inputs));
+                applier.deferred = Some(DeferredRendering { key, work });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an object is a Kustomization that builds a folder.
+fn builds(object: &Object, folder: &RelPath) -> bool {
+    let is_kustomization = ApplierKind::of(object) == Some(ApplierKind::Kustomization);
+    let spec = object.get("spec").filter(|_| is_kustomization);
+    let path = spec.map(|spec| spec["path"].as_str().unwrap_or_default().trim_start_matches('/'));
+    path.is_some_and(|path| RelPath::parse(path).is_ok_and(|path| path == *folder))
+}
+
+impl DeclaredApplier {
+    fn failed(text: String) -> Self {
+        let rendered = RenderedApplier { failure: Some(text), ..RenderedApplier::default() };
+        Self { rendered, deferred: None }
+    }
+
+    fn not_rendered(key: String, reason: String) -> Self {
+        let deferred = DeferredRendering { key, work: DeferredWork::NotRendered(reason) };
+        Self { rendered: RenderedApplier::default(), deferred: Some(deferred) }
+    }
+
+    /// Whether nothing was rendered, and nothing failed.
+    fn is_empty(&self) -> bool {
+        self.rendered.objects.is_empty()
+            && self.rendered.failure.is_none()
+            && self.deferred.is_none()
+    }
+}

@@ -1,0 +1,175 @@
+//! What a Kustomization applies, built as the operator builds it, with what the repository declares instead of a cluster.
+//!
+//! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), finding Kustomizations (`discovery.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::KubeConfigReference;
+use crds::kustomize::{DeletionPolicy, Kustomization};
+use futures::executor::block_on;
+use kustomize_controller::kustomization::build_inputs::KustomizationInputs;
+use kustomize_controller::kustomization::validated_spec::{
+    self, BuildRequest, DesiredKustomization, RemoteServerAccess,
+};
+use objects::{Object, ObjectId};
+use parking_lot::Mutex;
+use plan::{RenderedApplier, UnknownValue};
+use reconcile::RunOutcome;
+use sha2::{Digest as _, Sha256};
+use tree::{MemoryTree, TreeTrace};
+
+use windlass_runtime::build::bases::RemoteBaseAccess;
+use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::spec_references::{DeclaredReferences, ReadReferences};
+use windlass_serve::settings::OperatorSettings;
+
+/// Why bases on other servers are not fetched.
+const NO_BASES: &str = "remote bases are not fetched by this command";
+
+/// Why nothing is decrypted.
+const NO_SERVICES: &str = "this command decrypts nothing";
+
+/// A Kustomization and its files.
+pub(crate) struct KustomizationSource<'b> {
+    /// The Kustomization.
+    pub(crate) object: &'b Kustomization,
+    /// The artifact of its source.
+    pub(crate) files: &'b MemoryTree,
+    /// The revision of the files.
+    pub(crate) revision: &'b str,
+    /// What it may substitute.
+    pub(crate) references: Arc<DeclaredReferences>,
+}
+
+/// What was built of a Kustomization, and what of.
+struct KustomizationBuild {
+    objects: Vec<Object>,
+    unknown_values: Vec<UnknownValue>,
+    /// The files that were read, with their content.
+    trace: TreeTrace,
+}
+
+/// The builds of the base, which count for the head, too, where neither the Kustomization nor a file that it reads changed.
+#[derive(Default)]
+pub(crate) struct KustomizationBuilds(Mutex<BTreeMap<String, Arc<KustomizationBuild>>>);
+
+impl KustomizationBuilds {
+    /// What a Kustomization applies; its failure if it cannot be built.
+    pub(crate) fn build(
+        &self,
+        source: &KustomizationSource<'_>,
+        settings: &OperatorSettings,
+    ) -> RenderedApplier {
+        let spec = &source.object.spec;
+        let namespace = source.object.metadata.namespace.as_deref().unwrap_or_default();
+        let begun = RenderedApplier {
+            source_revision: source.revision.to_owned(),
+            target_cluster: target_cluster(namespace, spec.kube_config.as_ref()),
+            is_suspended: spec.suspend,
+            prunes: spec.prune,
+            deletes_with_itself: match spec.deletion_policy.unwrap_or_default() {
+                DeletionPolicy::MirrorPrune => spec.prune,
+                DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => true,
+                DeletionPolicy::Orphan => false,
+            },
+            forces: spec.force,
+            ..RenderedApplier::default()
+        };
+        match self.built(source, settings) {
+            Ok(build) => RenderedApplier {
+                objects: build.objects.clone(),
+                unknown_values: build.unknown_values.clone(),
+                ..begun
+            },
+            Err(outcome) => RenderedApplier { failure: Some(outcome.text().to_owned()), ..begun },
+        }
+    }
+
+    fn built(
+        &self,
+        source: &KustomizationSource<'_>,
+        settings: &OperatorSettings,
+    ) -> Result<Arc<KustomizationBuild>, RunOutcome> {
+        let KustomizationSource { object, files, revision, references } = source;
+        let timeouts = validated_spec::check(&object.spec)?;
+        let mut references = ReadReferences::of_manifests(references.clone());
+        // Manifests are at hand, so nothing is waited for.
+        let inputs =
+            block_on(KustomizationInputs::of_manifests(settings, object, &mut references))?;
+        let undeclared: Vec<String> =
+            references.undeclared().iter().map(ObjectId::subject).collect();
+        let key = key(object, &inputs.digest(), &undeclared);
+        let known = self.0.lock().get(&key).cloned();
+        if let Some(known) = known.filter(|known| known.trace.is_same_in(*files)) {
+            return Ok(known);
+        }
+        let request = BuildRequest { object, timeouts, files: *files, revision, inputs: &inputs };
+        let servers = RemoteServerAccess {
+            bases: RemoteBaseAccess::Refused(NO_BASES),
+            keys: KeyServiceAccess::Refused(NO_SERVICES),
+        };
+        let desired = validated_spec::desired(&request, servers, settings)?;
+        let unknown_values = unknown_values(object, &inputs, &undeclared);
+        let DesiredKustomization { desired, trace, .. } = desired;
+        let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+        let objects = manifests.map(|manifest| manifest.object.clone()).collect();
+        let build = Arc::new(KustomizationBuild { objects, unknown_values, trace });
+        self.0.lock().insert(key, build.clone());
+        Ok(build)
+    }
+}
+
+/// The cluster that an applier of a namespace applies to; empty for its own.
+pub(crate) fn target_cluster(namespace: &str, reference: Option<&KubeConfigReference>) -> String {
+    let Some(KubeConfigReference { config_map_ref, secret_ref }) = reference else {
+        return String::new();
+    };
+    match (secret_ref, config_map_ref) {
+        (Some(secret), _) => format!("that of Secret/{namespace}/{}", secret.name),
+        (None, Some(map)) => format!("that of ConfigMap/{namespace}/{}", map.name),
+        (None, None) => "that of spec.kubeConfig".to_owned(),
+    }
+}
+
+/// Identifies all that a build depends on but files.
+fn key(object: &Kustomization, inputs: &str, undeclared: &[String]) -> String {
+    let mut hash = Sha256::new();
+    let object = serde_json::to_string(object).unwrap_or_default();
+    for part in [object.as_str(), inputs, &undeclared.join("\n")] {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hex::encode(hash.finalize())
+}
+
+/// What is known in the cluster only.
+fn unknown_values(
+    object: &Kustomization,
+    inputs: &KustomizationInputs,
+    undeclared: &[String],
+) -> Vec<UnknownValue> {
+    let mut unknown: Vec<UnknownValue> = undeclared
+        .iter()
+        .map(|what| UnknownValue {
+            what: what.clone(),
+            reason: "spec.postBuild.substituteFrom names it, and the repository does not declare it, or encrypted it"
+                .to_owned(),
+        })
+        .collect();
+    unknown.extend(inputs.unknown_variables().into_iter().map(|name| {
+        UnknownValue {
+            what: format!("variable ${{{name}}}"),
+            reason:
+                "no source that the repository declares has a value, so it stays as it is written"
+                    .to_owned(),
+        }
+    }));
+    if object.spec.decryption.is_some() {
+        unknown.push(UnknownValue {
+            what: "values that SOPS encrypted".to_owned(),
+            reason: "this command has no keys, so the ciphertext is compared".to_owned(),
+        });
+    }
+    unknown
+}

@@ -1,0 +1,228 @@
+//! `windlass plan`: what a change of a Git repository would change in a cluster, without one.
+//!
+//! Here: the command, its formats and its end. Below: the files of both revisions (`repository.rs`), where the search begins
+//! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`), releases
+//! (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `release_rendering.rs`), both sides (`rendering.rs`).
+//! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
+
+mod chart_fetch;
+mod discovery;
+mod entry_point;
+mod kustomization_build;
+mod parallel_work;
+mod release_chart;
+mod release_inputs;
+mod release_rendering;
+mod rendering;
+mod repository;
+mod repository_sources;
+mod resource_scope;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::{Args as ClapArgs, ValueEnum};
+use helm::capabilities::{Capabilities, KubeVersion};
+use objects::SecretMasking;
+use plan::{ApplierComparison, ChangePlan, CompareOptions};
+use tree::RelPath;
+
+use chart_fetch::ChartFetcher;
+use discovery::Revision;
+use entry_point::ApplierManifests;
+use kustomization_build::KustomizationBuilds;
+use release_rendering::ReleaseRenderer;
+use rendering::{DeclaredSide, OtherSide};
+use repository::{GitWorkTree, RevisionFiles};
+use repository_sources::RepositorySources;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::serve_flags::settings;
+use windlass_serve::settings::OperatorSettings;
+
+/// How long building and rendering may take: no applier is begun later.
+const MAX_RENDER_TIME: Duration = Duration::from_secs(600);
+
+/// The flags of `windlass plan`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Args {
+    /// The folder that the cluster applies first [default: that of the Kustomization that applies itself, or the root]
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// The revision that is compared with
+    #[arg(long, default_value = "HEAD", value_name = "REV")]
+    base: String,
+    /// The revision with the change [default: the work tree, with what is not committed]
+    #[arg(long, value_name = "REV")]
+    head: Option<String>,
+    /// A source that is this repository, such as OCIRepository/flux-system/fleet; may be repeated
+    #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
+    source: Vec<String>,
+    /// Hosts from which charts are fetched, between commas; may be repeated
+    #[arg(long, value_delimiter = ',', value_name = "HOSTS")]
+    allow_hosts: Vec<String>,
+    /// The version of Kubernetes that charts are rendered for
+    #[arg(long, value_name = "VERSION")]
+    kube_version: Option<String>,
+    /// API versions that the cluster serves besides those of Kubernetes and of the repository, between commas
+    #[arg(long, value_delimiter = ',', value_name = "VERSIONS")]
+    api_versions: Vec<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = PlanFormat::Table, value_name = "FORMAT")]
+    output: PlanFormat,
+    /// Exit with status 1 if something would change
+    #[arg(long)]
+    detailed_exitcode: bool,
+    /// Flags with which `windlass serve` runs in the cluster; by default none
+    #[arg(last = true, value_name = "FLAG")]
+    flags: Vec<String>,
+}
+
+/// How a plan is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PlanFormat {
+    /// For people
+    Table,
+    /// A comment of a pull request
+    Markdown,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// SARIF 2.1.0, for scanners of code
+    Sarif,
+}
+
+/// Examples and what is covered, with which the help of the command ends.
+pub const EXAMPLES: &str = "Examples:
+  windlass plan                                         what a commit of the work tree would change
+  windlass plan --base main                             the same since the branch main
+  windlass plan --base v1.4 --head v1.5 -o markdown     what is between two revisions, as a comment
+  windlass plan --path clusters/prod --base main        of one of several clusters
+  windlass plan --base main --allow-hosts=charts.example.com,ghcr.io --detailed-exitcode
+
+Both revisions are read out of the Git repository around the folder; nothing is checked out, no program is run, and no
+request is sent to a cluster. Kustomizations are built as windlass builds them, from the entry point down, and releases are
+rendered where their spec, chart or values differ. ConfigMaps and Secrets that the repository declares count; what only the
+cluster has is named as unknown. No value of a Secret is printed, and what SOPS encrypted is compared as it is.
+
+A GitRepository is this repository if its URL is that of a remote, and so are the source of the Kustomization that applies
+itself and what --source names. Charts of other hosts are fetched, without credentials, only from --allow-hosts, and only
+if their release changes. Remote bases, hooks and the objects of Helmfiles are not covered.
+
+Exit status: 0 if the plan was made; 1 if something would change, with --detailed-exitcode; 2 if the plan could not be made,
+or an applier cannot be rendered with the change that could be before.";
+
+/// Prints what a change would change.
+///
+/// # Errors
+/// There is no repository or no such revision, or the files cannot be read.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let plan = change_plan(args, settings(&args.flags)?)?;
+    print(&text(&plan, args.output)?)?;
+    Ok(exit_code(&plan, args.detailed_exitcode))
+}
+
+/// Reads, renders and compares both revisions.
+fn change_plan(args: &Args, settings: OperatorSettings) -> anyhow::Result<ChangePlan> {
+    let folder = args.path.as_deref().unwrap_or(Path::new("."));
+    let folder = std::env::current_dir().context("cannot read the current directory")?.join(folder);
+    let work_tree = GitWorkTree::around(&folder)?;
+    let sources = RepositorySources::new(&work_tree.remote_urls(), &args.source)?;
+    let base_files = work_tree.revision(&args.base).context("--base")?;
+    let head_files = match &args.head {
+        Some(revision) => work_tree.revision(revision).context("--head")?,
+        None => work_tree.work_tree()?,
+    };
+    let base_manifests = ApplierManifests::of(&base_files.artifact(None)?);
+    let head_manifests = ApplierManifests::of(&head_files.artifact(None)?);
+    let entry = match &args.path {
+        Some(path) => work_tree.path_of(path)?,
+        None => head_manifests.entry()?,
+    };
+    let renderer = ReleaseRenderer {
+        charts: ChartFetcher::new(args.allow_hosts.clone()),
+        capabilities: capabilities(args)?,
+        settings,
+    };
+    let deadline = Instant::now() + MAX_RENDER_TIME;
+    let builds = KustomizationBuilds::default();
+    let side = |files: &RevisionFiles, manifests: ApplierManifests| {
+        let shown = &files.revision;
+        say(ProgressGlyph::Action, &format!("building what `{entry}` declares: {shown}"));
+        let revision = Revision {
+            files,
+            sources: &sources,
+            builds: &builds,
+            renderer: &renderer,
+            settings: &renderer.settings,
+            deadline,
+        };
+        declared_side(&revision, manifests, &entry)
+    };
+    // One after the other, each on all threads: the head takes over what the base built of the same files.
+    let base = side(&base_files, base_manifests)?;
+    let head = side(&head_files, head_manifests)?;
+    let secrets = SecretMasking::new(base.secret_values().chain(head.secret_values()));
+    let of_base = OtherSide::of(&base);
+    let of_head = OtherSide::of(&head);
+    say(ProgressGlyph::Action, "rendering releases that change");
+    let base = base.render(&of_head, &renderer, deadline)?;
+    let head = head.render(&of_base, &renderer, deadline)?;
+    let options = CompareOptions { secrets, ..CompareOptions::default() };
+    Ok(plan::compare(&base, &head, &options))
+}
+
+fn declared_side(
+    revision: &Revision<'_>,
+    manifests: ApplierManifests,
+    entry: &RelPath,
+) -> anyhow::Result<DeclaredSide> {
+    let declarations = discovery::declarations(revision, entry)?;
+    Ok(DeclaredSide { revision: revision.files.revision.clone(), declarations, manifests })
+}
+
+/// What charts may assume of the cluster.
+fn capabilities(args: &Args) -> anyhow::Result<Capabilities> {
+    let mut capabilities = Capabilities::default();
+    if let Some(text) = &args.kube_version {
+        let version = KubeVersion::parse(text);
+        capabilities.kube_version = version.with_context(|| format!("--kube-version {text}"))?;
+    }
+    capabilities.api_versions.extend(args.api_versions.iter().cloned());
+    Ok(capabilities)
+}
+
+/// A plan in a format.
+fn text(plan: &ChangePlan, format: PlanFormat) -> anyhow::Result<String> {
+    Ok(match format {
+        PlanFormat::Table => plan::table_text(plan),
+        PlanFormat::Markdown => plan::markdown_comment(plan),
+        PlanFormat::Json => format!("{}\n", serde_json::to_string_pretty(plan)?),
+        PlanFormat::Yaml => goyaml::emit(&serde_json::to_value(plan)?)?,
+        PlanFormat::Sarif => {
+            format!("{}\n", serde_json::to_string_pretty(&plan::sarif_log(plan))?)
+        }
+    })
+}
+
+/// How the command ends.
+fn exit_code(plan: &ChangePlan, is_detailed: bool) -> ExitCode {
+    let is_incomplete = plan.head_incomplete.is_some() && plan.base_incomplete.is_none();
+    let fails = plan.appliers.iter().filter(|it| !it.fails_in_base).any(|it| {
+        matches!(
+            it.comparison,
+            ApplierComparison::HeadFailed
+                | ApplierComparison::HeadUnknown
+                | ApplierComparison::TooLarge
+        )
+    });
+    match () {
+        () if fails || is_incomplete => ExitCode::Failed,
+        () if is_detailed && !plan.is_unchanged() => ExitCode::ProblemsFound,
+        () => ExitCode::Success,
+    }
+}

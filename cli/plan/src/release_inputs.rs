@@ -1,0 +1,104 @@
+//! All that the objects of a release depend on: its spec, its chart, and the ConfigMaps and Secrets with its values.
+//!
+//! Elsewhere: the chart (`release_chart.rs`), rendering (`release_rendering.rs`).
+
+use crds::helm::HelmRelease;
+use helm_controller::helm_release::values::ReferencedObjects;
+use plan::UnknownValue;
+use sha2::{Digest as _, Sha256};
+
+use super::discovery::{RepositoryDeclarations, Revision};
+use super::release_chart::{APPLIER_GROUPS, ReleaseChart};
+
+/// What a release is rendered from.
+pub(crate) struct ReleaseInputs {
+    /// The HelmRelease, without the references of `spec.valuesFrom` that are not declared.
+    pub(crate) release: HelmRelease,
+    /// Its chart, or why it is not known.
+    pub(crate) chart: Result<ReleaseChart, String>,
+    /// What `spec.valuesFrom` names.
+    pub(crate) references: ReferencedObjects,
+    /// What of that is not declared.
+    pub(crate) unknown_values: Vec<UnknownValue>,
+    /// The kinds that definitions of the repository add, for a chart that is in the repository.
+    api_versions: Vec<String>,
+}
+
+impl ReleaseInputs {
+    /// Those of a HelmRelease, as far as the revision declares them.
+    pub(crate) fn new(
+        mut release: HelmRelease,
+        declarations: &RepositoryDeclarations,
+        revision: &Revision<'_>,
+    ) -> Self {
+        let namespace = release.metadata.namespace.clone().unwrap_or_default();
+        let chart = ReleaseChart::of(&release, declarations, revision);
+        let mut references = ReferencedObjects::new();
+        let mut unknown_values = Vec::new();
+        release.spec.values_from.retain(|named| {
+            let kind = named.kind.as_str();
+            let data = declarations.references.data(kind, &namespace, &named.name);
+            match data {
+                Some(data) => {
+                    let place = (named.kind, named.name.clone());
+                    references.insert(place, Ok(Some(data.clone())));
+                }
+                None => unknown_values.push(UnknownValue {
+                    what: format!("{kind}/{namespace}/{}", named.name),
+                    reason: "spec.valuesFrom names it, and the repository does not declare it, or encrypted it"
+                        .to_owned(),
+                }),
+            }
+            data.is_some()
+        });
+        let is_here = chart.as_ref().is_ok_and(ReleaseChart::is_in_repository);
+        let api_versions = declarations.kinds.api_versions.iter().filter(|_| is_here).cloned();
+        let api_versions = api_versions.collect();
+        Self { release, chart, references, unknown_values, api_versions }
+    }
+
+    /// Identifies all of it: equal digests stand for equal objects.
+    pub(crate) fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        let mut add = |part: &[u8]| {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        };
+        let metadata = &self.release.metadata;
+        add(serde_json::to_string(&self.release.spec).unwrap_or_default().as_bytes());
+        add(metadata.name.as_deref().unwrap_or_default().as_bytes());
+        add(metadata.namespace.as_deref().unwrap_or_default().as_bytes());
+        match &self.chart {
+            Ok(chart) => add(chart.digest().as_bytes()),
+            Err(reason) => add(reason.as_bytes()),
+        }
+        for ((kind, name), data) in &self.references {
+            add(kind.as_str().as_bytes());
+            add(name.as_bytes());
+            let data = data.as_ref().ok().and_then(Option::as_ref);
+            for (key, value) in data.into_iter().flatten() {
+                add(key.as_bytes());
+                add(value);
+            }
+        }
+        self.unknown_values.iter().for_each(|unknown| add(unknown.what.as_bytes()));
+        self.api_versions.iter().for_each(|version| add(version.as_bytes()));
+        hex::encode(hash.finalize())
+    }
+
+    /// Whether objects of Flux may be among what is rendered.
+    pub(crate) fn may_declare_appliers(&self) -> bool {
+        let has_mark = |text: &str| text.contains(APPLIER_GROUPS);
+        let values = self.release.spec.values.as_ref().map(ToString::to_string);
+        let referenced = self.references.values().filter_map(|it| it.as_ref().ok()?.as_ref());
+        let mut referenced = referenced.flat_map(|data| data.values());
+        self.chart.as_ref().is_ok_and(ReleaseChart::may_declare_appliers)
+            || values.is_some_and(|values| has_mark(&values))
+            || referenced.any(|value| has_mark(&String::from_utf8_lossy(value)))
+    }
+
+    /// The chart, as people name it.
+    pub(crate) fn chart_text(&self) -> String {
+        self.chart.as_ref().map(ReleaseChart::text).unwrap_or_default()
+    }
+}

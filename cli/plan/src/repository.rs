@@ -1,0 +1,302 @@
+//! A Git repository on this disk: the files of a revision or of the work tree, as a source makes an artifact of them.
+//!
+//! Elsewhere: reading objects of Git (`git`), patterns of files that are left out (`artifacts::ignore`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context as _, ensure};
+use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
+use git::{GitLimits, LocalRepository, TreeEntryKind};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
+
+/// The folder or file by which Git knows the top of a work tree.
+const GIT_FOLDER: &str = ".git";
+
+/// Where Git has the patterns of files that it does not commit.
+const GIT_IGNORE_FILE: &str = ".gitignore";
+
+/// A larger one is not read.
+const MAX_IGNORE_FILE_BYTES: u64 = 1 << 20;
+
+/// How a rendering of the work tree is called.
+const WORK_TREE: &str = "work tree";
+
+/// The most files that are read of one revision, and how large they may be: they are in memory.
+const FILE_LIMITS: TreeLimits =
+    TreeLimits { total_bytes: 512 << 20, file_bytes: 64 << 20, entries: 200_000, depth: 128 };
+
+/// The files of a revision.
+pub(crate) struct RevisionFiles {
+    /// A commit, or that it is the work tree.
+    pub(crate) revision: String,
+    /// All of them but links.
+    files: MemoryTree,
+    /// The ignore files, with their folders.
+    ignore_files: Vec<(RelPath, String)>,
+    /// The artifacts that sources make of it, by their `spec.ignore`.
+    artifacts: Mutex<BTreeMap<String, Arc<MemoryTree>>>,
+    content_digest: OnceLock<String>,
+}
+
+impl RevisionFiles {
+    fn new(revision: String, files: MemoryTree) -> Self {
+        let mut ignore_files = Vec::new();
+        for (path, _) in files.walk().filter(|(path, _)| path.name() == Some(IGNORE_FILE)) {
+            if let Ok(text) = files.read(path) {
+                let folder = path.parent().unwrap_or_else(RelPath::root);
+                ignore_files.push((folder, String::from_utf8_lossy(&text).into_owned()));
+            }
+        }
+        let artifacts = Mutex::default();
+        Self { revision, files, ignore_files, artifacts, content_digest: OnceLock::new() }
+    }
+
+    /// Identifies the content of all files.
+    pub(crate) fn content_digest(&self) -> String {
+        let digest = || {
+            let mut hash = Sha256::new();
+            for (path, _) in self.files.walk() {
+                let content = self.files.read(path).unwrap_or_default();
+                for part in [path.as_str().as_bytes(), &content] {
+                    hash.update(part.len().to_le_bytes());
+                    hash.update(part);
+                }
+            }
+            hex::encode(hash.finalize())
+        };
+        self.content_digest.get_or_init(digest).clone()
+    }
+
+    /// The artifact of a source with this `spec.ignore`.
+    ///
+    /// # Errors
+    /// The patterns cannot be used.
+    pub(crate) fn artifact(&self, ignore: Option<&str>) -> anyhow::Result<Arc<MemoryTree>> {
+        let key = ignore.unwrap_or_default().to_owned();
+        let mut known = self.artifacts.lock();
+        if let Some(artifact) = known.get(&key) {
+            return Ok(artifact.clone());
+        }
+        let ignored = IgnoreMatcher::new(&self.ignore_files, ignore)?;
+        let mut builder = MemoryTree::builder(FILE_LIMITS);
+        for (path, entry) in self.files.walk() {
+            match entry {
+                FileMetadata::Dir if !ignored.is_ignored(path, true) => builder.dir(path)?,
+                FileMetadata::File { executable, .. } if !ignored.is_ignored(path, false) => {
+                    builder.file(path, self.files.read(path)?, executable)?;
+                }
+                FileMetadata::Dir | FileMetadata::File { .. } => {}
+            }
+        }
+        let artifact = Arc::new(builder.build());
+        known.insert(key, artifact.clone());
+        Ok(artifact)
+    }
+}
+
+/// A checked out repository.
+pub(crate) struct GitWorkTree {
+    root: PathBuf,
+    repository: LocalRepository,
+}
+
+impl GitWorkTree {
+    /// The work tree that a folder is in, which is given by its absolute path. The folder itself may be missing, since another
+    /// revision may have it.
+    ///
+    /// # Errors
+    /// It is in none, or the repository cannot be read.
+    pub(crate) fn around(folder: &Path) -> anyhow::Result<Self> {
+        let existing = folder.ancestors().find_map(|it| fs::canonicalize(it).ok());
+        let root = existing.as_deref().and_then(|it| it.ancestors().find(|it| is_top(it)));
+        let root = root.with_context(|| {
+            format!(
+                "{} is not in a work tree of Git: run the command in a checked out repository, or name a folder of one \
+                 with --path",
+                folder.display()
+            )
+        })?;
+        Ok(Self { root: root.to_owned(), repository: LocalRepository::open(root)? })
+    }
+
+    /// The path of a folder from the top of the work tree.
+    ///
+    /// # Errors
+    /// It is outside.
+    pub(crate) fn path_of(&self, folder: &Path) -> anyhow::Result<RelPath> {
+        let absolute = std::env::current_dir()?.join(folder);
+        let mut plain = PathBuf::new();
+        for part in absolute.components() {
+            match part {
+                Component::ParentDir => {
+                    plain.pop();
+                }
+                Component::CurDir => {}
+                part => plain.push(part),
+            }
+        }
+        // The top was found by its real path, and what was given may have led there by links.
+        let real = plain.ancestors().find_map(|it| {
+            let rest = plain.strip_prefix(it).ok()?;
+            Some(fs::canonicalize(it).ok()?.join(rest))
+        });
+        let inside = real.as_deref().and_then(|it| it.strip_prefix(&self.root).ok());
+        let outside =
+            || format!("{} is not in the repository {}", folder.display(), self.root.display());
+        let inside = inside.and_then(Path::to_str).with_context(outside)?;
+        Ok(RelPath::parse(inside)?)
+    }
+
+    /// The addresses of the remotes.
+    pub(crate) fn remote_urls(&self) -> Vec<String> {
+        self.repository.remote_urls()
+    }
+
+    /// The files of a revision, read out of the objects of Git.
+    ///
+    /// # Errors
+    /// There is no such commit, it cannot be read, or it has too many files.
+    pub(crate) fn revision(&self, revision: &str) -> anyhow::Result<RevisionFiles> {
+        let limits = GitLimits {
+            entries: FILE_LIMITS.entries,
+            file: FILE_LIMITS.file_bytes,
+            total: FILE_LIMITS.total_bytes,
+            ..GitLimits::default()
+        };
+        let snapshot = self.repository.snapshot(revision, limits)?;
+        let mut builder = MemoryTree::builder(FILE_LIMITS);
+        for entry in snapshot.entries()?.entries {
+            let path = RelPath::parse(&entry.path)?;
+            match entry.kind {
+                TreeEntryKind::File { is_executable } => {
+                    builder.file(&path, snapshot.read(&entry)?, is_executable)?;
+                }
+                // As in an artifact: the folder of a link stays, and that of a submodule is empty.
+                TreeEntryKind::Symlink => {
+                    builder.dir(&path.parent().unwrap_or_else(RelPath::root))?;
+                }
+                TreeEntryKind::Submodule => builder.dir(&path)?,
+            }
+        }
+        Ok(RevisionFiles::new(snapshot.commit.sha.clone(), builder.build()))
+    }
+
+    /// The files of the work tree, whether they are committed or not; without those that Git ignores, unless the last
+    /// commit has them.
+    ///
+    /// # Errors
+    /// A file cannot be read, or there are too many.
+    pub(crate) fn work_tree(&self) -> anyhow::Result<RevisionFiles> {
+        let mut walk =
+            WorkTreeWalk { root: &self.root, committed: self.committed()?, ignored: None };
+        let mut ignore_files = Vec::new();
+        let mut builder = MemoryTree::builder(FILE_LIMITS);
+        let mut folders = vec![RelPath::root()];
+        while let Some(folder) = folders.pop() {
+            builder.dir(&folder)?;
+            walk.read_ignore_file(&folder, &mut ignore_files)?;
+            for (path, known) in walk.entries(&folder)? {
+                if walk.is_left_out(&path, known.is_dir()) {
+                    continue;
+                }
+                if known.is_dir() {
+                    folders.push(path);
+                } else if known.is_file() {
+                    builder.admits(&path, known.len())?;
+                    let place = self.root.join(path.as_str());
+                    let body = fs::read(&place);
+                    let body = body.with_context(|| format!("cannot read {}", place.display()))?;
+                    let is_executable = known.permissions().mode() & 0o111 != 0;
+                    builder.file(&path, body, is_executable)?;
+                }
+            }
+        }
+        Ok(RevisionFiles::new(WORK_TREE.to_owned(), builder.build()))
+    }
+
+    /// The paths of the last commit; none before the first.
+    fn committed(&self) -> anyhow::Result<BTreeSet<String>> {
+        if self.repository.commit("HEAD").is_err() {
+            return Ok(BTreeSet::new());
+        }
+        let snapshot = self.repository.snapshot("HEAD", GitLimits::default())?;
+        Ok(snapshot.entries()?.entries.into_iter().map(|entry| entry.path).collect())
+    }
+}
+
+/// What is known of a work tree while it is read.
+struct WorkTreeWalk<'r> {
+    root: &'r Path,
+    committed: BTreeSet<String>,
+    /// The patterns that were read so far; none without any.
+    ignored: Option<IgnoreMatcher>,
+}
+
+impl WorkTreeWalk<'_> {
+    /// Adds the patterns that Git has in a folder. They have the notation of `.sourceignore`.
+    fn read_ignore_file(
+        &mut self,
+        folder: &RelPath,
+        known: &mut Vec<(RelPath, String)>,
+    ) -> anyhow::Result<()> {
+        let place = self.root.join(folder.as_str()).join(GIT_IGNORE_FILE);
+        let is_small = |it: Metadata| it.is_file() && it.len() <= MAX_IGNORE_FILE_BYTES;
+        if !fs::symlink_metadata(&place).is_ok_and(is_small) {
+            return Ok(());
+        }
+        if let Ok(text) = fs::read(&place) {
+            known.push((folder.clone(), String::from_utf8_lossy(&text).into_owned()));
+            let matcher = IgnoreMatcher::new(known, None);
+            self.ignored =
+                Some(matcher.with_context(|| format!("{GIT_IGNORE_FILE} in `{folder}`"))?);
+        }
+        Ok(())
+    }
+
+    /// Files and folders directly in a folder, by their names; no links, and nothing of other repositories.
+    fn entries(&self, folder: &RelPath) -> anyhow::Result<Vec<(RelPath, Metadata)>> {
+        let place = self.root.join(folder.as_str());
+        let unread = || format!("cannot read {}", place.display());
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&place).with_context(unread)? {
+            let entry = entry.with_context(unread)?;
+            // No path of a spec leads to a file whose name is not UTF-8.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let known = entry.metadata().with_context(unread)?;
+            if name == GIT_FOLDER || (known.is_dir() && is_top(&entry.path())) {
+                continue;
+            }
+            found.push((folder.join(&name)?, known));
+            ensure!(
+                found.len() <= FILE_LIMITS.entries,
+                "{} has more than {} files",
+                place.display(),
+                FILE_LIMITS.entries
+            );
+        }
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(found)
+    }
+
+    /// Whether Git ignores a file or folder, and the last commit has nothing of it.
+    fn is_left_out(&self, path: &RelPath, is_folder: bool) -> bool {
+        let Some(ignored) = &self.ignored else { return false };
+        let begin = if is_folder { format!("{path}/") } else { path.to_string() };
+        let next = self.committed.range(begin.clone()..).next();
+        let is_committed = next.is_some_and(|next| match is_folder {
+            true => next.starts_with(&begin),
+            false => *next == begin,
+        });
+        !is_committed && ignored.is_ignored(path, is_folder)
+    }
+}
+
+fn is_top(folder: &Path) -> bool {
+    fs::symlink_metadata(folder.join(GIT_FOLDER)).is_ok()
+}

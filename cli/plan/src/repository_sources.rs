@@ -1,0 +1,241 @@
+//! Which sources of Flux are the repository itself: their artifact is made of the files that are compared.
+//!
+//! Elsewhere: the files (`repository.rs`), which sources are declared (`discovery.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, ensure};
+use crds::source::{GitRepository, GitRepositorySpec};
+use objects::{Object, ObjectId};
+use serde_json::Value;
+
+/// The group of sources.
+pub(crate) const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
+
+/// The kinds of sources whose artifact has manifests.
+const ARTIFACT_KINDS: [&str; 4] = ["GitRepository", "OCIRepository", "Bucket", "ExternalArtifact"];
+
+/// The name and the namespace of what `flux bootstrap` makes.
+pub(crate) const BOOTSTRAP_NAME: &str = "flux-system";
+
+/// Where a repository is, whichever protocol reaches it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct RepositoryPlace {
+    /// In lower case, without port.
+    host: String,
+    /// Without slashes at its ends, and without `.git`.
+    path: String,
+}
+
+impl RepositoryPlace {
+    /// Reads an address such as `https://host/org/repo.git`, `ssh://git@host:22/org/repo` or `git@host:org/repo`.
+    fn parse(address: &str) -> Option<Self> {
+        let (authority, path) = match address.split_once("://") {
+            Some((_, rest)) => rest.split_once('/')?,
+            None => address.split_once(':').filter(|(host, _)| !host.contains('/'))?,
+        };
+        let host = authority.rsplit('@').next().unwrap_or(authority);
+        let host = match host.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => host,
+        };
+        let path = path.trim_matches('/');
+        let path = path.strip_suffix(".git").unwrap_or(path).trim_end_matches('/');
+        let is_whole = !host.is_empty() && !path.is_empty();
+        is_whole.then(|| Self { host: host.to_ascii_lowercase(), path: path.to_owned() })
+    }
+}
+
+/// What a source is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SourceOrigin {
+    /// The repository that is compared, without the files of these patterns.
+    ThisRepository {
+        /// `spec.ignore`.
+        ignore: Option<String>,
+    },
+    /// Something that is not compared, for this reason.
+    Elsewhere(String),
+}
+
+/// The sources that one revision declares.
+pub(crate) type DeclaredSources = BTreeMap<ObjectId, Object>;
+
+/// By what a source is recognized as the repository.
+#[derive(Debug, Default)]
+pub(crate) struct RepositorySources {
+    /// The remotes of the checkout.
+    places: BTreeSet<RepositoryPlace>,
+    /// Sources that the user named.
+    named: BTreeSet<ObjectId>,
+}
+
+impl RepositorySources {
+    /// Those of a checkout with these remotes, and the sources that are named as `Kind/namespace/name`.
+    ///
+    /// # Errors
+    /// A source is not named so.
+    pub(crate) fn new(remotes: &[String], named: &[String]) -> anyhow::Result<Self> {
+        let places = remotes.iter().filter_map(|it| RepositoryPlace::parse(it)).collect();
+        let named = named.iter().map(|it| named_source(it)).collect::<anyhow::Result<_>>()?;
+        Ok(Self { places, named })
+    }
+
+    /// What a source is made of. `own` are sources that the repository must be, by how it is built.
+    pub(crate) fn origin(
+        &self,
+        id: &ObjectId,
+        declared: &DeclaredSources,
+        own: &BTreeSet<ObjectId>,
+    ) -> SourceOrigin {
+        let object = declared.get(id);
+        let spec = object.and_then(|object| object.get("spec"));
+        if self.named.contains(id) || own.contains(id) {
+            let ignore = spec.and_then(|spec| spec["ignore"].as_str()).map(str::to_owned);
+            return SourceOrigin::ThisRepository { ignore };
+        }
+        let subject = id.subject();
+        let advice = "if it is this repository, say so with --source";
+        let Some(object) = object else {
+            let is_bootstrap = id.kind == "GitRepository"
+                && (id.name.as_str(), id.namespace.as_str()) == (BOOTSTRAP_NAME, BOOTSTRAP_NAME);
+            return match is_bootstrap {
+                true => SourceOrigin::ThisRepository { ignore: None },
+                false => SourceOrigin::Elsewhere(format!(
+                    "the repository does not declare {subject}; {advice}={subject}"
+                )),
+            };
+        };
+        if id.kind != "GitRepository" {
+            return SourceOrigin::Elsewhere(format!(
+                "the artifact of {subject} is not fetched; {advice}={subject}"
+            ));
+        }
+        match serde_json::from_value::<GitRepository>(object.clone().into_value()) {
+            Ok(repository) => self.origin_of_git(&subject, repository.spec),
+            Err(error) => SourceOrigin::Elsewhere(format!("{subject} cannot be read: {error}")),
+        }
+    }
+
+    fn origin_of_git(&self, subject: &str, spec: GitRepositorySpec) -> SourceOrigin {
+        let is_here =
+            RepositoryPlace::parse(&spec.url).is_some_and(|place| self.places.contains(&place));
+        if !is_here {
+            return SourceOrigin::Elsewhere(format!(
+                "{subject} is another repository, which is not fetched; if it is this one, add its URL as a remote, or use \
+                 --source={subject}"
+            ));
+        }
+        let reference = spec.reference.clone().unwrap_or_default();
+        let pinned = [reference.commit, reference.name, reference.tag, reference.semver];
+        let has_more =
+            !spec.include.is_empty() || !spec.sparse_checkout.is_empty() || spec.recurse_submodules;
+        if let Some(pinned) = pinned.into_iter().flatten().next() {
+            return SourceOrigin::Elsewhere(format!(
+                "{subject} stays at `{pinned}` of this repository, whatever is committed"
+            ));
+        }
+        match has_more {
+            true => SourceOrigin::Elsewhere(format!(
+                "{subject} has more or less than the files of this repository: spec.include, spec.sparseCheckout or \
+                 spec.recurseSubmodules is set"
+            )),
+            false => SourceOrigin::ThisRepository { ignore: spec.ignore },
+        }
+    }
+}
+
+/// A source as people name it.
+fn named_source(text: &str) -> anyhow::Result<ObjectId> {
+    let shape =
+        || format!("--source {text}: write Kind/namespace/name, such as OCIRepository/apps/web");
+    let (kind, rest) = text.split_once('/').with_context(shape)?;
+    let (namespace, name) = rest.split_once('/').with_context(shape)?;
+    let is_whole = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+    ensure!(is_whole, shape());
+    let known = ARTIFACT_KINDS.iter().find(|it| it.eq_ignore_ascii_case(kind));
+    let known = known
+        .with_context(|| format!("--source {text}: the kinds are {}", ARTIFACT_KINDS.join(", ")))?;
+    Ok(ObjectId::new(namespace, name, SOURCE_GROUP, known))
+}
+
+/// Whether an object is a source, or a chart of one.
+pub(crate) fn is_source(object: &Object) -> bool {
+    object.id().group == SOURCE_GROUP
+}
+
+/// The spec of a declared source, for comparing it; nothing of one that is not declared.
+pub(crate) fn spec_of(id: &ObjectId, declared: &DeclaredSources) -> Value {
+    declared.get(id).and_then(|object| object.get("spec")).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
+        ObjectId::new(namespace, name, SOURCE_GROUP, kind)
+    }
+
+    #[test]
+    fn a_repository_is_the_same_however_it_is_reached() {
+        let expected = RepositoryPlace::parse("https://github.com/org/fleet");
+        assert!(expected.is_some());
+        for address in [
+            "https://token@GitHub.com/org/fleet.git",
+            "ssh://git@github.com/org/fleet",
+            "ssh://git@github.com:22/org/fleet.git/",
+            "git@github.com:org/fleet.git",
+        ] {
+            assert_eq!(RepositoryPlace::parse(address), expected, "{address}");
+        }
+        for other in ["https://github.com/org/other", "https://gitlab.com/org/fleet", "", "/a/b"] {
+            assert_ne!(RepositoryPlace::parse(other), expected, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_the_repository_by_a_remote_by_name_or_as_what_bootstrap_makes() {
+        let remotes = ["git@github.com:org/fleet.git".to_owned()];
+        let named = ["ocirepository/apps/web".to_owned()];
+        let sources = RepositorySources::new(&remotes, &named).unwrap();
+        let git = |name: &str, spec: Value| {
+            let object = Object::new(json!({"apiVersion": "source.toolkit.fluxcd.io/v1",
+                "kind": "GitRepository", "metadata": {"name": name, "namespace": "apps"}, "spec": spec}));
+            (id("GitRepository", "apps", name), object.unwrap())
+        };
+        let url = "https://github.com/org/fleet";
+        let declared: DeclaredSources = [
+            git("here", json!({"url": url, "interval": "1m", "ignore": "docs/"})),
+            git("pinned", json!({"url": url, "interval": "1m", "ref": {"tag": "v1"}})),
+            git("other", json!({"url": "https://github.com/org/other", "interval": "1m"})),
+        ]
+        .into();
+        let own = BTreeSet::from([id("Bucket", "apps", "built")]);
+        let origin = |id: ObjectId| sources.origin(&id, &declared, &own);
+        let this = |ignore: Option<&str>| SourceOrigin::ThisRepository {
+            ignore: ignore.map(str::to_owned),
+        };
+        assert_eq!(origin(id("GitRepository", "apps", "here")), this(Some("docs/")));
+        assert_eq!(origin(id("OCIRepository", "apps", "web")), this(None));
+        assert_eq!(origin(id("Bucket", "apps", "built")), this(None));
+        assert_eq!(origin(id("GitRepository", "flux-system", "flux-system")), this(None));
+        for (elsewhere, why) in [
+            (id("GitRepository", "apps", "pinned"), "stays at `v1`"),
+            (id("GitRepository", "apps", "other"), "is another repository"),
+            (id("GitRepository", "apps", "flux-system"), "does not declare"),
+        ] {
+            let SourceOrigin::Elsewhere(text) = origin(elsewhere) else { panic!("{why}") };
+            assert!(text.contains(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_named_with_its_kind_and_namespace() {
+        for wrong in ["GitRepository/apps", "Helm/apps/web", "Bucket//web", "Bucket/a/b/c"] {
+            assert!(RepositorySources::new(&[], &[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+    }
+}
